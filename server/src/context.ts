@@ -7,6 +7,7 @@ import type { Db } from "./db/open.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
 import type { Sellable } from "./settlement/sellable.ts"
+import { codeOf, type Tracing } from "./tracing/trace.ts"
 
 /**
  * What work inside a transaction gets, and what a function takes that touches the database alone: nothing that reaches a
@@ -26,6 +27,8 @@ export interface TxContext {
   sells: readonly Sellable[]
   /** Runs an effect on this process alone (a metric) when the transaction is committed; never, where it is undone. */
   onCommit: (effect: () => void) => void
+  /** Undefined where nothing is traced. */
+  tracing?: Tracing | undefined
 }
 
 /** The {@link TxContext.onCommit} of work that is in no transaction. */
@@ -51,6 +54,21 @@ const mostPauseMs = (tried: number): number => 10 * 2 ** tried
  * except rows and what it passes to `onCommit`.
  */
 export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
+  const { tracing } = ctx
+  if (!tracing?.active()) return await commit(ctx, work)
+  // Timed and never active: what its rows make due continues the span around it.
+  const span = tracing.start("transaction", { kind: "client", attributes: { "db.system.name": "postgresql" } })
+  try {
+    return await commit(ctx, work)
+  } catch (error) {
+    span.fail(codeOf(error))
+    throw error
+  } finally {
+    span.end()
+  }
+}
+
+async function commit<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++)
     try {
       const effects: (() => void)[] = []

@@ -18,11 +18,16 @@ const secret = [
 
 /**
  * A logger at this level. Requests are logged by method, route and status alone, so that no header, query or body is
- * included by default; the redaction is the second line of defence.
+ * included by default; the redaction is the second line of defence. `fieldsNow` are added to each line.
  */
-export function openLog(level: string, destination?: DestinationStream): Logger {
+export function openLog(
+  level: string,
+  destination?: DestinationStream,
+  fieldsNow?: () => Record<string, string>,
+): Logger {
   const options = {
     level,
+    ...(fieldsNow ? { mixin: fieldsNow } : {}),
     formatters: { level: (label: string) => ({ level: label }) },
     redact: { paths: secret.flatMap(name => [`["${name}"]`, `*["${name}"]`, `*.*["${name}"]`]), censor: "[secret]" },
   }

@@ -36,6 +36,8 @@ import { checkWallet } from "./payouts/wallet-row.ts"
 import { sales } from "./sales.ts"
 import { ensureCursor } from "./scanner/scan-round.ts"
 import { openShutdown, type Shutdown } from "./shutdown.ts"
+import { openTracing } from "./tracing/open-tracing.ts"
+import type { Tracing } from "./tracing/trace.ts"
 import { troublesNow } from "./troubles.ts"
 import { runWorker } from "./worker.ts"
 
@@ -55,6 +57,8 @@ const RPC_PATIENCE_MS = 60_000
 const RPC_RETRY_MS = 2_000
 /** After this time whatever still runs is cut off: a stop must end. */
 const STOP_MS = 20_000
+/** For the last spans. */
+const FLUSH_MS = 2_000
 
 /** Undoes the steps of the start, last first. */
 type Cleanup = () => Promise<unknown> | unknown
@@ -76,14 +80,18 @@ async function main(): Promise<void> {
 
   for (const { level, message } of checkSecrets(given)) if (level === "fault") throw new Error(`${message}.`)
 
-  const log = openLog(given.logLevel)
+  const tracing = await openTracing(given.tracing, (isFailing, words) =>
+    isFailing ? log.warn({ reason: words }, "spans can't be exported") : log.info(words),
+  )
+  const log = openLog(given.logLevel, undefined, tracing?.logFields)
   const shutdown = openShutdown()
-  const cleanups: Cleanup[] = []
+  // After everything that ends a span.
+  const cleanups: Cleanup[] = tracing ? [() => tracing.close(FLUSH_MS)] : []
   const failed = Promise.withResolvers<never>()
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => shutdown.onSignal(name))
   process.on("SIGUSR2", () => toggleDebug(log, given.logLevel))
   try {
-    const start = { given, flags, log, shutdown, cleanups, fail: failed.reject }
+    const start = { given, flags, log, tracing, shutdown, cleanups, fail: failed.reject }
     await Promise.race([serve(start), failed.promise])
   } catch (error) {
     if (!shutdown.stopping.aborted) {
@@ -103,6 +111,7 @@ interface Start {
   given: Settings
   flags: { role: string; reset?: boolean | undefined }
   log: Logger
+  tracing: Tracing | undefined
   shutdown: Shutdown
   cleanups: Cleanup[]
   /** Ends the process: a part that it can't do without has failed. */
@@ -166,7 +175,7 @@ async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
 
 /** Connects to everything that the service works with: the migrated database, the networks, the limits. */
 async function openContext(
-  { flags, log, shutdown, cleanups }: Start,
+  { flags, log, tracing, shutdown, cleanups }: Start,
   settings: Settings,
   startup: StartupServer | undefined,
   now: Context["now"] = () => new Date(),
@@ -211,6 +220,7 @@ async function openContext(
     limits,
     sells: sales,
     onCommit: atOnce,
+    tracing,
     signal,
   }
   return { ctx, database }

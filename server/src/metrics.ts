@@ -219,6 +219,13 @@ export const scanBehind = new Gauge({
   registers: [registry],
 })
 
+export const spanResults = new Counter({
+  name: "sluice_trace_spans_total",
+  help: "Recorded spans by result: exported, rejected by the collector, failed after all tries, or dropped because the queue was full.",
+  labelNames: ["result"],
+  registers: [registry],
+})
+
 /** What a pool of database connections says of itself. */
 interface PoolCounts {
   readonly totalCount: number

@@ -14,6 +14,7 @@ import type { Pace } from "../src/payouts/send-attempts.ts"
 import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { checkBooks } from "../src/reconciliation/check-books.ts"
 import { settleDue } from "../src/settlement/settle.ts"
+import type { Tracing } from "../src/tracing/trace.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "./anvil.ts"
 import { type RpcProxy, startProxy } from "./proxy.ts"
 import { startService, type TestService } from "./service.ts"
@@ -59,6 +60,7 @@ export async function startPayoutRig(
   settings: Partial<Settings> = {},
   database?: OpenDatabase,
   chain: Parameters<typeof startAnvil>[0] = {},
+  tracing?: Tracing,
 ): Promise<PayoutRig> {
   const anvil = await startAnvil(chain)
   const { client, accounts } = anvil
@@ -77,6 +79,7 @@ export async function startPayoutRig(
   const [signer, relayer] = [signerOf(wallet), signerOf(relay)]
   const service = await startService({
     ...(database ? { database } : {}),
+    tracing,
     settings: { relayWallet: relayer.address, ...settings },
     networks: [
       {

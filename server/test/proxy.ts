@@ -27,6 +27,8 @@ export interface RpcProxy {
   /** Calls that were received, each entry of a batch counted, by method. */
   calls: Map<string, number>
   total(): number
+  /** The names of all headers that came. */
+  headerNames: Set<string>
   /**
    * Changes a result, or returns a promise of another; {@link DROPPED} leaves the entry out of the reply, and a value
    * made by `failed` is an error.
@@ -63,6 +65,7 @@ export async function startProxy(target: string): Promise<RpcProxy> {
     // Who asks may be killed before all of the question has come.
     const text = await textOf(request).catch(() => undefined)
     if (text === undefined) return
+    for (const name of Object.keys(request.headers)) proxy.headerNames.add(name)
     const asked = JSON.parse(text) as Entry | Entry[]
     const entries = [asked].flat()
     for (const { method } of entries) proxy.calls.set(method, (proxy.calls.get(method) ?? 0) + 1)
@@ -96,6 +99,7 @@ export async function startProxy(target: string): Promise<RpcProxy> {
   const proxy: RpcProxy = {
     url: `http://127.0.0.1:${(server.address() as { port: number }).port}`,
     calls: new Map(),
+    headerNames: new Set(),
     total: () => [...proxy.calls.values()].reduce((sum, n) => sum + n, 0),
     spoil: honest,
     swallows: false,

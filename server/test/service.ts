@@ -12,6 +12,7 @@ import { openWakes } from "../src/jobs/wake.ts"
 import { type Limits, processLimits } from "../src/limits/limiter.ts"
 import { openLog } from "../src/log.ts"
 import { sales } from "../src/sales.ts"
+import type { Tracing } from "../src/tracing/trace.ts"
 import { contractOf, type Document } from "./contract.ts"
 import { emptyDatabase, openTestDatabase } from "./database.ts"
 import { AUDIENCE, startIssuer, type TestIssuer } from "./issuer.ts"
@@ -64,6 +65,7 @@ export async function startService(
     limits?: Limits
     /** Closed with the service. */
     database?: OpenDatabase
+    tracing?: Tracing | undefined
   } = {},
 ): Promise<TestService> {
   const issuer = await startIssuer()
@@ -84,13 +86,14 @@ export async function startService(
   const ctx: Context = {
     db: database.db,
     settings,
-    log: openLog(settings.logLevel),
+    log: openLog(settings.logLevel, undefined, options.tracing?.logFields),
     now: () => new Date(Date.now() + offsetMs),
     chain: { networks },
     wakes: await openWakes(database),
     limits: options.limits ?? processLimits(),
     sells: sales,
     onCommit: atOnce,
+    tracing: options.tracing,
     signal: stopping.signal,
   }
   const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))

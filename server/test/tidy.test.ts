@@ -17,7 +17,7 @@ const sources = files.filter(path => path.startsWith("server/src/") && path.ends
 const product = sources.filter(path => !/\.test(-d)?\.ts$/.test(path))
 
 /** They know no feature. `limits` counts requests and knows nothing of what they are for. */
-const foundations = ["config", "db", "http", "jobs", "money", "chain", "limits"]
+const foundations = ["config", "db", "http", "jobs", "money", "chain", "limits", "tracing"]
 const roomOf = (path: string): string | undefined => /^server\/src\/([a-z-]+)\//.exec(path)?.[1]
 const importsOf = (path: string): { target: string; typeOnly: boolean }[] =>
   [...textOf(path).matchAll(/^(?:import|export)\s+(type\s)?[^"']*?from\s+"(\.[^"]+)"/gms)].map(match => ({

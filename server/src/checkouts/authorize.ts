@@ -89,6 +89,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
       digest: asked.digest,
       relayBy,
       to: { depositId: deposit.id },
+      traceparent: session.traceparent,
     }
     if (!(await writeRelay(ctx, network, checked, relay))) throw new ApiError("AUTHORIZATION_ALREADY_USED")
     await ctx.db

@@ -7,6 +7,7 @@ import { sellersOn } from "../deposits/parties.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { partsFaults } from "../splits/split.ts"
 import { recipientSetsOf } from "../splits/splits.ts"
+import { beginTrace } from "../tracing/trace.ts"
 import { depositOf, sessionRow, type Terms } from "./create-session.ts"
 
 /** A period that is billed: its product at the price and with the split of now. */
@@ -52,7 +53,7 @@ export async function createRenewals(
 }
 
 function renewalRow(ctx: TxContext, terms: Terms, { product, before, customerEmail, expiresAt }: Renewal) {
-  return sessionRow(ctx, product.merchant_id, terms, {
+  const row = sessionRow(ctx, product.merchant_id, terms, {
     description: product.name,
     expiresAt,
     ...(before.redirect_url === null ? {} : { redirectUrl: before.redirect_url }),
@@ -61,6 +62,9 @@ function renewalRow(ctx: TxContext, terms: Terms, { product, before, customerEma
     ...(before.payer_fields === null ? {} : { payerFields: before.payer_fields }),
     ...(customerEmail === null ? {} : { customerEmail }),
   })
+  // Nobody's request made it.
+  const attributes = { "sluice.resource.id": row.id, "sluice.network": terms.network.name }
+  return { ...row, traceparent: beginTrace(ctx, "renew subscription", { attributes }) }
 }
 
 interface Offer {

@@ -20,6 +20,7 @@ import { assertSelling, isPaused } from "../payouts/pause.ts"
 import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { partsFaults } from "../splits/split.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
+import { continueTrace, traceparentNow } from "../tracing/trace.ts"
 import { receiverFault } from "../webhooks/webhook.ts"
 import { beginSubscription, isRecurring } from "./begin-subscription.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
@@ -103,6 +104,7 @@ async function insertSession(
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const row = sessionRow(ctx, merchantId, terms, body, agentCaller)
   const session = await ctx.db.insertInto("checkout_sessions").values(row).returningAll().executeTakeFirstOrThrow()
+  ctx.tracing?.active()?.set({ "sluice.network": network.name, "sluice.resource.id": session.id })
   if (session.capture !== "direct") {
     await makeEscrow(ctx, network, session, owner, body)
     return session
@@ -159,6 +161,7 @@ export function sessionRow(
     run_at: capture === "direct" ? expiresAt : null,
     created_at: now,
     updated_at: now,
+    traceparent: traceparentNow(ctx),
   }
 }
 
@@ -303,7 +306,8 @@ async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash:
       undefined,
       `${MAX_OPEN_HASHES} transaction hashes of this checkout are being verified; wait for their results.`,
     )
-  const fresh = { address, ...freshSubmission(ctx.now()) }
+  const traceparent = continueTrace(ctx, session.traceparent)
+  const fresh = { address, ...freshSubmission(ctx.now()), traceparent }
   await ctx.db
     .insertInto("submissions")
     .values({

@@ -8,6 +8,7 @@ import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { traceOfSession } from "../db/traces.ts"
 import { checkoutChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type CheckoutNotice, noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
@@ -27,6 +28,8 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 
   due: dueSessions,
   wake: wakeSessions,
+
+  traceOf: (ctx, sessionId) => traceOfSession(ctx.db, sessionId),
 
   async groupOf(ctx, { resource_id }) {
     return await groupOf(ctx, resource_id)

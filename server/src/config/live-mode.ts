@@ -31,7 +31,7 @@ export interface KeySettings {
  * from which the wallets' keys came.
  */
 export function liveFaults(settings: Settings, keySettings: KeySettings): string[] {
-  const { metricsToken, webhooks } = settings
+  const { metricsToken, tracing, webhooks } = settings
   const rules: Rule[] = [
     [settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens a sandbox to everyone"],
     [
@@ -49,6 +49,10 @@ export function liveFaults(settings: Settings, keySettings: KeySettings): string
     [
       metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
       `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
+    ],
+    [
+      tracing?.endpoint.startsWith("http:") === true && !isPrivate(tracing.endpoint),
+      "OTEL_EXPORTER_OTLP_ENDPOINT must use https: only a collector on a private address may use http",
     ],
     ...networkRules(settings),
   ]

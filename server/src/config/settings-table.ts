@@ -23,6 +23,7 @@ import {
   text,
   whole,
 } from "./setting-values.ts"
+import { collectorUrl, pairs, ratio } from "./tracing-settings.ts"
 
 export interface Meaning {
   meaning: string
@@ -297,6 +298,35 @@ export const settingsTable = {
       "fatal, error, warn, info, debug or trace; the signal SIGUSR2 switches a running process to debug, and back",
     otherwise: "info, in the sandbox warn",
     parse: oneOf("fatal", "error", "warn", "info", "debug", "trace"),
+  },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    meaning:
+      "an OpenTelemetry collector (OTLP over HTTP) that traces are sent to, such as http://127.0.0.1:4318; /v1/traces is added",
+    otherwise: "none, and nothing is traced",
+    live: "https, or a private address",
+    parse: collectorUrl,
+  },
+  OTEL_EXPORTER_OTLP_PROTOCOL: {
+    meaning: "how traces are encoded: http/protobuf or http/json",
+    fallback: "http/protobuf",
+    parse: oneOf("http/protobuf", "http/json"),
+  },
+  OTEL_EXPORTER_OTLP_HEADERS: {
+    meaning:
+      "headers for the collector, such as a token: key=value pairs, comma-separated, with percent-encoded values",
+    fallback: "",
+    parse: pairs,
+  },
+  OTEL_SERVICE_NAME: { meaning: "the name of this service in traces", otherwise: "sluice", parse: text },
+  OTEL_RESOURCE_ATTRIBUTES: {
+    meaning: "more that every span says, such as deployment.environment.name=production, in the same form",
+    fallback: "",
+    parse: pairs,
+  },
+  OTEL_TRACES_SAMPLER_ARG: {
+    meaning: "the part of all traces that is recorded, from 0 to 1 (the sampler is parentbased_traceidratio)",
+    fallback: "1",
+    parse: ratio,
   },
   RPC_PORT: { meaning: "the port of the sandbox's chain", fallback: "8545", parse: whole(1, 65_535) },
 } satisfies Record<string, Setting<unknown>>

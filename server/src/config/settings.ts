@@ -6,6 +6,7 @@ import { liveFaults } from "./live-mode.ts"
 import { networkSettings } from "./network-settings.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
 import { type Meaning, networkSettingsTable, settingsTable } from "./settings-table.ts"
+import { type TracingSettings, tracingSettings } from "./tracing-settings.ts"
 import { walletSigner } from "./wallet-keys.ts"
 
 /** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
@@ -93,6 +94,8 @@ export interface Settings {
   metricsHost: string
   metricsToken: string | undefined
   logLevel: string
+  /** Where traces are sent; undefined: nothing is traced. */
+  tracing: TracingSettings | undefined
   rpcPort: number
   webhooks: WebhookSettings
   /** How long the origin of a bundle may take to begin its answer, and between two parts of it. */
@@ -217,6 +220,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
     metricsHost: read("METRICS_HOST"),
     metricsToken: read("METRICS_TOKEN"),
     logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
+    tracing: tracingSettings(reader),
     rpcPort: read("RPC_PORT"),
     webhooks: webhookSettings(reader, mode),
     originTimeoutMs: read("ORIGIN_TIMEOUT"),

@@ -94,4 +94,5 @@ export interface CheckoutSessions {
   updated_at: Date
   notified_paid: Generated<boolean>
   event_sequence: Generated<number>
+  traceparent: Optional<string>
 }

@@ -131,6 +131,7 @@ export interface Payouts {
   updated_at: Date
   /** Set by the database. */
   mined_at: Generated<Date | null>
+  traceparent: Optional<string>
 }
 
 export interface TransactionAttempts {

@@ -140,6 +140,7 @@ interface Submissions {
   run_at: Optional<Date>
   submitted_at: Date
   updated_at: Date
+  traceparent: Optional<string>
 }
 
 export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
@@ -172,6 +173,7 @@ interface Payments {
   /** Set by the database: an agent's authorization paid it (x402). */
   agent: Generated<boolean>
   event_sequence: Generated<number>
+  traceparent: Optional<string>
 }
 
 interface ReturnAddresses {

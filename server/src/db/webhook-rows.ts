@@ -35,6 +35,7 @@ export interface Events {
   dedupe_key: string
   body: string
   created_at: Date
+  traceparent: Optional<string>
 }
 
 export type DeliveryStatus = "pending" | "delivered" | "failed" | "skipped"

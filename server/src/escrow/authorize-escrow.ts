@@ -163,8 +163,14 @@ async function writeReservation(
   // A contract wallet's gas is known by its limit.
   const gas = checked.by === "contract" && checked.gas === RESERVE_GAS.key ? checked.gas + 1n : checked.gas
   const to = { merchantId: session.merchant_id }
+  const { traceparent } = session
   const row = {
-    ...relayRow(ctx, network, { ...checked, gas }, { kind: "reserve", authorization, digest, relayBy, to }),
+    ...relayRow(
+      ctx,
+      network,
+      { ...checked, gas },
+      { kind: "reserve", authorization, digest, relayBy, to, traceparent },
+    ),
     source_key: `escrow:${session.id}:reserve:${calls.filter(({ kind }) => kind === "reserve").length}`,
     escrow_id: session.id,
     to_address: escrow.escrow,

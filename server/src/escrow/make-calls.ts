@@ -10,6 +10,7 @@ import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { dueNow } from "../payouts/accept-relay.ts"
 import { NEVER } from "../payouts/insert-payout.ts"
+import { continueTrace } from "../tracing/trace.ts"
 import { standingOf } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
@@ -80,7 +81,7 @@ interface NewCall {
  */
 export async function insertCall(
   ctx: TxContext,
-  { escrow }: Pick<Standing, "escrow">,
+  { escrow, session }: Pick<Standing, "escrow" | "session">,
   call: NewCall,
 ): Promise<Row<"payouts">> {
   const { kind, amount } = call
@@ -110,6 +111,7 @@ export async function insertCall(
       run_at: call.heldUntil ?? dueNow(now),
       created_at: now,
       updated_at: now,
+      traceparent: continueTrace(ctx, session.traceparent),
     })
     .returningAll()
     .executeTakeFirstOrThrow()

@@ -27,6 +27,7 @@ import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { type Limiter, limiter, nobody } from "./limit.ts"
 import { pathOf } from "./path.ts"
+import { linkCaller, probes, traceRequests } from "./trace-requests.ts"
 import { buildSerializer, detailsOf, validatorFactory } from "./validation.ts"
 
 export type Server = FastifyInstance<
@@ -97,7 +98,9 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   app.decorateRequest("apiKey", undefined)
   app.decorateRequest("wallet", undefined)
   app.decorateRequest("merchantId", undefined)
+  app.decorateRequest("span", undefined)
   readJsonAlone(app)
+  if (ctx.tracing) traceRequests(app, ctx.tracing)
   app.addHook("onRequest", async (request, reply) => {
     reply.header("x-request-id", request.id)
     // Answers contain tokens, secrets and payment data; no cache in between may store them.
@@ -193,13 +196,11 @@ function admitCallers(app: Server, identities: Identities, { admit, isRefused }:
       // Runs before the body is read: most paths without a route have no limit either, and a client could send an
       // endless body.
       if (request.is404) throw new ApiError("NOT_FOUND")
+      if (caller.subject ?? caller.apiKey) linkCaller(request)
       return undefined
     })
   })
 }
-
-/** They ask each few seconds, so their lines would hide all others. */
-const probes = ["/healthz", "/readyz", "/metrics"]
 
 /** Measures and logs each request once it is answered, those of probes only in a log of level `debug`. */
 function recordAnswers(app: Server, ctx: Context): void {
@@ -266,6 +267,7 @@ export function sendError(
       "a request failed",
     )
   const { code, message, details } = known ?? new ApiError("INTERNAL_ERROR")
+  request.span?.set({ "error.type": code })
   const retryAfterS = retryAfterOf(code)
   if (retryAfterS !== undefined) void reply.header("retry-after", retryAfterS)
   void reply.code(errorTable[code].status)

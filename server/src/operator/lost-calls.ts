@@ -129,7 +129,7 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
 async function writeCall(
   ctx: TxContext,
   { call, id, receipt, transaction: { data, gas } }: Named,
-  { escrow }: Escrowed,
+  { escrow, session }: Escrowed,
   kind: "capture" | "void" | "refund",
 ) {
   const { info } = call
@@ -140,7 +140,7 @@ async function writeCall(
   // A void's calldata does not say what was left; one that failed on chain returned nothing of what was reserved.
   const returned = receipt.transfers.find(({ token, to }) => token === escrow.token && to === info.payer)
   const amount = call.amount ?? returned?.value ?? escrow.max_amount
-  await insertCall(ctx, { escrow }, { kind, amount, sent: { id, data, gas } })
+  await insertCall(ctx, { escrow, session }, { kind, amount, sent: { id, data, gas } })
   if (kind === "refund") {
     const { session_id, merchant_id } = escrow
     const now = ctx.now()

@@ -13,6 +13,7 @@ import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { gatherBy } from "../jobs/gather.ts"
+import { continueTrace } from "../tracing/trace.ts"
 import { relaysSpent } from "./gas-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./relays.ts"
 import { areContractRelaysSpent, isTotalSpent } from "./total-budget.ts"
@@ -129,6 +130,8 @@ interface NewRelay {
   relayBy: Date
   /** The deposit that it pays; without one, the merchant whose budget it uses. */
   to: { depositId: bigint } | { merchantId: string }
+  /** Of what it pays for; without one, its request begins the trace. */
+  traceparent?: string | null
 }
 
 /** Writes the relay; false where another relay of this nonce was quicker. Call it inside a transaction. */
@@ -142,7 +145,7 @@ export async function writeRelay(
 }
 
 /** A relay's row to be written. */
-export type RelayRow = InsertObject<Database, "payouts"> & { id: string }
+export type RelayRow = InsertObject<Database, "payouts"> & Pick<Row<"payouts">, "id" | "traceparent">
 
 /** Writes relays; the ids of those that no other relay of the same nonce forestalled. Call it inside a transaction. */
 export async function writeRelays(ctx: TxContext, rows: readonly RelayRow[]): Promise<Set<string>> {
@@ -166,7 +169,7 @@ export function relayRow(
   ctx: TxContext,
   { chainId, token }: NetworkInfo,
   { id, data, gas }: Pick<CheckedRelay, "id" | "data" | "gas">,
-  { kind, authorization: { from, to: recipient, value, nonce }, digest, relayBy, to }: NewRelay,
+  { kind, authorization: { from, to: recipient, value, nonce }, digest, relayBy, to, traceparent = null }: NewRelay,
 ): RelayRow {
   const now = ctx.now()
   const key = `${kind}:${chainId}:${token.address}:${from}:${nonce}:`
@@ -194,6 +197,7 @@ export function relayRow(
     run_at: dueNow(now),
     created_at: now,
     updated_at: now,
+    traceparent: continueTrace(ctx, traceparent),
   }
 }
 

@@ -14,8 +14,10 @@ import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { payoutEnds } from "../metrics.ts"
+import { unixMs } from "../tracing/trace.ts"
 import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
+import { tracePayouts } from "./trace-payouts.ts"
 import { haltWallet } from "./wallet-row.ts"
 
 /** A nonce that another transaction seems to have used must seem so twice, this far apart. */
@@ -187,7 +189,8 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
         ${(row.kind === "void" && receipt.succeeded && movedBy(receipt, row)) || row.amount}::numeric)`,
   )
   const ids = settled.map(({ row }) => row.id)
-  const written = await sql<{ state: string; lane: Lane }>`
+  const startMs = unixMs()
+  const written = await sql<{ id: string; state: string; lane: Lane }>`
     update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
@@ -195,9 +198,17 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
     from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost, amount)
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
-    returning i.state, i.lane`.execute(ctx.db)
+    returning i.id, i.state, i.lane`.execute(ctx.db)
   for (const { state, lane } of written.rows)
     if (state !== "mined") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
+  const states = new Map(written.rows.map(({ id, state }) => [id, state]))
+  const ours = settled.filter(({ row }) => states.has(row.id)).map(({ row, receipt }) => ({ ...row, receipt }))
+  const step = { name: "confirm payout", startMs, attributes: { "sluice.network": network.name } }
+  tracePayouts(ctx, step, ours, ({ id, receipt: { txHash } }) => {
+    const state = states.get(id)
+    const attributes = { "sluice.payout.state": state, "sluice.transaction.hash": txHash }
+    return { attributes, error: state === "reverted" ? state : undefined }
+  })
   return written.rows.length
 }
 

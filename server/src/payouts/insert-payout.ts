@@ -28,6 +28,8 @@ interface NewPayout {
   /** Why it waits for a person and is not retried. */
   parked?: string | undefined
   checks: number
+  /** Of the payment that it is made for. */
+  traceparent: string | null
 }
 
 /**

@@ -12,6 +12,7 @@ import type { Row } from "../db/schema.ts"
 import { payeesOf } from "../deposits/deposits.ts"
 import { allocate } from "../money/allocate.ts"
 import { parseAmount } from "../money/amount.ts"
+import { continueTrace, joinTraces } from "../tracing/trace.ts"
 import { drawShares } from "./draw-shares.ts"
 import { insertPayout, roomIn } from "./insert-payout.ts"
 
@@ -104,6 +105,7 @@ async function makeShares(
       hold: hold?.reason,
       parked: hold?.parked,
       checks: earlier.length,
+      traceparent: continueTrace(ctx, payment.traceparent),
     }
     await insertPayout(ctx, deposit, payout, id => releaseData(id, deposit, recipients, payout))
   }
@@ -268,8 +270,8 @@ async function sweepDeposit(
   // is not enough.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return false
-  const open = await sql<{ id: bigint; payment_id: string; left: bigint }>`
-    select t.id, c.payment_id, ${unswept} as left
+  const open = await sql<{ id: bigint; payment_id: string; traceparent: string | null; left: bigint }>`
+    select t.id, c.payment_id, p.traceparent, ${unswept} as left
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
       and not t.single_source and p.status = 'granted' and p.sweep_at is not null
@@ -297,6 +299,11 @@ async function sweepDeposit(
     hold: parked ? ("reverted" as const) : undefined,
     parked,
     checks: 0,
+    traceparent: joinTraces(
+      ctx,
+      "sweep",
+      parts.map(({ traceparent }) => traceparent),
+    ),
   }
   const payoutId = await insertPayout(ctx, deposit, sweep, id => releaseData(id, deposit, [], sweep))
   await ctx.db

@@ -9,6 +9,7 @@ import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/rel
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { continueTrace } from "../tracing/trace.ts"
 import { insertPayout } from "./insert-payout.ts"
 
 /** What a wallet has signed for a return; `deadline` is in Unix seconds. */
@@ -46,6 +47,7 @@ export async function makeReturn(
     amount: returned.amount,
     hold: again?.reason,
     checks: again ? n : 0,
+    traceparent: continueTrace(ctx, payment.traceparent),
   }
   const message = {
     ...{ token: payment.token, to: returned.returned_to, amount: returned.amount },

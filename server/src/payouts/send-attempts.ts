@@ -13,8 +13,10 @@ import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
+import { unixMs } from "../tracing/trace.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { signAttempt } from "./sign-attempt.ts"
+import { tracePayouts } from "./trace-payouts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** After how long bytes are sent again, and after how long they are replaced. */
@@ -40,8 +42,9 @@ export async function sendAttempts(
   { lowest }: WalletState,
   pace: Pace,
 ): Promise<void> {
-  const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
-    select a.id, a.raw, a.hash, a.nonce from payouts i join transaction_attempts a on a.payout_id = i.id
+  const startMs = unixMs()
+  const due = await sql<Due>`
+    select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
       and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
@@ -50,17 +53,41 @@ export async function sendAttempts(
   if (due.rows.length === 0) return
   const calls = due.rows.map(({ raw }) => ({ method: "eth_sendRawTransaction", params: [raw] }))
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
-  const sent = due.rows.map(({ id, hash, nonce }, i) => {
-    const result = summaryOf(answers.map(answer => classifyAnswer(answer?.[i])))
+  const results = due.rows.map((_, i) => summaryOf(answers.map(answer => classifyAnswer(answer?.[i]))))
+  const sent = due.rows.map(({ attempt, hash, nonce }, i) => {
+    const result = results[i] ?? "unknown"
     if (result === "alarm") {
       const said = answers.map(answer => answer?.[i])
       ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is; a person must act")
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "send" })
     }
-    return sql`(${id}::bigint, ${result})`
+    return sql`(${attempt}::bigint, ${result})`
   })
   await sql`update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
     from (values ${sql.join(sent)}) as sent (id, result) where a.id = sent.id`.execute(ctx.db)
+  const step = {
+    name: "eth_sendRawTransaction",
+    kind: "client" as const,
+    startMs,
+    attributes: {
+      "rpc.system.name": "jsonrpc",
+      "rpc.method": "eth_sendRawTransaction",
+      "sluice.network": network.name,
+    },
+  }
+  tracePayouts(ctx, step, due.rows, row => {
+    const result = results[due.rows.indexOf(row)]
+    const error = result === "sent" ? undefined : result
+    return { attributes: { "sluice.transaction.hash": row.hash, "sluice.broadcast.result": result }, error }
+  })
+}
+
+/** Signed bytes that are to be sent, and their payout. */
+interface Due extends Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent"> {
+  attempt: bigint
+  raw: string
+  hash: Hash
+  nonce: bigint
 }
 
 /**

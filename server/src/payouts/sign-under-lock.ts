@@ -10,6 +10,7 @@ import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { unixMs } from "../tracing/trace.ts"
 import { checkPayout, signedPayouts } from "./check-signed-transactions.ts"
 import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
@@ -17,6 +18,7 @@ import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.
 import { gasOf } from "./screen-and-simulate.ts"
 import { signAttempt } from "./sign-attempt.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
+import { tracePayouts } from "./trace-payouts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
@@ -160,6 +162,7 @@ async function signAll(
   { fees, dataFee }: Terms,
 ): Promise<void> {
   if (payouts.length === 0) return
+  const startMs = unixMs()
   const attempts = []
   let nonce = wallet.next_nonce
   for (const payout of payouts) {
@@ -174,4 +177,7 @@ async function signAll(
     from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
   await ctx.db.insertInto("transaction_attempts").values(attempts).execute()
   await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
+  const { name: network } = networkOf(ctx.chain, wallet.chain_id)
+  const step = { name: "sign payout", startMs, attributes: { "sluice.network": network } }
+  tracePayouts(ctx, step, payouts, () => ({ attributes: {} }))
 }

@@ -8,6 +8,7 @@ import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { statusMessage, waitsForMerchant } from "../scanner/submission-faults.ts"
+import { traceparentNow } from "../tracing/trace.ts"
 
 export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
   const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirst()
@@ -29,7 +30,7 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
       where d.resource_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}`.execute(ctx.db)
     if (paid.rows.length > 0 && paid.rows.every(row => row.granted)) throw new ApiError("ALREADY_VERIFIED")
-    const fresh = freshSubmission(ctx.now())
+    const fresh = { ...freshSubmission(ctx.now()), traceparent: traceparentNow(ctx) }
     await ctx.db
       .insertInto("submissions")
       .values({ resource_id: paywallId, chain_id, tx_hash: txHash, address, by_sender: true, ...fresh })

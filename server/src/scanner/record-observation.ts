@@ -19,9 +19,15 @@ import {
 } from "./queries.ts"
 import { statusMessage } from "./submission-faults.ts"
 import { withoutFlood } from "./tokens.ts"
+import { traceScan } from "./trace-scan.ts"
 
-/** Writes what was seen; call it inside a transaction. Answers whether a submission ended. */
-export async function recordObservation(ctx: TxContext, network: NetworkInfo, seen: Observation): Promise<boolean> {
+/** Writes what was seen; call it inside a transaction. Answers whether a submission ended. `startMs`: when the round began, for traces. */
+export async function recordObservation(
+  ctx: TxContext,
+  network: NetworkInfo,
+  seen: Observation,
+  startMs: number,
+): Promise<boolean> {
   const { cursor } = seen
   // The fence: a worker whose lease was taken over must not write what is by now old.
   const fence = await ctx.db
@@ -52,6 +58,7 @@ export async function recordObservation(ctx: TxContext, network: NetworkInfo, se
     .set({ ...changes.cursor, finalized_number })
     .where("chain_id", "=", network.chainId)
     .execute()
+  await traceScan(ctx, network, changes, changed, startMs)
   return changes.submissions.some(({ change }) => change.status === "failed")
 }
 

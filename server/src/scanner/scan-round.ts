@@ -11,6 +11,7 @@ import { openQuorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { withLease } from "../jobs/claim.ts"
+import { unixMs } from "../tracing/trace.ts"
 import { observeChain } from "./observe-chain.ts"
 import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./scan-lag.ts"
@@ -28,9 +29,10 @@ export async function scanRound(ctx: Context, network: Network, settle: () => Pr
   // Due again before the work begins: a submission in the middle of it brings that forward, and is not overwritten.
   const nextRunAt = new Date(now.getTime() + ctx.settings.verifyIntervalMs)
   const job = { table: "cursors", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
+  const startMs = unixMs()
   await withLease(ctx.db, job, async cursor => {
     const observation = await observeChain(ctx, network, cursor)
-    const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation))
+    const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
     await logLag(ctx, network, cursor)
     if (ended) await ctx.wakes.wake("payments")
     await learnTokens(ctx, network)

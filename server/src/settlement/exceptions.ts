@@ -8,8 +8,10 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
+import { traceparentNow } from "../tracing/trace.ts"
 import { publicApprovals } from "./public-approval.ts"
 import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
+import { tracePayment } from "./trace-payment.ts"
 
 /**
  * Payments that wait at one session, or of one payer at a paywall: those of most money, and the others as these are decided.
@@ -168,12 +170,16 @@ async function writeOne(
     updated_at: ctx.now(),
   }
   const whose = { payer: last.from_address, token: last.token, deposit_id: last.deposit_id }
-  if (!known)
+  if (!known) {
+    const hashes = transfers.map(row => row.tx_hash)
+    const traceparent = await tracePayment(ctx, "settle", part, { id: undefined, hashes }, async () =>
+      traceparentNow(ctx),
+    )
     await ctx.db
       .insertInto("payments")
-      .values({ id, ...part.owner, ...whose, ...facts, status: "open", created_at: ctx.now() })
+      .values({ id, ...part.owner, ...whose, ...facts, status: "open", created_at: ctx.now(), traceparent })
       .execute()
-  else if (known.status !== "open" || known.exception !== exception || known.tx_hash !== last.tx_hash)
+  } else if (known.status !== "open" || known.exception !== exception || known.tx_hash !== last.tx_hash)
     await ctx.db
       .updateTable("payments")
       .set({ ...facts, status: "open", deposit_id: last.deposit_id, accepted_at: null })

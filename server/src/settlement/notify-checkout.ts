@@ -34,6 +34,7 @@ export interface CheckoutNotice {
   /** One for each disbursement; null without a split. */
   splits: Share[] | null
   callbackUrl: string | null
+  traceparent: string | null
   /** What the amounts are in, where that is another than the settlement token. */
   token?: Address
   /** Whether a reorg removed the reservation too. */
@@ -57,6 +58,7 @@ export const noticeOf = (session: Row<"checkout_sessions">) => ({
   customerEmail: session.customer_email,
   payerInfo: session.payer_info,
   callbackUrl: session.callback_url,
+  traceparent: session.traceparent,
 })
 
 /**
@@ -80,14 +82,14 @@ export async function notifyCheckout(
     | "expired",
   notice: CheckoutNotice,
 ): Promise<void> {
-  const { callbackUrl } = notice
+  const { callbackUrl, traceparent } = notice
   if ((change === "failed" || change === "expired") && callbackUrl !== null) return
   const isPayment = change === "paid" || change === "reversed"
   const sequence = await nextSequence(ctx, notice.numberedIn, notice.id, isPayment ? change === "paid" : undefined)
   if (sequence === undefined) return
   const data = { ...(await dataOf(ctx, network, notice)), sequence }
   const to = callbackUrl === null ? {} : { callbackUrl }
-  const common = { merchantId: notice.merchantId, orderKey: notice.id, data, ...to }
+  const common = { merchantId: notice.merchantId, orderKey: notice.id, data, traceparent, ...to }
   const once = <T extends string>(type: T) => ({ type, dedupeKey: `${type}:${notice.id}`, ...common })
   const each = <T extends string>(type: T) => ({
     ...once(type),

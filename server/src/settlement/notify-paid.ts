@@ -98,4 +98,5 @@ export const sessionNotice = (payment: Row<"payments">) => ({
   customerEmail: null,
   payerInfo: null,
   callbackUrl: null,
+  traceparent: payment.traceparent,
 })

@@ -105,6 +105,8 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
    * themselves.
    */
   wake?(ctx: TxContext, deposits: readonly bigint[], resources: readonly string[]): Promise<void>
+  /** The trace that all payments of one thing continue, of the request that made it; only where one payment pays it. */
+  traceOf?(ctx: TxContext, resourceId: string): Promise<string | null>
   /** The group that a payment is settled in. */
   groupOf(ctx: TxContext, payment: Row<"payments">): Promise<Group>
   /** Locks what the group is settled under, then its transfers; the lock order is in docs/internals.md. */

@@ -13,6 +13,7 @@ import { verifySoon } from "../scanner/queries.ts"
 import { writeOpen } from "./exceptions.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
 import type { Group, Part, Plan, Screened, Sellable } from "./sellable.ts"
+import { traceGroup } from "./trace-payment.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
 /** Settling one kind stops after so long and goes on in the next round, so that the round's lease is never outlived. */
@@ -51,7 +52,8 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
 /** Settles one group; answers whether more of it could be settled at once. A failure is logged, and the group stays due. */
 async function trySettling(ctx: Context, sellable: Sellable, group: Group, screened: Screened): Promise<boolean> {
   try {
-    return (await inTransaction(ctx, ctx => settle(ctx, sellable, group, screened))).isMore
+    const settleGroup = () => inTransaction(ctx, ctx => settle(ctx, sellable, group, screened))
+    return (await traceGroup(ctx, sellable, group, settleGroup)).isMore
   } catch (error) {
     const { resourceId } = group
     ctx.log.error({ err: error, resourceId }, "settling failed and will be tried again")

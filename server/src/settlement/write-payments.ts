@@ -6,15 +6,22 @@ import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 import { countPayment } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
+import { traceparentNow } from "../tracing/trace.ts"
 import { claim, hashesClaimed } from "./exceptions.ts"
 import type { Paid, Part, Sellable } from "./sellable.ts"
 import { dropSurplus, writeSurplus } from "./surplus.ts"
+import { tracePayment } from "./trace-payment.ts"
 
 /**
  * Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them, was reversed, or is paid
  * already. Answers its id.
  */
-export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> {
+export const writePaid = (ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> =>
+  tracePayment(ctx, "settle", part, { id: paid.known, hashes: paid.transfers.map(hashOf) }, () =>
+    writeGranted(ctx, sellable, part, paid),
+  )
+
+async function writeGranted(ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> {
   const { transfers, known, price } = paid
   const last = transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
@@ -36,7 +43,7 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
   if (known === undefined) {
     await ctx.db
       .insertInto("payments")
-      .values({ id, ...part.owner, ...facts, created_at: ctx.now() })
+      .values({ id, ...part.owner, ...facts, created_at: ctx.now(), traceparent: traceparentNow(ctx) })
       .execute()
   }
   await claim(
@@ -49,6 +56,7 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
   const isNew = before?.status !== "granted" || before.amount !== amount
   await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
   await pay(ctx, sellable, part, { id, payer: last.from_address, tx_hash: last.tx_hash }, transfers.map(hashOf))
+  ctx.tracing?.active()?.set({ "sluice.payment.id": id, "sluice.payment.state": "granted" })
   if (before?.status !== "granted") countGranted(ctx, part, facts)
   return id
 }

@@ -21,6 +21,9 @@ const columnNames = [
 export type ClaimedDelivery = Pick<Row<"deliveries">, (typeof columnNames)[number]> & {
   /** Its event's, as it is sent. */
   body: string
+  /** Its event's. */
+  type: string
+  traceparent: string | null
   /** Its endpoint; null where it has none, or where that was deleted. */
   endpoint: (Pick<Row<"webhooks">, "url" | "active"> & { failing: boolean }) | null
   /** The endpoint's secrets that sign now, newest first, or without an endpoint the account's; null for none. */
@@ -79,7 +82,7 @@ export async function claimDeliveries(
       where ctid = any(array(select ctid from due order by turn limit ${job.limit}))
       returning seq, ${columns}
     )
-    select claimed.*, e.body, s.sealed, last.next_lane, case when w.id is not null then
+    select claimed.*, e.body, e.type, e.traceparent, s.sealed, last.next_lane, case when w.id is not null then
       jsonb_build_object('url', w.url, 'active', w.active, 'failing', w.failing_since is not null) end as endpoint
     from (select coalesce((select lane from lanes where n = ${job.lanes}), '') as next_lane) last
       left join claimed on true

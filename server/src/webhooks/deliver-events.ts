@@ -12,6 +12,7 @@ import { type ClaimedDelivery, claimDeliveries } from "./claim-deliveries.ts"
 import type { Result } from "./record-attempts.ts"
 import { accountSecret, opened } from "./secrets.ts"
 import type { Attempt, Sender } from "./send.ts"
+import { traceDelivery } from "./trace-delivery.ts"
 
 /** A lease outlives the longest exchange and its recording by this margin. */
 const LEASE_MARGIN_MS = 30_000
@@ -194,7 +195,9 @@ async function exchange(
   }
   const startedAt = ctx.now()
   const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
-  const attempt = await sender.send(message, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut })
+  const attempt = await traceDelivery(ctx, row, to.url, traceparent =>
+    sender.send({ ...message, traceparent }, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut }),
+  )
   if (cut?.aborted && attempt.status === null) {
     // Due at once for the next worker. The receiver may have got it, and recognises it by its idempotency key.
     await releaseLease(ctx.db, "deliveries", row)

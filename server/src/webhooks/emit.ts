@@ -4,6 +4,7 @@ import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
+import { continueTrace } from "../tracing/trace.ts"
 import type { EventData } from "./events.ts"
 import { type EventType, isUnconditional, wants } from "./webhook.ts"
 
@@ -28,6 +29,8 @@ export interface NewEvent<T extends keyof EventData> {
   onlyTo?: string
   /** Sends to all but this endpoint. */
   except?: string
+  /** Of the payment that it is about. */
+  traceparent?: string | null
 }
 
 /**
@@ -64,6 +67,7 @@ export async function emitAll(
     return {
       ...{ n, id, merchant_id: merchantId, type, order_key: event.orderKey, dedupe_key: event.dedupeKey ?? id },
       body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
+      traceparent: continueTrace(ctx, event.traceparent ?? null),
       url: callbackUrl,
       // By origin: sessions of one shop share its connections, and a shop's callbacks do not delay those of another shop.
       lane: callbackUrl && `${merchantId} ${new URL(callbackUrl).origin}`,
@@ -74,11 +78,11 @@ export async function emitAll(
   const { rows } = await sql<{ id: string }>`
     /* named: emit */ with given as (
       select * from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(n int, id text, merchant_id text, type text,
-        order_key text, dedupe_key text, body text, url text, lane text, is_standard boolean, is_notice boolean, only_to text,
+        order_key text, dedupe_key text, body text, traceparent text, url text, lane text, is_standard boolean, is_notice boolean, only_to text,
         not_to text, takes_back jsonb, only_back boolean)),
     made as (
-      insert into events (id, merchant_id, type, dedupe_key, body, created_at)
-      select id, merchant_id, type, dedupe_key, body, ${now}::timestamptz from given order by n
+      insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
+      select id, merchant_id, type, dedupe_key, body, traceparent, ${now}::timestamptz from given order by n
       on conflict (merchant_id, dedupe_key) do nothing returning id),
     fresh as (select g.* from given g join made using (id)),
     meant as (

@@ -19,6 +19,8 @@ interface Message {
   /** The delivery's id: the same in every attempt. */
   idempotencyKey: string
   body: string
+  /** Of the attempt, for a receiver that continues the trace. */
+  traceparent?: string | undefined
 }
 
 export interface Attempt extends Outcome {
@@ -68,7 +70,7 @@ export function openSender(
 
 async function exchange(
   agent: Agent,
-  { url, secrets, eventId, idempotencyKey, body }: Message,
+  { url, secrets, eventId, idempotencyKey, body, traceparent }: Message,
   { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal | undefined },
 ): Promise<Attempt> {
   const startedAt = performance.now()
@@ -98,6 +100,7 @@ async function exchange(
         "content-type": "application/json",
         "user-agent": USER_AGENT,
         "idempotency-key": idempotencyKey,
+        ...(traceparent === undefined ? {} : { traceparent }),
         ...signatureHeaders(secrets, { eventId, body, t: Math.floor(Date.now() / 1_000) }),
       },
       body,

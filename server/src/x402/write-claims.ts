@@ -8,6 +8,7 @@ import { DatabaseUnavailable } from "../db/pool.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { gatherBy } from "../jobs/gather.ts"
 import { type RelayRow, writeRelays } from "../payouts/accept-relay.ts"
+import { traced } from "../tracing/trace.ts"
 
 /** A payment's row and its relay's, as they are to be written. */
 export interface NewClaim {
@@ -44,11 +45,14 @@ async function writeSome(ctx: Context, claims: readonly NewClaim[]): Promise<Map
   const each = (end: Written) => new Map(claims.map((claim): [NewClaim, Written] => [claim, end]))
   const [only] = claims
   if (only && claims.length === 1) return each(await writeAlone(ctx, only))
+  const links = claims.flatMap(({ relay }) => relay.traceparent ?? [])
   try {
-    return await inTransaction(ctx, async ctx => {
-      await sql`select set_config('lock_timeout', ${`${SHARED_LOCK_MS}`}, true)`.execute(ctx.db)
-      return await writeAll(ctx, claims)
-    })
+    return await traced(ctx, "claim payments", { parent: null, links }, () =>
+      inTransaction(ctx, async ctx => {
+        await sql`select set_config('lock_timeout', ${`${SHARED_LOCK_MS}`}, true)`.execute(ctx.db)
+        return await writeAll(ctx, claims)
+      }),
+    )
   } catch (error) {
     return each(isOfOne(error) ? { alone: true } : { error })
   }

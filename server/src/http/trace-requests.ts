@@ -1,0 +1,58 @@
+/**
+ * A span for each request, by which the payment that it makes is traced. The caller's own trace is never continued: whoever sends a
+ * `traceparent` could have everything recorded, or put spans into a trace that is not his. A merchant's is linked.
+ */
+import type { FastifyInstance, FastifyRequest } from "fastify"
+import { parseTraceparent, type Span, type Tracing } from "../tracing/trace.ts"
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Undefined where the request is not traced. */
+    span: Span | undefined
+  }
+}
+
+/** They ask each few seconds, so their lines and spans would hide all others. */
+export const probes = ["/healthz", "/readyz", "/metrics"]
+
+/** Adds the hooks; call it before any other hook is added, so that these run inside the span. */
+export function traceRequests(app: Pick<FastifyInstance, "addHook">, tracing: Tracing): void {
+  app.addHook("onRequest", (request, reply, done) => {
+    const { method, routeOptions } = request
+    const route = request.is404 ? undefined : routeOptions.url
+    if (route === undefined || probes.includes(route)) return done()
+    // Not the path: it has ids that open a checkout, and what callers of a proxied API ask for.
+    const attributes = { "http.request.method": method, "http.route": route, "sluice.request.id": request.id }
+    const span = tracing.start(`${method} ${route}`, { kind: "server", parent: null, attributes })
+    request.span = span
+    // A caller that leaves gets no answer, and its span ends too.
+    reply.raw.once("close", () => end(request, reply.raw.writableFinished ? reply.statusCode : undefined))
+    tracing.within(span, done)
+  })
+  // The body arrives in the events of its connection, which know nothing of the span.
+  app.addHook("preValidation", (request, _reply, done) => within(tracing, request, done))
+  app.addHook("onResponse", (request, reply, done) => {
+    within(tracing, request, done)
+    end(request, reply.statusCode)
+  })
+}
+
+const within = (tracing: Tracing, { span }: FastifyRequest, done: () => void): void =>
+  span ? tracing.within(span, done) : done()
+
+/** Ends the span once. One of a request that a limit refused is never ended, so it is in no trace: a flood would fill them. */
+function end(request: FastifyRequest, status: number | undefined): void {
+  const { span } = request
+  request.span = undefined
+  if (!span || status === 429) return
+  span.set({ "http.response.status_code": status })
+  if (status === undefined) span.fail("aborted")
+  else if (status >= 500) span.fail()
+  span.end()
+}
+
+/** Links the trace that an authenticated caller says it is in. Its `tracestate` is not read. */
+export function linkCaller({ span, headers }: FastifyRequest): void {
+  const caller = span && parseTraceparent(headers.traceparent)
+  if (caller) span.link(caller)
+}

@@ -1,0 +1,37 @@
+/** What a round of the scan found of each payment, in that payment's trace. */
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import { tracedTransfers } from "../db/traces.ts"
+import { unixMs } from "../tracing/trace.ts"
+import type { Changes } from "./decide.ts"
+
+/** Of a flood of dust, no more of a round is traced. */
+const SPANS_A_ROUND = 200
+
+/** Adds a span to the trace of each payment with a transfer that this round saw or changed; call it in the transaction that did. */
+export async function traceScan(
+  ctx: TxContext,
+  network: NetworkInfo,
+  { confirmed, confirmedAlone, final, doubts }: Changes,
+  changed: readonly bigint[],
+  startMs: number,
+): Promise<void> {
+  const { tracing } = ctx
+  if (!tracing) return
+  const ids = [...confirmed, ...confirmedAlone, ...final, ...doubts.map(({ row }) => row)].map(({ id }) => id)
+  if (ids.length + changed.length === 0) return
+  const found = await tracedTransfers(ctx.db, ids, changed, SPANS_A_ROUND)
+  const spans = found.map(({ tx_hash, state, resource_id, traceparent }) => {
+    const attributes = {
+      "sluice.network": network.name,
+      "sluice.resource.id": resource_id,
+      "sluice.transaction.hash": tx_hash,
+      "sluice.transfer.state": state,
+    }
+    return tracing.start("scan", { parent: traceparent, startMs, attributes })
+  })
+  const endMs = unixMs()
+  ctx.onCommit(() => {
+    for (const span of spans) span.end(endMs)
+  })
+}

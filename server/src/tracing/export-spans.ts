@@ -1,0 +1,193 @@
+/**
+ * Sends spans to a collector (OTLP over HTTP) in the background. The SDK's own batch processor and exporter were not taken: they send any
+ * number of requests at the same time when they flush, wait for a collector that answers a byte now and then, and say in no metric what
+ * they dropped.
+ */
+import type { ISerializer } from "@opentelemetry/otlp-transformer"
+import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace"
+import { Agent } from "undici"
+import { spanResults } from "../metrics.ts"
+
+/** Spans that wait; those that don't fit are dropped, so that a collector that hangs costs a few megabytes. */
+const MOST_QUEUED = 4_096
+const BATCH = 512
+/** How long a span waits for others before it is sent. */
+const DELAY_MS = 2_000
+/** For one exchange, with the whole answer. */
+const TIMEOUT_MS = 10_000
+/** Of an answer, which has a few hundred bytes. */
+const ANSWER_BYTES = 64 * 1024
+const TRIES = 5
+const FIRST_PAUSE_MS = 1_000
+/** After these a batch is sent again, as OTLP says; and after a broken connection. */
+const RETRYABLE = [429, 502, 503, 504]
+
+interface Collector {
+  url: string
+  headers: ReadonlyMap<string, string>
+  contentType: string
+  serializer: ISerializer<ReadableSpan[], { partialSuccess?: { rejectedSpans?: number } }>
+}
+
+/** Hears once that the collector fails, and once that it works again. */
+export type Report = (isFailing: boolean, words: string) => void
+
+/** Aborted when nothing more is waited for, and when nothing more is sent. */
+interface Ends {
+  closing: AbortController
+  over: AbortController
+}
+
+/** A processor of ended spans; it never throws, and nothing waits for it but its `close`. */
+export function exportSpans(
+  collector: Collector,
+  report: Report,
+): SpanProcessor & { close: (mostMs: number) => Promise<void> } {
+  const agent = new Agent({ connections: 1, pipelining: 1 })
+  const ends = { closing: new AbortController(), over: new AbortController() }
+  const sendBatch = batchSender(agent, collector, ends, report)
+  let queue: ReadableSpan[] = []
+  let timer: NodeJS.Timeout | undefined
+  let sending: Promise<void> | undefined
+
+  function send(): void {
+    clearTimeout(timer)
+    timer = undefined
+    sending ??= sendAll().finally(() => {
+      sending = undefined
+    })
+  }
+
+  async function sendAll(): Promise<void> {
+    while (queue.length > 0) {
+      const batch = queue.slice(0, BATCH)
+      queue = queue.slice(BATCH)
+      // What can't be encoded must not end the process.
+      await sendBatch(batch).catch(() => spanResults.inc({ result: "failed" }, batch.length))
+    }
+  }
+
+  const flush = async (): Promise<void> => {
+    while (queue.length > 0 || sending) {
+      send()
+      await sending
+    }
+  }
+
+  const close = async (mostMs: number): Promise<void> => {
+    ends.closing.abort()
+    const timer = setTimeout(() => ends.over.abort(), mostMs)
+    await flush()
+    clearTimeout(timer)
+    ends.over.abort()
+    await agent.destroy()
+  }
+
+  return {
+    onStart: () => {},
+    onEnd: span => {
+      if ((span.spanContext().traceFlags & 1) === 0) return
+      if (ends.closing.signal.aborted || queue.length >= MOST_QUEUED) return spanResults.inc({ result: "dropped" })
+      queue.push(span)
+      if (queue.length >= BATCH) send()
+      else timer ??= setTimeout(send, DELAY_MS).unref()
+    },
+    forceFlush: flush,
+    shutdown: () => close(TIMEOUT_MS),
+    close,
+  }
+}
+
+/** Sends batches, each as often as it has to be, and counts what became of them. */
+function batchSender(agent: Agent, collector: Collector, { closing, over }: Ends, report: Report) {
+  let isFailing = false
+  const said = (fault: string | undefined): void => {
+    const failed = fault !== undefined
+    if (failed !== isFailing) report(failed, fault ?? "spans are exported again")
+    isFailing = failed
+  }
+  return async (batch: ReadableSpan[]): Promise<void> => {
+    const body = collector.serializer.serializeRequest(batch)
+    let pauseMs = FIRST_PAUSE_MS
+    for (let n = 1; body && !over.signal.aborted; n++) {
+      const { rejected, fault, isFinal } = await post(agent, collector, body, over.signal)
+      said(fault)
+      if (rejected !== undefined) {
+        spanResults.inc({ result: "exported" }, batch.length - rejected)
+        if (rejected > 0) spanResults.inc({ result: "rejected" }, rejected)
+        return
+      }
+      if (isFinal || n === TRIES || closing.signal.aborted) break
+      await pause(pauseMs, closing.signal)
+      pauseMs *= 2
+    }
+    spanResults.inc({ result: "failed" }, batch.length)
+  }
+}
+
+/** How an exchange ended: so many spans were rejected, or a fault, which is final where it would be the same again. */
+interface Posted {
+  rejected?: number
+  fault?: string
+  isFinal?: boolean
+}
+
+/** Posts once; never rejects. */
+async function post(
+  agent: Agent,
+  { url, headers, contentType, serializer }: Collector,
+  body: Uint8Array,
+  over: AbortSignal,
+): Promise<Posted> {
+  const { origin, pathname } = new URL(url)
+  const signal = AbortSignal.any([over, AbortSignal.timeout(TIMEOUT_MS)])
+  try {
+    const { statusCode, body: answer } = await agent.request({
+      ...{ origin, path: pathname, method: "POST", body, signal },
+      headers: { ...Object.fromEntries(headers), "content-type": contentType },
+    })
+    const read = await firstBytes(answer)
+    if (statusCode >= 200 && statusCode < 300) return { rejected: rejectedIn(serializer, read) }
+    return { fault: `the collector answered ${statusCode}`, isFinal: !RETRYABLE.includes(statusCode) }
+  } catch (error) {
+    const { code, name } = error as { code?: string; name?: string }
+    return { fault: `the collector can't be reached (${code ?? name ?? "Error"})` }
+  }
+}
+
+async function firstBytes(body: AsyncIterable<Buffer>): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    bytes += chunk.length
+    // Leaving the loop closes the connection.
+    if (bytes > ANSWER_BYTES) break
+  }
+  return Buffer.concat(chunks)
+}
+
+/** How many spans an answer says were rejected; 0 where it can't be read: they were taken, and nothing else is known. */
+function rejectedIn(serializer: Collector["serializer"], answer: Buffer): number {
+  if (answer.length === 0 || answer.length > ANSWER_BYTES) return 0
+  try {
+    return Number(serializer.deserializeResponse(answer).partialSuccess?.rejectedSpans ?? 0) || 0
+  } catch {
+    return 0
+  }
+}
+
+/** Waits, or until the signal. */
+const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+  new Promise(resolve => {
+    if (signal.aborted) return resolve()
+    const timer = setTimeout(resolve, ms).unref()
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer)
+        resolve()
+      },
+      { once: true },
+    )
+  })

@@ -1,0 +1,11 @@
+/** Opens the tracing of a process; without a collector nothing is loaded. */
+import type { TracingSettings } from "../config/tracing-settings.ts"
+import type { Report } from "./export-spans.ts"
+import type { Tracing } from "./trace.ts"
+
+/** Tracing to the collector of these settings; undefined without settings. `report` hears that the collector fails, and that it works again. */
+export const openTracing = async (
+  settings: TracingSettings | undefined,
+  report: Report,
+): Promise<Tracing | undefined> =>
+  settings === undefined ? undefined : (await import("./otel.ts")).openTelemetry(settings, report)
