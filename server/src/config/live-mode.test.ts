@@ -146,6 +146,15 @@ describe("live mode", () => {
       expect(faultsOf({ RPC_BASE: `http://${host}` })).toEqual([])
   })
 
+  it("uses http for a collector of traces only on a private address", () => {
+    expectFault(
+      { OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel.example.com" },
+      /^OTEL_EXPORTER_OTLP_ENDPOINT must use https/,
+    )
+    for (const url of ["https://otel.example.com", "http://127.0.0.1:4318", "http://collector:4318"])
+      expect(faultsOf({ OTEL_EXPORTER_OTLP_ENDPOINT: url })).toEqual([])
+  })
+
   it("refuses a test network", () => {
     const more = { RPC_BASE_SEPOLIA: "https://rpc.example.com", DEPOSIT_FACTORY_BASE_SEPOLIA: `0x${"22".repeat(20)}` }
     expectFault({ ...more, NETWORKS: "base,base-sepolia" }, /^NETWORKS must not name base-sepolia/)

@@ -192,3 +192,35 @@ describe("describeSettings", () => {
     for (const name of Object.keys(settingsTable)) expect(describeSettings()).toMatch(new RegExp(`^  ${name} `, "m"))
   })
 })
+
+describe("traces", () => {
+  const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318" }
+  it("are off without an endpoint, whatever else is set", () => {
+    expect(readSettings({ OTEL_SERVICE_NAME: "a", OTEL_TRACES_SAMPLER_ARG: "0.5" }).tracing).toBeUndefined()
+    expect(readSettings(endpoint).tracing).toEqual({
+      endpoint: "http://127.0.0.1:4318",
+      protocol: "http/protobuf",
+      headers: [],
+      serviceName: undefined,
+      resourceAttributes: [],
+      ratio: 1,
+    })
+  })
+
+  it.each([
+    ["OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://a", "must be an http(s) address"],
+    ["OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:hidden@b", "must have no password"],
+    ["OTEL_EXPORTER_OTLP_ENDPOINT", "http://a?token=hidden", "must have no password"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "hidden", "must be key=value pairs"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a=hidden%0d%0ab", "must be key=value pairs"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a=hidden%zz", "must be key=value pairs"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a b=hidden", "must be key=value pairs"],
+    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "must be one of: http/protobuf, http/json"],
+    ["OTEL_TRACES_SAMPLER_ARG", "1.1", "must be a number from 0 to 1"],
+    ["OTEL_TRACES_SAMPLER_ARG", "-0", "must be a number from 0 to 1"],
+  ])("refuses %s=%s, and repeats no secret", (name, value, fault) => {
+    const faults = faultsOf({ ...endpoint, [name]: value })
+    expect(faults).toEqual([expect.stringContaining(`${name} ${fault}`)])
+    expect(faults.join()).not.toContain("hidden")
+  })
+})

@@ -44,6 +44,7 @@ export function openTelemetry(settings: TracingSettings, report: Report): Tracin
   )
   const provider = new TracerProvider({
     resource: resourceFromAttributes({
+      "service.name": "sluice",
       "service.version": manifest.version,
       "service.instance.id": randomUUID(),
       ...Object.fromEntries(resourceAttributes),

@@ -1,5 +1,7 @@
 /** What tracing does with a collector that works, hangs, fails or floods, and with callers who want to use it. */
 import { execFileSync } from "node:child_process"
+import { readFileSync } from "node:fs"
+import { parseEnv } from "node:util"
 import { afterEach, describe, expect, it } from "vitest"
 import { type Collector, startCollector } from "../../test/collector.ts"
 import { root, until } from "../../test/e2e/program.ts"
@@ -32,17 +34,12 @@ async function results(): Promise<Record<string, number>> {
 }
 
 describe("a collector", () => {
-  it("gets spans in protobuf, with its headers and what the service is called", async () => {
+  it("gets spans in protobuf with the settings of docs/operations.md, its headers and what the service is called", async () => {
     const collector = await collectorThat()
-    const { OTEL_EXPORTER_OTLP_ENDPOINT: _, ...env } = {
-      OTEL_EXPORTER_OTLP_ENDPOINT: "",
-      OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20a-token,x-team=pay",
-      OTEL_SERVICE_NAME: "shop",
-      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test",
-    }
+    const block = /```sh traces\n([\s\S]*?)```/.exec(readFileSync(`${root}docs/operations.md`, "utf8"))?.[1] ?? ""
     const { tracing: settings } = readSettings({
-      ...env,
-      OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.settings.endpoint}/`,
+      ...parseEnv(block.replace("http://127.0.0.1:4318", `${collector.settings.endpoint}/`)),
+      OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20a-token,x-team=pay",
     })
     const tracing = await openTracing(settings, () => {})
     if (tracing) step(tracing)
@@ -52,7 +49,7 @@ describe("a collector", () => {
       path: "/v1/traces",
       headers: { "content-type": "application/x-protobuf", authorization: "Bearer a-token", "x-team": "pay" },
     })
-    for (const word of ["step", "service.name", "shop", "deployment.environment.name"])
+    for (const word of ["step", "service.name", "sluice", "deployment.environment.name", "live"])
       expect(got?.body).toContain(word)
     expect(await results()).toEqual({ exported: 1 })
   })
