@@ -21,11 +21,23 @@ export interface OpenDatabase {
   db: Db
   /** For the loops, some of whose statements read whole tables: separate connections, with longer deadlines. */
   background: Db
-  /** Calls back with the payload of every notification until closed; reconnects automatically. */
-  listen(onNotify: (payload: string) => void): Promise<void>
+  /** Calls the listener back until closed; reconnects automatically. */
+  listen(listener: Listener): Promise<void>
+  /**
+   * Whether every notification of two seconds ago was delivered to the listener; false while its connection is down, silent or new.
+   */
+  isListening(): boolean
   /** A consistent copy of the embedded database as a tar.gz of its folder; no statement runs meanwhile. */
   copy?: () => Promise<Blob>
   close(): Promise<void>
+}
+
+/** Who hears notifications. */
+export interface Listener {
+  /** Called with the payload of each, in the order of the commits. */
+  notified(payload: string): void
+  /** Called when some may have been missed. */
+  missed(): void
 }
 
 /** Notifies every process on this database that work of this kind is waiting. */
@@ -83,7 +95,9 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
   return {
     db,
     background: db,
-    listen: async onNotify => void (await pglite.listen(CHANNEL, onNotify)),
+    listen: async listener => void (await pglite.listen(CHANNEL, listener.notified)),
+    // In the same process.
+    isListening: () => true,
     copy: () => pglite.dumpDataDir("gzip"),
     close: () => pglite.close(),
   }
@@ -119,11 +133,13 @@ export async function openPostgres(
   }
   await migrate({ transaction }, report)
   const closing = new AbortController()
+  const line: Line = { heardAt: Number.NEGATIVE_INFINITY }
   const over = (pool: PostgresPool): Db => new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
   return {
     db: over(bounded(pool, deadlines)),
     background: over(bounded(background, backgroundDeadlines)),
-    listen: onNotify => listenForever(url, onNotify, onError, closing.signal),
+    listen: listener => listenForever(url, listener, onError, closing.signal, line),
+    isListening: () => performance.now() - line.heardAt < MOST_SILENCE_MS,
     close: async () => {
       closing.abort()
       await Promise.all([pool.end(), background.end()])
@@ -131,12 +147,23 @@ export async function openPostgres(
   }
 }
 
+/** The connection of LISTEN: by when its server answered last, by the monotonic clock. */
+interface Line {
+  heardAt: number
+}
+
+/** How often the server is asked whether it is there: a line that was cut says nothing. */
+const BEAT_MS = 500
+/** After this long without an answer, what was notified may not have arrived. */
+const MOST_SILENCE_MS = 2_000
+
 /** LISTEN uses a client of its own: a pooled one would be handed to others between notifications. */
 async function listenForever(
   url: string,
-  onNotify: (payload: string) => void,
+  listener: Listener,
   onError: (error: Error) => void,
   signal: AbortSignal,
+  line: Line,
 ): Promise<void> {
   const client = new pg.Client({
     connectionString: url,
@@ -144,26 +171,39 @@ async function listenForever(
     connectionTimeoutMillis: requestDeadlines.connectMs,
   })
   let ended = false
+  let beat: NodeJS.Timeout | undefined
   const end = () => {
     if (ended) return
     ended = true
+    clearTimeout(beat)
+    line.heardAt = Number.NEGATIVE_INFINITY
+    listener.missed()
     client.end().catch(() => {})
     if (signal.aborted) return
-    const again = setTimeout(() => listenForever(url, onNotify, onError, signal).catch(onError), 1_000)
+    const again = setTimeout(() => listenForever(url, listener, onError, signal, line).catch(onError), 1_000)
     again.unref()
   }
-  client.on("notification", message => onNotify(message.payload ?? ""))
-  client.on("error", error => {
-    onError(error)
+  // What was notified before its answer arrives before it: both come over this connection, in order.
+  const ask = async (text: string) => {
+    const askedAt = performance.now()
+    await client.query({ text, query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)
+    if (ended) return
+    line.heardAt = askedAt
+    beat = setTimeout(() => ask("select 1").catch(fail), BEAT_MS)
+    beat.unref()
+  }
+  const fail = (error: Error) => {
+    if (!ended) onError(error)
     end()
-  })
+  }
+  client.on("notification", message => listener.notified(message.payload ?? ""))
+  client.on("error", fail)
   client.on("end", end)
   signal.addEventListener("abort", end, { once: true })
   try {
     await client.connect()
-    await client.query(`listen ${CHANNEL}`)
+    await ask(`listen ${CHANNEL}`)
   } catch (error) {
-    onError(error as Error)
-    end()
+    fail(error as Error)
   }
 }

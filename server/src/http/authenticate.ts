@@ -5,6 +5,7 @@
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
+import { remember } from "../remember.ts"
 
 /** The subject of a bearer token. */
 export interface Subject {
@@ -45,8 +46,9 @@ const rules: { path: RegExp; credential: Credential }[] = [
 ]
 
 /** The credential that a path, or the pattern of a route, asks for; undefined for none. */
-export const credentialOf = (path: string): Credential | undefined =>
-  rules.find(rule => rule.path.test(path))?.credential
+export const credentialOf = remember(
+  (path: string): Credential | undefined => rules.find(rule => rule.path.test(path))?.credential,
+)
 
 /** Whether a path is for merchants only. */
 export const isPrivate = (path: string): boolean => ["token", "key"].includes(credentialOf(path) ?? "")

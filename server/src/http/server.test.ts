@@ -2,7 +2,9 @@ import { once } from "node:events"
 import { get, type IncomingMessage } from "node:http"
 import { connect } from "node:net"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
+import { AUDIENCE } from "../../test/issuer.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
+import { openApp } from "../app.ts"
 import { errorTable } from "../errors.ts"
 import { openIdentities } from "../identity/identities.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
@@ -212,12 +214,12 @@ describe("health", () => {
   })
 
   it("probes leave no line in the log, whatever they are answered", async () => {
-    const { log } = service.ctx
     const lines: string[] = []
-    service.ctx.log = openLog("info", { write: line => void lines.push(line) })
-    for (const path of ["/healthz", "/readyz", "/metrics", "/nowhere"]) await service.call("GET", path)
+    const log = openLog("info", { write: line => void lines.push(line) })
+    const app = openApp({ ...service.ctx, log }, tokenIssuer(service.issuer.issuer, AUDIENCE))
+    for (const url of ["/healthz", "/readyz", "/metrics", "/nowhere"]) await app.inject({ method: "GET", url })
     await vi.waitUntil(() => lines.length > 0)
-    service.ctx.log = log
+    await app.close()
     expect(lines.map(line => JSON.parse(line))).toMatchObject([{ msg: "request", level: "info", status: 404 }])
   })
 

@@ -127,7 +127,7 @@ describe("freeLeases", () => {
 
 describe("wake-ups", () => {
   it("in a hurry wake this process at each call, without waiting for the database", async () => {
-    const wakes = await openWakes({ db: service.ctx.db, listen: async () => {} })
+    const wakes = await openWakes({ db: service.ctx.db, listen: async () => {}, isListening: () => true })
     const waiter = wakes.subscribe("deliveries")
     for (let i = 0; i < 5; i++) {
       wakes.wakeSoon("deliveries")
@@ -158,7 +158,7 @@ describe("wake-ups", () => {
         return typeof value === "function" ? value.bind(target) : value
       },
     })
-    const wakes = await openWakes({ db, listen: async () => {} })
+    const wakes = await openWakes({ db, listen: async () => {}, isListening: () => true })
     await Promise.all(Array.from({ length: 50 }, () => wakes.wake("payouts")))
     const before = sent
     expect(before).toBeLessThan(3)

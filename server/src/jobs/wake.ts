@@ -1,6 +1,7 @@
 /**
- * Wake-ups: a transaction that inserts due rows notifies the loops and the long-polls of every process. They carry no data, and a
- * lost one costs at most the sleep of the loop or long-poll.
+ * What the processes on one database notify each other of. Wake-ups: a transaction that inserts due rows notifies the loops and the
+ * long-polls of every process; they carry no data, and a lost one costs at most the sleep of the loop or long-poll. Changes: a trigger
+ * notifies of a row that processes keep a copy of.
  */
 import { EventEmitter } from "node:events"
 import { notify, type OpenDatabase } from "../db/open.ts"
@@ -11,6 +12,16 @@ import { gather } from "./gather.ts"
  * send. housekeeping: the clock was moved.
  */
 export type WakeChannel = "verify" | "payments" | "payouts" | "deliveries" | "housekeeping"
+
+/** access: what an address has access to, as `PAYWALL ADDRESS`, or `PAYWALL` for all of its addresses. */
+export type ChangeTopic = "access"
+
+/** Who keeps copies of rows. */
+export interface ChangeListener {
+  changed(what: string): void
+  /** Called when changes may have been missed. */
+  missed(): void
+}
 
 /**
  * Where wake-ups come by the thousand: NOTIFY takes a lock that all commits pass (17,000 a second became 5,700, measured). A
@@ -31,6 +42,12 @@ export interface Wakes {
   /** Wakes who waits in this process, and nobody else. */
   wakeHere(channel: WakeChannel): void
   subscribe(channel: WakeChannel): Subscription
+  /** Calls the listener at each change that a process commits; one of this process at once, by {@link changedHere}. */
+  onChange(topic: ChangeTopic, listener: ChangeListener): void
+  /** Calls this process's listener with its own change; call it when that is committed. */
+  changedHere(topic: ChangeTopic, what: string): void
+  /** Whether every change of two seconds ago was delivered. */
+  areChangesHeard(): boolean
 }
 
 interface Subscription {
@@ -40,9 +57,20 @@ interface Subscription {
 }
 
 /** The wake-ups of one process over its database's notifications. */
-export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): Promise<Wakes> {
+export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "isListening">): Promise<Wakes> {
   const emitter = new EventEmitter().setMaxListeners(0)
-  await database.listen(payload => emitter.emit(payload))
+  const listeners = new Map<ChangeTopic, ChangeListener>()
+  const changedHere: Wakes["changedHere"] = (topic, what) => listeners.get(topic)?.changed(what)
+  await database.listen({
+    notified: payload => {
+      const [, topic, what] = CHANGE.exec(payload) ?? []
+      if (topic === undefined) emitter.emit(payload)
+      else changedHere(topic as ChangeTopic, what ?? "")
+    },
+    missed: () => {
+      for (const listener of listeners.values()) listener.missed()
+    },
+  })
   // One notification serves all who asked for it before it was sent.
   const notified = gather<WakeChannel, true>(async channels => {
     await Promise.all(channels.map(channel => notify(database.db, channel)))
@@ -73,8 +101,14 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): 
     wakeSparingly: channel => void notifySoon(channel, SPARING_REST_MS),
     wakeHere: channel => void emitter.emit(channel),
     subscribe: channel => subscribe(emitter, channel),
+    onChange: (topic, listener) => void listeners.set(topic, listener),
+    changedHere,
+    areChangesHeard: database.isListening,
   }
 }
+
+/** How a trigger notifies of a change: its topic, a space, and what changed. */
+const CHANGE = /^(\w+) (.+)$/
 
 function subscribe(emitter: EventEmitter, channel: WakeChannel): Subscription {
   let woken = false

@@ -3,6 +3,7 @@ import { hash } from "node:crypto"
 import { isIPv4 } from "node:net"
 import ipaddr from "ipaddr.js"
 import type { Bucket, Settings } from "../config/settings.ts"
+import { remember } from "../remember.ts"
 import type { Count } from "./sliding-log.ts"
 
 /** The credential by which a request is counted; all others are counted by their IP address. */
@@ -83,10 +84,9 @@ export interface Caller {
  * a payer who reloads one or opens it in two tabs, and a room that opens one link, must not use up what is needed to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
-  if (isUnlimited(path)) return []
   // A HEAD runs the route of its GET.
-  const verb = method === "HEAD" ? "GET" : method
-  const fitting = rows.filter(row => (row.method ?? verb) === verb && row.pattern.test(path))
+  const fitting = fittingOf(`${method === "HEAD" ? "GET" : method} ${path}`)
+  if (!fitting) return []
   for (const { bucket, credential } of fitting) {
     if (credential === "token" && caller.subject !== undefined)
       return countsAgainst(limits, hash("sha256", caller.subject, "base64url"), [bucket])
@@ -95,6 +95,13 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
   const bucket = fitting[0]?.bucket ?? "public"
   return countsAgainst(limits, addressGroup(caller.ip), visits.has(bucket) ? [bucket] : [bucket, "public"])
 }
+
+/** The rows that fit a method and a path, separated by a space; undefined where requests are not limited. */
+const fittingOf = remember((request: string) => {
+  const [method, path] = [request.slice(0, request.indexOf(" ")), request.slice(request.indexOf(" ") + 1)]
+  if (isUnlimited(path)) return undefined
+  return rows.filter(row => (row.method ?? method) === method && row.pattern.test(path))
+})
 
 /** One caller's keys have one hash tag: a cluster stores them together, and they are decided together. */
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>

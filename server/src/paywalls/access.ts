@@ -3,10 +3,11 @@
  * names a product, what a subscription of it opens, which is read when it is asked for.
  */
 import { sql } from "kysely"
-import type { Address, Hash } from "../chain/hex.ts"
+import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { foldGrants } from "./grant.ts"
+import { type Access, accessChanged } from "./known-access.ts"
 
 /** Holds the grants of (paywall, address) still until the transaction ends. */
 export async function lockAccess(ctx: TxContext, paywallId: string, address: Address): Promise<void> {
@@ -28,6 +29,7 @@ export async function foldAccess(ctx: TxContext, paywallId: string, address: Add
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .execute()
+  accessChanged(ctx, paywallId, address)
 }
 
 /** A paywall, as far as access to it follows from it. */
@@ -35,13 +37,9 @@ type Opened = Pick<Row<"paywalls">, "id" | "merchant_id" | "chain_id" | "subscri
 
 /**
  * The access that an address holds now, by its grants or by a subscription, whichever lasts longer; undefined for none, and what
- * is used up is none. One statement: `verify` asks it.
+ * is used up is none.
  */
-export async function accessOf(
-  ctx: TxContext,
-  paywall: Opened,
-  address: Address,
-): Promise<{ expiresAt: Date; txHash: Hash } | undefined> {
+export async function accessOf(ctx: TxContext, paywall: Opened, address: Address): Promise<Access | undefined> {
   const granted = ctx.db
     .selectFrom("access")
     .select(["expires_at", "tx_hash"])
@@ -139,6 +137,7 @@ export async function takeCall(ctx: TxContext, paywall: Opened, address: Address
     .where("address", "=", address)
     .returning("calls_left")
     .executeTakeFirstOrThrow()
+  if (calls_left === 0) accessChanged(ctx, paywallId, address)
   return { allowed: true, remaining: calls_left }
 }
 

@@ -16,6 +16,7 @@ import { formatAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { statusMessage } from "../scanner/submission-faults.ts"
 import { accessOf } from "./access.ts"
+import { type KnownAccess, openKnownAccess } from "./known-access.ts"
 import { payToOf } from "./manage-paywalls.ts"
 import {
   AccessAnswer,
@@ -44,6 +45,7 @@ const StatusQuery = Type.Object({
 })
 
 export function paywallRoutes(app: Server, ctx: Context): void {
+  const knownAccess = keepAccess(ctx)
   app.get(
     "/api/paywalls/:id",
     {
@@ -99,9 +101,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const address = addressField("address", request.query.address)
-      const paywall = await publicPaywall(ctx, request.params.id)
-      await watch(ctx, paywall.id)
-      const access = await accessOf(ctx, paywall, address)
+      const access = await knownAccess(request.params.id, address)
       if (!access) return { hasAccess: false }
       return { hasAccess: true, expiresAt: access.expiresAt.toISOString(), txHash: access.txHash }
     },
@@ -199,3 +199,12 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     },
   )
 }
+
+/** Who has access to what, read from the database where this process does not know it. */
+const keepAccess = (ctx: Context): KnownAccess =>
+  openKnownAccess(ctx, async (id, address) => {
+    const paywall = await publicPaywall(ctx, id)
+    const [access] = await Promise.all([accessOf(ctx, paywall, address), watch(ctx, id)])
+    // A subscription changes in too many ways to notify of each.
+    return { access, isNotified: paywall.subscription_product_id === null }
+  })
