@@ -33,7 +33,7 @@ export interface OpenDatabase {
 }
 
 /** Who hears notifications. */
-export interface Listener {
+interface Listener {
   /** Called with the payload of each, in the order of the commits. */
   notified(payload: string): void
   /** Called when some may have been missed. */

@@ -14,7 +14,7 @@ import { gather } from "./gather.ts"
 export type WakeChannel = "verify" | "payments" | "payouts" | "deliveries" | "housekeeping"
 
 /** access: what an address has access to, as `PAYWALL ADDRESS`, or `PAYWALL` for all of its addresses. */
-export type ChangeTopic = "access"
+type ChangeTopic = "access"
 
 /** Who keeps copies of rows. */
 export interface ChangeListener {
