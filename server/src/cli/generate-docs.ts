@@ -8,14 +8,16 @@ import { openApp } from "../app.ts"
 import { listSettings, readSettings } from "../config/settings.ts"
 import type { Context } from "../context.ts"
 import { type ErrorCode, errorTable } from "../errors.ts"
+import { openLog } from "../log.ts"
 import { sales } from "../sales.ts"
 
 const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 
-/** The routes are declared without being called, so only the settings of the context are needed. */
+/** The routes are declared without being called, so little of the context is needed. */
 async function openDocument() {
   const settings = readSettings({ METRICS_TOKEN: "so that /metrics is a route" })
-  const app = openApp({ settings, sells: sales } as unknown as Context, { verify: async () => undefined })
+  const context = { settings, sells: sales, log: openLog("silent"), wakes: { onChange: () => {} } }
+  const app = openApp(context as unknown as Context, { verify: async () => undefined })
   await app.ready()
   const document = app.swagger()
   await app.close()
