@@ -44,7 +44,7 @@ export interface Wakes {
   subscribe(channel: WakeChannel): Subscription
   /** Calls the listener at each change that a process commits; one of this process at once, by {@link changedHere}. */
   onChange(topic: ChangeTopic, listener: ChangeListener): void
-  /** Calls this process's listener with its own change; call it when that is committed. */
+  /** Calls this process's listeners with its own change; call it when that is committed. */
   changedHere(topic: ChangeTopic, what: string): void
   /** Whether every change of two seconds ago was delivered. */
   areChangesHeard(): boolean
@@ -59,8 +59,10 @@ interface Subscription {
 /** The wake-ups of one process over its database's notifications. */
 export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "isListening">): Promise<Wakes> {
   const emitter = new EventEmitter().setMaxListeners(0)
-  const listeners = new Map<ChangeTopic, ChangeListener>()
-  const changedHere: Wakes["changedHere"] = (topic, what) => listeners.get(topic)?.changed(what)
+  const listeners: (ChangeListener & { topic: ChangeTopic })[] = []
+  const changedHere: Wakes["changedHere"] = (topic, what) => {
+    for (const each of listeners) if (each.topic === topic) each.changed(what)
+  }
   await database.listen({
     notified: payload => {
       const [, topic, what] = CHANGE.exec(payload) ?? []
@@ -68,7 +70,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
       else changedHere(topic as ChangeTopic, what ?? "")
     },
     missed: () => {
-      for (const listener of listeners.values()) listener.missed()
+      for (const each of listeners) each.missed()
     },
   })
   // One notification serves all who asked for it before it was sent.
@@ -101,7 +103,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     wakeSparingly: channel => void notifySoon(channel, SPARING_REST_MS),
     wakeHere: channel => void emitter.emit(channel),
     subscribe: channel => subscribe(emitter, channel),
-    onChange: (topic, listener) => void listeners.set(topic, listener),
+    onChange: (topic, listener) => void listeners.push({ topic, ...listener }),
     changedHere,
     areChangesHeard: database.isListening,
   }
