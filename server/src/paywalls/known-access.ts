@@ -1,6 +1,6 @@
 /**
  * What an address has access to, kept by this process while it lasts. Only access that is there: who has none, or has just paid, is read
- * anew. The database notifies of each change in the order of the commits, so what another process took back is gone here after a
+ * again. The database notifies of each change in the order of the commits, so what another process took back is gone here after a
  * round trip; what this process took back is gone at once. While its notifications can't be relied on, everything is read.
  */
 import type { Address, Hash } from "../chain/hex.ts"
