@@ -4,6 +4,7 @@ import type { Logger } from "pino"
 import type { Chain, ChainInfo } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
 import type { Db } from "./db/open.ts"
+import type { Replica } from "./db/replica.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
 import type { Sellable } from "./settlement/sellable.ts"
@@ -38,8 +39,18 @@ export interface Context extends TxContext {
   chain: Chain
   /** What requests are counted in. */
   limits: Limits
+  /** Where lists and public reads go ({@link reading}); undefined: to the primary. */
+  replica?: Replica | undefined
   /** Aborted when the process is to stop. */
   signal: AbortSignal
+}
+
+/**
+ * The context for what only reads, and shows all that is committed by now: a list, a file, a page. Its database may be a replica.
+ * What a decision about money or access depends on is read with the context itself.
+ */
+export async function reading(ctx: Context): Promise<TxContext> {
+  return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx
 }
 
 /** Of two deadlocked transactions, Postgres undoes one (SQLSTATE deadlock_detected). */

@@ -17,6 +17,7 @@ import { describeSettings, readSettings, type Settings } from "./config/settings
 import { atOnce, type Context } from "./context.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { type OpenDatabase, openDatabase } from "./db/open.ts"
+import { openReplica } from "./db/replica.ts"
 import { sharedSlugs } from "./db/slugs.ts"
 import { checkFactory } from "./deposits/check-factory.ts"
 import { checkSecrets } from "./doctor/check-secrets.ts"
@@ -210,8 +211,12 @@ async function openContext(
   const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
   cleanups.push(() => limits.close())
   const wakes = await openWakes(database)
+  const replica =
+    settings.replica && flags.role !== "worker" ? openReplica(settings.replica, database.db, log) : undefined
+  cleanups.push(() => replica?.close())
   const ctx = {
     db: database.db,
+    replica,
     settings,
     log,
     now,

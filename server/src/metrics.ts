@@ -130,6 +130,30 @@ export const limitsAlone = new Gauge({
   registers: [registry],
 })
 
+export const replicaUsed = new Gauge({
+  name: "sluice_replica_used",
+  help: "1 while the replica of DATABASE_REPLICA_URL serves reads, 0 while it is left out; nothing where none is set.",
+  registers: [],
+})
+
+export const replicaLag = new Gauge({
+  name: "sluice_replica_lag_seconds",
+  help: "How long the replica took, at the last check, to replay what the primary had written; while it is left out, since when it is behind.",
+  registers: [],
+})
+
+export const replicaReads = new Counter({
+  name: "sluice_replica_reads_total",
+  help: "Lists and public reads, by what served them: replica, or primary while the replica was not as far.",
+  labelNames: ["served"],
+  registers: [],
+})
+
+/** Shows the metrics of a replica, where one is set. */
+export function showReplica(): void {
+  for (const metric of [replicaUsed, replicaLag, replicaReads] as const) registry.registerMetric(metric as Gauge)
+}
+
 export const deliveryAttempts = new Counter({
   name: "sluice_webhook_attempts_total",
   help: "Attempts to deliver an event, by the resulting state of the delivery: delivered, retry or failed.",

@@ -10,6 +10,11 @@ import { alarmsInWords } from "./payouts/alarms.ts"
 import { scanTroubles } from "./scanner/scan-lag.ts"
 import { failingSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 
+function replicaInWords({ replica }: Context): string[] {
+  const trouble = replica?.trouble()
+  return trouble === undefined ? [] : [`replica: left out, and the primary serves all reads: ${trouble}`]
+}
+
 /** Queries only the database; `standing` are the alarms of this process's own checks. */
 export async function troublesNow(ctx: Context, standing: readonly string[] = []): Promise<Troubles> {
   const [scan, payouts, endpoints, subscriptions] = await Promise.all([
@@ -21,6 +26,8 @@ export async function troublesNow(ctx: Context, standing: readonly string[] = []
   // A wallet without gas, for example, is noticed by its rounds and by the checks, in the same words.
   return {
     faults: scan.faults,
-    alarms: [...new Set([...standing, ...scan.alarms, ...payouts, ...endpoints, ...subscriptions])],
+    alarms: [
+      ...new Set([...standing, ...replicaInWords(ctx), ...scan.alarms, ...payouts, ...endpoints, ...subscriptions]),
+    ],
   }
 }

@@ -41,6 +41,8 @@ function allIsWell(): void {
   metrics.heldPayouts.set({ ...wallet, reason: "sanctions" }, 0)
   metrics.webhookOldest.set(0.2)
   metrics.limitsAlone.set(0)
+  metrics.showReplica()
+  metrics.replicaUsed.set(1)
   metrics.rpcCalls.inc({ network: "base", endpoint: "1", method: "eth_call", result: "ok" }, 1_000)
   metrics.loopRounds.inc({ loop: "verify base", result: "done" }, 1_000)
   metrics.httpDuration.observe({ method: "GET", route: "/api/paywalls/:id", status: 200 }, 0.01)
@@ -70,6 +72,7 @@ const faults: Record<string, () => void> = {
   SluiceLoopFails: () => metrics.loopRounds.inc({ loop: "verify base", result: "failed" }, 60),
   SluiceErrors: () => metrics.httpDuration.observe({ method: "GET", route: "/api/paywalls/:id", status: 503 }, 0.01),
   SluiceDatabaseBusy: () => metrics.pools.set("requests", { totalCount: 10, idleCount: 0, waitingCount: 3 }),
+  SluiceReplicaLeftOut: () => metrics.replicaUsed.set(0),
   SluiceLimitsAlone: () => metrics.limitsAlone.set(1),
 }
 

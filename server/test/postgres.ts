@@ -28,6 +28,8 @@ export interface TestPostgres {
   start(): Promise<void>
   /** Kills all of it as a power cut would, and starts it again. */
   crash(): Promise<void>
+  /** Makes a replica a primary of its own. */
+  promote(): Promise<void>
   /** Stops it and removes its folder. */
   stop(): Promise<void>
 }
@@ -35,9 +37,15 @@ export interface TestPostgres {
 /**
  * Starts a cluster in a temporary folder. `durable`: committed data survives a crash of the server; the other tests do
  * without for speed. `fsync`: it survives a power cut too, as a Postgres for real money must. Without `autovacuum` the space of
- * deleted rows is not used again, so that rows are found in the order in which they were inserted.
+ * deleted rows is not used again, so that rows are found in the order in which they were inserted. `replicaOf` makes it a streaming replica of
+ * another, durable one.
  */
-export async function startPostgres({ durable = false, fsync = false, autovacuum = true } = {}): Promise<TestPostgres> {
+export async function startPostgres({
+  durable = false,
+  fsync = false,
+  autovacuum = true,
+  replicaOf = undefined as TestPostgres | undefined,
+} = {}): Promise<TestPostgres> {
   const bin = postgresBinaries()
   if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
   const dir = mkdtempSync(join(tmpdir(), "sluice-pg-"))
@@ -48,7 +56,13 @@ export async function startPostgres({ durable = false, fsync = false, autovacuum
   if (owner.uid !== undefined && owner.gid !== undefined) chownSync(dir, owner.uid, owner.gid)
   chmodSync(dir, 0o700)
   const options = { ...owner, cwd: "/", stdio: "ignore" as const, env: { PATH: process.env.PATH, LC_ALL: "C" } }
-  execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
+  if (replicaOf)
+    execFileSync(
+      join(bin, "pg_basebackup"),
+      ["-D", dir, "-d", replicaOf.url, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"],
+      options,
+    )
+  else execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
   const port = await freePort()
   const settings = [
     ...(fsync ? [] : ["fsync=off"]),
@@ -92,6 +106,11 @@ export async function startPostgres({ durable = false, fsync = false, autovacuum
     crash: async () => {
       await end()
       await start()
+    },
+    promote: async () => {
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      await client.query("select pg_promote()").finally(() => client.end())
     },
     stop: async () => {
       if (server.exitCode === null && server.signalCode === null) {

@@ -7,6 +7,7 @@ import { checkNetwork } from "../src/chain/networks.ts"
 import { readSettings, type Settings } from "../src/config/settings.ts"
 import { atOnce, type Context } from "../src/context.ts"
 import type { OpenDatabase } from "../src/db/open.ts"
+import type { Replica } from "../src/db/replica.ts"
 import { tokenIssuer } from "../src/identity/tokens.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { type Limits, processLimits } from "../src/limits/limiter.ts"
@@ -66,6 +67,7 @@ export async function startService(
     /** Closed with the service. */
     database?: OpenDatabase
     tracing?: Tracing | undefined
+    replica?: Replica
   } = {},
 ): Promise<TestService> {
   const issuer = await startIssuer()
@@ -95,6 +97,7 @@ export async function startService(
     onCommit: atOnce,
     tracing: options.tracing,
     signal: stopping.signal,
+    replica: options.replica,
   }
   const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))
   await app.ready()
@@ -139,6 +142,7 @@ export async function startService(
       stopping.abort()
       await app.close()
       await ctx.limits.close()
+      await ctx.replica?.close()
       await database.close()
       await issuer.stop()
     },

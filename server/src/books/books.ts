@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely"
 import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { csv } from "../http/csv.ts"
@@ -69,7 +69,7 @@ interface Found extends Pick<BookFilter, "from" | "to"> {
   withBalance: boolean
 }
 
-async function find(ctx: Context, merchantId: string, filter: BookFilter): Promise<Found> {
+async function find(ctx: TxContext, merchantId: string, filter: BookFilter): Promise<Found> {
   const { deposit, paywallId, sessionId, from, to } = filter
   const withBalance = deposit !== undefined
   const found = { from, to, merchantId, withBalance, deposits: null, escrows: null }
@@ -106,7 +106,7 @@ function passing({ merchantId, deposits, escrows, withBalance, from, to }: Found
 }
 
 /** The rows that match the filter, newest first. */
-export async function booksOf(ctx: Context, merchantId: string, filter: BookFilter): Promise<ListSource<Entry>> {
+export async function booksOf(ctx: TxContext, merchantId: string, filter: BookFilter): Promise<ListSource<Entry>> {
   const rows = passing(await find(ctx, merchantId, filter))
   return {
     total: async () => {
@@ -120,7 +120,7 @@ export async function booksOf(ctx: Context, merchantId: string, filter: BookFilt
   }
 }
 
-async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<unknown>): Promise<Entry[]> {
+async function read(ctx: TxContext, rows: RawBuilder<unknown>, part: RawBuilder<unknown>): Promise<Entry[]> {
   const found = await sql<Entry>`
     select b.*, coalesce(d.address, e.escrow) as deposit, coalesce(d.resource_id, b.escrow_id) as resource_id,
       e.receiver, c.payment_id as claimed_by, p.status as payment_status,
@@ -135,7 +135,7 @@ async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<un
 }
 
 /** A row of the books in the API's form. */
-export function entryOf(ctx: Context, row: Entry) {
+export function entryOf(ctx: TxContext, row: Entry) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   const isSettlement = row.token === token.address
   const text = (amount: bigint) =>
@@ -171,7 +171,7 @@ export function entryOf(ctx: Context, row: Entry) {
 }
 
 /** All rows that match the filter as CSV, newest first. */
-export async function* booksCsv(ctx: Context, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
+export async function* booksCsv(ctx: TxContext, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
   const books = await booksOf(ctx, merchantId, filter)
   yield* csv<Entry, (typeof columns)[number]>(
     columns,

@@ -1,7 +1,7 @@
 /** `/api/console/books`: every log into and out of the merchant's deposits. */
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
-import type { Context } from "../context.ts"
+import { type Context, reading } from "../context.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { inData, sendList } from "../http/lists.ts"
 import {
@@ -88,9 +88,10 @@ export function bookRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const { limit, offset, ...filter } = request.query
-      const books = await booksOf(ctx, await callingMerchant(request), checked(filter))
-      return await sendList(ctx, reply, { limit, offset }, books, rows => rows.map(row => entryOf(ctx, row)), inData)
+      const books = await booksOf(read, await callingMerchant(request), checked(filter))
+      return await sendList(read, reply, { limit, offset }, books, rows => rows.map(row => entryOf(read, row)), inData)
     },
   )
 
@@ -106,9 +107,10 @@ export function bookRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const filter = checked(request.query)
-      return await sendCsv(ctx, reply, "books.csv", booksCsv(ctx, merchantId, filter))
+      return await sendCsv(read, reply, "books.csv", booksCsv(read, merchantId, filter))
     },
   )
 }

@@ -1,6 +1,6 @@
 /** `/api/console/transactions`: the payments that a merchant received, and what went out. */
 import { type Static, Type } from "typebox"
-import type { Context } from "../context.ts"
+import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -58,10 +58,11 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const { limit, offset, ...filter } = request.query
-      const query = transactions(ctx, await callingMerchant(request), filterOf(filter))
-      const format = (rows: Row<"transactions">[]) => transactionsOf(ctx, rows)
-      return await sendList(ctx, reply, { limit, offset }, newestFirst(query), format, inData)
+      const query = transactions(read, await callingMerchant(request), filterOf(filter))
+      const format = (rows: Row<"transactions">[]) => transactionsOf(read, rows)
+      return await sendList(read, reply, { limit, offset }, newestFirst(query), format, inData)
     },
   )
 
@@ -77,9 +78,10 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const filter = filterOf(request.query)
-      return await sendCsv(ctx, reply, "transactions.csv", transactionsCsv(ctx, merchantId, filter))
+      return await sendCsv(read, reply, "transactions.csv", transactionsCsv(read, merchantId, filter))
     },
   )
 }

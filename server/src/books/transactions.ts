@@ -3,7 +3,7 @@
 import { sql } from "kysely"
 import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
@@ -93,7 +93,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
 }
 
 /** All transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
-export const transactionsCsv = (ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> =>
+export const transactionsCsv = (ctx: TxContext, merchantId: string, filter: Filter): AsyncGenerator<string> =>
   csv<Row<"transactions">, (typeof columns)[number]>(
     columns,
     rows => transactionsOf(ctx, rows),

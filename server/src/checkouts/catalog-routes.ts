@@ -1,6 +1,6 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
 import { networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
@@ -66,14 +66,15 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const query = ctx.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
+      const query = read.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
       return await sendList(
-        ctx,
+        read,
         reply,
         request.query,
         newestFirst(query),
-        rows => rows.map(row => productOf(ctx, row)),
+        rows => rows.map(row => productOf(read, row)),
         inData,
       )
     },
@@ -185,14 +186,15 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const query = ctx.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
+      const query = read.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
       return await sendList(
-        ctx,
+        read,
         reply,
         request.query,
         newestFirst(query),
-        rows => rows.map(row => linkOf(ctx, row)),
+        rows => rows.map(row => linkOf(read, row)),
         inData,
       )
     },

@@ -220,7 +220,7 @@ async function linkTerms(
 }
 
 /** A session by its id, for whoever has it; `SESSION_NOT_FOUND`. */
-export async function sessionOf(ctx: Context, id: string, merchantId?: string): Promise<Row<"checkout_sessions">> {
+export async function sessionOf(ctx: TxContext, id: string, merchantId?: string): Promise<Row<"checkout_sessions">> {
   const row = await ctx.db
     .selectFrom("checkout_sessions")
     .selectAll()

@@ -1,7 +1,7 @@
 /** `/api/pay`: what a payer's page asks of a checkout. Whoever has a session's id may. */
 import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, reading } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
 import { invalid } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
@@ -75,14 +75,14 @@ export function payRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { id } = request.params
-      if (!isOver(await sessionOf(ctx, id))) await watch(ctx, id)
+      if (!isOver(await sessionOf(await reading(ctx), id))) await watch(ctx, id)
       const { wait, txHash: text } = request.query
       const txHash = text === undefined ? undefined : parseHash(text)
       if (text !== undefined && !txHash)
         throw invalid("txHash", "must be a transaction hash: 0x and 64 hexadecimal digits")
       const hasNews = (state: Awaited<ReturnType<typeof statusOf>>) =>
         isOver(state) || (txHash !== undefined && state.submission?.status === "failed")
-      return await awaitEnd(ctx, reply, wait, () => statusOf(ctx, id, txHash), hasNews)
+      return await awaitEnd(ctx, reply, wait, async () => await statusOf(await reading(ctx), id, txHash), hasNews)
     },
   )
 

@@ -1,13 +1,13 @@
 /** The state of a checkout as its payer sees it. */
 import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { paidStatuses, shownToPayer } from "../escrow/show-escrow.ts"
 import { sessionOf } from "./create-session.ts"
 import { paidAtOf, shownOf } from "./show-session.ts"
 
 /** What `GET /api/pay/status/:id` answers; `SESSION_NOT_FOUND`. `txHash` names the submission to report, by default the newest. */
-export async function statusOf(ctx: Context, id: string, txHash?: Hash) {
+export async function statusOf(ctx: TxContext, id: string, txHash?: Hash) {
   const session = await sessionOf(ctx, id)
   const paidAt = (await paidAtOf(ctx, [session])).get(id)
   if (!paidAt) throw new Error("a session has no receiving address")
@@ -33,7 +33,7 @@ export async function statusOf(ctx: Context, id: string, txHash?: Hash) {
 }
 
 /** How deep the newest transfer of a session is, its own block counted; 0 without one. */
-async function depthOfTransfer(ctx: Context, id: string): Promise<bigint> {
+async function depthOfTransfer(ctx: TxContext, id: string): Promise<bigint> {
   const newest = await ctx.db
     .selectFrom("transfers")
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
@@ -48,7 +48,7 @@ async function depthOfTransfer(ctx: Context, id: string): Promise<bigint> {
 }
 
 /** The same of the reservation of its escrow. */
-async function depthOfCall(ctx: Context, id: string): Promise<bigint> {
+async function depthOfCall(ctx: TxContext, id: string): Promise<bigint> {
   const newest = await ctx.db
     .selectFrom("payouts")
     .innerJoin("cursors", "cursors.chain_id", "payouts.chain_id")
@@ -62,7 +62,7 @@ async function depthOfCall(ctx: Context, id: string): Promise<bigint> {
 }
 
 /** The submission of this hash, or else the newest; null where there is none. */
-async function submissionOf(ctx: Context, sessionId: string, txHash: Hash | undefined) {
+async function submissionOf(ctx: TxContext, sessionId: string, txHash: Hash | undefined) {
   const row = await ctx.db
     .selectFrom("submissions")
     .select(["tx_hash", "status", "reason", "message"])

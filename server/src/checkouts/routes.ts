@@ -2,7 +2,7 @@
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
@@ -72,14 +72,15 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const { status, exception, ...page } = request.query
-      const query = ctx.db
+      const query = read.db
         .selectFrom("checkout_sessions")
         .selectAll()
         .where("merchant_id", "=", await merchantOf(request))
         .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
         .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
-      return await sendList(ctx, reply, page, newestFirst(query), rows => wholesOf(ctx, rows), inData)
+      return await sendList(read, reply, page, newestFirst(query), rows => wholesOf(read, rows), inData)
     },
   )
 

@@ -62,10 +62,11 @@ async function main(say: (line: string) => void): Promise<void> {
 
 /** Runs `pg_dump`; the password is not among its arguments, which other users of the machine can read. */
 async function dump(databaseUrl: string, file: string): Promise<void> {
-  const url = new URL(databaseUrl)
-  const PGPASSWORD = decodeURIComponent(url.password)
-  url.password = ""
-  const args = ["--format=custom", "--no-password", ...(file === STDOUT ? [] : [`--file=${file}`]), url.href]
+  // As text: `URL` knows no list of hosts, and `pg_dump` does.
+  const [, start = "", password = "", rest = ""] = /^([^:]+:\/\/[^/?#:@]*):([^/?#@]*)(@.*)$/.exec(databaseUrl) ?? []
+  const PGPASSWORD = decodeURIComponent(password)
+  const address = password === "" ? databaseUrl : start + rest
+  const args = ["--format=custom", "--no-password", ...(file === STDOUT ? [] : [`--file=${file}`]), address]
   const child = spawn("pg_dump", args, {
     stdio: ["ignore", "inherit", "inherit"],
     env: environmentWith(PGPASSWORD ? { PGPASSWORD } : {}),

@@ -1,7 +1,8 @@
 /** `sluice doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
 import { parseArgs } from "node:util"
-import pg from "pg"
+import type pg from "pg"
 import { examineSettings, type Settings } from "../config/settings.ts"
+import { connectClient } from "../db/hosts.ts"
 import type { Query } from "../doctor/check-database.ts"
 import { type Finding, isBad } from "../doctor/finding.ts"
 import { checkAll } from "../doctor/run-checks.ts"
@@ -43,20 +44,14 @@ export async function examine(env?: Record<string, string | undefined>): Promise
 function databaseOf({ databaseUrl }: Settings): { query: Query; close: () => Promise<void> } | undefined {
   if (databaseUrl === undefined) return undefined
   let connecting: Promise<pg.Client> | undefined
-  const connect = async () => {
-    const client = new pg.Client({
-      connectionString: databaseUrl,
-      application_name: "sluice-doctor",
-      connectionTimeoutMillis: CONNECT_MS,
-      query_timeout: STATEMENT_MS,
-    })
-    client.on("error", () => {})
-    await client.connect()
-    return client
+  const options = {
+    application_name: "sluice-doctor",
+    connectionTimeoutMillis: CONNECT_MS,
+    query_timeout: STATEMENT_MS,
   }
   return {
     query: async text => {
-      connecting ??= connect()
+      connecting ??= connectClient(databaseUrl, options)
       return (await (await connecting).query(text)).rows
     },
     close: async () => void (await connecting?.then(client => client.end()).catch(() => {})),

@@ -35,6 +35,13 @@ export function issuerUrl(value: string): string {
   return value
 }
 
+/** The address of one Postgres server; the fault never repeats it, because it may contain a password. */
+export function replicaUrl(value: string): string {
+  if (!/^postgres(ql)?:\/\/./.test(value) || !URL.canParse(value) || new URL(value).host.includes(","))
+    throw new Error("must be the postgres:// address of one host")
+  return value
+}
+
 /** The address of Redis; the fault never repeats it, because it may contain a password. */
 export function redisUrl(value: string): string {
   parseRedisAddress(value)

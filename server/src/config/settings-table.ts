@@ -20,6 +20,7 @@ import {
   privateKey,
   proxies,
   redisUrl,
+  replicaUrl,
   text,
   whole,
 } from "./setting-values.ts"
@@ -83,10 +84,22 @@ export const settingsTable = {
     parse: text,
   },
   DATABASE_URL: {
-    meaning: "a Postgres address",
+    meaning:
+      "a Postgres address; with several hosts (one,two:5433) whichever takes writes is used, and the next when it is lost",
     otherwise: "an embedded database in DATA_DIR",
     live: "must be set, unless ALLOW_EMBEDDED_DB=1",
     parse: text,
+  },
+  DATABASE_REPLICA_URL: {
+    meaning: "the address of one streaming replica of DATABASE_URL, for lists, files and what payers see",
+    otherwise: "everything is read from DATABASE_URL",
+    parse: replicaUrl,
+  },
+  REPLICA_MAX_LAG: {
+    meaning:
+      "milliseconds that a read waits for the replica to have all that the primary has; a replica that takes longer is left out",
+    fallback: "250",
+    parse: whole(1, 10_000),
   },
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode accepts the embedded database too", fallback: "0", parse: flag },
   REDIS_URL: {

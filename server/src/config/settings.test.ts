@@ -140,6 +140,20 @@ describe("readSettings", () => {
       expect(faultsOf({ TRUSTED_PROXIES: wrong })).toEqual([expect.stringContaining(`not ${wrong}`)])
   })
 
+  it("takes one replica of the database that it reads, and never repeats its password", () => {
+    const DATABASE_URL = "postgres://one,two/shop"
+    const url = "postgres://u:hunter2@three/shop"
+    expect(readSettings({ DATABASE_URL, DATABASE_REPLICA_URL: url }).replica).toEqual({ url, maxLagMs: 250 })
+    expect(readSettings({ DATABASE_URL }).replica).toBeUndefined()
+    for (const wrong of ["postgres://:hunter2@three,four/shop", "three:5432", "http://:hunter2@three"])
+      expect(faultsOf({ DATABASE_URL, DATABASE_REPLICA_URL: wrong })).toEqual([
+        "DATABASE_REPLICA_URL must be the postgres:// address of one host",
+      ])
+    expect(faultsOf({ DATABASE_REPLICA_URL: url })).toEqual([
+      expect.stringMatching(/^DATABASE_REPLICA_URL must be a replica of DATABASE_URL/),
+    ])
+  })
+
   it("takes Redis as one server, by its sentinels or as a cluster, and never repeats its password", () => {
     for (const url of [
       "redis://127.0.0.1:6379/2",

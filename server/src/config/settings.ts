@@ -40,6 +40,8 @@ export interface Settings {
   /** Live mode accepts the embedded database too. */
   allowEmbeddedDb: boolean
   /** Undefined: requests are counted in each process's memory. */
+  /** One replica of `databaseUrl`, and how long a read waits for it to have everything; undefined: none. */
+  replica: { url: string; maxLagMs: number } | undefined
   redisUrl: string | undefined
   sandboxPublic: boolean
   /**
@@ -204,6 +206,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
     trustedProxies: read("TRUSTED_PROXIES") ?? [],
     dataDir: read("DATA_DIR"),
     databaseUrl: read("DATABASE_URL"),
+    replica: replicaSettings(reader),
     allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
     redisUrl: read("REDIS_URL"),
     secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
@@ -241,6 +244,14 @@ function unknownIn(env: Record<string, string | undefined>, networks: readonly N
     ...networks.flatMap(({ name }) => parts.map(part => networkSetting(part, name))),
   ])
   return Object.keys(env).filter(name => env[name] && LIKE_A_SETTING.test(name) && !known.has(name))
+}
+
+function replicaSettings({ env, read, faults }: SettingReader): Settings["replica"] {
+  const url = read("DATABASE_REPLICA_URL")
+  const maxLagMs = read("REPLICA_MAX_LAG")
+  if (url !== undefined && !env.DATABASE_URL)
+    faults.push("DATABASE_REPLICA_URL must be a replica of DATABASE_URL, which is not set")
+  return url === undefined ? undefined : { url, maxLagMs }
 }
 
 function listenSettings({ env, read, faults }: SettingReader, mode: Mode) {

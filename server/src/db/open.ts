@@ -3,9 +3,10 @@ import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { PGlite } from "@electric-sql/pglite"
 import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, sql } from "kysely"
-import pg from "pg"
+import type pg from "pg"
 import type { Settings } from "../config/settings.ts"
 import { pools } from "../metrics.ts"
+import { clientOf, type Hosts, hostsOf } from "./hosts.ts"
 import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
 import { backgroundDeadlines, bigintParsers, bounded, connect, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
@@ -138,7 +139,7 @@ export async function openPostgres(
   return {
     db: over(bounded(pool, deadlines)),
     background: over(bounded(background, backgroundDeadlines)),
-    listen: listener => listenForever(url, listener, onError, closing.signal, line),
+    listen: listener => listenForever(hostsOf(url), listener, onError, closing.signal, line),
     isListening: () => performance.now() - line.heardAt < MOST_SILENCE_MS,
     close: async () => {
       closing.abort()
@@ -159,14 +160,13 @@ const MOST_SILENCE_MS = 2_000
 
 /** LISTEN uses a client of its own: a pooled one would be handed to others between notifications. */
 async function listenForever(
-  url: string,
+  hosts: Hosts,
   listener: Listener,
   onError: (error: Error) => void,
   signal: AbortSignal,
   line: Line,
 ): Promise<void> {
-  const client = new pg.Client({
-    connectionString: url,
+  const client = clientOf(hosts, {
     application_name: "sluice-listen",
     connectionTimeoutMillis: requestDeadlines.connectMs,
   })
@@ -180,7 +180,7 @@ async function listenForever(
     listener.missed()
     client.end().catch(() => {})
     if (signal.aborted) return
-    const again = setTimeout(() => listenForever(url, listener, onError, signal, line).catch(onError), 1_000)
+    const again = setTimeout(() => listenForever(hosts, listener, onError, signal, line).catch(onError), 1_000)
     again.unref()
   }
   // What was notified before its answer arrives before it: both come over this connection, in order.

@@ -5,6 +5,7 @@
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
+import { clientOf, hostsOf } from "./hosts.ts"
 
 /** How long one user of the database may wait, each in milliseconds. */
 export interface Deadlines {
@@ -45,20 +46,34 @@ export class DatabaseUnavailable extends Error {
 const wordsOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
 
-/** Opens a pool of at most ten connections; nothing connects before the first query. */
-export function openPool(url: string, deadlines: Deadlines, onError: (error: Error) => void): pg.Pool {
+/** How many hosts the address of a pool has, where it has several. */
+const hostCounts = new WeakMap<pg.Pool, number>()
+
+/** Opens a pool of at most `size` connections, ten by default; nothing connects before the first query. */
+export function openPool(
+  url: string,
+  deadlines: Deadlines,
+  onError: (error: Error) => void,
+  size = POOL_SIZE,
+): pg.Pool {
   const { connectMs, statementMs, lockMs } = deadlines
+  const hosts = hostsOf(url)
+  // The pool calls it with `new`, and gets what it returns.
+  function HostClient(options: pg.ClientConfig): pg.Client {
+    return clientOf(hosts, options)
+  }
   const types = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
       oid === INT8 || oid === NUMERIC ? BigInt : pg.types.getTypeParser(oid, format),
   } as pg.CustomTypesConfig
   const pool = new pg.Pool({
-    connectionString: url,
-    max: POOL_SIZE,
+    max: size,
     types,
     application_name: "sluice",
-    connectionTimeoutMillis: connectMs,
+    connectionTimeoutMillis: connectMs / hosts.count,
+    Client: HostClient as unknown as new () => pg.Client,
   })
+  hostCounts.set(pool, hosts.count)
   // The pool replaces an idle connection that breaks; without a listener the error would end the process.
   pool.on("error", onError)
   pool.on("connect", client => {
@@ -93,11 +108,16 @@ export function bounded(pool: pg.Pool, { statementMs }: Deadlines): PostgresPool
   }
 }
 
-/** A connection of the pool; throws {@link DatabaseUnavailable} where none is free in time. */
-export const connect = (pool: pg.Pool): Promise<pg.PoolClient> =>
-  pool.connect().catch(error => {
-    throw new DatabaseUnavailable(error)
-  })
+/** A connection of the pool, to the host that takes writes; throws {@link DatabaseUnavailable} where none is free in time. */
+export async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
+  const tries = hostCounts.get(pool) ?? 1
+  for (let tried = 1; ; tried++)
+    try {
+      return await pool.connect()
+    } catch (error) {
+      if (tried === tries) throw new DatabaseUnavailable(error)
+    }
+}
 
 function boundedClient(client: pg.PoolClient, answerMs: number): PostgresPoolClient {
   let lost: DatabaseUnavailable | undefined
@@ -109,14 +129,16 @@ function boundedClient(client: pg.PoolClient, answerMs: number): PostgresPoolCli
     } catch (error) {
       if (!isUnavailable(error)) throw error
       const unavailable = new DatabaseUnavailable(error)
-      // An error that the server answered leaves the connection usable; without an answer nobody knows what the server
-      // still does.
-      if (!(error instanceof pg.DatabaseError)) lost = unavailable
+      // An error that the server answered leaves the connection usable, unless it is no primary any more; without an
+      // answer nobody knows what the server still does.
+      if (!(error instanceof pg.DatabaseError) || error.code === READ_ONLY) lost = unavailable
       throw unavailable
     }
   }
   return { query: query as unknown as PostgresPoolClient["query"], release: () => client.release(lost) }
 }
+
+const READ_ONLY = "25006"
 
 /**
  * The name of a statement that says in a comment how it is to be called: `/* named: emit *\/`. A connection parses such a statement
@@ -134,7 +156,7 @@ const NAMED = /^\s*\/\* named: (\w+) \*\//
 const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
 
 /** Whether an error of `pg` is about the server or the connection to it, and not about the statement. */
-function isUnavailable(error: unknown): boolean {
+export function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
   const { code, message } = error as { code?: unknown; message?: unknown }
   return typeof code === "string" ? /^E[A-Z]+$/.test(code) : LOST.test(`${message}`)

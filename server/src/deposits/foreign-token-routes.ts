@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"
 import { AddressText, Described, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
@@ -55,8 +55,9 @@ export function foreignTokenRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const tokens = tokensOf(ctx, await callingMerchant(request))
-      return await sendList(ctx, reply, request.query, tokens, rows => rows.map(row => listedOf(ctx, row)), inData)
+      const read = await reading(ctx)
+      const tokens = tokensOf(read, await callingMerchant(request))
+      return await sendList(read, reply, request.query, tokens, rows => rows.map(row => listedOf(read, row)), inData)
     },
   )
 }
@@ -68,7 +69,7 @@ type ForeignTokenRow = Row<"foreign_tokens"> &
   }
 
 /** By id alone, because ids ascend. */
-function tokensOf(ctx: Context, merchantId: string): ListSource<ForeignTokenRow> {
+function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRow> {
   const of = sql`merchant_id = ${merchantId} and balance > 0`
   return {
     total: async () => {
@@ -92,7 +93,7 @@ function tokensOf(ctx: Context, merchantId: string): ListSource<ForeignTokenRow>
   }
 }
 
-function listedOf(ctx: Context, row: ForeignTokenRow) {
+function listedOf(ctx: TxContext, row: ForeignTokenRow) {
   // Even a year in the far future is a safe integer. The contract uses 64 bits.
   const opensAt = new Date(Number.parseInt(row.open_after_s.toString(), 10) * 1_000)
   return {

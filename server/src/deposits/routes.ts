@@ -7,7 +7,7 @@ import { Type } from "typebox"
 import type { Payee } from "../chain/deposit-terms.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"
@@ -71,8 +71,9 @@ export function depositRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const deposits = depositsOf(ctx, await callingMerchant(request))
-      return await sendList(ctx, reply, request.query, deposits, rows => listedOf(ctx, rows), inData)
+      const read = await reading(ctx)
+      const deposits = depositsOf(read, await callingMerchant(request))
+      return await sendList(read, reply, request.query, deposits, rows => listedOf(read, rows), inData)
     },
   )
 
@@ -88,14 +89,15 @@ export function depositRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await sendCsv(ctx, reply, "deposits.csv", depositsCsv(ctx, merchantId))
+      return await sendCsv(read, reply, "deposits.csv", depositsCsv(read, merchantId))
     },
   )
 }
 
 /** By id alone, because ids ascend. */
-function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits">> {
+function depositsOf(ctx: TxContext, merchantId: string): ListSource<Row<"deposits">> {
   const query = ctx.db.selectFrom("deposits").where("merchant_id", "=", merchantId)
   return {
     total: async () => (await query.select(sql<number>`count(*)::int`.as("total")).executeTakeFirstOrThrow()).total,
@@ -110,7 +112,7 @@ function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits"
   }
 }
 
-async function listedOf(ctx: Context, rows: readonly Row<"deposits">[]) {
+async function listedOf(ctx: TxContext, rows: readonly Row<"deposits">[]) {
   const sets = await payeesOfSets(
     ctx,
     rows.flatMap(row => row.recipient_set_id ?? []),
@@ -118,7 +120,7 @@ async function listedOf(ctx: Context, rows: readonly Row<"deposits">[]) {
   return rows.map(row => shownOf(ctx, row, sets.get(row.recipient_set_id ?? -1n) ?? []))
 }
 
-function shownOf(ctx: Context, row: Row<"deposits">, payees: readonly Payee[]) {
+function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[]) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   // Even a year in the far future is a safe integer. The contract uses 64 bits.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
@@ -141,7 +143,7 @@ function shownOf(ctx: Context, row: Row<"deposits">, payees: readonly Payee[]) {
   }
 }
 
-const depositsCsv = (ctx: Context, merchantId: string): AsyncGenerator<string> =>
+const depositsCsv = (ctx: TxContext, merchantId: string): AsyncGenerator<string> =>
   csv<Row<"deposits">, (typeof columns)[number]>(
     columns,
     async rows =>

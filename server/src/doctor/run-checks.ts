@@ -9,6 +9,7 @@ import { checkBaseUrl, checkIssuer, checkRedis } from "./check-address.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
 import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
+import { checkReplica } from "./check-replica.ts"
 import { checkSecrets } from "./check-secrets.ts"
 import { type Finding, fine } from "./finding.ts"
 
@@ -34,6 +35,7 @@ export async function checkAll(
   const parts = await Promise.all([
     ...of,
     faulty.has("DATABASE_URL") ? [] : checkDatabase(settings, query, now),
+    ["DATABASE_URL", "DATABASE_REPLICA_URL"].some(name => faulty.has(name)) ? [] : checkReplica(settings, query),
     ...settings.networks.flatMap(network => {
       const check = { settings, network, now, signal, faulty }
       return [checkNetworkState(check), checkContracts(check), checkEscrow(check)]

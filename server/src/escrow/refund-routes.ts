@@ -1,5 +1,5 @@
 /** `/api/console/payments/refund`: money that goes back from the merchant's wallet to a payer. */
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, reading } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -50,9 +50,10 @@ export function refundRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const { sessionId, status, ...page } = request.query
-      const query = refundsWhere(ctx, { merchantId: await callingMerchant(request), sessionId, status })
-      return await sendList(ctx, reply, page, newestFirst(query, orderedBy), rows => refundsShown(ctx, rows), inData)
+      const query = refundsWhere(read, { merchantId: await callingMerchant(request), sessionId, status })
+      return await sendList(read, reply, page, newestFirst(query, orderedBy), rows => refundsShown(ctx, rows), inData)
     },
   )
 

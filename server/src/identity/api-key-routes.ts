@@ -1,5 +1,5 @@
 /** `/api/console/api-keys`: the keys of a merchant's servers. */
-import type { Context } from "../context.ts"
+import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
@@ -42,13 +42,14 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const query = ctx.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
+      const query = read.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
       const listedOf = (row: Row<"api_keys">) => ({
         ...shownOf(row),
         lastUsedAt: row.last_used_at?.toISOString() ?? null,
       })
-      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(listedOf), inData)
+      return await sendList(read, reply, request.query, newestFirst(query), rows => rows.map(listedOf), inData)
     },
   )
 

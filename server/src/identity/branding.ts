@@ -1,6 +1,6 @@
 /** How a merchant's pages look, and which sites may show them in a frame. */
 import type { Mode } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { type Logo, readLogo } from "./logo.ts"
@@ -25,7 +25,7 @@ export interface BrandingChange {
 }
 
 /** A merchant's branding, without the bytes of the logo. */
-export async function brandingOf(ctx: Context, merchantId: string): Promise<Branding> {
+export async function brandingOf(ctx: TxContext, merchantId: string): Promise<Branding> {
   const row = await ctx.db
     .selectFrom("branding")
     .select(["accent_color", "allowed_origins", "logo_hash"])
@@ -70,7 +70,7 @@ const logoColumns = (logo: Logo | null) => ({
 
 /** The logo of this hash with its bytes, whichever merchant has it; undefined for none. */
 export async function logoOf(
-  ctx: Context,
+  ctx: TxContext,
   hash: string,
 ): Promise<Pick<Row<"branding">, "logo" | "logo_type"> | undefined> {
   return await ctx.db

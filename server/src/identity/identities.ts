@@ -1,8 +1,8 @@
 /** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
 import type { Context } from "../context.ts"
+import { gather } from "../db/gather.ts"
 import { ApiError } from "../errors.ts"
 import { type Caller, credentialOf, type Identities, keyNeeded, walletNeeded } from "../http/authenticate.ts"
-import { gather } from "../jobs/gather.ts"
 import { apiKeyOf, keysByHash } from "./api-keys.ts"
 import { merchantOf } from "./merchants.ts"
 import { negativeCache } from "./negative-cache.ts"

@@ -4,8 +4,8 @@
  * notifies of a row that processes keep a copy of.
  */
 import { EventEmitter } from "node:events"
+import { gather } from "../db/gather.ts"
 import { notify, type OpenDatabase } from "../db/open.ts"
-import { gather } from "./gather.ts"
 
 /**
  * verify: something to look up on chain. payments: a payment's state changed. payouts: money is to move. deliveries: events to

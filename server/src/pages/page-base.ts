@@ -5,12 +5,12 @@ import type { NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-d
 import { shown } from "../../../web/src/ui/shown.ts"
 import { checksummed } from "../chain/hex.ts"
 import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { brandingOf } from "../identity/branding.ts"
 
 /** The facts that all pages of a merchant have on a network. */
 export async function pageBase(
-  ctx: Context,
+  ctx: TxContext,
   { merchantId, network, lang }: { merchantId: string; network: NetworkInfo; lang: Language },
 ): Promise<PageBase> {
   return {
@@ -24,7 +24,7 @@ export async function pageBase(
 }
 
 /** A network as people and wallets meet it. */
-function networkShown(ctx: Context, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
+function networkShown(ctx: TxContext, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
   const { title, publicRpc, explorer } = networkFacts[name]
   if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
   // Only the sandbox shows its node: elsewhere the address may contain a key.
@@ -41,7 +41,7 @@ const tokenShown = ({ token }: NetworkInfo): TokenFacts => ({
 })
 
 /** A merchant's name as pages show it; empty for an unknown one. */
-async function merchantName(ctx: Context, id: string): Promise<string> {
+async function merchantName(ctx: TxContext, id: string): Promise<string> {
   const row = await ctx.db.selectFrom("merchants").select("name").where("id", "=", id).executeTakeFirst()
   return shown(row?.name ?? "")
 }

@@ -6,7 +6,7 @@ import type { Hash } from "../chain/hex.ts"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { sessionOf } from "../checkouts/create-session.ts"
 import { statusOf } from "../checkouts/read-status.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { arrivingAt } from "../payouts/relays.ts"
@@ -20,7 +20,7 @@ import { invoiceStatus, renewalOf } from "./read-invoice.ts"
 const OPEN = ["queued", "held", "assigned", "mined"] as const
 
 /** The whole page of a session; `SESSION_NOT_FOUND`. */
-export async function checkoutPage(ctx: Context, id: string, lang: Language): Promise<CheckoutPage> {
+export async function checkoutPage(ctx: TxContext, id: string, lang: Language): Promise<CheckoutPage> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
   const [base, status, renewal] = await Promise.all([
@@ -40,7 +40,7 @@ export async function checkoutPage(ctx: Context, id: string, lang: Language): Pr
 }
 
 /** The state of a session as its page gets it, now and with each change; `SESSION_NOT_FOUND`. */
-export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): Promise<CheckoutStatus> {
+export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash): Promise<CheckoutStatus> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
   const [status, stale, relayer, standing, invoice] = await Promise.all([
@@ -81,7 +81,7 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
 
 /** What is on its way to the address of a checkout, and what is missing. */
 async function transferStatus(
-  ctx: Context,
+  ctx: TxContext,
   { token }: NetworkInfo,
   session: Row<"checkout_sessions">,
   hasRelayer: boolean,
@@ -100,11 +100,11 @@ async function transferStatus(
   }
 }
 
-const depositOf = (ctx: Context, sessionId: string) =>
+const depositOf = (ctx: TxContext, sessionId: string) =>
   ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
 
 /** What is seen on chain and not deep enough yet, in base units. */
-async function unconfirmed(ctx: Context, depositId: bigint, token: string): Promise<bigint> {
+async function unconfirmed(ctx: TxContext, depositId: bigint, token: string): Promise<bigint> {
   const rows = await ctx.db
     .selectFrom("transfers")
     .select("value")
@@ -115,7 +115,7 @@ async function unconfirmed(ctx: Context, depositId: bigint, token: string): Prom
   return rows.reduce((sum, { value }) => sum + value, 0n)
 }
 
-async function isRelaying(ctx: Context, depositId: bigint): Promise<boolean> {
+async function isRelaying(ctx: TxContext, depositId: bigint): Promise<boolean> {
   const row = await ctx.db
     .selectFrom("payouts")
     .select("id")
@@ -128,7 +128,7 @@ async function isRelaying(ctx: Context, depositId: bigint): Promise<boolean> {
 }
 
 /** Whether a wallet is at work that carries out signed payments. */
-async function hasRelayer(ctx: Context, chainId: number): Promise<boolean> {
+async function hasRelayer(ctx: TxContext, chainId: number): Promise<boolean> {
   const { relayWallet } = ctx.settings
   if (relayWallet === undefined) return false
   const row = await ctx.db

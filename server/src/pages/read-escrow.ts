@@ -1,7 +1,7 @@
 /** What the pages show of a payment that is reserved first: of a checkout, and on its receipt. */
 import type { CheckoutStatus, Reservation } from "../../../web/src/page-data.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { standingOf } from "../escrow/fold-escrow.ts"
@@ -52,7 +52,7 @@ const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): 
 
 /** What differs in the state of a checkout that is reserved first; nobody sends money to an address for it. */
 export function reservedStatus(
-  ctx: Context,
+  ctx: TxContext,
   network: NetworkInfo,
   standing: Standing,
   terms: Reservation["terms"],

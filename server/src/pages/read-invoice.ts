@@ -2,7 +2,7 @@
 import type { CheckoutStatus, PaywallPage, Renewal } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { paidStatuses } from "../escrow/show-escrow.ts"
@@ -13,7 +13,7 @@ import { CANCEL_AFTER_MS } from "../subscriptions/fold-subscription.ts"
 type InvoiceStatus = NonNullable<CheckoutStatus["invoice"]>
 
 /** The session of an invoice; `NOT_FOUND`. */
-export async function sessionOfInvoice(ctx: Context, id: string): Promise<string> {
+export async function sessionOfInvoice(ctx: TxContext, id: string): Promise<string> {
   const row = await ctx.db.selectFrom("invoices").select("session_id").where("id", "=", id).executeTakeFirst()
   if (!row) throw new ApiError("NOT_FOUND")
   return row.session_id
@@ -24,7 +24,7 @@ export async function sessionOfInvoice(ctx: Context, id: string): Promise<string
  * subscription.
  */
 export async function invoiceStatus(
-  ctx: Context,
+  ctx: TxContext,
   session: Row<"checkout_sessions">,
 ): Promise<InvoiceStatus | null | undefined> {
   // Of most sessions nothing is asked.
@@ -67,7 +67,7 @@ function stateOf(
 }
 
 /** What a session begins or renews; undefined for one of no subscription. */
-export async function renewalOf(ctx: Context, session: Row<"checkout_sessions">): Promise<Renewal | undefined> {
+export async function renewalOf(ctx: TxContext, session: Row<"checkout_sessions">): Promise<Renewal | undefined> {
   if (session.product_id === null) return undefined
   const row = await ctx.db
     .selectFrom("invoices")
@@ -85,7 +85,7 @@ export async function renewalOf(ctx: Context, session: Row<"checkout_sessions">)
 
 /** The subscription that a paywall's page offers beside paying once; null for none. */
 export async function subscriptionOffered(
-  ctx: Context,
+  ctx: TxContext,
   paywall: Row<"paywalls">,
 ): Promise<PaywallPage["subscription"]> {
   const product = await productToSubscribe(ctx, paywall)

@@ -6,7 +6,7 @@ import { shown } from "../../../web/src/ui/shown.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { isOnSale } from "../checkouts/catalog.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -28,11 +28,11 @@ export interface Receipt extends PageBase {
 }
 
 /** The receipt of a payment, by its id or by its checkout's; `PAYMENT_NOT_FOUND`. */
-export const receiptOf = async (ctx: Context, id: string, lang: Language): Promise<Receipt> =>
+export const receiptOf = async (ctx: TxContext, id: string, lang: Language): Promise<Receipt> =>
   (await reservedReceipt(ctx, id, lang)) ?? (await paymentReceipt(ctx, id, lang))
 
 /** The receipt of a checkout that was reserved first, once something was captured or released; undefined for any other. */
-async function reservedReceipt(ctx: Context, id: string, lang: Language): Promise<Receipt | undefined> {
+async function reservedReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt | undefined> {
   const session = await ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).executeTakeFirst()
   const standing = session && (await standingOfSession(ctx, session))
   if (!standing) return undefined
@@ -59,7 +59,7 @@ const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
   ["voided", "released"],
 ])
 
-async function paymentReceipt(ctx: Context, id: string, lang: Language): Promise<Receipt> {
+async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt> {
   const row = await ctx.db
     .selectFrom("payments")
     .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.resource_id")
@@ -89,7 +89,7 @@ async function paymentReceipt(ctx: Context, id: string, lang: Language): Promise
 }
 
 /** What a granted payment brought beyond its price, while that waits for the merchant; in base units. */
-async function openSurplus(ctx: Context, { id, status }: Row<"payments">): Promise<bigint | undefined> {
+async function openSurplus(ctx: TxContext, { id, status }: Row<"payments">): Promise<bigint | undefined> {
   if (status !== "granted") return undefined
   const surplus = ctx.db.selectFrom("surpluses").select("amount").where("payment_id", "=", id)
   return (await surplus.where("state", "=", "open").executeTakeFirst())?.amount
@@ -97,7 +97,7 @@ async function openSurplus(ctx: Context, { id, status }: Row<"payments">): Promi
 
 /** The claim of a payment that waits for the merchant; null where it does not wait. `PAYMENT_NOT_FOUND`. */
 export async function returnPage(
-  ctx: Context,
+  ctx: TxContext,
   id: string,
   lang: Language,
 ): Promise<{ base: PageBase; data: ReturnPage | null }> {
@@ -123,7 +123,7 @@ export async function returnPage(
 
 /** The page of a payment link; `data` is null where it starts no checkout any more. `LINK_NOT_FOUND`. */
 export async function linkPage(
-  ctx: Context,
+  ctx: TxContext,
   slug: string,
   lang: Language,
 ): Promise<{ base: PageBase; data: LinkPage | null }> {
@@ -141,7 +141,7 @@ export async function linkPage(
 }
 
 /** The paywall that a slug names; undefined for none. */
-export async function paywallOfSlug(ctx: Context, slug: string): Promise<string | undefined> {
+export async function paywallOfSlug(ctx: TxContext, slug: string): Promise<string | undefined> {
   const row = await ctx.db.selectFrom("paywalls").select("id").where("slug", "=", slug).executeTakeFirst()
   return row?.id
 }

@@ -6,7 +6,7 @@ import type { PaywallPage, PaywallStatus } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -25,7 +25,7 @@ export interface Payer {
 }
 
 /** The whole page of a paywall; `PAYWALL_NOT_FOUND`. */
-export async function paywallPage(ctx: Context, id: string, lang: Language): Promise<PaywallPage> {
+export async function paywallPage(ctx: TxContext, id: string, lang: Language): Promise<PaywallPage> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
   const [base, status, subscription] = await Promise.all([
@@ -46,7 +46,7 @@ export async function paywallPage(ctx: Context, id: string, lang: Language): Pro
 }
 
 /** The state of a paywall for one payer; `PAYWALL_NOT_FOUND`. */
-export async function paywallStatus(ctx: Context, id: string, payer: Payer): Promise<PaywallStatus> {
+export async function paywallStatus(ctx: TxContext, id: string, payer: Payer): Promise<PaywallStatus> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
   const { token, confirmations: required } = network
@@ -90,7 +90,7 @@ export async function paywallStatus(ctx: Context, id: string, payer: Payer): Pro
 }
 
 /** The state of a submission, or undefined where there is none. */
-async function stateOf(ctx: Context, { id }: Row<"paywalls">, txHash: Hash, address: Address) {
+async function stateOf(ctx: TxContext, { id }: Row<"paywalls">, txHash: Hash, address: Address) {
   return await paymentState(ctx, id, txHash, address).catch(error => {
     if (error instanceof ApiError && error.code === "PAYMENT_NOT_FOUND") return undefined
     throw error
@@ -99,7 +99,7 @@ async function stateOf(ctx: Context, { id }: Row<"paywalls">, txHash: Hash, addr
 
 /** What one sender paid that has bought nothing yet, in base units: seen on chain, and deep enough. */
 async function openOf(
-  ctx: Context,
+  ctx: TxContext,
   id: string,
   token: Address,
   from: Address,

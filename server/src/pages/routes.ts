@@ -14,7 +14,7 @@ import { isSettled } from "../../../web/src/pay/stage.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, reading } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
@@ -50,7 +50,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
 /** `/pay/:sessionId`, and its states. */
 function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   const shownCheckout = async (sessionId: string, lang: Language, t: Translate): Promise<Page & { base: PageBase }> => {
-    const data = await checkoutPage(ctx, sessionId, lang)
+    const data = await checkoutPage(await reading(ctx), sessionId, lang)
     await watch(ctx, sessionId)
     return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), base: data, framed: true, data }
   }
@@ -61,7 +61,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/invoice/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {
-      const page = await shownCheckout(await sessionOfInvoice(ctx, id), lang, t)
+      const page = await shownCheckout(await sessionOfInvoice(await reading(ctx), id), lang, t)
       return { ...page, title: `${t("invoice")} · ${page.base.merchant}` }
     })
   })
@@ -71,7 +71,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { txHash } = request.query as { txHash?: unknown }
     const hash = parseHash(txHash)
     return {
-      read: () => checkoutStatus(ctx, sessionId, hash),
+      read: async () => await checkoutStatus(await reading(ctx), sessionId, hash),
       opened: () => watch(ctx, sessionId),
       isOver: isSettled,
       // What is captured at once is on its way, too.
@@ -91,7 +91,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/paywall/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {
-      const data = await paywallPage(ctx, id, lang)
+      const data = await paywallPage(await reading(ctx), id, lang)
       await watch(ctx, id)
       return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), base: data, framed: true, data }
     })
@@ -116,7 +116,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { address, txHash } = request.query as { address?: unknown; txHash?: unknown }
     const payer = { address: parseAddress(address), txHash: parseHash(txHash) }
     return {
-      read: () => paywallStatus(ctx, id, payer),
+      read: async () => await paywallStatus(await reading(ctx), id, payer),
       opened: () => watch(ctx, id),
       isOver: ({ status }) => status === "confirmed",
       pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
@@ -134,7 +134,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
 function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
-    const paywallId = await paywallOfSlug(ctx, slug)
+    const paywallId = await paywallOfSlug(await reading(ctx), slug)
     if (paywallId !== undefined) return reply.redirect(`/paywall/${paywallId}`)
     return await sendPage(request, reply, (t, lang) => shownLink(ctx, slug, lang, t))
   })
@@ -176,7 +176,7 @@ function languageIn(request: FastifyRequest): string {
 
 /** The page of a link, or of one that starts no checkout any more; with what was wrong with what was typed. */
 async function shownLink(ctx: Context, slug: string, lang: Language, t: Translate, fault?: ApiError): Promise<Page> {
-  const { base, data } = await linkPage(ctx, slug, lang)
+  const { base, data } = await linkPage(await reading(ctx), slug, lang)
   if (!data) {
     const ended: EndedPage = { kind: "ended", ...base }
     return { title: t("linkEnded"), body: linkEndedBody(t, base), base, framed: true, data: ended }
@@ -196,7 +196,7 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/receipt/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {
-      const receipt = await receiptOf(ctx, id, lang)
+      const receipt = await receiptOf(await reading(ctx), id, lang)
       return { title: `${t("receipt")} · ${receipt.merchant}`, body: receiptBody(t, receipt), base: receipt }
     })
   })
@@ -204,7 +204,7 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/return/:paymentId", { schema: hidden }, async (request, reply) => {
     const { paymentId } = request.params as { paymentId: string }
     return await sendPage(request, reply, async (t, lang) => {
-      const { base, data } = await returnPage(ctx, paymentId, lang)
+      const { base, data } = await returnPage(await reading(ctx), paymentId, lang)
       return { title: t("returnTitle"), body: returnBody(t, base, data), base, ...(data ? { data } : {}) }
     })
   })
@@ -213,7 +213,7 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
 /** `/logo/:hash`: merchants' logos, which browsers keep for a year, as a changed one has another name. */
 function logoRoute(app: Server, ctx: Context): void {
   app.get("/logo/:hash", { schema: hidden }, async (request, reply) => {
-    const { logo, logo_type } = (await logoOf(ctx, (request.params as { hash: string }).hash)) ?? {}
+    const { logo, logo_type } = (await logoOf(await reading(ctx), (request.params as { hash: string }).hash)) ?? {}
     if (!logo || !logo_type) throw new ApiError("NOT_FOUND")
     reply.headers({
       "content-type": logo_type,

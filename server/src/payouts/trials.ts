@@ -7,8 +7,8 @@ import type { Network } from "../chain/networks.ts"
 import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
+import { gatherBy } from "../db/gather.ts"
 import type { Lane } from "../db/payout-rows.ts"
-import { gatherBy } from "../jobs/gather.ts"
 import { payoutAlarms } from "../metrics.ts"
 
 /** What one endpoint says that a call would do; `used`: the nonce of its authorization is used. */

@@ -1,7 +1,7 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access they granted. */
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -84,15 +84,16 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       // Not what is sold: up to 64 KB each.
-      const query = ctx.db.selectFrom("paywalls").select(listed).where("merchant_id", "=", merchantId)
+      const query = read.db.selectFrom("paywalls").select(listed).where("merchant_id", "=", merchantId)
       return await sendList(
-        ctx,
+        read,
         reply,
         request.query,
         newestFirst(query),
-        rows => rows.map(row => listedOf(ctx, row)),
+        rows => rows.map(row => listedOf(read, row)),
         (paywalls, total) => ({ paywalls, total }),
       )
     },
@@ -180,9 +181,10 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const { paywall, network } = await readPaywall(ctx, merchantId, request.params.id)
-      const query = ctx.db
+      const { paywall, network } = await readPaywall(read, merchantId, request.params.id)
+      const query = read.db
         .selectFrom("grants")
         .innerJoin("payments", "payments.id", "grants.payment_id")
         .selectAll("grants")
@@ -203,7 +205,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         revokedBy: row.revoked_by,
         revokeReason: row.revoke_reason,
       })
-      return await sendList(ctx, reply, request.query, newest, rows => rows.map(grantOf), inData)
+      return await sendList(read, reply, request.query, newest, rows => rows.map(grantOf), inData)
     },
   )
 

@@ -5,7 +5,7 @@ import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { sessionUrl } from "../checkouts/show-session.ts"
-import type { Context } from "../context.ts"
+import { type Context, reading } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
@@ -59,12 +59,13 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
-      const row = await publicPaywall(ctx, request.params.id)
+      const read = await reading(ctx)
+      const row = await publicPaywall(read, request.params.id)
       await watch(ctx, row.id)
       const network = networkOf(ctx.chain, row.chain_id)
       const { name: chain, chainId, token } = network
-      const payTo = await payToOf(ctx, row.id)
-      const paused = (await pausedDeposits(ctx))(network, payTo)
+      const payTo = await payToOf(read, row.id)
+      const paused = (await pausedDeposits(read))(network, payTo)
       return {
         id: row.id,
         name: row.name,
@@ -192,7 +193,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const txHash = parseHash(request.params.txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       const address = addressField("address", request.query.address)
-      const read = () => paymentState(ctx, id, txHash, address)
+      const read = async () => await paymentState(await reading(ctx), id, txHash, address)
       const isOver = ({ status }: { status: string }) => status !== "verifying"
       const state = await awaitEnd(ctx, reply, request.query.wait, read, isOver)
       return { ...state, paywallId: id, address: checksummed(address), txHash }

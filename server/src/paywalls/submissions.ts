@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row, SubmissionStatus } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
@@ -10,7 +10,7 @@ import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { statusMessage, waitsForMerchant } from "../scanner/submission-faults.ts"
 import { traceparentNow } from "../tracing/trace.ts"
 
-export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
+export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"paywalls">> {
   const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirst()
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
   return row
@@ -60,7 +60,7 @@ export interface PaymentState {
  * transfers in the transaction, one that was granted speaks for all.
  */
 export async function paymentState(
-  ctx: Context,
+  ctx: TxContext,
   paywallId: string,
   txHash: Hash,
   address: Address,

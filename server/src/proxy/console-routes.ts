@@ -1,7 +1,7 @@
 /** `/api/console/bundles`: a merchant's APIs behind a price. */
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
@@ -61,10 +61,11 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const query = ctx.db.selectFrom("bundles").select(listed).where("merchant_id", "=", merchantId)
-      const format = (rows: ListedRow[]) => rows.map(row => listedOf(ctx, row))
-      return await sendList(ctx, reply, request.query, newestFirst(query), format, inData)
+      const query = read.db.selectFrom("bundles").select(listed).where("merchant_id", "=", merchantId)
+      const format = (rows: ListedRow[]) => rows.map(row => listedOf(read, row))
+      return await sendList(read, reply, request.query, newestFirst(query), format, inData)
     },
   )
   app.get(
@@ -133,10 +134,11 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const { id } = await readBundle(ctx, await callingMerchant(request), request.params.id)
-      const query = ctx.db.selectFrom("bundle_failures").selectAll().where("bundle_id", "=", id)
+      const read = await reading(ctx)
+      const { id } = await readBundle(read, await callingMerchant(request), request.params.id)
+      const query = read.db.selectFrom("bundle_failures").selectAll().where("bundle_id", "=", id)
       const latest = newestFirst(query, { at: "failed_at", id: "payment_id" })
-      return await sendList(ctx, reply, request.query, latest, rows => rows.map(failureOf), inData)
+      return await sendList(read, reply, request.query, latest, rows => rows.map(failureOf), inData)
     },
   )
 }

@@ -3,7 +3,7 @@
  * like one that works. Kept with the cursor, so that every process can say how it is.
  */
 import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { scanBehind, scanLag } from "../metrics.ts"
 
@@ -45,7 +45,7 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
 }
 
 /** Whether no round has completed on a network for a while: its nodes don't answer, or no worker runs. */
-export async function isStale(ctx: Context, chainId: number): Promise<boolean> {
+export async function isStale(ctx: TxContext, chainId: number): Promise<boolean> {
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("looked_at")
@@ -54,7 +54,7 @@ export async function isStale(ctx: Context, chainId: number): Promise<boolean> {
   return isOverdue(ctx, cursor)
 }
 
-function isOverdue(ctx: Context, cursor: Pick<Row<"cursors">, "looked_at"> | undefined): boolean {
+function isOverdue(ctx: TxContext, cursor: Pick<Row<"cursors">, "looked_at"> | undefined): boolean {
   const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
   return !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs
 }

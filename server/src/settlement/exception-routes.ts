@@ -5,7 +5,7 @@ import type { Hex } from "viem"
 import { transactions } from "../books/transactions.ts"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -45,10 +45,11 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const { exception, status, ...page } = request.query
-      const query = transactions(ctx, merchantId, { exception, status, exceptional: true })
-      return await sendList(ctx, reply, page, newestFirst(query), rows => exceptionsOf(ctx, rows), inData)
+      const query = transactions(read, merchantId, { exception, status, exceptional: true })
+      return await sendList(read, reply, page, newestFirst(query), rows => exceptionsOf(read, rows), inData)
     },
   )
 

@@ -1,6 +1,6 @@
 /** `/api/console/splits`: how payments are divided among recipients. */
 import { checksummed } from "../chain/hex.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -67,16 +67,17 @@ export function splitRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const query = ctx.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
+      const query = read.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
       const format = async (rows: Row<"splits">[]) => {
         const sets = await recipientsOf(
-          ctx,
+          read,
           rows.map(row => row.set_id),
         )
         return rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
       }
-      return await sendList(ctx, reply, request.query, newestFirst(query), format, inData)
+      return await sendList(read, reply, request.query, newestFirst(query), format, inData)
     },
   )
 

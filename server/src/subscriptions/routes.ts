@@ -1,5 +1,5 @@
 /** `/api/console/subscriptions` and `/api/console/invoices`. */
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
@@ -50,10 +50,11 @@ function listRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const { limit, offset, ...filter } = request.query
-      const source = newestFirst(subscriptionsOf(ctx, await callingMerchant(request), filter), byStart)
-      const format = (rows: Row<"subscriptions">[]) => rows.map(row => shownSubscription(ctx, row))
-      return await sendList(ctx, reply, { limit, offset }, source, format, inData)
+      const source = newestFirst(subscriptionsOf(read, await callingMerchant(request), filter), byStart)
+      const format = (rows: Row<"subscriptions">[]) => rows.map(row => shownSubscription(read, row))
+      return await sendList(read, reply, { limit, offset }, source, format, inData)
     },
   )
   app.get(
@@ -68,8 +69,9 @@ function listRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await sendCsv(ctx, reply, "subscriptions.csv", subscriptionsCsv(ctx, merchantId, request.query))
+      return await sendCsv(read, reply, "subscriptions.csv", subscriptionsCsv(read, merchantId, request.query))
     },
   )
   app.get(
@@ -214,10 +216,11 @@ function invoiceRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const { limit, offset, ...filter } = request.query
-      const source = newestFirst(invoicesOf(ctx, await callingMerchant(request), filter), byInvoice)
-      const format = (rows: InvoiceRow[]) => rows.map(row => shownInvoice(ctx, row))
-      return await sendList(ctx, reply, { limit, offset }, source, format, inData)
+      const source = newestFirst(invoicesOf(read, await callingMerchant(request), filter), byInvoice)
+      const format = (rows: InvoiceRow[]) => rows.map(row => shownInvoice(read, row))
+      return await sendList(read, reply, { limit, offset }, source, format, inData)
     },
   )
   app.get(
@@ -232,8 +235,9 @@ function invoiceRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await sendCsv(ctx, reply, "invoices.csv", invoicesCsv(ctx, merchantId, request.query))
+      return await sendCsv(read, reply, "invoices.csv", invoicesCsv(read, merchantId, request.query))
     },
   )
   app.get(
@@ -257,7 +261,7 @@ function invoiceRoutes(app: Server, ctx: Context): void {
 }
 
 /** Without the e-mail address: nothing in a CSV is text from outside. */
-const subscriptionsCsv = (ctx: Context, merchantId: string, filter: SubscriptionFilter): AsyncGenerator<string> => {
+const subscriptionsCsv = (ctx: TxContext, merchantId: string, filter: SubscriptionFilter): AsyncGenerator<string> => {
   const source = newestFirst(subscriptionsOf(ctx, merchantId, filter), byStart)
   return csv(
     [
@@ -269,7 +273,7 @@ const subscriptionsCsv = (ctx: Context, merchantId: string, filter: Subscription
   )
 }
 
-const invoicesCsv = (ctx: Context, merchantId: string, filter: InvoiceFilter): AsyncGenerator<string> => {
+const invoicesCsv = (ctx: TxContext, merchantId: string, filter: InvoiceFilter): AsyncGenerator<string> => {
   const source = newestFirst(invoicesOf(ctx, merchantId, filter), byInvoice)
   return csv(
     [

@@ -2,7 +2,7 @@
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import { callingWallet } from "../http/authenticate.ts"
 import { inData, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
@@ -104,8 +104,9 @@ function readRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const source = subscriptionsOf(ctx, walletOf(callingWallet(request)))
-      return await sendList(ctx, reply, request.query, source, rows => shownToSubscriber(ctx, rows), inData)
+      const read = await reading(ctx)
+      const source = subscriptionsOf(read, walletOf(callingWallet(request)))
+      return await sendList(read, reply, request.query, source, rows => shownToSubscriber(read, rows), inData)
     },
   )
 
@@ -122,11 +123,12 @@ function readRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const { id, chain_id } = await ownSubscription(ctx, walletOf(callingWallet(request)), request.params.id)
-      const { decimals } = networkOf(ctx.chain, chain_id).token
+      const read = await reading(ctx)
+      const { id, chain_id } = await ownSubscription(read, walletOf(callingWallet(request)), request.params.id)
+      const { decimals } = networkOf(read.chain, chain_id).token
       const formatted = (rows: Parameters<typeof invoiceToSubscriber>[2][]) =>
-        rows.map(row => invoiceToSubscriber(ctx, decimals, row))
-      return await sendList(ctx, reply, request.query, invoicesOf(ctx, id), formatted, inData)
+        rows.map(row => invoiceToSubscriber(read, decimals, row))
+      return await sendList(read, reply, request.query, invoicesOf(read, id), formatted, inData)
     },
   )
 }

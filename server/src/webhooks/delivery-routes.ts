@@ -1,5 +1,5 @@
 /** `/api/console/deliveries` and `/api/console/events`: what was sent where, with each attempt, and resending. */
-import type { Context } from "../context.ts"
+import { type Context, reading } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
@@ -36,10 +36,11 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const { id } = await readWebhook(ctx, merchantId, request.params.id)
-      const deliveries = filteredDeliveries(ctx, merchantId, { ...request.query, webhookId: id })
-      return await sendList(ctx, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
+      const { id } = await readWebhook(read, merchantId, request.params.id)
+      const deliveries = filteredDeliveries(read, merchantId, { ...request.query, webhookId: id })
+      return await sendList(read, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
     },
   )
 
@@ -57,8 +58,9 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const deliveries = filteredDeliveries(ctx, await callingMerchant(request), request.query)
-      return await sendList(ctx, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
+      const read = await reading(ctx)
+      const deliveries = filteredDeliveries(read, await callingMerchant(request), request.query)
+      return await sendList(read, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
     },
   )
 
@@ -113,13 +115,14 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const { type, since } = request.query
-      let query = ctx.db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
+      let query = read.db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
       if (type !== undefined) query = query.where("type", "=", type)
       if (since !== undefined) query = query.where("created_at", ">=", timeAt("since", since))
       const parsed = (rows: { body: string }[]) => rows.map(({ body }) => JSON.parse(body))
-      return await sendList(ctx, reply, request.query, newestFirst(query), parsed, inData)
+      return await sendList(read, reply, request.query, newestFirst(query), parsed, inData)
     },
   )
 

@@ -1,5 +1,5 @@
 /** Reads deliveries and events. */
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
 import { type ListSource, newestFirst } from "../http/lists.ts"
@@ -7,7 +7,7 @@ import { timeAt } from "../http/time.ts"
 import type { DeliveryQuery } from "./schema.ts"
 
 /** A merchant's deliveries with their events and destinations. */
-const deliveriesOf = (ctx: Context, merchantId: string) =>
+const deliveriesOf = (ctx: TxContext, merchantId: string) =>
   ctx.db
     .selectFrom("deliveries")
     .innerJoin("events", "events.id", "deliveries.event_id")
@@ -63,7 +63,11 @@ export const deliveryOf = (row: DeliveryRow) => ({
  * A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` for a time that does not
  * exist.
  */
-export function filteredDeliveries(ctx: Context, merchantId: string, filters: DeliveryQuery): ListSource<DeliveryRow> {
+export function filteredDeliveries(
+  ctx: TxContext,
+  merchantId: string,
+  filters: DeliveryQuery,
+): ListSource<DeliveryRow> {
   const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
   let query = deliveriesOf(ctx, merchantId)
   if (status !== undefined) query = query.where("deliveries.status", "=", status)

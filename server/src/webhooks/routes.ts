@@ -1,5 +1,5 @@
 /** `/api/console/webhooks`: a merchant's endpoints. */
-import type { Context } from "../context.ts"
+import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
@@ -74,14 +74,15 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       },
     },
     async (request, reply) => {
+      const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      const query = ctx.db
+      const query = read.db
         .selectFrom("webhooks")
         .selectAll()
         .where("merchant_id", "=", merchantId)
         .where("deleted_at", "is", null)
       return await sendList(
-        ctx,
+        read,
         reply,
         request.query,
         newestFirst(query),

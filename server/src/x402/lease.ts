@@ -7,9 +7,9 @@ import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
+import { gatherBy } from "../db/gather.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { gatherBy } from "../jobs/gather.ts"
 import { addressGroup } from "../limits/buckets.ts"
 
 /** Longer than any answer waits for its settlement: a process that was killed holds the right to serve no longer. */

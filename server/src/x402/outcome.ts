@@ -8,9 +8,9 @@ import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.
 import type { Receipt, Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
+import { gatherBy } from "../db/gather.ts"
 import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
-import { gatherBy } from "../jobs/gather.ts"
 import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
 

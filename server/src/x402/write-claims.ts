@@ -4,9 +4,9 @@
  */
 import { type InsertObject, sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { gatherBy } from "../db/gather.ts"
 import { DatabaseUnavailable } from "../db/pool.ts"
 import type { Database, Row } from "../db/schema.ts"
-import { gatherBy } from "../jobs/gather.ts"
 import { type RelayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { traced } from "../tracing/trace.ts"
 

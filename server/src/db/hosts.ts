@@ -1,0 +1,88 @@
+/**
+ * A database address with several hosts (`postgres://user@one,two:5433/sluice?target_session_attrs=read-write`, as in libpq): one of them
+ * takes writes, and another one when that is lost. `pg` knows addresses with one host.
+ */
+import pg from "pg"
+
+/** The addresses of the single hosts in their order; an address with one host, or of another form, alone. */
+export function addressesOf(url: string): [string, ...string[]] {
+  const parts = /^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)([^/?#@]*,[^/?#@]*)(\/[^?#]*)?(\?[^#]*)?$/.exec(url)
+  if (!parts) return [url]
+  const [, start = "", hosts = "", path = "", query = ""] = parts
+  const others = new URLSearchParams(query)
+  // What is asked for in any case.
+  others.delete("target_session_attrs")
+  const rest = path + (others.size > 0 ? `?${others}` : "")
+  return hosts.split(",").map(host => `${start}${host}${rest}`) as [string, ...string[]]
+}
+
+/** Which of several hosts is tried first. */
+export interface Hosts {
+  readonly count: number
+  current(): string
+  /** Another one is tried first from now on, unless that was decided already. */
+  leave(address: string): void
+}
+
+/** The hosts of an address, the first one first. */
+export function hostsOf(url: string): Hosts {
+  const addresses = addressesOf(url)
+  let at = 0
+  const current = () => addresses[at % addresses.length] ?? url
+  return {
+    count: addresses.length,
+    current,
+    leave: address => {
+      if (address === current()) at++
+    },
+  }
+}
+
+/** A host that answers and takes no writes: a replica, or a primary that was made one. */
+class NotPrimary extends Error {}
+
+/**
+ * A client of the host that is tried first, not connected yet. Where there are several, one that can't be reached or takes no
+ * writes fails to connect, and the next client tries another.
+ */
+export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
+  const address = hosts.current()
+  const client = new pg.Client({ ...options, connectionString: address })
+  if (hosts.count === 1) return client
+  const connect = client.connect.bind(client)
+  const connectToPrimary = async (): Promise<void> => {
+    try {
+      await connect()
+      const { rows } = await client.query<{ standby: boolean }>("select pg_is_in_recovery() as standby")
+      if (rows[0]?.standby) throw new NotPrimary("this host takes no writes")
+    } catch (error) {
+      hosts.leave(address)
+      if (error instanceof NotPrimary) void client.end().catch(() => {})
+      throw error
+    }
+  }
+  client.connect = ((done?: (error: Error | null) => void) => {
+    const connecting = connectToPrimary()
+    if (!done) return connecting
+    connecting.then(
+      () => done(null),
+      (error: Error) => done(error),
+    )
+  }) as typeof client.connect
+  return client
+}
+
+/** A connected client, from whichever host takes writes; throws the last host's error where none does. */
+export async function connectClient(url: string, options: pg.ClientConfig): Promise<pg.Client> {
+  const hosts = hostsOf(url)
+  for (let tried = 1; ; tried++) {
+    const client = clientOf(hosts, options)
+    client.on("error", () => {})
+    try {
+      await client.connect()
+      return client
+    } catch (error) {
+      if (tried === hosts.count) throw error
+    }
+  }
+}
