@@ -1,4 +1,5 @@
 /** The HTTP API: the server and the list of everything it serves. */
+import { auditRoutes } from "./audit/routes.ts"
 import { bookRoutes } from "./books/routes.ts"
 import { transactionRoutes } from "./books/transaction-routes.ts"
 import { catalogRoutes } from "./checkouts/catalog-routes.ts"
@@ -94,6 +95,7 @@ export function openApp(
     agentRoutes(routes, ctx)
     facilitatorRoutes(routes, ctx)
     subscriberRoutes(routes, ctx)
+    auditRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
   })
   app.addHook("onClose", () => sender.close())

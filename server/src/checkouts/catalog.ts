@@ -1,7 +1,7 @@
 /** What a merchant sells at checkouts: products, and payment links that sell them or ask for an amount. */
 import { currencyFaults } from "../chain/currency.ts"
 import { networkAsked, networkOf } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
@@ -106,13 +106,15 @@ export async function switchOff(
   merchantId: string,
   id: string,
 ): Promise<void> {
-  const { numUpdatedRows } = await ctx.db
-    .updateTable(table)
-    .set({ active: false, updated_at: ctx.now() })
-    .where("id", "=", id)
-    .where("merchant_id", "=", merchantId)
-    .where("active", "=", true)
-    .executeTakeFirst()
+  const { numUpdatedRows } = await inTransaction(ctx, ({ db }) =>
+    db
+      .updateTable(table)
+      .set({ active: false, updated_at: ctx.now() })
+      .where("id", "=", id)
+      .where("merchant_id", "=", merchantId)
+      .where("active", "=", true)
+      .executeTakeFirst(),
+  )
   if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
 }
 

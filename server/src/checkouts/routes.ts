@@ -2,7 +2,7 @@
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { type Context, reading, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
@@ -134,18 +134,21 @@ function changeRoutes(app: Server, ctx: Context): void {
       const { description, redirectUrl, metadata } = request.body
       const faults = [...metadataFaults(metadata), ...redirectFaults(redirectUrl)]
       if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-      const changed = await ctx.db
-        .updateTable("checkout_sessions")
-        .set({
-          ...(description === undefined ? {} : { description }),
-          ...(redirectUrl === undefined ? {} : { redirect_url: redirectUrl }),
-          ...(metadata === undefined ? {} : { metadata: metadata && JSON.stringify(metadata) }),
-          updated_at: ctx.now(),
-        })
-        .where("id", "=", request.params.id)
-        .where("merchant_id", "=", merchantId)
-        .returningAll()
-        .executeTakeFirst()
+      const change = {
+        ...(description === undefined ? {} : { description }),
+        ...(redirectUrl === undefined ? {} : { redirect_url: redirectUrl }),
+        ...(metadata === undefined ? {} : { metadata: metadata && JSON.stringify(metadata) }),
+        updated_at: ctx.now(),
+      }
+      const changed = await inTransaction(ctx, ({ db }) =>
+        db
+          .updateTable("checkout_sessions")
+          .set(change)
+          .where("id", "=", request.params.id)
+          .where("merchant_id", "=", merchantId)
+          .returningAll()
+          .executeTakeFirst(),
+      )
       if (!changed) throw new ApiError("SESSION_NOT_FOUND")
       return wholeOf(ctx, changed)
     },

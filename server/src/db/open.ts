@@ -6,6 +6,7 @@ import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, sql } from "
 import type pg from "pg"
 import type { Settings } from "../config/settings.ts"
 import { pools } from "../metrics.ts"
+import { acting } from "./acting.ts"
 import { clientOf, type Hosts, hostsOf } from "./hosts.ts"
 import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
 import { backgroundDeadlines, bigintParsers, bounded, connect, openPool, requestDeadlines } from "./pool.ts"
@@ -92,7 +93,7 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
       }),
     )
   await migrate({ transaction }, report)
-  const db: Db = new Kysely<Database>({ dialect: new PGliteDialect({ pglite }) })
+  const db: Db = new Kysely<Database>({ dialect: acting(new PGliteDialect({ pglite })) })
   return {
     db,
     background: db,
@@ -135,7 +136,8 @@ export async function openPostgres(
   await migrate({ transaction }, report)
   const closing = new AbortController()
   const line: Line = { heardAt: Number.NEGATIVE_INFINITY }
-  const over = (pool: PostgresPool): Db => new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
+  const over = (pool: PostgresPool): Db =>
+    new Kysely<Database>({ dialect: acting(new PostgresDialect({ pool }), "begin") })
   return {
     db: over(bounded(pool, deadlines)),
     background: over(bounded(background, backgroundDeadlines)),

@@ -1,6 +1,7 @@
 /** The rows as Kysely sees them; the source of truth is `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { AuditEntries } from "./audit-rows.ts"
 import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
 import type { CountedCalls, Escrows } from "./escrow-rows.ts"
@@ -365,6 +366,7 @@ export interface Database {
   deposit_books: DepositBooks
   claim_books: ClaimBooks
   past_claims: PastClaims
+  audit_entries: AuditEntries
   foreign_nonces: ForeignNonces
   operator_actions: OperatorActions
   outflows: Outflows

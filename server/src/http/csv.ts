@@ -13,8 +13,7 @@ type Cells<C extends string> = Record<C, string | number | null>
 
 /**
  * A line of names, then one line for each row as `format` makes it, with empty cells for null. `next` reads at most
- * `limit` rows after the last one. No column may contain text from outside: nothing is quoted, and a spreadsheet would
- * take it for a formula.
+ * `limit` rows after the last one. Nothing is quoted here: text from outside goes through {@link quoted}.
  */
 export async function* csv<R, C extends string>(
   columns: readonly C[],
@@ -30,6 +29,14 @@ export async function* csv<R, C extends string>(
     last = rows.at(-1)
   }
 }
+
+/**
+ * Text from outside as a cell: in quotes, and after an apostrophe where a spreadsheet would take it for a formula.
+ *
+ * @example quoted("=1+1") // "\"'=1+1\""
+ */
+export const quoted = (text: string | null): string | null =>
+  text === null ? null : `"${/^[=+\-@\t\r\n]/.test(text) ? "'" : ""}${text.replaceAll('"', '""')}"`
 
 /** Sends CSV as a file of this name; returns it as the text type that the document declares. */
 export async function sendCsv(

@@ -42,6 +42,7 @@ const tags = [
   { name: "sign-in", description: "Sign-in with a wallet, and the public keys of the tokens that the service signs" },
   { name: "webhooks", description: "Where events are delivered, and the result of each delivery" },
   { name: "settings", description: "The merchant's profile, and the addresses its money goes to" },
+  { name: "audit log", description: "Who changed what of a merchant's configuration, and decided about its money" },
   { name: "agents", description: "What agents buy by x402, without an account or an API key" },
   { name: "facilitator", description: "Verifies and settles x402 payments for other servers, with an API key" },
   { name: "operation", description: "For the operator of the service" },

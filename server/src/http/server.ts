@@ -15,11 +15,13 @@ import Fastify, {
   type FastifyRequest,
   type RawServerDefault,
 } from "fastify"
+import { withActor } from "../actor.ts"
 import type { Context } from "../context.ts"
 import { DatabaseUnavailable } from "../db/pool.ts"
 import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../errors.ts"
 import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
+import { actorOf } from "./actor.ts"
 import { type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
@@ -116,6 +118,8 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       checkStorable(request.params as object)
     }),
   )
+  // Of all hooks the last before a route's handler: a context that an earlier one sets is lost while the body is read.
+  app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
   app.addHook("onSend", (request, reply, payload, done) => {
     // A Buffer is shared by all callers, so an answer adds no memory.
     if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)

@@ -62,11 +62,9 @@ export async function createApiKey(
  * merchant.
  */
 export async function revokeApiKey(ctx: Context, merchantId: string, id: string): Promise<void> {
-  const gone = await ctx.db
-    .deleteFrom("api_keys")
-    .where("id", "=", id)
-    .where("merchant_id", "=", merchantId)
-    .executeTakeFirst()
+  const gone = await inTransaction(ctx, ({ db }) =>
+    db.deleteFrom("api_keys").where("id", "=", id).where("merchant_id", "=", merchantId).executeTakeFirst(),
+  )
   if (gone.numDeletedRows === 0n) throw new ApiError("NOT_FOUND")
 }
 

@@ -1,5 +1,7 @@
 /** `/api/auth`: a wallet signs in as a merchant. Also the public keys of all tokens that the service signs. */
-import { type Context, inTransaction } from "../context.ts"
+import { withActor } from "../actor.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { actorOf } from "../http/actor.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
 import { merchantOf } from "./merchants.ts"
 import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
@@ -46,10 +48,12 @@ export function authRoutes(app: Server, ctx: Context): void {
       const door = doorOf()
       const proof = await proveWallet(ctx, door, request.body)
       const sub = caip10Of(proof)
-      const merchantId = await inTransaction(ctx, async ctx => {
+      const subject = { iss: ctx.settings.baseUrl, sub }
+      const signIn = async (ctx: TxContext) => {
         await useProof(ctx, door, proof)
-        return await merchantOf(ctx, { iss: ctx.settings.baseUrl, sub })
-      })
+        return await merchantOf(ctx, subject)
+      }
+      const merchantId = await withActor(actorOf(request, subject), () => inTransaction(ctx, signIn))
       const expiresAt = new Date(Date.now() + CONSOLE_TOKEN_MS)
       const token = { typ: TOKEN_TYPES.console, aud: ctx.settings.oidcAudience, sub, expiresAt }
       return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), merchantId }

@@ -1,10 +1,10 @@
 /** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import { gather } from "../db/gather.ts"
 import { ApiError } from "../errors.ts"
 import { type Caller, credentialOf, type Identities, keyNeeded, walletNeeded } from "../http/authenticate.ts"
 import { apiKeyOf, keysByHash } from "./api-keys.ts"
-import { merchantOf } from "./merchants.ts"
+import { knownMerchant, merchantOf } from "./merchants.ts"
 import { negativeCache } from "./negative-cache.ts"
 import { type Lookup, sharedLookup } from "./shared-lookup.ts"
 import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } from "./signing-keys.ts"
@@ -43,7 +43,11 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
       return { ...stranger, refusal: error }
     }
   }
-  return { authenticate, merchantOf: subject => merchantOf(ctx, subject) }
+  return {
+    authenticate,
+    merchantOf: async subject =>
+      (await knownMerchant(ctx, subject)) ?? (await inTransaction(ctx, ctx => merchantOf(ctx, subject))),
+  }
 }
 
 /** Looks a credential up at once, with others that come meanwhile; or in a batch for an address that is over its limit. */

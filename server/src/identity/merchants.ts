@@ -6,14 +6,19 @@ import type { Subject } from "../http/authenticate.ts"
 import { newId } from "../ids.ts"
 import { newSecretRow } from "../webhooks/secrets.ts"
 
+/** The merchant of a subject, or undefined where it has none. */
+export async function knownMerchant(ctx: TxContext, { iss, sub }: Subject): Promise<string | undefined> {
+  const known = ctx.db.selectFrom("merchants").select("id").where("iss", "=", iss).where("sub", "=", sub)
+  return (await known.executeTakeFirst())?.id
+}
+
 /**
  * The merchant of a subject. The first valid token creates it; with `SIGNUP=invite` only for an invited subject (else
- * `SIGNUP_CLOSED`).
+ * `SIGNUP_CLOSED`). Call it inside a transaction.
  */
 export async function merchantOf(ctx: TxContext, { iss, sub }: Subject): Promise<string> {
-  const known = ctx.db.selectFrom("merchants").select("id").where("iss", "=", iss).where("sub", "=", sub)
-  const merchant = await known.executeTakeFirst()
-  if (merchant) return merchant.id
+  const merchant = await knownMerchant(ctx, { iss, sub })
+  if (merchant !== undefined) return merchant
   if (ctx.settings.signup === "invite" && !(await isInvited(ctx, { iss, sub }))) throw new ApiError("SIGNUP_CLOSED")
   const id = newId("mer")
   const secret = newSecretRow(ctx, { merchantId: id, webhookId: null })
@@ -39,7 +44,9 @@ export async function merchantOf(ctx: TxContext, { iss, sub }: Subject): Promise
     )
     .execute()
   // Read again: of two concurrent first requests, one has created it.
-  return (await known.executeTakeFirstOrThrow()).id
+  const made = await knownMerchant(ctx, { iss, sub })
+  if (made === undefined) throw new Error("a merchant was created and is not there")
+  return made
 }
 
 const isInvited = async (ctx: TxContext, { iss, sub }: Subject): Promise<boolean> =>

@@ -125,6 +125,21 @@ function keyCounts(
 }
 
 /**
+ * An IP address in its usual form, an IPv4 one also where it is written as IPv6, without a port that a proxy has added; undefined for
+ * text that is no address.
+ *
+ * @example plainAddress("[2001:DB8::1]:443") // "2001:db8::1"
+ */
+export function plainAddress(ip: string | undefined): string | undefined {
+  return ip === undefined || isIPv4(ip) ? ip : parsed(ip)?.toString().split("%")[0]
+}
+
+function parsed(ip: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
+  const bare = ip.replace(/^\[(.*)\](:\d+)?$/, "$1").replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1")
+  return ipaddr.isValid(bare) ? ipaddr.process(bare) : undefined
+}
+
+/**
  * The group that an IP address is counted in: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6
  * address, because one customer has all of it. A port that a proxy has added is ignored; texts that are not addresses
  * are counted together.
@@ -134,9 +149,8 @@ function keyCounts(
  */
 export function addressGroup(ip: string | undefined): string {
   if (ip === undefined || isIPv4(ip)) return ip ?? "nowhere"
-  const bare = ip.replace(/^\[(.*)\](:\d+)?$/, "$1").replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1")
-  if (!ipaddr.isValid(bare)) return "nowhere"
-  const address = ipaddr.process(bare)
+  const address = parsed(ip)
+  if (!address) return "nowhere"
   return address instanceof ipaddr.IPv6
     ? address.parts
         .slice(0, 4)

@@ -6,6 +6,7 @@ import { Readable } from "node:stream"
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
 import Fastify, { type FastifyError, type FastifyHttpOptions, type RawServerDefault } from "fastify"
 import { Type } from "typebox"
+import { withActor } from "../actor.ts"
 import type { Hash } from "../chain/hex.ts"
 import { networkNames } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
@@ -54,6 +55,11 @@ export function openAdmin(ctx: Context, copy?: () => Promise<Blob>): Server {
   app.addContentTypeParser("application/json", { parseAs: "string" }, async (_request: unknown, text: string) =>
     parseJson(text),
   )
+  app.addHook("preHandler", (request, _reply, done) => {
+    const by = (request.body as { by?: string } | undefined)?.by
+    const route = `sluice wallet ${request.routeOptions.url?.slice(1).replace("-", " --")}`
+    withActor(by === undefined ? undefined : { kind: "operator", id: by, route }, done)
+  })
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, unasked(error)))
   app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
   actionRoutes(app, ctx)

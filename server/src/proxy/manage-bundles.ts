@@ -1,4 +1,5 @@
 /** What a merchant does with its bundles. */
+import { isDeepStrictEqual } from "node:util"
 import { sql } from "kysely"
 import { currencyFaults } from "../chain/currency.ts"
 import { type NetworkInfo, networkAsked, networkOf } from "../chain/networks.ts"
@@ -128,13 +129,15 @@ async function writeChange(ctx: TxContext, before: Row<"bundles">, body: BundleC
 
 /** Switches a bundle off; `NOT_FOUND` for anyone else's, and for one that is off already. */
 export async function switchOffBundle(ctx: Context, merchantId: string, id: string): Promise<void> {
-  const { numUpdatedRows } = await ctx.db
-    .updateTable("bundles")
-    .set(eb => ({ active: false, version: eb("version", "+", 1), updated_at: ctx.now() }))
-    .where("id", "=", id)
-    .where("merchant_id", "=", merchantId)
-    .where("active", "=", true)
-    .executeTakeFirst()
+  const { numUpdatedRows } = await inTransaction(ctx, ({ db }) =>
+    db
+      .updateTable("bundles")
+      .set(eb => ({ active: false, version: eb("version", "+", 1), updated_at: ctx.now() }))
+      .where("id", "=", id)
+      .where("merchant_id", "=", merchantId)
+      .where("active", "=", true)
+      .executeTakeFirst(),
+  )
   if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
 }
 
@@ -196,9 +199,11 @@ async function assertRoom(ctx: TxContext, merchantId: string): Promise<void> {
 }
 
 async function writeRoutes(ctx: TxContext, id: string, routes: readonly CheckedRoute[]): Promise<void> {
-  await ctx.db.deleteFrom("bundle_routes").where("bundle_id", "=", id).execute()
-  if (routes.length === 0) return
   const rows = routes.map((route, n) => ({ bundle_id: id, n, ...route }))
+  // Given again as they are, they are no change for the audit log.
+  if (isDeepStrictEqual(rows, await routesOf(ctx, id))) return
+  await ctx.db.deleteFrom("bundle_routes").where("bundle_id", "=", id).execute()
+  if (rows.length === 0) return
   await ctx.db.insertInto("bundle_routes").values(rows).execute()
 }
 
@@ -206,11 +211,16 @@ async function writeRoutes(ctx: TxContext, id: string, routes: readonly CheckedR
 async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<string, string | null>>): Promise<void> {
   for (const [asGiven, value] of Object.entries(given)) {
     const name = asGiven.toLowerCase()
-    const of = ctx.db.deleteFrom("bundle_headers").where("bundle_id", "=", id).where("name", "=", name)
-    await of.execute()
-    if (value === null) continue
+    if (value === null) {
+      await ctx.db.deleteFrom("bundle_headers").where("bundle_id", "=", id).where("name", "=", name).execute()
+      continue
+    }
     const sealed = seal(ctx.settings.secretKey, "origin-header", sealedFor(id, name), value)
-    await ctx.db.insertInto("bundle_headers").values({ bundle_id: id, name, sealed }).execute()
+    await ctx.db
+      .insertInto("bundle_headers")
+      .values({ bundle_id: id, name, sealed })
+      .onConflict(conflict => conflict.columns(["bundle_id", "name"]).doUpdateSet({ sealed }))
+      .execute()
   }
   if ((await headerNames(ctx, id)).length > MOST_HEADERS)
     throw invalid("originHeaders", `must come to at most ${MOST_HEADERS} headers, with those given before`)

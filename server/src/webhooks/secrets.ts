@@ -1,7 +1,7 @@
 /** Signing secrets of each webhook, and of the account for addresses that are not webhooks. Encrypted at rest. */
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { seal, unseal } from "../secrets.ts"
 
@@ -88,14 +88,16 @@ export async function accountSecret(ctx: Context, merchantId: string): Promise<s
 export async function revealAccountSecret(ctx: Context, merchantId: string): Promise<string> {
   await accountSecret(ctx, merchantId)
   const owner = { merchantId, webhookId: null }
-  const row = await ctx.db
-    .updateTable("webhook_secrets")
-    .set({ shown_at: ctx.now() })
-    .where(ofOwner(owner))
-    .where("expires_at", "is", null)
-    .where("shown_at", "is", null)
-    .returning("sealed")
-    .executeTakeFirst()
+  const row = await inTransaction(ctx, ({ db }) =>
+    db
+      .updateTable("webhook_secrets")
+      .set({ shown_at: ctx.now() })
+      .where(ofOwner(owner))
+      .where("expires_at", "is", null)
+      .where("shown_at", "is", null)
+      .returning("sealed")
+      .executeTakeFirst(),
+  )
   if (!row)
     throw new ApiError(
       "INVALID_OPERATION",

@@ -1,0 +1,58 @@
+/** An entry of the audit log as the API shows it: with the names and the forms that its other routes have. */
+import { checksummed } from "../chain/hex.ts"
+import { chainName, type NetworkInfo } from "../chain/networks.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { percentOf } from "../splits/split.ts"
+
+type Fields = Record<string, unknown>
+
+/** Columns whose name in the API is another than their own in camel case. */
+const names: Record<string, string> = {
+  chain_id: "chain",
+  access_duration_s: "accessDuration",
+  percent_e4: "percent",
+  sealed: "secret",
+  payout: "payoutId",
+}
+const nameOf = (column: string): string =>
+  names[column] ?? column.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+
+const addresses = ["address", "pending_address", "recipient", "returned_to"]
+
+/** An entry, with amounts as decimals where its network is one of these, else in base units. */
+export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entries">) {
+  const decimals = networks.find(each => each.chainId === row.chain_id)?.token.decimals
+  return {
+    id: `aud_${row.id.replaceAll("-", "")}`,
+    at: row.at.toISOString(),
+    actor: { kind: row.actor_kind, id: row.actor_id, issuer: row.actor_issuer },
+    action: row.action,
+    object: { type: row.action.split(".")[0] ?? "", id: objectOf(row) },
+    before: row.before && shown(row.before, decimals),
+    after: row.after && shown(row.after, decimals),
+    address: row.address,
+    userAgent: row.user_agent,
+    route: row.route,
+    requestId: row.request_id,
+  }
+}
+
+const objectOf = ({ action, object_id }: Row<"audit_entries">): string =>
+  action.startsWith("wallet_proof.") ? checksummed(object_id) : object_id
+
+const shown = (fields: Fields, decimals: number | undefined): Fields =>
+  Object.fromEntries(Object.entries(fields).map(([column, value]) => [nameOf(column), formOf(column, value, decimals)]))
+
+function formOf(column: string, value: unknown, decimals: number | undefined): unknown {
+  if (value === null) return null
+  // A long list is kept as the beginning of its text.
+  if ((column === "recipients" || column === "routes") && Array.isArray(value))
+    return value.map(each => shown(each as Fields, decimals))
+  if (column === "price" || column === "amount")
+    return decimals === undefined ? `${value}` : formatAmount(BigInt(`${value}`), decimals)
+  if (column === "chain_id") return chainName(value as number)
+  if (column === "percent_e4") return percentOf(value as number)
+  if (column.endsWith("_at")) return new Date(value as string).toISOString()
+  return addresses.includes(column) ? checksummed(value as string) : value
+}

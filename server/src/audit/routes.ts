@@ -1,0 +1,75 @@
+/** `/api/console/audit`: who changed what of the merchant's, when, and from where. */
+import { type Context, reading } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { CsvAnswer, csv, quoted, sendCsv } from "../http/csv.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { entryOf } from "./entry.ts"
+import { entriesOf } from "./queries.ts"
+import { AuditFilters, AuditList, AuditQuery } from "./schema.ts"
+
+const tags = ["audit log"]
+const byTime = { at: "at", id: "n" }
+
+export function auditRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/audit",
+    {
+      schema: {
+        operationId: "listAuditEntries",
+        summary: "Who changed what, when and from where, newest first",
+        description:
+          "An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed. An API key can't read them.",
+        tags,
+        querystring: AuditQuery,
+        response: { 200: AuditList },
+      },
+    },
+    async (request, reply) => {
+      const { limit, offset, ...filter } = request.query
+      const merchantId = await callingMerchant(request)
+      const read = await reading(ctx)
+      const entries = newestFirst(entriesOf(read, merchantId, filter), byTime)
+      const format = (rows: Row<"audit_entries">[]) => rows.map(row => entryOf(ctx.chain.networks, row))
+      return await sendList(ctx, reply, { limit, offset }, entries, format, inData)
+    },
+  )
+
+  app.get(
+    "/api/console/audit.csv",
+    {
+      schema: {
+        operationId: "exportAuditEntries",
+        summary: "All entries that match the filter, as CSV",
+        description:
+          "`before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe.",
+        tags,
+        querystring: AuditFilters,
+        response: CsvAnswer,
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const read = await reading(ctx)
+      const entries = newestFirst(entriesOf(read, merchantId, request.query), byTime)
+      const format = (rows: Row<"audit_entries">[]) => rows.map(row => cellsOf(entryOf(ctx.chain.networks, row)))
+      const parts = csv(columns, format, (last, limit) => entries.read(last, limit, 0))
+      return await sendCsv(ctx, reply, "audit.csv", parts)
+    },
+  )
+}
+
+const columns = [
+  ...(["at", "actorKind", "actorId", "actorIssuer", "action", "objectId", "before", "after"] as const),
+  ...(["address", "userAgent", "route", "requestId", "id"] as const),
+]
+
+/** What comes from outside is quoted. */
+function cellsOf({ actor, object, before, after, userAgent, ...entry }: ReturnType<typeof entryOf>) {
+  return {
+    ...entry,
+    ...{ actorKind: actor.kind, actorId: quoted(actor.id), actorIssuer: quoted(actor.issuer) },
+    ...{ objectId: quoted(object.id), userAgent: quoted(userAgent) },
+    ...{ before: before && quoted(JSON.stringify(before)), after: after && quoted(JSON.stringify(after)) },
+  }
+}

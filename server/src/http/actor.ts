@@ -1,0 +1,22 @@
+/** Who makes a request, for the audit log: what its credential says, and where it came from. */
+import type { FastifyRequest } from "fastify"
+import type { Actor } from "../actor.ts"
+import { plainAddress } from "../limits/buckets.ts"
+import type { Subject } from "./authenticate.ts"
+
+const USER_AGENT_CHARACTERS = 200
+
+/**
+ * The actor of a request whose credential was verified, or of a `subject` that the request itself has proven; undefined for a request
+ * without one. Of a payer's wallet neither address nor browser is kept: its merchant is to read neither.
+ */
+export function actorOf(request: FastifyRequest, subject: Subject | undefined = request.subject): Actor | undefined {
+  const { apiKey, wallet, method, routeOptions, ip, headers, id: requestId } = request
+  const route = `${method} ${routeOptions.url}`
+  if (wallet !== undefined) return { kind: "subscriber", id: wallet, route, requestId }
+  // A User-Agent is a caller's own text: bounded, and without what is not ASCII.
+  const userAgent = headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS).replaceAll(/[^\x20-\x7e]/g, "?")
+  const from = { address: plainAddress(ip), userAgent, route, requestId }
+  if (subject) return { kind: "console", id: subject.sub, issuer: subject.iss, ...from }
+  return apiKey && { kind: "api_key", id: apiKey.id, ...from }
+}

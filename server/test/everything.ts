@@ -1,0 +1,472 @@
+/**
+ * One of everything that a merchant has, as rows on a network of paper, and each route of the OpenAPI document with a request that is
+ * good: for tests that go through all routes.
+ */
+import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { authorizationDigest } from "../src/chain/authorizations.ts"
+import type { Address, Hash } from "../src/chain/hex.ts"
+import type { PayAuthorize } from "../src/checkouts/schema.ts"
+import { EXAMPLE_URL } from "../src/webhooks/schema.ts"
+import type { Document, Operation, Parameter, Schema } from "./contract.ts"
+import { type Receiver, startReceiver } from "./receiver.ts"
+import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "./service.ts"
+import { newRecurring, newSubscription } from "./subscriptions.ts"
+import { accessFields, signInFields, signMessage } from "./wallet.ts"
+
+const METRICS_TOKEN = "m-token"
+const TX_HASH = `0x${"5f".repeat(32)}`
+/** As the examples of the document name it. */
+const EXAMPLE_SESSION = "cs_tz4a98xxat96iws9zmbrgj3a"
+const EXAMPLE_REFUNDED = "cs_q7w2hc9n4m1xk8t5r3v6b0zd"
+export const BUYER = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+const RESERVED = `0x${"6a".repeat(32)}` as Hash
+const RELAY = `0x${"3c".repeat(20)}` as Address
+const wallet = privateKeyToAccount(generatePrivateKey())
+
+export const committed = JSON.parse(
+  readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8"),
+) as Document
+
+export interface Route {
+  name: string
+  method: "GET" | "POST" | "PUT" | "DELETE"
+  path: string
+  operation: Operation
+  isConsole: boolean
+  /** Whether it asks for an API key. */
+  needsKey: boolean
+  /** Whether it asks for a wallet's token. */
+  needsWallet: boolean
+  takesKey: boolean
+  params: Parameter[]
+  query: Parameter[]
+  body: { schema: Schema; example: object } | undefined
+}
+
+export const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]): Route => {
+    const parameters = (operation.parameters ?? []).filter(each => "in" in each)
+    return {
+      name: `${method.toUpperCase()} ${path}`,
+      method: method.toUpperCase() as Route["method"],
+      path,
+      operation,
+      isConsole: path.startsWith("/api/console/"),
+      needsKey: JSON.stringify(operation.security) === '[{"apiKey":[]}]',
+      needsWallet: JSON.stringify(operation.security) === '[{"wallet":[]}]',
+      takesKey: JSON.stringify(operation.parameters ?? []).includes("#/components/parameters/idempotencyKey"),
+      params: parameters.filter(each => each.in === "path"),
+      query: parameters.filter(each => each.in === "query"),
+      body: structuredClone(operation.requestBody?.content["application/json"]),
+    }
+  }),
+)
+
+export let service: TestService
+let receiver: Receiver
+/** What stands in paths: things that exist and are the shop's, `id` by the first part of the path. */
+export let ids: Record<string, string>
+export let apiKeys: Record<"shop" | "rival", string>
+let walletToken: string
+
+/** Starts the service, with nothing in it. */
+export async function startEverything(): Promise<void> {
+  service = await startService({ settings: { metricsToken: METRICS_TOKEN, relayWallet: RELAY } })
+  receiver = await startReceiver()
+  // An example's address must answer to be good.
+  for (const { body } of routes)
+    if (body) body.example = JSON.parse(JSON.stringify(body.example).replaceAll(EXAMPLE_URL, receiver.url))
+}
+
+export async function stopEverything(): Promise<void> {
+  await service.stop()
+  await receiver.stop()
+}
+
+/** Empties the database, and makes one of everything. */
+export async function prepare(): Promise<void> {
+  await service.empty()
+  await service.merchant("shop")
+  await service.merchant("rival")
+  const subscriptionProductId = await newRecurring(service, "shop")
+  const subscribed = await newSubscription(service, "shop", subscriptionProductId, wallet.address)
+  const film = { name: "Film", price: 5, slug: "film", subscriptionProductId }
+  const { id } = (await service.call("POST", "/api/console/paywalls", film, { as: "shop" })).body
+  const recipients = [
+    { address: BUYER, percent: 70 },
+    { address: PAYOUT_ADDRESS, percent: 30 },
+  ]
+  const split = await service.call("POST", "/api/console/splits", { name: "Two", recipients }, { as: "shop" })
+  const keyOf = async (as: string) =>
+    (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as })).body
+  const shopKey = await keyOf("shop")
+  apiKeys = { shop: shopKey.key, rival: (await keyOf("rival")).key }
+  const hook = { url: receiver.url, events: ["*"] }
+  const webhook = (await service.call("POST", "/api/console/webhooks", hook, { as: "shop" })).body.data.id
+  const test = await service.call("POST", `/api/console/webhooks/${webhook}/test`, {}, { as: "shop" })
+  const { id: delivery, eventId } = test.body.data
+  ids = {
+    paywalls: id,
+    "api-keys": shopKey.id,
+    webhooks: webhook,
+    deliveries: delivery,
+    events: eventId,
+    splits: split.body.id,
+    payments: `pay_${"a".repeat(24)}`,
+    ...(await checkouts()),
+    grantId: `grant_${"a".repeat(24)}`,
+    slug: "api",
+    subscriptions: subscribed.id,
+    subscriptionProductId,
+    invoices: subscribed.invoiceId,
+    settlements: await settlement(),
+    refunds: await refund(),
+    from: BUYER,
+    nonce: TX_HASH,
+    txHash: TX_HASH,
+    address: (await service.call("GET", `/api/paywalls/${id}`)).body.payTo,
+  }
+  await grant(id)
+  const subscriber = await service.call("POST", "/api/subscriptions/token", await subscriberProof())
+  walletToken = subscriber.body.accessToken
+  // Used, so that it is not noted for another minute.
+  for (const key of Object.values(apiKeys))
+    await service.call("GET", `/api/paywalls/${id}/verify?address=${BUYER}`, undefined, {
+      headers: { "x-api-key": key },
+    })
+}
+
+/** Of each thing that is sold at checkouts one; the session has the id that the examples name. */
+async function checkouts(): Promise<Record<string, string>> {
+  const make = async (path: string, body: object): Promise<string> =>
+    (await service.call("POST", `/api/console/${path}`, body, { as: "shop" })).body.id
+  const session = await service.ctx.db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where("id", "=", await make("checkouts", { amount: 5 }))
+    .executeTakeFirstOrThrow()
+  const known = { ...session, id: EXAMPLE_SESSION, payer_fields: null, payer_info: null, metadata: null }
+  await service.ctx.db.insertInto("checkout_sessions").values(known).execute()
+  await service.ctx.db
+    .updateTable("deposits")
+    .set({ resource_id: EXAMPLE_SESSION })
+    .where("resource_id", "=", session.id)
+    .execute()
+  return {
+    checkouts: EXAMPLE_SESSION,
+    pay: EXAMPLE_SESSION,
+    products: await make("products", { name: "Report", price: 5 }),
+    bundles: await make("bundles", { name: "API", originUrl: "https://api.example", slug: "api", routes: [] }),
+    "payment-links": await make("payment-links", { slug: "donate", title: "Donate" }),
+  }
+}
+
+/** The example's authorization, and that it was taken before: no node is asked again. */
+async function takenAuthorization(): Promise<object> {
+  const { db } = service.ctx
+  const example = routes.find(({ name }) => name === "POST /api/pay/authorize")?.body?.example as PayAuthorize
+  const { authorization } = example
+  const message = {
+    from: authorization.from.toLowerCase() as Address,
+    to: authorization.to.toLowerCase() as Address,
+    value: BigInt(authorization.value),
+    validAfter: BigInt(authorization.validAfter),
+    validBefore: BigInt(authorization.validBefore),
+    nonce: authorization.nonce as Hash,
+  }
+  const deposit = await db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("resource_id", "=", EXAMPLE_SESSION)
+    .executeTakeFirstOrThrow()
+  const now = new Date()
+  await db
+    .insertInto("payouts")
+    .values({
+      id: randomUUID(),
+      chain_id: 84532,
+      kind: "authorize",
+      source_key: "authorize:example",
+      deposit_id: deposit.id,
+      token: paperNetwork.token.address,
+      recipient: deposit.address,
+      amount: message.value,
+      to_address: paperNetwork.token.address,
+      data: "0x00",
+      payer: message.from,
+      auth_nonce: message.nonce,
+      auth_digest: authorizationDigest(paperNetwork, message),
+      relay_by: now,
+      reserved: false,
+      state: "queued",
+      run_at: now,
+      created_at: now,
+      updated_at: now,
+    })
+    .execute()
+  return example
+}
+
+/** An agent's payment to another server that is under way; answers its id. */
+async function settlement(): Promise<string> {
+  const { db } = service.ctx
+  const [now, payer, digest] = [new Date(), BUYER.toLowerCase() as Address, TX_HASH as Hash]
+  const [id, payoutId, merchant_id] = [`set_${"a".repeat(24)}`, randomUUID(), await service.merchant("shop")]
+  const common = { chain_id: 84532, token: paperNetwork.token.address, payer, merchant_id, amount: 1n }
+  const times = { created_at: now, updated_at: now }
+  await db
+    .insertInto("payouts")
+    .values({
+      ...{ ...common, ...times, id: payoutId, kind: "settle", source_key: "settle:example", recipient: payer },
+      ...{ to_address: common.token, data: "0x00", auth_nonce: digest, auth_digest: digest, relay_by: now },
+      ...{ reserved: false, state: "queued", run_at: now },
+    })
+    .execute()
+  await db
+    .insertInto("settlements")
+    .values({
+      ...{ ...common, ...times, id, nonce: digest, digest, pay_to: payer, valid_before: 1n, payout_id: payoutId },
+      ...{ binding: "", payload_hash: "", from_block: 0n },
+    })
+    .execute()
+  return id
+}
+
+/** A payment through escrow of which a half is captured, and a refund of a part of that; answers the refund's id. */
+async function refund(): Promise<string> {
+  const { db } = service.ctx
+  const session = await db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where("id", "=", EXAMPLE_SESSION)
+    .executeTakeFirstOrThrow()
+  const [now, payer, hash] = [new Date(), BUYER.toLowerCase() as Address, TX_HASH as Hash]
+  const later = new Date(now.getTime() + 86_400_000)
+  const soon = new Date(now.getTime() + 43_200_000)
+  const paid = { status: "confirmed", capture: "manual", run_at: null, confirmed_at: now, tx_hash: hash } as const
+  const empty = { payer_fields: null, payer_info: null, metadata: null }
+  const common = { chain_id: 84532, merchant_id: session.merchant_id, token: paperNetwork.token.address }
+  const times = { created_at: now, updated_at: now }
+  await db
+    .insertInto("checkout_sessions")
+    .values({ ...session, ...paid, ...empty, id: EXAMPLE_REFUNDED })
+    .execute()
+  await db
+    .insertInto("escrows")
+    .values({
+      ...{ ...common, ...times, session_id: EXAMPLE_REFUNDED, escrow: payer, collector: payer, version: "v1.1" },
+      ...{ refund_collector: payer, operator: RELAY, receiver: payer, payer, auth_id: hash, salt: hash, nonce: hash },
+      ...{ pre_approval_expiry: later, authorization_expiry: later, refund_expiry: later, void_at: soon },
+      ...{ max_amount: 10_000_000n, authorized: 10_000_000n, captured: 5_000_000n, authorized_at: now },
+    })
+    .execute()
+  const called = (kind: "reserve" | "capture" | "refund", n: bigint, amount: bigint) => ({
+    ...{ ...common, ...times, id: randomUUID(), kind, escrow_id: EXAMPLE_REFUNDED, source_key: `escrow:${kind}` },
+    ...{ recipient: payer, amount, to_address: payer, data: "0x00" as const, relay_by: later, reserved: false },
+    ...(kind === "reserve" ? { payer, auth_nonce: RESERVED, auth_digest: RESERVED } : {}),
+    ...(kind === "refund"
+      ? { state: "queued" as const }
+      : {
+          state: "final" as const,
+          wallet: RELAY,
+          nonce: n,
+          tx_hash: hash,
+          block_number: 1n,
+          block_hash: hash,
+          succeeded: true,
+        }),
+    run_at: now,
+  })
+  const open = called("refund", 2n, 1_000_000n)
+  await db
+    .insertInto("payouts")
+    .values([called("reserve", 0n, 10_000_000n), called("capture", 1n, 5_000_000n), open])
+    .execute()
+  const id = `re_${"a".repeat(24)}`
+  const { merchant_id } = session
+  await db
+    .insertInto("refunds")
+    .values({
+      ...times,
+      id,
+      merchant_id,
+      session_id: EXAMPLE_REFUNDED,
+      amount: open.amount,
+      payout_id: open.id,
+      reason: null,
+    })
+    .execute()
+  return id
+}
+
+/** A payment that was submitted and granted, as the verification leaves it. */
+async function grant(paywall: string): Promise<void> {
+  const { db } = service.ctx
+  const now = new Date()
+  const [paid, bought] = [{ tx_hash: TX_HASH as never }, { resource_id: paywall }]
+  const address = BUYER.toLowerCase() as never
+  const times = { created_at: now, updated_at: now }
+  const payment = { id: `pay_${"b".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const
+  const token = `0x${"70".repeat(20)}` as never
+  await db
+    .insertInto("payments")
+    .values({
+      ...paid,
+      ...bought,
+      ...payment,
+      ...times,
+      token,
+      merchant_id: await service.merchant("shop"),
+      chain_id: 84532,
+    })
+    .execute()
+  await waiting(token)
+  await db
+    .insertInto("grants")
+    .values({ ...paid, paywall_id: paywall, id: ids.grantId ?? "", payment_id: payment.id, address, granted_at: now })
+    .execute()
+  await db
+    .insertInto("submissions")
+    .values({
+      ...paid,
+      ...bought,
+      address,
+      by_sender: true,
+      chain_id: 84532,
+      status: "granted",
+      message: "Granted.",
+      submitted_at: now,
+      updated_at: now,
+    })
+    .execute()
+  const held = { paywall_id: paywall, address: wallet.address.toLowerCase() as never, tx_hash: TX_HASH as never }
+  await db
+    .insertInto("access")
+    .values({ ...held, expires_at: new Date(now.getTime() + 3_600_000) })
+    .execute()
+  const block = { block_number: 9n, block_hash: TX_HASH as never, finalized_number: 1n }
+  await db
+    .insertInto("cursors")
+    .values({ chain_id: 84532, ...block, looked_at: now, run_at: now })
+    .execute()
+}
+
+/** Money of the wallet at the session that was too little, and waits for the merchant. */
+async function waiting(token: never): Promise<void> {
+  const { db } = service.ctx
+  const now = new Date()
+  const deposit = await db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("resource_id", "=", EXAMPLE_SESSION)
+    .executeTakeFirstOrThrow()
+  const payer = wallet.address.toLowerCase() as never
+  const common = { chain_id: 84532, token, deposit_id: deposit.id, tx_hash: TX_HASH as never, created_at: now }
+  const { id } = await db
+    .insertInto("transfers")
+    .values({
+      ...common,
+      to_address: deposit.address,
+      k: 0,
+      from_address: payer,
+      value: 3_000_000n,
+      block_number: 9n,
+      block_hash: TX_HASH as never,
+      log_index: 0,
+      block_time: now,
+      state: "confirmed",
+    })
+    .returning("id")
+    .executeTakeFirstOrThrow()
+  const open = {
+    id: `pay_${"a".repeat(24)}`,
+    resource_id: EXAMPLE_SESSION,
+    status: "open",
+    exception: "underpaid",
+  } as const
+  await db
+    .insertInto("payments")
+    .values({
+      ...common,
+      ...open,
+      payer,
+      amount: 3_000_000n,
+      merchant_id: await service.merchant("shop"),
+      updated_at: now,
+    })
+    .execute()
+  await db.insertInto("claims").values({ transfer_id: id, payment_id: open.id }).execute()
+}
+export interface Sent {
+  path?: Record<string, string>
+  query?: string
+  /** Text is sent as it is, undefined is none. */
+  body?: string | undefined
+  headers?: Record<string, string>
+  as?: string
+}
+
+/** The wallet's signature for its subscriptions. */
+async function subscriberProof(): Promise<object> {
+  const { body } = await service.call("POST", "/api/subscriptions/nonce", { address: wallet.address })
+  return { message: body.message, signature: await wallet.signMessage({ message: body.message }) }
+}
+
+/** Bodies that can't be written down beforehand: signed ones, and one that must be known. */
+export const signed: Record<string, () => Promise<object>> = {
+  "POST /api/pay/authorize": takenAuthorization,
+  "POST /api/auth/verify": async () => {
+    const { body } = await service.call("POST", "/api/auth/nonce")
+    return await signMessage(wallet, body.nonce, signInFields)
+  },
+  "POST /api/subscriptions/token": subscriberProof,
+  "PUT /api/console/subscriptions/{id}": async () => ({ productId: ids.subscriptionProductId }),
+  "POST /api/pay/return-address": async () => {
+    const asked = { id: EXAMPLE_SESSION, address: BUYER }
+    const { body } = await service.call("POST", "/api/pay/return-address/nonce", asked)
+    const uri = "http://127.0.0.1:4000/api/pay/return-address"
+    return { ...asked, ...(await signMessage(wallet, body.nonce, { uri, resources: [body.resource] })) }
+  },
+  "POST /api/paywalls/{id}/access": async () => {
+    const { body } = await service.call("POST", `/api/paywalls/${ids.paywalls}/access/nonce`)
+    return { address: wallet.address, ...(await signMessage(wallet, body.nonce, accessFields(ids.paywalls ?? ""))) }
+  },
+}
+
+/** A request that is good but for what is given. */
+export function send(route: Route, given: Sent = {}) {
+  const named = /^\/api\/(?:console\/|agent\/)?([\w-]+)/.exec(route.path)?.[1] ?? ""
+  const isRefund = route.path.startsWith("/api/console/payments/refunds/")
+  const kind = isRefund ? "refunds" : route.path.startsWith("/api/agent/payments") ? "settlements" : named
+  const path = route.path.replaceAll(
+    /\{(\w+)\}/g,
+    (_, name) => given.path?.[name] ?? ids[name === "id" ? kind : name] ?? "",
+  )
+  const query = given.query ?? queryOf(route)
+  const body = "body" in given ? given.body : route.body && JSON.stringify(route.body.example)
+  const metrics = route.path === "/metrics" ? { authorization: `Bearer ${METRICS_TOKEN}` } : {}
+  const key = route.needsKey ? { "x-api-key": apiKeys.shop } : {}
+  const token = route.needsWallet ? { authorization: `Bearer ${walletToken}` } : {}
+  const { as = route.isConsole && !given.headers?.authorization ? "shop" : undefined } = given
+  return service.call(route.method, `${path}${query && `?${query}`}`, body, {
+    headers: {
+      ...metrics,
+      ...key,
+      ...token,
+      ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}),
+      ...given.headers,
+    },
+    ...(as === undefined ? {} : { as }),
+  })
+}
+
+/** The examples of the query, with one of them replaced or left out. */
+export function queryOf({ query }: Route, name?: string, value?: string): string {
+  const pairs = query.flatMap(each => {
+    const text = each.name === name ? value : each.example
+    return text === undefined ? [] : [`${each.name}=${text}`]
+  })
+  return pairs.join("&")
+}
