@@ -1,9 +1,11 @@
 /** The trace of a payment, from the request that made it to the merchant's endpoint, through two processes that share the rows alone. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type CollectedSpan, type Collector, startCollector } from "../../test/collector.ts"
+import { until } from "../../test/e2e/program.ts"
 import { DAY_MS, type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { type Receiver, startReceiver } from "../../test/receiver.ts"
+import { relaysOn, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
@@ -184,4 +186,45 @@ api POST /api/checkouts
     const steps = spans.filter(({ traceId }) => traceId === sweep?.traceId).map(({ name }) => name)
     expect(steps.sort()).toEqual(["confirm payout", "eth_sendRawTransaction", "sign payout", "sweep"])
   })
+
+  it("by signatures is one trace too, of the checkout's request or of the agent's that pays", async () => {
+    const on = relaysOn(rig)
+    await on.begin()
+    const session = await on.start()
+    expect((await on.submit(session, await on.sign(await on.buyer(), session))).status).toBe(200)
+
+    const article = { name: "Report", price: "0.50", slug: "report", contentData: { text: "the content" } }
+    await rig.service.call("POST", "/api/console/paywalls", article, { as: "shop" })
+    const ask = (headers: Record<string, string>) => rig.service.call("GET", "/api/p/report", undefined, { headers })
+    const { accepts } = decoded(`${(await ask({})).headers["payment-required"]}`)
+    const validBefore = BigInt(Math.floor(worker.now().getTime() / 1_000) + 60)
+    const asked = { to: accepts[0].payTo.toLowerCase() as Address, value: 500_000n, validBefore }
+    const { authorization, signature } = await signAuthorization(await on.buyer(), rig.network, asked)
+    const written = Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`]))
+    const payload = { x402Version: 2, accepted: accepts[0], payload: { signature, authorization: written } }
+    const paying = ask({ "payment-signature": encoded(payload) })
+    await until("both relays are there", async () => (await on.relays()).length === 2)
+    await on.round()
+    expect((await paying).status).toBe(200)
+    await life.mine()
+    await on.round()
+    await on.look()
+
+    const spans = await collected()
+    const payments = await worker.db.selectFrom("payments").selectAll().execute()
+    const steps = (resourceId: string | undefined) => {
+      const trace = payments.find(({ resource_id }) => resource_id === resourceId)?.traceparent?.slice(3, 35)
+      const names = spans.filter(({ traceId }) => traceId === trace).map(({ name }) => name)
+      return [...new Set(names)].sort()
+    }
+    const common = ["confirm payout", "eth_sendRawTransaction", "scan", "settle", "sign payout", "transaction"]
+    const agents = payments.find(({ resource_id }) => resource_id !== session.id)
+    expect(steps(session.id)).toEqual(["POST /api/console/checkouts", ...common])
+    expect(steps(agents?.resource_id)).toEqual(["GET /api/p/:slug", ...common])
+    const submitted = spans.find(({ name }) => name === "POST /api/pay/authorize")
+    expect(submitted?.links).toHaveLength(1)
+  })
 })
+
+const encoded = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64")
+const decoded = (header: string) => JSON.parse(Buffer.from(header, "base64").toString())
