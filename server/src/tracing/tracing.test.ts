@@ -2,15 +2,17 @@
 import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { parseEnv } from "node:util"
+import { sql } from "kysely"
 import { afterEach, describe, expect, it } from "vitest"
 import { type Collector, startCollector } from "../../test/collector.ts"
 import { root, until } from "../../test/e2e/program.ts"
 import { noLimits, startService } from "../../test/service.ts"
 import { readSettings } from "../config/settings.ts"
+import { inTransaction } from "../context.ts"
 import { openLog } from "../log.ts"
 import { registry, spanResults } from "../metrics.ts"
 import { openTracing } from "./open-tracing.ts"
-import { parseTraceparent, type Tracing } from "./trace.ts"
+import { parseTraceparent, type Tracing, traced } from "./trace.ts"
 
 const stops: (() => unknown)[] = []
 afterEach(async () => {
@@ -179,6 +181,30 @@ describe("callers", () => {
     ["00-0000000000000000000000000000000a-00000000000000b1-01"],
   ])("who send %j send nothing", header => {
     expect(parseTraceparent(header)).toBeUndefined()
+  })
+})
+
+describe("a transaction", () => {
+  it("that is undone leaves no step in the trace, and is marked as failed itself", async () => {
+    const collector = await collectorThat()
+    const tracing = await collector.open("a")
+    const service = await startService({ tracing })
+    stops.push(() => service.stop())
+    const steps = (fails: boolean) =>
+      inTransaction(service.ctx, async ctx => {
+        await traced(ctx, "inside", {}, async () => {})
+        if (fails) await sql`select 1 / 0`.execute(ctx.db)
+      })
+    const root = tracing.start("root")
+    await tracing.within(root, () => steps(false))
+    await expect(tracing.within(root, () => steps(true))).rejects.toThrow("division by zero")
+    await tracing.close(5_000)
+    const spans = collector.spans().map(({ name, attributes, isError }) => [name, attributes["error.type"], isError])
+    expect(spans).toEqual([
+      ["inside", undefined, false],
+      ["transaction", undefined, false],
+      ["transaction", "22012", true],
+    ])
   })
 })
 

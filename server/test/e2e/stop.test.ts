@@ -1,14 +1,21 @@
-// The whole program is stopped while a caller drips its upload: it still closes its database and exits with 0.
+// The whole program is stopped while a caller drips its upload: it still closes its database, sends its last spans and exits with 0.
 import { once } from "node:events"
 import { connect } from "node:net"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { type Collector, startCollector } from "../collector.ts"
 import { newSandbox, type Sandbox, until } from "./program.ts"
 
 let sandbox: Sandbox
+let collector: Collector
 beforeAll(async () => {
-  sandbox = await newSandbox({}, "migrated")
+  collector = await startCollector()
+  const traces = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.settings.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" }
+  sandbox = await newSandbox(traces, "migrated")
 })
-afterAll(() => sandbox.remove())
+afterAll(async () => {
+  await sandbox?.remove()
+  await collector?.stop()
+})
 
 it("a dripping upload does not make a stop unclean", async () => {
   const run = await sandbox.start()
@@ -24,6 +31,8 @@ it("a dripping upload does not make a stop unclean", async () => {
   expect(await run.kill("SIGTERM")).toEqual({ code: 0, signal: null })
   await closed
   clearInterval(drip)
+  const [cut] = collector.spans().filter(({ name }) => name === "POST /api/checkouts")
+  expect(cut).toMatchObject({ process: "sluice", attributes: { "error.type": "aborted" }, isError: true })
   // What was closed in order opens again.
   const again = await sandbox.start()
   await until("it is ready", async () => (await sandbox.call("/readyz")).status === 200)
