@@ -90,15 +90,23 @@ export const unixMs = (): number => performance.timeOrigin + performance.now()
  * Runs `work` in a span, and only `work` where there is no tracing, or no parent and no active span. A span inside a transaction
  * ends with its commit: what was undone is not in the trace.
  */
-export async function traced<T>(
+export function traced<T>(
   ctx: Traceable,
   name: string,
   options: SpanOptions,
   work: (span: Span | undefined) => Promise<T>,
 ): Promise<T> {
   const { tracing } = ctx
-  if (!tracing || (options.parent === undefined && !tracing.active())) return await work(undefined)
-  const span = tracing.start(name, options)
+  if (!tracing || (options.parent === undefined && !tracing.active())) return work(undefined)
+  return inSpan(ctx, tracing, tracing.start(name, options), work)
+}
+
+async function inSpan<T>(
+  ctx: Traceable,
+  tracing: Tracing,
+  span: Span,
+  work: (span: Span | undefined) => Promise<T>,
+): Promise<T> {
   try {
     const result = await tracing.within(span, () => work(span))
     const endMs = unixMs()
