@@ -6,10 +6,10 @@ import { execFileSync } from "node:child_process"
 import { createHash, randomBytes } from "node:crypto"
 import { cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { PGlite } from "@electric-sql/pglite"
+import type { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import pg from "pg"
-import { type OpenDatabase, openPostgres, overPGlite } from "../src/db/open.ts"
+import { type OpenDatabase, openPGlite, openPostgres, overPGlite } from "../src/db/open.ts"
 import { backgroundDeadlines } from "../src/db/pool.ts"
 
 export const onPostgres = process.env.DATABASE_URL !== undefined
@@ -25,10 +25,10 @@ export async function openTestDatabase(): Promise<OpenDatabase> {
 /** Loads an archive of {@link makeSnapshot}; makes the files where there is none, as no set-up runs before benches. */
 async function load(name: "new.tar" | "db.tar"): Promise<PGlite> {
   const folder = process.env.TEST_SNAPSHOT
-  if (!folder) return await PGlite.create()
+  if (!folder) return await openPGlite()
   const loadDataDir = archives.get(name) ?? new Blob([readFileSync(join(folder, name))])
   archives.set(name, loadDataDir)
-  return await PGlite.create({ loadDataDir })
+  return await openPGlite({ loadDataDir })
 }
 
 const openSnapshot = async (): Promise<OpenDatabase> => await overPGlite(await load("db.tar"))
@@ -44,12 +44,12 @@ export const openEmptyPGlite = (): Promise<PGlite> => load("new.tar")
 export async function makeSnapshot(folder: string): Promise<void> {
   const dir = join(folder, "db")
   const archive = (name: string) => execFileSync("tar", ["-cf", join(folder, name), "-C", dir, "."])
-  const first = await PGlite.create(dir)
+  const first = await openPGlite({ dataDir: dir })
   await first.exec("update pg_database set datistemplate = false")
   for (const name of ["template0", "template1"]) await first.exec(`drop database ${name}`)
   await first.close()
   archive("new.tar")
-  await (await overPGlite(await PGlite.create(dir))).close()
+  await (await overPGlite(await openPGlite({ dataDir: dir }))).close()
   archive("db.tar")
 }
 
