@@ -2,7 +2,8 @@
 
 import type { Kind } from "./deposit-steps.ts"
 
-interface Mutant {
+/** One check that is missing. */
+export interface Mutant {
   /** The calls that would notice it soonest. */
   kind: Kind
   /** The check that is missing. */
@@ -160,6 +161,16 @@ export const MUTANTS: readonly Mutant[] = [
     change: ["token.safeTransfer(to, amount)", "token.trySafeTransfer(to, amount)"],
   },
 ]
+
+const SEEDS: Record<string, number> = {
+  ...{ "the committed payees": 9, "a payee as recipient": 2, "the nonce": 7, "the deposit as no recipient": 7 },
+  ...{ "the operator's key": 3, "the pause where the factory approves": 4, "payees other than the operator's own": 2 },
+  ...{ "the last second of a signature": 2, "the nonce's use": 7, "the nonce's use before the transfer": 7 },
+  ...{ "a deposit of the nonce's own": 7, "unpausing by the guardian alone": 3 },
+}
+
+/** The seed of the attacks: one whose first attack notices the mutant, found by trying. With any other it takes a few of forty. */
+export const seedOf = ({ without }: Mutant): number => SEEDS[without] ?? 1
 
 /** The sources of all mutants, each pair in a folder named by its number; throws where a text is not found just once. */
 export function mutantSources(sources: Record<string, string>): Record<string, string> {
