@@ -1,10 +1,13 @@
 // What an entry says, what it must never say, who may read it, and that nothing is lost or invented.
+import { readFileSync } from "node:fs"
 import { sql } from "kysely"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { startReceiver } from "../../test/receiver.ts"
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
 import { startSubscriptionRig } from "../../test/subscription-rig.ts"
+import { signInFields, signMessage } from "../../test/wallet.ts"
 import { actorStatement, withActor } from "../actor.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -79,7 +82,10 @@ describe("an entry", () => {
   it("is not left by what changes nothing, nor by uses and counts", async () => {
     const id = await made("payment-links", { title: "Donate", slug: "donate" })
     const { key } = (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body
+    const routes = [{ method: "GET", path: "/cities", price: "0.01" }]
+    const bundle = await made("bundles", { name: "API", originUrl: "https://api.example", routes })
     const before = await rows()
+    expect((await service.call("PUT", `/api/console/bundles/${bundle}`, { routes }, { as: "shop" })).status).toBe(200)
     await service.call("PUT", `/api/console/payment-links/${id}`, { title: "Donate" }, { as: "shop" })
     await db().updateTable("payment_links").set({ uses: 7 }).execute()
     const opened = await service.call("POST", "/api/pay/sessions", { slug: "donate", amount: "5.00" })
@@ -113,6 +119,26 @@ describe("an entry", () => {
     ])
       await expect(sql.raw(statement).execute(db())).rejects.toThrow("never changed or deleted")
     expect(await rows()).toEqual(kept)
+  })
+
+  it("loses where it came from by the statements of docs/audit.md, and by no other", async () => {
+    const docs = readFileSync(new URL("../../../docs/audit.md", import.meta.url), "utf8")
+    const text = /```sql\nbegin;\n([\s\S]*?)commit;\n```/.exec(docs)?.[1]?.replace("auth0|ada", "shop") ?? ""
+    const statements = text.split(";\n").filter(each => each !== "")
+    expect(statements).toHaveLength(3)
+    await inTransaction(service.ctx, async ({ db }) => {
+      for (const statement of statements) await sql.raw(statement).execute(db)
+    })
+    const kept = await rows()
+    expect(kept.map(({ address, user_agent }) => [address, user_agent])).toEqual(kept.map(() => [null, null]))
+    await expect(sql`delete from audit_entries`.execute(db())).rejects.toThrow("never changed or deleted")
+  })
+
+  it("shows a time that no Date has as it is", async () => {
+    const id = await made("payment-links", { title: "Donate", slug: "donate" })
+    await sql`update payment_links set expires_at = 'infinity' where id = ${id}`.execute(db())
+    const { data } = await list(`?object=${id}`)
+    expect(data[0]).toMatchObject({ before: { expiresAt: null }, after: { expiresAt: "infinity" } })
   })
 
   it("keeps a long value as its beginning, and a number that no double has as text", async () => {
@@ -202,6 +228,17 @@ describe("the actor", () => {
     const { data } = await list("?actorKind=service&action=payout_address.changed")
     expect(data[0]).toMatchObject({ actor: { kind: "service", id: null, issuer: null }, route: null, address: null })
     expect(data[0].after).toMatchObject({ address: `0x${"9".repeat(40)}`, pendingAddress: null, pendingAt: null })
+  })
+
+  it("of the first entry of a merchant that signs in with a wallet is that wallet", async () => {
+    const wallet = privateKeyToAccount(generatePrivateKey())
+    const { body } = await service.call("POST", "/api/auth/nonce")
+    const signed = await signMessage(wallet, body.nonce, signInFields)
+    expect((await service.call("POST", "/api/auth/verify", signed)).status).toBe(200)
+    const [entry] = (await rows()).filter(({ route }) => route === "POST /api/auth/verify")
+    const issuer = service.ctx.settings.baseUrl
+    expect(entry).toMatchObject({ action: "settings.created", actor_kind: "console", actor_issuer: issuer })
+    expect(entry?.actor_id).toBe(`eip155:84532:${wallet.address}`)
   })
 
   it("is nobody once its request is over: what the engine writes on the same connection leaves no entry", async () => {
@@ -357,7 +394,11 @@ describe("the list", () => {
     const cunning = `=HYPERLINK("http://evil.example")`
     const as = "=cmd|'/c calc'!A1"
     await service.merchant(as)
-    await made("products", { name: cunning, price: "5.00" }, { as, headers: { "user-agent": `=1+1,"a"` } })
+    await made(
+      "products",
+      { name: cunning, price: "5.00" },
+      { as, headers: { "user-agent": `=1+1,"a"`, "x-request-id": "-1-1" } },
+    )
     const csv = await service.call("GET", "/api/console/audit.csv?action=product.created", undefined, { as })
     expect(csv.headers["content-disposition"]).toBe('attachment; filename="audit.csv"')
     const [head, line, ...rest] = csv.body.split("\r\n")

@@ -53,6 +53,12 @@ function formOf(column: string, value: unknown, decimals: number | undefined): u
     return decimals === undefined ? `${value}` : formatAmount(BigInt(`${value}`), decimals)
   if (column === "chain_id") return chainName(value as number)
   if (column === "percent_e4") return percentOf(value as number)
-  if (column.endsWith("_at")) return new Date(value as string).toISOString()
+  if (column.endsWith("_at")) return timeOf(value as string)
   return addresses.includes(column) ? checksummed(value as string) : value
+}
+
+/** A time of the database in the API's form; one that `Date` can't read (a year of five digits, infinity) as it is. */
+function timeOf(text: string): string {
+  const at = new Date(text)
+  return Number.isNaN(at.getTime()) ? text : at.toISOString()
 }

@@ -65,11 +65,11 @@ const columns = [
 ]
 
 /** What comes from outside is quoted. */
-function cellsOf({ actor, object, before, after, userAgent, ...entry }: ReturnType<typeof entryOf>) {
+function cellsOf({ actor, object, before, after, userAgent, requestId, ...entry }: ReturnType<typeof entryOf>) {
   return {
     ...entry,
     ...{ actorKind: actor.kind, actorId: quoted(actor.id), actorIssuer: quoted(actor.issuer) },
-    ...{ objectId: quoted(object.id), userAgent: quoted(userAgent) },
+    ...{ objectId: quoted(object.id), userAgent: quoted(userAgent), requestId: quoted(requestId) },
     ...{ before: before && quoted(JSON.stringify(before)), after: after && quoted(JSON.stringify(after)) },
   }
 }
