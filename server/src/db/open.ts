@@ -1,4 +1,5 @@
 /** Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both return int8 and numeric as bigint. */
+import { randomBytes } from "node:crypto"
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { setFlagsFromString } from "node:v8"
@@ -148,11 +149,13 @@ export async function openPostgres(
   const line: Line = { heardAt: Number.NEGATIVE_INFINITY }
   const over = (pool: PostgresPool): Db =>
     new Kysely<Database>({ dialect: acting(new PostgresDialect({ pool }), "begin") })
+  // Also the proof that connections are sessions: behind a pooler that shares them, nothing that is notified arrives.
+  const isListening = () => performance.now() - line.heardAt < MOST_SILENCE_MS
   return {
-    db: over(bounded(pool, deadlines)),
-    background: over(bounded(background, backgroundDeadlines)),
-    listen: listener => listenForever(hostsOf(url), listener, onError, closing.signal, line),
-    isListening: () => performance.now() - line.heardAt < MOST_SILENCE_MS,
+    db: over(bounded(pool, deadlines, isListening)),
+    background: over(bounded(background, backgroundDeadlines, isListening)),
+    listen: listener => listenForever(hostsOf(url), background, listener, onError, closing.signal, line),
+    isListening,
     close: async () => {
       closing.abort()
       await Promise.all([pool.end(), background.end()])
@@ -160,19 +163,25 @@ export async function openPostgres(
   }
 }
 
-/** The connection of LISTEN: by when its server answered last, by the monotonic clock. */
+/** The connection of LISTEN: when its last own notification that arrived was sent, by the monotonic clock. */
 interface Line {
   heardAt: number
 }
 
-/** How often the server is asked whether it is there: a line that was cut says nothing. */
+/** How often it is notified over another connection: a line that was cut says nothing, and a pooler may swallow LISTEN. */
 const BEAT_MS = 500
-/** After this long without an answer, what was notified may not have arrived. */
+/** After this long without a notification, others may not have arrived either. */
 const MOST_SILENCE_MS = 2_000
+/** After this long the connection is given up, while the database answers others. */
+const MOST_SILENT_BEATS = 20
+
+const SILENT =
+  "what is notified does not arrive: a pooler in front of Postgres must keep one session for each connection (pool_mode = session)"
 
 /** LISTEN uses a client of its own: a pooled one would be handed to others between notifications. */
 async function listenForever(
   hosts: Hosts,
+  pool: pg.Pool,
   listener: Listener,
   onError: (error: Error) => void,
   signal: AbortSignal,
@@ -182,39 +191,52 @@ async function listenForever(
     application_name: "sluice-listen",
     connectionTimeoutMillis: requestDeadlines.connectMs,
   })
+  const own = `${CHANNEL}_${randomBytes(8).toString("hex")}`
   let ended = false
-  let beat: NodeJS.Timeout | undefined
+  let timer: NodeJS.Timeout | undefined
   const end = () => {
     if (ended) return
     ended = true
-    clearTimeout(beat)
+    clearTimeout(timer)
     line.heardAt = Number.NEGATIVE_INFINITY
     listener.missed()
     client.end().catch(() => {})
     if (signal.aborted) return
-    const again = setTimeout(() => listenForever(hosts, listener, onError, signal, line).catch(onError), 1_000)
+    const again = setTimeout(() => listenForever(hosts, pool, listener, onError, signal, line).catch(onError), 1_000)
     again.unref()
-  }
-  // What was notified before its answer arrives before it: both come over this connection, in order.
-  const ask = async (text: string) => {
-    const askedAt = performance.now()
-    await client.query({ text, query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)
-    if (ended) return
-    line.heardAt = askedAt
-    beat = setTimeout(() => ask("select 1").catch(fail), BEAT_MS)
-    beat.unref()
   }
   const fail = (error: Error) => {
     if (!ended) onError(error)
     end()
   }
-  client.on("notification", message => listener.notified(message.payload ?? ""))
+  let silentBeats = 0
+  // Notifications are delivered in the order of their commits: with this one, all that was committed before has arrived.
+  const beat = async () => {
+    const sentAt = performance.now()
+    // Where the database does not answer, what is notified later was not missed.
+    const isSent = await pool
+      .query({ text: `notify ${own}, '${sentAt}'`, query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)
+      .then(
+        () => true,
+        () => false,
+      )
+    if (ended) return
+    if (isSent && ++silentBeats > MOST_SILENT_BEATS) return fail(new Error(SILENT))
+    timer = setTimeout(() => void beat(), BEAT_MS)
+    timer.unref()
+  }
+  client.on("notification", ({ channel, payload = "" }) => {
+    if (channel !== own) return listener.notified(payload)
+    silentBeats = 0
+    if (!ended) line.heardAt = Number(payload)
+  })
   client.on("error", fail)
   client.on("end", end)
   signal.addEventListener("abort", end, { once: true })
   try {
     await client.connect()
-    await ask(`listen ${CHANNEL}`)
+    await client.query({ text: `listen ${CHANNEL}; listen ${own}`, query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)
+    await beat()
   } catch (error) {
     fail(error as Error)
   }

@@ -36,6 +36,7 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
   }
 
   it("keeps a statement that says its name prepared on its connection, and no other", async () => {
+    await until("connections are known to be sessions", () => database.isListening())
     const prepared = await inTransaction(service.ctx, async ({ db }) => {
       for (const n of [1, 2]) await sql`/* named: probe */ select ${n}::int as n`.execute(db)
       await sql`select ${1}::int as unnamed`.execute(db)

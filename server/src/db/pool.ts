@@ -100,9 +100,9 @@ const NUMERIC = 1700
 export const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
 
 /** The pool as Kysely uses it: each statement has a deadline, and a connection that missed one is closed. */
-export function bounded(pool: pg.Pool, { statementMs }: Deadlines): PostgresPool {
+export function bounded(pool: pg.Pool, { statementMs }: Deadlines, areSessions = () => false): PostgresPool {
   return {
-    connect: async () => boundedClient(await connect(pool), statementMs + ANSWER_MARGIN_MS),
+    connect: async () => boundedClient(await connect(pool), statementMs + ANSWER_MARGIN_MS, areSessions),
     end: () => pool.end(),
     options: pool.options,
   }
@@ -119,13 +119,14 @@ export async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
     }
 }
 
-function boundedClient(client: pg.PoolClient, answerMs: number): PostgresPoolClient {
+function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () => boolean): PostgresPoolClient {
   let lost: DatabaseUnavailable | undefined
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
     try {
-      return await client.query({ name: nameOf(text), text, values, query_timeout: answerMs } as pg.QueryConfig)
+      const name = areSessions() ? nameOf(text) : undefined
+      return await client.query({ name, text, values, query_timeout: answerMs } as pg.QueryConfig)
     } catch (error) {
       if (!isUnavailable(error)) throw error
       const unavailable = new DatabaseUnavailable(error)
@@ -143,7 +144,8 @@ const READ_ONLY = "25006"
 /**
  * The name of a statement that says in a comment how it is to be called: `/* named: emit *\/`. A connection parses such a statement
  * once, and mostly plans it once: of `emit`, that was half of its cost. Only for those that run all the time, with one text and with
- * columns that it lists itself: a named `select *` fails after a migration that adds a column.
+ * columns that it lists itself: a named `select *` fails after a migration that adds a column. Only where each connection is known to
+ * have a session of its own: behind a pooler that shares them, other sessions would not know the name.
  */
 const nameOf = (text: string): string | undefined => NAMED.exec(text)?.[1]
 const NAMED = /^\s*\/\* named: (\w+) \*\//

@@ -204,7 +204,7 @@ describe.runIf(onPostgres)("two processes on one database", () => {
     })
   })
 
-  it("one whose listening connection ends, or whose line is cut, reads until it listens again", async () => {
+  it("one whose listening connection ends, or hears nothing and still gets answers, reads until it listens again", async () => {
     await commit(later())
     await known()
     await sql`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'sluice-listen'
@@ -217,8 +217,11 @@ describe.runIf(onPostgres)("two processes on one database", () => {
     await commit(later())
     await until("it listens again", () => away.isListening())
     await known()
-    line.cut()
+    line.swallow()
     await until("it hears nothing", () => !away.isListening())
+    expect(await isOpen()).toBe(true)
+    await commit(null)
+    expect(await isOpen()).toBe(false)
   })
 })
 
@@ -237,6 +240,7 @@ async function otherProcess(service: TestService, url: string) {
       .executeTakeFirstOrThrow()
     return { access: await accessOf(service.ctx, paywall, who), isNotified: true }
   })
+  await until("it listens", database.isListening)
   return { known, reads: () => reads, isListening: database.isListening, close: database.close }
 }
 
@@ -244,18 +248,25 @@ interface Line {
   url: string
   /** Where its connections come from, as the database sees them. */
   ports(): number[]
-  /** From now on nothing passes, and neither side gets an error. */
-  cut(): void
+  /** From now on notifications do not pass, and answers do, as with a pooler that shares sessions. */
+  swallow(): void
   close(): void
 }
 
-/** The way to a Postgres, which can be cut. */
+/** The first byte of a notification in Postgres' protocol. */
+const NOTIFICATION_RESPONSE = "A".charCodeAt(0)
+
+/** The way to a Postgres, which can lose notifications. */
 async function openLine(to: URL): Promise<Line> {
   const sockets: Socket[] = []
+  let swallowing = false
   const server = createServer(near => {
     const far = connect(Number(to.port), to.hostname)
     sockets.push(near, far)
-    near.pipe(far).pipe(near)
+    near.pipe(far)
+    // What is notified comes by itself, as the connection that listens asks nothing.
+    far.on("data", data => void (swallowing && data[0] === NOTIFICATION_RESPONSE ? undefined : near.write(data)))
+    far.on("end", () => near.end())
     for (const socket of [near, far]) socket.on("error", () => {})
   }).listen(0, "127.0.0.1")
   await until("the line is open", () => server.listening)
@@ -264,8 +275,8 @@ async function openLine(to: URL): Promise<Line> {
   return {
     url: url.href,
     ports: () => sockets.flatMap(({ localPort }) => localPort ?? []),
-    cut: () => {
-      for (const socket of sockets) socket.unpipe().pause()
+    swallow: () => {
+      swallowing = true
     },
     close: () => {
       for (const socket of sockets) socket.destroy()
