@@ -31,8 +31,7 @@ export function openLog(
     formatters: { level: (label: string) => ({ level: label }) },
     redact: { paths: secret.flatMap(name => [`["${name}"]`, `*["${name}"]`, `*.*["${name}"]`]), censor: "[secret]" },
   }
-  // Written by another thread: a request that waited for its line's system call took a tenth longer. At exit the rest is flushed.
-  return pino(options, destination ?? pino.destination({ dest: 1, sync: false }))
+  return destination ? pino(options, destination) : pino(options)
 }
 
 /**

@@ -124,15 +124,17 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
+    const name = areSessions() ? nameOf(text) : undefined
     try {
-      const name = areSessions() ? nameOf(text) : undefined
       return await client.query({ name, text, values, query_timeout: answerMs } as pg.QueryConfig)
     } catch (error) {
-      if (!isUnavailable(error)) throw error
+      const code = error instanceof pg.DatabaseError ? error.code : undefined
+      const isStale = name !== undefined && STALE.test(code ?? "")
+      if (!isStale && !isUnavailable(error)) throw error
       const unavailable = new DatabaseUnavailable(error)
-      // An error that the server answered leaves the connection usable, unless it is no primary any more; without an
-      // answer nobody knows what the server still does.
-      if (!(error instanceof pg.DatabaseError) || error.code === READ_ONLY) lost = unavailable
+      // An error that the server answered leaves the connection usable, unless it is no primary any more, or no longer has the
+      // statement as it was prepared; without an answer nobody knows what the server still does.
+      if (code === undefined || code === READ_ONLY || isStale) lost = unavailable
       throw unavailable
     }
   }
@@ -140,6 +142,8 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
 }
 
 const READ_ONLY = "25006"
+/** A named statement whose result a migration changed, or whose session has another or none of that name. */
+const STALE = /^(0A000|26000|42P05)$/
 
 /**
  * The name of a statement that says in a comment how it is to be called: `/* named: emit *\/`. A connection parses such a statement

@@ -11,7 +11,8 @@ import { notify, type OpenDatabase } from "../db/open.ts"
  * verify: something to look up on chain. payments: a payment's state changed. payouts: money is to move. deliveries: events to
  * send. housekeeping: the clock was moved.
  */
-export type WakeChannel = "verify" | "payments" | "payouts" | "deliveries" | "housekeeping"
+const channels = ["verify", "payments", "payouts", "deliveries", "housekeeping"] as const
+export type WakeChannel = (typeof channels)[number]
 
 /** access: what an address has access to, as `PAYWALL ADDRESS`, or `PAYWALL` for all of its addresses. */
 type ChangeTopic = "access"
@@ -66,8 +67,8 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
   await database.listen({
     notified: payload => {
       const [, topic, what] = CHANGE.exec(payload) ?? []
-      if (topic === undefined) emitter.emit(payload)
-      else changedHere(topic as ChangeTopic, what ?? "")
+      if (channels.some(channel => channel === payload)) emitter.emit(payload)
+      else if (topic !== undefined) changedHere(topic as ChangeTopic, what ?? "")
     },
     missed: () => {
       for (const each of listeners) each.missed()

@@ -3,6 +3,7 @@
  * fallback; else that log alone.
  */
 import { randomUUID } from "node:crypto"
+import { once } from "node:events"
 import type { Logger } from "pino"
 import { limitsAlone, limitsInstances } from "../metrics.ts"
 import { WINDOW_MS } from "./buckets.ts"
@@ -57,9 +58,16 @@ export async function openLimits(
     refusal = undefined
   })
   // Where no sentinel answers, it tries until one does.
-  await within(START_MS, redis.connect()).catch(() => undefined)
+  await within(START_MS, connected(redis)).catch(() => undefined)
   const inTime: InTime = work => within(patienceMs, work)
   return await limitsOver(redis, log, inTime, () => refusal)
+}
+
+/** Connects. A cluster is connected before its nodes are, and refuses what is sent to them meanwhile. */
+async function connected(redis: RedisClient): Promise<void> {
+  await redis.connect()
+  const connecting = primariesOf(redis).filter(({ status }) => status !== "ready")
+  await Promise.all(connecting.map(node => (node.status === "wait" ? node.connect() : once(node, "ready"))))
 }
 
 /**

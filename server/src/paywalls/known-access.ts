@@ -19,7 +19,7 @@ export interface ReadAccess {
 
 export type KnownAccess = (paywallId: string, address: Address) => Promise<Access | undefined>
 
-/** Some 30 MB (measured); then all are read again. */
+/** Some 43 MB (measured); then all are read again. */
 const MOST_KNOWN = 100_000
 /** Then it is read again, which also keeps the paywall's address watched. */
 const LONGEST_MS = 600_000
