@@ -246,10 +246,10 @@ const who = (type: EventType): string =>
           ? "Sent to every endpoint that is not paused, at the address it has at that moment, whatever happens to the endpoint later. An endpoint that is paused, deleted or moved is itself notified at its old address."
           : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
 
-const header = (name: string, description: string) => ({
+const header = (name: string, description: string, required = true) => ({
   name,
   in: "header",
-  required: true,
+  required,
   description,
   schema: { type: "string" },
 })
@@ -264,6 +264,7 @@ const parameters = [
   header("webhook-id", "The event's id (Standard Webhooks)"),
   header("webhook-timestamp", "Unix seconds (Standard Webhooks)"),
   header("webhook-signature", "`v1,<base64>`, space-separated (Standard Webhooks)"),
+  header("traceparent", "Of the attempt, where the service is traced (W3C Trace Context); not signed", false),
 ]
 
 /** The `webhooks` of the OpenAPI document. */
