@@ -79,7 +79,7 @@ const checks = run(["npm", "run", "--silent", "check"], "pipe")
 const postgres = postgresBinaries() ? await startPostgres({ autovacuum: false }) : undefined
 if (!postgres && process.env.CI) counts.failed++
 if (!postgres) say("Postgres is missing: all tests run on the embedded database, and those of Postgres are skipped.")
-await tests(postgres ? { DATABASE_URL: postgres.url } : {})
+await tests(postgres ? { DATABASE_URL: postgres.socketUrl } : {})
 await postgres?.stop()
 const { ok, output } = await checks
 say(`\n— style, types, generated files\n${output}`)

@@ -123,6 +123,8 @@ describe.runIf(onPostgres)("two processes on one database", () => {
     const { rows } = await sql<{ name: string }>`select current_database() as name`.execute(service.ctx.db)
     const url = new URL(process.env.DATABASE_URL ?? "")
     url.pathname = `/${rows[0]?.name}`
+    // The line is one of TCP.
+    url.search = ""
     line = await openLine(url)
     away = await otherProcess(service, line.url)
   })
