@@ -227,6 +227,7 @@ const pids = () => [
 await client.setAutomine(false)
 const background = Promise.all([mineBlocks(), watchGrants()])
 const cpuBefore = new Map(pids().map(([name, pid]) => [name, usage(pid).cpu]))
+const [{ wal: walBefore }] = await rows("select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8 as wal")
 const startedAt = Date.now()
 const selling: Promise<void>[] = []
 for (let i = 0; i < PAYMENTS; i++) {
@@ -277,6 +278,11 @@ for (const type of ["paywall.granted", "checkout.confirmed", "checkout.session.c
   expect(`${type} events`, of.length >= PAYMENTS / 2, true)
   expect(`${type} events that arrived`, of.filter(({ id }) => arrivedAt.has(id)).length, of.length)
 }
+const [{ wal }] = await rows("select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8 as wal")
+await rows("vacuum analyze")
+const tables: { name: string; n: number; bytes: number; indexes: number }[] = await rows(`
+  select relname as name, greatest(reltuples, 0)::int as n, pg_total_relation_size(oid)::int as bytes, pg_indexes_size(oid)::int as indexes
+  from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by 3 desc`)
 await stopAll()
 await database.close()
 // A connection's counts are written when it ends, so they are read by a new one.
@@ -299,6 +305,14 @@ for (const { name, cpu, mb } of used) {
   const share = ((cpu - (cpuBefore.get(name) ?? 0)) / (grantedMs / 1_000)) * 100
   say(`  ${name.padEnd(22)} ${share.toFixed(0)} % of a core, at most ${mb.toFixed(0)} MB`)
 }
+/** Of an empty database: its smallest indexes are a page or two. */
+const aPayment = (bytes: number) => `${Math.round(bytes / PAYMENTS)}`.padStart(6)
+say(`  log written            ${aPayment(wal - walBefore)} bytes a payment`)
+for (const { name, n, bytes, indexes } of tables.filter(table => table.n >= PAYMENTS / 10))
+  say(
+    `  ${name.padEnd(22)} ${aPayment(bytes)} bytes a payment, of which indexes ${aPayment(indexes)}; ${(n / PAYMENTS).toFixed(1)} rows`,
+  )
+say(`  all tables             ${aPayment(tables.reduce((sum, { bytes }) => sum + bytes, 0))} bytes a payment`)
 for (const fault of faults) say(`FAULT  ${fault}`)
 for (const part of [receiver, issuer, redis, anvil, postgres]) await part.stop()
 process.exit(faults.length === 0 ? 0 : 1)

@@ -155,4 +155,39 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     )
     expect(await fault("postgres://sluice@127.0.0.1:1/postgres")).toMatch(/can't be asked/)
   })
+
+  it("takes the primary's place, with all that was answered, where commits waited for it", async () => {
+    const [one] = services as [TestService]
+    await sql`alter system set synchronous_standby_names = '*'`.execute(one.ctx.db)
+    await sql`select pg_reload_conf()`.execute(one.ctx.db)
+    await until("commits wait for the replica", async () => {
+      const { rows } = await sql`select 1 from pg_stat_replication where sync_state = 'sync'`.execute(one.ctx.db)
+      return rows.length === 1
+    })
+    const hosts = [primary, standby].map(({ url }) => new URL(url).host)
+    const url = `postgres://sluice@${hosts.join(",")}/postgres?target_session_attrs=read-write`
+    const service = await startService({ database: await openPostgres(url, onError) })
+    services.push(service)
+    const make = (n: number) =>
+      service.call("POST", "/api/checkouts", { amount: "5" }, { headers: { ...key, "idempotency-key": `order-${n}` } })
+    const answered: string[] = []
+    for (let n = 0; n < 5; n++) answered.push((await make(n)).body.id)
+    await primary.kill()
+    expect((await make(5)).status).toBe(503)
+    await standby.promote()
+    // Each order again, as a merchant's server does after a 503.
+    for (let n = 0; n < 6; n++) {
+      let found = await make(n)
+      await until("it is answered", async () => {
+        if (found.status === 503) found = await make(n)
+        return found.status !== 503
+      })
+      expect(found.status).toBe(201)
+      if (n < 5) expect(found.body.id).toBe(answered[n])
+    }
+    // Both pools and the line that listens found the host that takes writes, and the other one is no primary.
+    const { rows } = await sql<{ standby: boolean }>`select pg_is_in_recovery() as standby`.execute(service.ctx.db)
+    expect(rows[0]?.standby).toBe(false)
+    expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, onStandby)).toMatch(/takes writes/)
+  })
 })
