@@ -95,7 +95,8 @@ describe("openKeystore", () => {
     const key = generatePrivateKey()
     const json = keystoreOf(key, "right", foundry)
     const damaged = JSON.parse(json)
-    damaged.crypto.ciphertext = `00${damaged.crypto.ciphertext.slice(2)}`
+    const { ciphertext } = damaged.crypto
+    damaged.crypto.ciphertext = `${ciphertext.startsWith("00") ? "01" : "00"}${ciphertext.slice(2)}`
     for (const attempt of [() => openKeystore(json, "wrong"), () => openKeystore(JSON.stringify(damaged), "right")])
       expect(attempt).toThrow("can't be decrypted with the password")
   })
