@@ -296,6 +296,8 @@ export const payoutAlarmReasons = [
   "stuck",
   "given_up",
   "unswept",
+  "signer",
+  "signature",
   "no_key",
   "unserved",
   "other_operator",
@@ -304,7 +306,7 @@ export const payoutAlarmReasons = [
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, no_key, unserved, other_operator or escrow_failed.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, signer, no_key, unserved, other_operator or escrow_failed.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

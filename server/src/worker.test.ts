@@ -31,7 +31,7 @@ it("logs that nothing is relayed without a key, and nothing with one", async () 
     relaySigner: localSigner(`0x${"5b2c".repeat(16)}`),
   }
   expect(await warningsOf({ payoutSigner: undefined, relaySigner: undefined })).toEqual([
-    "neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed",
+    "none of RELAY_PRIVATE_KEY, RELAY_KEYSTORE and RELAY_SIGNER is set: no authorizations are relayed",
   ])
   expect(await warningsOf(keys)).toEqual([])
 })

@@ -40,7 +40,7 @@ const SUBSCRIPTION_GAP_MS = 250
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
   if (!ctx.settings.relaySigner)
-    ctx.log.warn("neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed")
+    ctx.log.warn("none of RELAY_PRIVATE_KEY, RELAY_KEYSTORE and RELAY_SIGNER is set: no authorizations are relayed")
   const ofNetworks = ctx.chain.networks.flatMap(network => [
     ...scanLoops(ctx, network),
     ...payoutLoops(ctx, network),

@@ -24,6 +24,7 @@ import {
 } from "./anvil.ts"
 import { fundPayers } from "./payers.ts"
 import { startService, type TestService } from "./service.ts"
+import { signerOf } from "./signer.ts"
 
 /** Deep enough for everything that was mined to be final. */
 const FINAL_BLOCKS = 12
@@ -78,10 +79,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
   })
   const { ctx } = service
   const network = ctx.chain.networks[0] as Network
-  const signer: Signer = {
-    address: wallet.address.toLowerCase() as Address,
-    sign: transaction => wallet.signTransaction({ type: "eip1559", ...transaction }),
-  }
+  const signer = signerOf(wallet)
   /** The chain's clock goes ahead with each block that is mined at once; the service's follows it. */
   const catchUp = async () => {
     const { timestamp } = await client.getBlock()

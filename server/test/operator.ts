@@ -10,7 +10,8 @@ export interface Operator {
   // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
   ask(path: string, body?: object): Promise<{ status: number; body: any }>
   wallet(): Promise<Row<"wallets">>
-  attempts(): Promise<Row<"transaction_attempts">[]>
+  /** Signed ones. */
+  attempts(): Promise<(Row<"transaction_attempts"> & { raw: Hex; hash: Hash })[]>
   actions(): Promise<Row<"operator_actions">[]>
   /**
    * Signs with the wallet's key and sends without the database, like another program that has the key. Mined at once.
@@ -40,7 +41,14 @@ export function openOperator(rig: PayoutRig): Operator {
       return { status: response.statusCode, body: response.json() }
     },
     wallet: () => ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow(),
-    attempts: () => ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("id").execute(),
+    attempts: () =>
+      ctx.db
+        .selectFrom("transaction_attempts")
+        .selectAll()
+        .where("raw", "is not", null)
+        .$narrowType<{ raw: Hex; hash: Hash }>()
+        .orderBy("id")
+        .execute(),
     actions: () => ctx.db.selectFrom("operator_actions").selectAll().orderBy("id").execute(),
     sendElsewhere: async (nonce, call = { to: rig.anvil.accounts[2].address }) => {
       const serializedTransaction = await rig.anvil.accounts[1].signTransaction({

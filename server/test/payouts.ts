@@ -18,6 +18,7 @@ import type { Tracing } from "../src/tracing/trace.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "./anvil.ts"
 import { type RpcProxy, startProxy } from "./proxy.ts"
 import { startService, type TestService } from "./service.ts"
+import { signerOf } from "./signer.ts"
 
 /** A recipient by its number. */
 export const recipient = (n: number): Address => `0x${(n + 1).toString(16).padStart(40, "e")}` as Address
@@ -72,10 +73,6 @@ export async function startPayoutRig(
   await client.writeContractSync(purse)
   const factory = await deployDepositFactory(client, wallet.address)
   const proxy = await startProxy(anvil.rpcUrl)
-  const signerOf = (account: typeof wallet): Signer => ({
-    address: account.address.toLowerCase() as Address,
-    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
-  })
   const [signer, relayer] = [signerOf(wallet), signerOf(relay)]
   const service = await startService({
     ...(database ? { database } : {}),

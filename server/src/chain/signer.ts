@@ -1,10 +1,12 @@
 /**
- * Signs transactions. Code reaches a wallet's key only through this interface, so that the key may be kept elsewhere (a
- * KMS).
+ * Signs transactions. Code reaches a wallet's key only through this interface, so that the key may be kept elsewhere
+ * (`signers/`). Nobody believes a signer: what it answers is checked against the bytes and the wallet, in `signTransaction`.
  */
-import type { Hex } from "viem"
+// I/O: waits for the signer that it is given, which may be another machine.
+import { type Hex, hexToBigInt, keccak256, numberToHex, serializeSignature, serializeTransaction, slice } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
-import type { Address } from "./hex.ts"
+import type { Address, Hash } from "./hex.ts"
+import { recoverSigner } from "./recover.ts"
 
 /** Everything that is signed; an EIP-1559 transaction, amounts in wei. */
 export interface UnsignedTransaction {
@@ -18,11 +20,33 @@ export interface UnsignedTransaction {
   maxPriorityFeePerGas: bigint
 }
 
-/** A wallet that signs. It exposes no key that could be printed; the caller checks what it signed. */
+/** The two numbers of an ECDSA signature, as a signer gave them: not checked, and s may be the high one. */
+export interface SignatureNumbers {
+  r: bigint
+  s: bigint
+}
+
+/** A wallet that signs. It exposes no key that could be printed; {@link signTransaction} checks what it signed. */
 export interface Signer {
   address: Address
-  /** The signed bytes, ready to be sent. Called inside a database transaction, so it must not wait for a network. */
-  sign(transaction: UnsignedTransaction): Promise<Hex>
+  /** Where a key outside of this process is, in a word such as "aws-kms"; undefined for a key in this process. */
+  remote?: string
+  /**
+   * Signs the Keccak-256 hash of bytes; two calls may give two signatures, both valid. A {@link SignerError} where there is none. Never
+   * call it inside a database transaction: it may wait for a network.
+   */
+  sign(bytes: Hex, signal: AbortSignal): Promise<SignatureNumbers>
+}
+
+/** A signer gave no signature of its wallet. The message is a sentence without a subject ("did not answer …"), and has no secret. */
+export class SignerError extends Error {
+  /** Whether it answered, and with something that is no signature of its wallet: it, or what is between, is not what it should be. */
+  isWrong: boolean
+
+  constructor(message: string, { isWrong = false, ...options }: ErrorOptions & { isWrong?: boolean } = {}) {
+    super(message, options)
+    this.isWrong = isWrong
+  }
 }
 
 /** The signer of a private key (0x and 64 digits); throws the library's error for an invalid key. */
@@ -30,6 +54,61 @@ export function localSigner(key: Hex): Signer {
   const account = privateKeyToAccount(key)
   return {
     address: account.address.toLowerCase() as Address,
-    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
+    sign: async bytes => {
+      const signature = await account.sign({ hash: keccak256(bytes) })
+      return { r: hexToBigInt(slice(signature, 0, 32)), s: hexToBigInt(slice(signature, 32, 64)) }
+    },
+  }
+}
+
+const bytesOf = (transaction: UnsignedTransaction): Hex => serializeTransaction({ type: "eip1559", ...transaction })
+
+/** The hash that a signature of a transaction is made of: it says what the transaction does, and not how it is signed. */
+export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak256(bytesOf(transaction)) as Hash
+
+/**
+ * Has a transaction signed, and returns its bytes and its hash; a {@link SignerError} where the answer is no signature of these very
+ * bytes by the signer's wallet.
+ */
+export async function signTransaction(
+  signer: Signer,
+  transaction: UnsignedTransaction,
+  signal: AbortSignal,
+): Promise<{ raw: Hex; hash: Hash }> {
+  const bytes = bytesOf(transaction)
+  const given = await signer.sign(bytes, signal)
+  for (const { signature, wallet } of recoveries(keccak256(bytes), given)) {
+    if (wallet !== signer.address) continue
+    const raw = serializeTransaction({ type: "eip1559", ...transaction }, signature)
+    return { raw, hash: keccak256(raw) as Hash }
+  }
+  throw new SignerError(`answered with something that is no signature of the wallet ${signer.address}`, {
+    isWrong: true,
+  })
+}
+
+/** The wallets that may have made a signature of bytes: two as a rule, as a signature alone does not say which. */
+export const possibleWallets = (bytes: Hex, given: SignatureNumbers): Address[] => [
+  ...recoveries(keccak256(bytes), given).map(({ wallet }) => wallet),
+]
+
+interface ParitySignature {
+  r: Hex
+  s: Hex
+  yParity: 0 | 1
+}
+
+/** Of the curve secp256k1. */
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+/** A signature in the form that nodes take, with the lower s, by each of the two bits that recover a wallet from it. */
+function* recoveries(hash: Hex, given: SignatureNumbers): Generator<{ signature: ParitySignature; wallet: Address }> {
+  if (![given.r, given.s].every(number => number > 0n && number < ORDER)) return
+  const lower = given.s > ORDER / 2n ? ORDER - given.s : given.s
+  const [r, s] = [numberToHex(given.r, { size: 32 }), numberToHex(lower, { size: 32 })]
+  for (const yParity of [0, 1] as const) {
+    const signature = { r, s, yParity }
+    const wallet = recoverSigner(hash, serializeSignature(signature))
+    if (wallet) yield { signature, wallet }
   }
 }

@@ -11,7 +11,7 @@ import { type Fees, firstFees, type Market, raisedFees } from "../chain/fees.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { NetworkName } from "../chain/networks.ts"
 import { batch, hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
-import type { Signer } from "../chain/signer.ts"
+import { type Signer, signTransaction } from "../chain/signer.ts"
 import { dataParts, readWalletState } from "../chain/wallet-state.ts"
 import { readJsonIfThere, writeFileAtomic } from "../config/data-dir.ts"
 
@@ -153,10 +153,11 @@ async function begin(d: Deployment): Promise<Kept> {
 /** Signs and keeps: what is kept can be sent again whenever this process ends. */
 async function sign(d: Deployment, transaction: Omit<Kept, "raw">): Promise<Kept> {
   const { nonce, gas, maxFee, tip, from, address } = transaction
-  const raw = await d.signer.sign({
+  const unsigned = {
     ...{ chainId: d.network.chainId, nonce, to: d.to, data: d.data, value: 0n, gas },
     ...{ maxFeePerGas: maxFee, maxPriorityFeePerGas: tip },
-  })
+  }
+  const { raw } = await signTransaction(d.signer, unsigned, new AbortController().signal)
   const kept = { address, from, nonce, gas: `${gas}`, maxFee: `${maxFee}`, tip: `${tip}`, raw }
   await writeFileAtomic(d.keptFile, `${JSON.stringify(kept)}\n`, 0o600)
   return { ...transaction, raw }

@@ -28,9 +28,8 @@ const usage = `Deploys the deposit factory, or the refund collector of the escro
   --key-file FILE     the private key of any account with a little ether, which pays for it and has no influence on the
                       contract; - for the standard input. It is never an argument: other users of the machine can read those.
   --guardian ADDRESS  a cold account, fixed for ever: it may pause the operator and name another, and moves no money.
-  --operator ADDRESS  who releases money out of deposits; by default the wallet of PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.
-                      Of a refund collector: who operates the escrow; by default the wallet of RELAY_PRIVATE_KEY or
-                      RELAY_KEYSTORE.
+  --operator ADDRESS  who releases money out of deposits; by default the payout wallet of the settings.
+                      Of a refund collector: who operates the escrow; by default the relay wallet of the settings.
   --rpc URL           a node of the network; by default those of RPC_<NETWORK>.
   --max-fee GWEI      the highest price for a unit of gas (20).
   --yes               does not ask before it sends.
@@ -111,7 +110,7 @@ function contractOf(flags: Flags, site: Site): Contract {
 function factory(flags: Flags, { network, endpoints, settings }: Site): Contract {
   const operator = flags.operator === undefined ? settings.payoutWallet : accountOf("--operator", flags.operator)
   if (!operator)
-    throw new UsageError("Name the operator with --operator, or set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.")
+    throw new UsageError("Name the operator with --operator, or set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER.")
   const guardian = guardianOf(flags.guardian, operator)
   const deployment = factoryDeployment({ guardian, operator })
   const { address } = deployment
@@ -131,7 +130,7 @@ function refundCollector(flags: Flags, { network, endpoints, settings }: Site): 
   if (flags.guardian !== undefined)
     throw new UsageError("--guardian is for a factory: nobody can pause or change a refund collector.")
   const operator = flags.operator === undefined ? settings.relayWallet : accountOf("--operator", flags.operator)
-  if (!operator) throw new UsageError("Name the operator with --operator, or set RELAY_PRIVATE_KEY or RELAY_KEYSTORE.")
+  if (!operator) throw new UsageError("Name the operator with --operator, or set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER.")
   const { escrow } = settings
   if (!escrow) throw new UsageError(`Name the escrow with ${networkSetting("ESCROW", network.name)}.`)
   const deployment = refundCollectorDeployment({ escrow, operator })

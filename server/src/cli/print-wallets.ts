@@ -44,7 +44,7 @@ const flying = (rows: Wallet["inFlight"]): string[] =>
       `${row.ageSeconds}s`,
       `${row.sends}x`,
       row.lastResult ?? "-",
-      row.hash,
+      row.hash ?? "not signed yet",
     ]),
   )
 

@@ -76,7 +76,10 @@ function secretKeyRules({ secretKey, payoutWallet, relayWallet }: Settings): Rul
 
 function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Settings, names: KeySettings): Rule[] {
   const keyRules = (name: string, wallet: string | undefined, task: string): Rule[] => [
-    [wallet === undefined, `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")}: this wallet ${task}`],
+    [
+      wallet === undefined,
+      `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")} or ${name.replace("PRIVATE_KEY", "SIGNER")}: this wallet ${task}`,
+    ],
     [
       wallet !== undefined && isDevelopmentWallet(wallet),
       `${name} is a well-known development key: anyone can take what the wallet holds`,
@@ -147,7 +150,7 @@ function publicAddressRules(name: string, url: string, why: string): Rule[] {
 /**
  * Whether a URL's host can only be reached from inside: a private or special address, or a name that no public DNS has.
  */
-function isPrivate(url: string): boolean {
+export function isPrivate(url: string): boolean {
   const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")
   if (isIP(host) !== 0) return !isPublicAddress(host)
   return !host.includes(".") || /\.(localhost|local|internal|intranet|lan|home\.arpa)$/.test(host)

@@ -3,6 +3,7 @@
  * `docs/settings.md` are generated from it.
  */
 import { networkNames } from "../chain/networks.ts"
+import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
 import {
   bytes32,
@@ -152,7 +153,7 @@ export const settingsTable = {
   SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
   PAYOUT_PRIVATE_KEY: {
     meaning: "the key of the wallet that moves money out of deposits",
-    live: "this or PAYOUT_KEYSTORE must be set; no well-known key",
+    live: "this, PAYOUT_KEYSTORE or PAYOUT_SIGNER must be set; no well-known key",
     parse: privateKey,
   },
   PAYOUT_KEYSTORE: {
@@ -166,9 +167,15 @@ export const settingsTable = {
     live: "only its owner can read it",
     parse: text,
   },
+  PAYOUT_SIGNER: {
+    meaning:
+      "where that key is kept instead, with the wallet's address: aws-kms:ARN/0x…, gcp-kms:projects/…/cryptoKeyVersions/1/0x… or web3signer:https://HOST:9000/0x…",
+    live: "https, or a private address",
+    parse: parseRemoteWallet,
+  },
   RELAY_PRIVATE_KEY: {
     meaning: "the key of the wallet that relays buyers' authorizations",
-    live: "this or RELAY_KEYSTORE must be set; no well-known key, not the payout wallet's",
+    live: "this, RELAY_KEYSTORE or RELAY_SIGNER must be set; no well-known key, not the payout wallet's",
     parse: privateKey,
   },
   RELAY_KEYSTORE: {
@@ -180,6 +187,17 @@ export const settingsTable = {
     meaning: "a file with the password of that file",
     live: "only its owner can read it",
     parse: text,
+  },
+  RELAY_SIGNER: {
+    meaning: "where that key is kept instead, in the same form as PAYOUT_SIGNER",
+    live: "https, or a private address; not the payout wallet's",
+    parse: parseRemoteWallet,
+  },
+  KMS_ENDPOINT: {
+    meaning: "the address of the KMS's API in PAYOUT_SIGNER and RELAY_SIGNER, where it is a private endpoint",
+    otherwise: "the provider's own",
+    live: "https, or a private address",
+    parse: httpUrl,
   },
   MIN_AMOUNT: { meaning: "the lowest price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {

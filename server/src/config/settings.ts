@@ -274,6 +274,8 @@ function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
       key: read(`${wallet}_PRIVATE_KEY`),
       keystore: read(`${wallet}_KEYSTORE`),
       passwordFile: read(`${wallet}_KEYSTORE_PASSWORD_FILE`),
+      remote: read(`${wallet}_SIGNER`),
+      kmsEndpoint: read("KMS_ENDPOINT"),
       live: mode === "live",
     })
     faults.push(...found)
@@ -339,7 +341,7 @@ const webhookSettings = ({ read }: SettingReader, mode: Mode): WebhookSettings =
 function faultsTogether(settings: Settings, { env, faults }: SettingReader): string[] {
   const { mode, payoutWallet, relayWallet } = settings
   const keySetting = (wallet: "PAYOUT" | "RELAY") =>
-    env[`${wallet}_KEYSTORE`] ? `${wallet}_KEYSTORE` : `${wallet}_PRIVATE_KEY`
+    [`${wallet}_SIGNER`, `${wallet}_KEYSTORE`].find(name => env[name]) ?? `${wallet}_PRIVATE_KEY`
   const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
   // Live mode has the same rule among its own.
   if (mode !== "live")
@@ -372,9 +374,9 @@ export function readDeploySettings(
   const { settings, faults } = examineSettings({ ...env, MODE: "test", NETWORKS: name })
   const { rpcUrls = [], escrow } = settings.networks[0] ?? {}
   const wallets = (["PAYOUT", "RELAY"] as const).flatMap(wallet =>
-    ["PRIVATE_KEY", "KEYSTORE", "KEYSTORE_PASSWORD_FILE"].map(part => `${wallet}_${part}`),
+    ["PRIVATE_KEY", "KEYSTORE", "KEYSTORE_PASSWORD_FILE", "SIGNER"].map(part => `${wallet}_${part}`),
   )
-  const own = [networkSetting("RPC", name), networkSetting("ESCROW", name), ...wallets]
+  const own = [networkSetting("RPC", name), networkSetting("ESCROW", name), "KMS_ENDPOINT", ...wallets]
   const wrong = faults.filter(fault => own.includes(nameIn(fault)) && env[nameIn(fault)])
   if (wrong.length > 0) throw new SettingsError(wrong)
   const { payoutWallet, relayWallet, dataDir } = settings

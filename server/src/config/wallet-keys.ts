@@ -1,7 +1,11 @@
-/** Where a wallet's key comes from: the environment, or an encrypted file and a file with its password. */
+/** Where a wallet's key comes from: the environment, an encrypted file and a file with its password, or a signer that keeps it. */
 import { readFileSync, statSync } from "node:fs"
+import type { Address } from "../chain/hex.ts"
 import { openKeystore } from "../chain/keystore.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
+import type { RemoteKey } from "../chain/signers/remote-key.ts"
+import { remoteSigner } from "../chain/signers/remote-signer.ts"
+import { isPrivate } from "./live-mode.ts"
 
 /** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
@@ -13,7 +17,9 @@ export interface WalletSettings {
   key: Signer | undefined
   keystore: string | undefined
   passwordFile: string | undefined
-  /** Whether a password that others can read is refused. */
+  remote: { key: RemoteKey; address: Address } | undefined
+  kmsEndpoint: string | undefined
+  /** Whether a password that others can read is refused, and a way to the signer that others can read. */
   live: boolean
 }
 
@@ -21,7 +27,7 @@ export interface WalletSettings {
  * The signer for a wallet, undefined where nothing is set; faults begin with the name of a setting and reveal no
  * secret.
  */
-export function walletSigner({ wallet, key, keystore, passwordFile, live }: WalletSettings): {
+export function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint, live }: WalletSettings): {
   signer: Signer | undefined
   faults: string[]
 } {
@@ -29,6 +35,16 @@ export function walletSigner({ wallet, key, keystore, passwordFile, live }: Wall
   const fault = (text: string) => ({ signer: undefined, faults: [text] })
   if (key && (keystore ?? passwordFile) !== undefined)
     return fault(`${name} can't be set together with ${wallet}_PRIVATE_KEY: one of them holds the key`)
+  if (remote) {
+    const taken = key ? "PRIVATE_KEY" : (keystore ?? passwordFile) === undefined ? undefined : "KEYSTORE"
+    if (taken) return fault(`${wallet}_SIGNER can't be set together with ${wallet}_${taken}: one of them has the key`)
+    const url = remote.key.kind === "web3signer" ? remote.key.name : kmsEndpoint
+    if (live && url?.startsWith("http:") && !isPrivate(url))
+      return fault(
+        `${remote.key.kind === "web3signer" ? `${wallet}_SIGNER` : "KMS_ENDPOINT"} must use https: only a signer on a private address may use http`,
+      )
+    return { signer: remoteSigner(remote.key, remote.address, { endpoint: kmsEndpoint }), faults: [] }
+  }
   if (keystore === undefined)
     return passwordFile === undefined
       ? { signer: key, faults: [] }

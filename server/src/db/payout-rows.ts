@@ -62,6 +62,7 @@ export type StandingAlarm =
   | "stuck"
   | "given_up"
   | "unswept"
+  | "signer"
 
 export type PayoutState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason =
@@ -141,8 +142,12 @@ export interface TransactionAttempts {
   wallet: Address
   nonce: bigint
   n: number
-  raw: `0x${string}`
-  hash: Hash
+  /** The signed bytes and their hash; null until it is signed. */
+  raw: Optional<`0x${string}`>
+  hash: Optional<Hash>
+  /** What is to be signed; null for what was signed before this was written down, and for what was adopted from the chain. */
+  unsigned_hash: Optional<Hash>
+  signed_at: Optional<Date>
   gas: bigint
   max_fee: bigint
   tip: bigint

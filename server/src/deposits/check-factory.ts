@@ -38,7 +38,7 @@ export async function checkFactory(
   if (payoutWallet && !isAddressEqual(operator, payoutWallet))
     throw new NetworkMismatch(
       `${network.name}: the operator of the deposit factory ${network.depositFactory} is ${checksummed(operator)}, but the payout ` +
-        `wallet is ${checksummed(payoutWallet)}; see PAYOUT_PRIVATE_KEY and PAYOUT_KEYSTORE`,
+        `wallet is ${checksummed(payoutWallet)}; see PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE and PAYOUT_SIGNER`,
     )
 }
 

@@ -21,7 +21,7 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
       {
         ...{ part, check: "escrow", level: "note" },
         message: "the service has no relay key, so checkouts can't be paid through the escrow",
-        todo: "Set RELAY_PRIVATE_KEY or RELAY_KEYSTORE to offer capture and refunds.",
+        todo: "Set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER to offer capture and refunds.",
       },
     ]
   const { address, collector, refundCollector } = escrow

@@ -202,7 +202,7 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
             check: "relay_key",
             level: "note" as const,
             message: "the service has no relay key, so buyers can't pay by signature",
-            todo: "Set RELAY_PRIVATE_KEY or RELAY_KEYSTORE to offer gasless payments.",
+            todo: "Set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER to offer gasless payments.",
           },
         ]),
   ]

@@ -596,7 +596,7 @@ describe("the hourly comparison", () => {
     })
     const account = rig.anvil.accounts[4]
     ctx.settings.relayWallet = account.address.toLowerCase() as Address
-    const signer = { address: ctx.settings.relayWallet, sign: async () => "0x" as const }
+    const signer = { address: ctx.settings.relayWallet, sign: async () => ({ r: 0n, s: 0n }) }
     await checkWallet(ctx, rig.network, { lane: "relay", signer })
     const to = on.escrow.address
     await on.sendAs(rig.relayer.address, { to, data: voidCall(await infoOf(voided)) })

@@ -146,6 +146,8 @@ async function releasesSince(
     .select("hash")
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
+    .where("hash", "is not", null)
+    .$narrowType<{ hash: Hash }>()
     .execute()
   const hashes = new Set(known.map(({ hash }) => hash))
   for (const endpoint of awake(network.endpoints)) {

@@ -653,7 +653,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
 
   const hashesOf = async () => {
     const sent = await rig.service.ctx.db.selectFrom("transaction_attempts").select("hash").orderBy("nonce").execute()
-    return sent.map(({ hash }) => hash)
+    return sent.flatMap(({ hash }) => hash ?? [])
   }
   /** The service starts on the copy. */
   const startOn = async (restore: () => Promise<void>) => {

@@ -234,11 +234,11 @@ describe("a cancelled payout", () => {
     await rig.paid(shop, 1_000_000n)
     const ids = (await rig.payouts()).map(row => row.id)
     const cancelled: ReturnType<Operator["ask"]>[] = []
-    const sign: typeof rig.signer.sign = transaction => {
-      // Under the wallet's lock: all rows of this round are claimed.
+    const sign: typeof rig.signer.sign = (bytes, signal) => {
+      // All rows of this round have their nonces.
       if (cancelled.length === 0)
         cancelled.push(...ids.map(payout => operator.ask("/cancel", { payout, reason: "a race" })))
-      return rig.signer.sign(transaction)
+      return rig.signer.sign(bytes, signal)
     }
     await rig.round({ ...rig.signer, sign })
     const statuses = (await Promise.all(cancelled)).map(each => each.status)
@@ -330,10 +330,10 @@ describe("a halt", () => {
       return result
     }
     let halting: ReturnType<Operator["ask"]> | undefined
-    // Requested while the round signs; it gets the wallet as soon as the nonces are committed.
-    const sign: typeof rig.signer.sign = async transaction => {
+    // Requested while the round signs, when the nonces are committed.
+    const sign: typeof rig.signer.sign = async (bytes, signal) => {
       halting ??= operator.ask("/halt", { wallet: "payout", reason: "now" })
-      return await rig.signer.sign(transaction)
+      return await rig.signer.sign(bytes, signal)
     }
     await rig.round({ ...rig.signer, sign })
     expect((await halting)?.status).toBe(200)

@@ -63,7 +63,8 @@ interface Flying {
   nonce: bigint
   recipient: Address
   n: number
-  hash: Hash
+  /** Null until it is signed. */
+  hash: Hash | null
   max_fee: bigint
   tip: bigint
   empty: boolean

@@ -54,7 +54,8 @@ export async function unexplained(
         `${wallet.next_nonce}. Wait until they are mined, and adopt them.`,
     )
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`
-    select i.id, i.nonce, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id)
+    select i.id, i.nonce, array(select a.hash::text from transaction_attempts a
+      where a.payout_id = i.id and a.hash is not null)
       || array(select f.tx_hash::text from foreign_nonces f
         where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce) as hashes
     from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'

@@ -8,26 +8,28 @@ import { raisedFees } from "../chain/fees.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { signAgain } from "../payouts/send-attempts.ts"
+import { attemptAgain } from "../payouts/send-attempts.ts"
+import { signAttempts } from "../payouts/sign-attempts.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"
 
 /**
- * Signs the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei may exceed
+ * Writes and signs the empty replacement of the lowest unmined nonce; the engine sends it, and signs it where that fails here. `maxFee` in wei may exceed
  * `PAYOUT_MAX_FEE`.
  */
 export async function unstick(
   ctx: Context,
   asked: WalletNamed & Asked & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
-): Promise<{ said: string; hash: string }> {
+): Promise<{ said: string; hash: string | null }> {
   const named = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, named.chain_id)
   const signer = signerOf(ctx, named)
-  const { latest, market } = await readWalletState(network, named.address, ctx.signal)
+  const state = await readWalletState(network, named.address, ctx.signal)
+  const { latest, market } = state
   if (latest === undefined || market === undefined)
     throw refused("No endpoint reports the wallet's nonce and the network's fees. Try again.")
-  const { hash, terms, kind } = await byHand(ctx, asked, async ctx => {
+  const { id, terms, kind } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, named.id)
     if (wallet.status !== "active")
       throw refused("The wallet is halted, so nothing would be sent. Resume it first: `sluice wallet resume`.")
@@ -46,7 +48,7 @@ export async function unstick(
         `A replacement must pay an eighth more than ${gwei(last.max_fee)} gwei for a unit of gas, and the most is ` +
           `${gwei(cap)}. Give more with --max-fee GWEI.`,
       )
-    const again = await signAgain(ctx, wallet, signer, last, { ...fees, empty: true })
+    const again = await attemptAgain(ctx, wallet, last, { ...fees, empty: true })
     const fees_text = { max_fee: fees.maxFee, tip: fees.tip }
     return {
       action: "unstick" as const,
@@ -61,15 +63,21 @@ export async function unstick(
         tip: last.tip,
         empty: last.empty,
       },
-      after: { nonce: last.nonce, n: again.n, hash: again.hash, ...fees_text, empty: true },
-      hash: again.hash,
+      after: { nonce: last.nonce, n: again.n, ...fees_text, empty: true },
+      id: again.id,
       kind: last.kind,
       terms: `${gwei(fees.maxFee)} gwei`,
     }
   })
+  await signAttempts(ctx, network, named, signer, state)
+  const { hash } = await ctx.db
+    .selectFrom("transaction_attempts")
+    .select("hash")
+    .where("id", "=", id)
+    .executeTakeFirstOrThrow()
   return {
     said:
-      `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash}, for at most ${terms} a unit of gas. When that is ` +
+      `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash ?? "which the wallet's signer has yet to sign"}, for at most ${terms} a unit of gas. When that is ` +
       `final, ${consequences[kind]} Where the transaction that it replaces is mined after all, it counts, and nothing is created again.`,
     hash,
   }

@@ -236,7 +236,7 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     ctx.settings.payoutWallet = undefined
     const words =
-      "base-sepolia: the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
+      "base-sepolia: the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
     // As if verification looked on: the clock is moved on below.
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings

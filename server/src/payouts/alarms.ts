@@ -54,6 +54,8 @@ const words: Record<StandingAlarm, string> = {
     "has payouts that failed on chain five times and are no longer retried: `sluice wallet held` lists them, `sluice wallet retry` retries one",
   unswept:
     "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/alarms.md says what to do",
+  signer:
+    "waits for its signer, which has not signed for a minute, and payouts wait: the log says what it answers, and docs/alarms.md what to do",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
@@ -93,7 +95,11 @@ export async function reportAlarms(
   ])
   const isStuck = (flying.since !== null && flying.since < since) || isEarlierStuck
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
-  const byRows: Partial<Record<StandingAlarm, boolean>> = { transfer, given_up, unswept: unswept.length > 0 }
+  const byRows: Partial<Record<StandingAlarm, boolean>> = {
+    ...{ transfer, given_up, unswept: unswept.length > 0 },
+    // A halted wallet signs nothing, and says so.
+    signer: flying.isUnsignedLong && wallet.status === "active",
+  }
   const alarms = standing.filter(each => byRows[each] ?? reported.includes(each))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
   if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))
@@ -218,6 +224,7 @@ function alarmsOf(
     stuck: flying.isStuck,
     given_up: false,
     unswept: false,
+    signer: false,
   }
   return standing.filter(each => facts[each])
 }
@@ -277,7 +284,7 @@ export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: re
 
 /** What is wrong with a network that is served without a payout key. */
 export const NO_KEY =
-  "the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
+  "the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
 /** What is wrong where payouts wait for a process that serves their factory. */
 export const UNSERVED =
   "payouts have waited for an hour at receiving addresses of a deposit factory that nothing serves: docs/operations.md says how to run a process for another factory (Keys), and docs/alarms.md what else can be done"

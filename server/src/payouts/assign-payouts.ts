@@ -1,21 +1,20 @@
 /**
- * From due payouts to signed bytes: pick what is due, screen and simulate it, write the verdicts, sign the rest under the
+ * From due payouts to nonces: pick what is due, screen and simulate it, write the verdicts, give the rest their nonces under the
  * wallet's lock.
  */
 import { type Fees, firstFees } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
-import type { Signer } from "../chain/signer.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { applyVerdicts } from "./apply-verdicts.ts"
 import type { Except } from "./gas-budget.ts"
+import { giveNonces, MAX_IN_FLIGHT } from "./give-nonces.ts"
 import { inFlight } from "./in-flight.ts"
 import { type Payout, policies } from "./lane-policy.ts"
 import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
-import { MAX_IN_FLIGHT, signUnderLock } from "./sign-under-lock.ts"
 
 /** How many payouts got a nonce, and how many were due and are held, wait or are cancelled instead. */
 interface Assigned {
@@ -23,12 +22,14 @@ interface Assigned {
   postponed: number
 }
 
-/** Signs what is due, as far as there is room. */
+/**
+ * Gives nonces to what is due, as far as there is room; to nothing while an earlier nonce is not signed, as it could not be mined, and what
+ * has a nonce can't be cancelled.
+ */
 export async function assignPayouts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  signer: Signer,
   state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
@@ -44,13 +45,13 @@ export async function assignPayouts(
   if (approved.length === 0) return { assigned: 0, postponed }
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
-  const signed = await inTransaction(ctx, ctx => signUnderLock(ctx, wallet, signer, approved, terms))
+  const given = await inTransaction(ctx, ctx => giveNonces(ctx, wallet, approved, terms))
   // After the commit: the end of a relay locks its session, and nobody waits for a session while a wallet is locked.
-  await applyVerdicts(ctx, signed.judged)
-  return { assigned: signed.assigned, postponed: postponed + signed.judged.length }
+  await applyVerdicts(ctx, given.judged)
+  return { assigned: given.assigned, postponed: postponed + given.judged.length }
 }
 
-/** The due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined where nothing can be signed. */
+/** The due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined where nothing can get a nonce. */
 async function pickDue(
   ctx: Context,
   network: Network,
@@ -59,8 +60,9 @@ async function pickDue(
 ): Promise<{ payouts: Payout[]; held: number; fees: Fees } | undefined> {
   const policy = policies[wallet.lane]
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
-  const room = MAX_IN_FLIGHT - (await inFlight(ctx, wallet)).n
-  if (room <= 0 || !fees) return undefined
+  const flying = await inFlight(ctx, wallet)
+  const room = MAX_IN_FLIGHT - flying.n
+  if (room <= 0 || flying.unsigned > 0 || !fees) return undefined
   const due = await duePayouts(ctx, network, wallet, room)
   const most = RELEASE_GAS * fees.maxFee + dataFee
   if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined

@@ -52,7 +52,7 @@ export async function signedPayouts(
         'payees_hash', d.payees_hash, 'open_after_s', d.open_after_s::text,
         'payees', ${payeesOfDeposit}) as terms,
       (select coalesce(json_agg(json_build_object('id', a.id::text, 'raw', a.raw, 'hash', a.hash)), '[]'::json)
-        from transaction_attempts a where a.payout_id = i.id) as attempts,
+        from transaction_attempts a where a.payout_id = i.id and a.raw is not null) as attempts,
       (select count(*)::int from payouts r where i.kind = 'return' and r.payment_id = i.payment_id
         and r.kind = 'return') as returns
     from payouts i join deposits d on d.id = i.deposit_id

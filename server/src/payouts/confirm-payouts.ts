@@ -104,9 +104,10 @@ async function openPayouts(
   which: ReturnType<typeof sql>,
 ): Promise<OpenPayout[]> {
   const { rows } = await sql<OpenPayout>`
-    select i.*, (select array_agg(a.hash::text order by a.empty, a.n desc) from transaction_attempts a where a.payout_id = i.id)
-        || ${foreign} as hashes,
-      array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty) || ${foreign} as empty
+    select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
+        order by a.empty, a.n desc) || ${foreign} as hashes,
+      array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty
+        and a.hash is not null) || ${foreign} as empty
     from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
       and ${which} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND}`.execute(ctx.db)
   return rows

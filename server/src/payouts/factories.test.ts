@@ -7,9 +7,9 @@ import { lifeOf } from "../../test/life.ts"
 import { makeOlder } from "../../test/older-factory.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn } from "../../test/relays.ts"
+import { signerOf } from "../../test/signer.ts"
 import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
-import type { Signer } from "../chain/signer.ts"
 import { checkBooks } from "../reconciliation/check-books.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { alarmsInWords } from "./alarms.ts"
@@ -26,10 +26,7 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   const { ctx } = rig.service
   const { client, accounts } = rig.anvil
   const [, , , , account] = accounts
-  const fresh: Signer = {
-    address: account.address.toLowerCase() as Address,
-    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
-  }
+  const fresh = signerOf(account)
   await client.mine({ blocks: 3 })
   await rig.empty()
   const network = { ...rig.network, depositFactory: await deployDepositFactory(client, fresh.address) }
@@ -122,10 +119,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
   const life = lifeOf(rig)
   await life.begin()
   const [, , , , , , fresh, , , merchant] = accounts
-  const next: Signer = {
-    address: fresh.address.toLowerCase() as Address,
-    sign: transaction => fresh.signTransaction({ type: "eip1559", ...transaction }),
-  }
+  const next = signerOf(fresh)
   const as = { as: "shop" }
   const put = (body: object) => rig.service.call("PUT", "/api/console/settings", body, as)
   const giveBack = (id: string, body: object) =>
@@ -230,10 +224,6 @@ it("finishes the relay that an earlier relay wallet had signed, after both walle
   await on.begin()
   const { client, accounts } = rig.anvil
   const [, , , , , , next, fresh] = accounts
-  const signerOf = (account: typeof fresh): Signer => ({
-    address: account.address.toLowerCase() as Address,
-    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
-  })
   const [payout, relay] = [signerOf(next), signerOf(fresh)]
   const setOperator = (operator: Address) =>
     client.writeContractSync({

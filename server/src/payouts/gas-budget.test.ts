@@ -286,7 +286,7 @@ describe("the fee for the data of what is in flight", () => {
     const { market, dataFee } = state
     const gas = RELEASE_GAS * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
-    return { gas, dataFee, wallet, turn: () => assignPayouts(ctx, rig.network, wallet, rig.signer, state) }
+    return { gas, dataFee, wallet, turn: () => assignPayouts(ctx, rig.network, wallet, state) }
   }
 
   it("leaves no room in a budget of all, and the round ends, which did not know of that data", async () => {
@@ -338,7 +338,7 @@ describe("a payout that its merchant's budget refuses", () => {
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
     const sight = await readWalletState(rig.network, rig.signer.address, ctx.signal)
     // In one turn: a relay that the budget of all refuses is not checked again.
-    await assignPayouts(ctx, rig.network, wallet, rig.signer, sight)
+    await assignPayouts(ctx, rig.network, wallet, sight)
     expect(await heldReasons()).toEqual(["assigned", "gas_budget", "assigned"])
   })
 })

@@ -1,16 +1,22 @@
-/** What a wallet has signed and the chain has not mined. */
+/** What has a nonce of a wallet and is not mined. */
 import { sql } from "kysely"
 import { dataPartsOf } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** The most that a signed transaction `a` may cost, in wei: with the fee for its data as it was when it was signed. */
+/** The most that a transaction `a` may cost, in wei: with the fee for its data as it was when it got its nonce. */
 export const mostOf = sql<bigint>`(a.gas * a.max_fee + a.data_fee)`
+
+/** How long a signature may take before a person must look. */
+const UNSIGNED_MS = 60_000
 
 /** How many payouts are in flight, and what their gas may cost. */
 export interface InFlight {
   n: number
-  /** When the oldest of them was signed, or taken back by the chain. */
+  /** How many of them wait for a signature, and whether one has for a minute by the database's clock. */
+  unsigned: number
+  isUnsignedLong: boolean
+  /** When the oldest of the signed ones was signed, or taken back by the chain. */
   since: Date | null
   /** What the gas of all of them may cost, in wei. */
   wei: bigint
@@ -21,10 +27,15 @@ export interface InFlight {
 /** Reads what a wallet has in flight. */
 export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<InFlight> {
   const { rows } = await sql<InFlight>`
-    select count(distinct i.id)::int as n, min(i.updated_at) as since, coalesce(sum(a.gas * a.max_fee), 0) as wei,
+    select count(distinct i.id)::int as n, min(greatest(i.updated_at, first.signed_at)) filter (where first.hash is not null) as since,
+      count(*) filter (where a.raw is null)::int as unsigned,
+      coalesce(bool_or(a.raw is null and a.created_at < clock_timestamp() - ${UNSIGNED_MS}::int * interval '1 millisecond'), false) as "isUnsignedLong",
+      coalesce(sum(a.gas * a.max_fee), 0) as wei,
       coalesce(sum(${dataPartsOf}), 0) as parts
     from payouts i join transaction_attempts a on a.payout_id = i.id
+      left join lateral (select b.hash, b.signed_at from transaction_attempts b where b.payout_id = i.id and b.raw is not null
+        order by b.n limit 1) first on true
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
       and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)`.execute(ctx.db)
-  return rows[0] ?? { n: 0, since: null, wei: 0n, parts: 0n }
+  return rows[0] ?? { n: 0, unsigned: 0, isUnsignedLong: false, since: null, wei: 0n, parts: 0n }
 }

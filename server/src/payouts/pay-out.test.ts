@@ -86,7 +86,7 @@ describe("shares", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.round()
     for (const { payout_id, raw } of await attempts())
-      expect(payoutIdIn(parseTransaction(raw).data ?? "0x")).toBe(payout_id)
+      expect(payoutIdIn(parseTransaction(raw ?? "0x").data ?? "0x")).toBe(payout_id)
   })
 
   it("of zero are skipped", async () => {

@@ -1,5 +1,5 @@
 /**
- * The payout engine's round: observe the wallet, confirm, assign, replace, send; repeat while there is progress. One process
+ * The payout engine's round: observe the wallet, confirm, assign, replace, sign, send; repeat while there is progress. One process
  * holds the wallet's lease, so that the others do not repeat its requests. Correctness does not rest on the lease but on the
  * lock of the wallet's row. Each lane has its own wallet and its own rounds, so relays, for which buyers wait, never queue
  * behind payouts.
@@ -20,6 +20,7 @@ import { confirmPayouts } from "./confirm-payouts.ts"
 import { finishEarlier } from "./earlier-wallets.ts"
 import { policies } from "./lane-policy.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
+import { signAttempts } from "./sign-attempts.ts"
 import { ensureWallet, haltAhead, type LaneSigner, walletRow } from "./wallet-row.ts"
 
 /** Longer than the requests of one turn take together, in most cases. */
@@ -109,12 +110,16 @@ async function turn(
   await reportAlarms(ctx, network, wallet, state)
   // A halted wallet is observed, and sends nothing.
   if (wallet.status === "halted") return false
-  const { assigned, postponed } = await assignPayouts(ctx, network, wallet, signer, state)
+  const { assigned, postponed } = await assignPayouts(ctx, network, wallet, state)
   // While payouts get nonces there is room in flight; a stuck nonce soon uses it up.
-  if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, state, pace)
+  const replaced = assigned === 0 ? await replaceStuck(ctx, network, wallet, state, pace) : 0
+  const signed = await signAttempts(ctx, network, wallet, signer, state)
+  // A signer may take a while.
+  if ((await walletRow(ctx, wallet)).status === "halted") return false
   await sendAttempts(ctx, network, wallet, state, pace)
   if (postponed > 0) await policy.afterChange(ctx, network)
-  return confirmed + assigned + postponed > 0
+  // What was found unsigned, too, as nothing gets a nonce until it is signed.
+  return confirmed + assigned + Math.max(0, signed - replaced) + postponed > 0
 }
 
 /**

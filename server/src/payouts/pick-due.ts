@@ -7,8 +7,8 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Except, smallOf } from "./gas-budget.ts"
+import { isSignable } from "./give-nonces.ts"
 import { type Payout, policies } from "./lane-policy.ts"
-import { isSignable } from "./sign-under-lock.ts"
 
 /** A call that is due for longer than this goes before everything that arrives now, so that no kind of call waits for ever. */
 const AGED_MS = 60_000

@@ -126,7 +126,7 @@ describe("a relay", () => {
     const { session } = await submitted()
     const { ctx } = rig.service
     const sight = await readWalletState(rig.network, rig.relayer.address, ctx.signal)
-    await assignPayouts(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    await assignPayouts(ctx, rig.network, await relayWallet(), sight)
     expect(await states()).toEqual(["assigned"])
     expect((await attempts()).map(each => each.sends)).toEqual([0])
     await on.round()
@@ -304,7 +304,7 @@ describe("a relay beside money that the merchant decides about", () => {
         paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
       return result
     }
-    const done = await assignPayouts(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    const done = await assignPayouts(ctx, rig.network, await relayWallet(), sight)
     await paid
     expect(done).toEqual({ assigned: 0, postponed: 1 })
     expect(await states()).toEqual(["queued"])

@@ -1,43 +1,13 @@
 // The pure rules of payouts: what answers mean, what fees become, what is drawn from where, what a release says.
 import fc from "fast-check"
 import { decodeFunctionData, type Hex, slice } from "viem"
-import { privateKeyToAccount } from "viem/accounts"
 import { describe, expect, it } from "vitest"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { firstFees, raisedFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { approvalIn, giveBackCall, payoutIdIn, releaseData, returnNonce } from "../chain/release-call.ts"
-import type { Signer } from "../chain/signer.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { drawShares, recheckBeforeMs, recheckMs } from "./draw-shares.ts"
-import { signAttempt } from "./sign-attempt.ts"
-
-describe("signAttempt", () => {
-  const [ours, other] = [privateKeyToAccount(`0x${"11".repeat(32)}`), privateKeyToAccount(`0x${"22".repeat(32)}`)]
-  const attempt = (changes: object, account = ours) => {
-    const address = ours.address.toLowerCase() as Address
-    const payout = { id: "p", chain_id: 84532, to_address: address, data: "0x1234", value: 0n } as const
-    const sign: Signer["sign"] = asked => account.signTransaction({ type: "eip1559", ...asked, ...changes })
-    const terms = { n: 0, gas: 21_000n, maxFee: 2n, tip: 1n, dataFee: 0n }
-    return signAttempt({ address, sign }, { ...payout, wallet: address, nonce: 0n }, terms)
-  }
-
-  it("takes what its wallet signed", async () => {
-    expect(await attempt({})).toMatchObject({ nonce: 0n, raw: expect.stringMatching(/^0x02/) })
-  })
-
-  it.each([
-    ["another nonce", { nonce: 1 }, /another nonce/],
-    ["another call", { data: "0x1235" }, /another data/],
-    ["an access list beside", { accessList: [{ address: other.address, storageKeys: [] }] }, /signed as/],
-  ])("refuses %s", async (_what, changes, words) => {
-    await expect(attempt(changes)).rejects.toThrow(words)
-  })
-
-  it("refuses another key's", async () => {
-    await expect(attempt({}, other)).rejects.toThrow(`signed as ${other.address.toLowerCase()}`)
-  })
-})
 
 describe("classifyAnswer", () => {
   it.each([

@@ -1,22 +1,21 @@
 /**
  * Broadcasts signed bytes that were read back from the database, lowest nonce first, to every endpoint. A transaction that stays
- * unmined too long is replaced: signed again with a higher fee, the same nonce and the same payment. At most one attempt of a
+ * unmined too long is replaced: by another attempt with a higher fee, the same nonce and the same payment. At most one attempt of a
  * nonce is mined.
  */
-import { type Insertable, sql } from "kysely"
+import { sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
 import { type Fees, raisedFees } from "../chain/fees.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Signer } from "../chain/signer.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
-import type { Database, Row } from "../db/schema.ts"
+import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
-import { signAttempt } from "./sign-attempt.ts"
 import { tracePayouts } from "./trace-payouts.ts"
+import { unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** After how long bytes are sent again, and after how long they are replaced. */
@@ -31,7 +30,7 @@ export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 const SENT_AT_ONCE = 64
 
 /**
- * Sends the newest attempt of each assigned payout, lowest nonce first, and of each mined one whose nonce is unused by the
+ * Sends the newest signed attempt of each assigned payout, lowest nonce first, and of each mined one whose nonce is unused by the
  * lowest count that any endpoint reports: a reorg may have displaced its block, and every higher nonce waits until the chain
  * has it again.
  */
@@ -47,7 +46,8 @@ export async function sendAttempts(
     select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
-      and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
+      and a.raw is not null
+      and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n and b.raw is not null)
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
     order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
   if (due.rows.length === 0) return
@@ -93,37 +93,37 @@ interface Due extends Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escro
 /**
  * Replaces the attempt of the chain's next nonce, at an eighth more and at least the market's fee, when it has waited long enough
  * or an endpoint said that its fee is too low. No other nonce is replaced: a higher one waits for the lower ones, and no fee
- * would help it.
+ * would help it. Answers how many it replaced.
  */
 export async function replaceStuck(
   ctx: Context,
   network: Network,
   { id: walletId }: Row<"wallets">,
-  signer: Signer,
   { market, latest }: WalletState,
   pace: Pace,
-): Promise<void> {
-  if (market === undefined || latest === undefined) return
-  await inTransaction(ctx, async ctx => {
+): Promise<0 | 1> {
+  if (market === undefined || latest === undefined) return 0
+  return await inTransaction(ctx, async ctx => {
     const wallet = await lockWallet(ctx, walletId)
-    if (wallet.status !== "active") return
+    if (wallet.status !== "active") return 0
     const { rows } = await sql<Row<"transaction_attempts"> & { waited: boolean }>`
-      select a.*, a.sent_at is not null and (a.last_result = 'bump' or a.created_at < clock_timestamp()
+      select a.*, a.sent_at is not null and (a.last_result = 'bump' or coalesce(a.signed_at, a.created_at) < clock_timestamp()
         - make_interval(secs => ${pace.replaceMs / 1_000})) as waited
       from payouts i join transaction_attempts a on a.payout_id = i.id
       where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned' and i.nonce = ${latest}
       order by a.n desc limit 1`.execute(ctx.db)
     const [last] = rows
-    if (!last?.waited) return
+    if (!last?.waited) return 0
     const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, ctx.settings.payoutMaxFee)
     const facts = { payoutId: last.payout_id, nonce: `${last.nonce}` }
     if (!fees) {
       ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE; it is sent again as it is")
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
-      return
+      return 0
     }
-    await signAgain(ctx, wallet, signer, last, { ...fees, empty: last.empty })
+    await attemptAgain(ctx, wallet, last, { ...fees, empty: last.empty })
     ctx.log.warn({ ...facts, attempt: last.n + 1 }, "a stuck payout was replaced at a higher fee")
+    return 1
   })
 }
 
@@ -131,25 +131,21 @@ export async function replaceStuck(
 const EMPTY_GAS = 21_000n
 
 /**
- * Signs and writes another attempt of a nonce: the same payment, or with `empty` a transfer of nothing from the wallet to
+ * Writes another attempt of a nonce, to be signed: the same payment, or with `empty` a transfer of nothing from the wallet to
  * itself. Call it inside the transaction that holds the wallet's lock.
  */
-export async function signAgain(
+export async function attemptAgain(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  signer: Signer,
   last: Row<"transaction_attempts">,
   { empty, ...fees }: Fees & { empty: boolean },
-): Promise<Insertable<Database["transaction_attempts"]>> {
+): Promise<Row<"transaction_attempts">> {
   const payout = await ctx.db
     .selectFrom("payouts")
     .selectAll()
     .where("id", "=", last.payout_id)
     .executeTakeFirstOrThrow()
-  const call = empty ? { ...payout, to_address: wallet.address, data: "0x" as const, value: 0n } : payout
-  const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, dataFee: last.data_fee, ...fees }
-  const signed = await signAttempt(signer, { ...call, wallet: wallet.address, nonce: last.nonce }, terms)
-  const again = { ...signed, empty }
-  await ctx.db.insertInto("transaction_attempts").values(again).execute()
-  return again
+  const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, dataFee: last.data_fee, empty, ...fees }
+  const again = unsignedAttempt({ ...payout, wallet: wallet.address, nonce: last.nonce }, terms)
+  return await ctx.db.insertInto("transaction_attempts").values(again).returningAll().executeTakeFirstOrThrow()
 }

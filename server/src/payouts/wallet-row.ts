@@ -110,7 +110,7 @@ export async function checkWallet(ctx: Context, network: Network, by: LaneSigner
   await haltAhead(ctx, network, wallet, agreedLatest)
 }
 
-/** The wallet's row, locked until the transaction ends: whoever signs for the wallet holds this lock. */
+/** The wallet's row, locked until the transaction ends: whoever gives nonces of the wallet holds this lock. */
 export const lockWallet = (ctx: TxContext, id: number): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 

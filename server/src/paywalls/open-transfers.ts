@@ -159,6 +159,8 @@ export async function submittedHashes(ctx: TxContext, paywallId: string, payer: 
     .where("payouts.payer", "=", payer)
     .where("payouts.kind", "=", "settle")
     .where("deposits.resource_id", "=", paywallId)
+    .where("transaction_attempts.hash", "is not", null)
+    .$narrowType<{ tx_hash: Hash }>()
   return new Set((await submissions.unionAll(relayed).execute()).map(row => row.tx_hash))
 }
 

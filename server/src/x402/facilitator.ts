@@ -227,6 +227,7 @@ async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id
     .selectFrom("transaction_attempts")
     .select("hash")
     .where("payout_id", "=", payout_id)
+    .where("hash", "is not", null)
     .orderBy("n", "desc")
     .limit(1)
     .executeTakeFirst()

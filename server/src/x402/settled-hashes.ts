@@ -24,6 +24,9 @@ export async function settledAmounts(
     .select(["id", "amount", "found_hash as hash"])
     .where("resource_id", "=", resourceId)
     .where("found_hash", "in", [...hashes])
-  const rows = await relayed.union(found.$castTo<{ id: string; amount: bigint; hash: Hash }>()).execute()
+  const rows = await relayed
+    .$castTo<{ id: string; amount: bigint; hash: Hash }>()
+    .union(found.$castTo<{ id: string; amount: bigint; hash: Hash }>())
+    .execute()
   return new Map([...Map.groupBy(rows, row => row.hash)].map(([hash, each]) => [hash, each.map(row => row.amount)]))
 }

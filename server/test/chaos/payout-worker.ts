@@ -48,23 +48,19 @@ function moment(here: KillPoint): void {
   if (here === point && --left === 0) process.kill(process.pid, "SIGKILL")
 }
 
-/** What was signed and is not yet committed. */
-let signedUncommitted = false
-
 /** The signer, with the moment after signing. */
 function watched(signer: Signer): Signer {
   return {
     ...signer,
-    sign: async transaction => {
-      const raw = await signer.sign(transaction)
-      signedUncommitted = true
+    sign: async (bytes, signal) => {
+      const signature = await signer.sign(bytes, signal)
       moment("after signing")
-      return raw
+      return signature
     },
   }
 }
 
-/** The driver's queries, with the moments around the commit of signed bytes and before the end of a payout is written. */
+/** The driver's queries, with the moments around the storing of signed bytes and before the end of a payout is written. */
 function watchQueries(): void {
   const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
   pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
@@ -77,9 +73,8 @@ function watchQueries(): void {
       values.includes("final")
     )
       moment("before final")
-    if (text !== "commit" || !signedUncommitted) return query.apply(this, args)
+    if (!/^\s*update transaction_attempts a set raw/.test(String(text))) return query.apply(this, args)
     moment("before commit")
-    signedUncommitted = false
     const done = query.apply(this, args) as Promise<unknown>
     return done.then(result => {
       moment("after commit")

@@ -21,7 +21,9 @@ export interface Expected {
 }
 
 /** What does not hold of signed transactions (I1 to I3): only what is committed is sent, and a nonce is one payout's alone. */
-export function attemptFaults(attempts: readonly Row<"transaction_attempts">[], broadcast: ReadonlySet<Hex>): string[] {
+export function attemptFaults(all: readonly Row<"transaction_attempts">[], broadcast: ReadonlySet<Hex>): string[] {
+  // One that was replaced before it was signed was never anywhere.
+  const attempts = all.flatMap(({ raw, hash, ...rest }) => (raw && hash ? [{ ...rest, raw, hash }] : []))
   const found: string[] = []
   const say = (wrong: boolean, words: string) => void (wrong && found.push(words))
   const hashes = new Set<string>(attempts.map(attempt => attempt.hash))

@@ -1,11 +1,10 @@
 /**
- * Gives nonces. Under the wallet's lock, in one transaction, the nonce and the signed bytes are written together, so that
- * there is never a gap. What is not signed has a verdict, which is applied after the commit.
+ * Gives nonces. Under the wallet's lock, in one transaction, the nonce and all that is to be signed with it are written together, so
+ * that there is never a gap; they are signed after the commit. What gets no nonce has a verdict, which is applied then too.
  */
 import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Signer } from "../chain/signer.ts"
 import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -16,9 +15,9 @@ import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
 import { gasOf } from "./screen-and-simulate.ts"
-import { signAttempt } from "./sign-attempt.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
 import { tracePayouts } from "./trace-payouts.ts"
+import { unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
@@ -38,23 +37,22 @@ interface Terms {
   dataFee: bigint
 }
 
-interface Signed {
+interface Given {
   assigned: number
-  /** Verdicts about payouts that were approved and are not signed. */
+  /** Verdicts about payouts that were approved and get no nonce. */
   judged: Judged[]
 }
 
 /** A payout of an active wallet whose deposit's book promised its money, or a relay before its deadline. */
 export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
-/** Signs the approved payouts that still may be and that gas and budgets have room for; call it inside a transaction. */
-export async function signUnderLock(
+/** Gives nonces to the approved payouts that still may be paid and that gas and budgets have room for; call it inside a transaction. */
+export async function giveNonces(
   ctx: TxContext,
   { id: walletId }: Row<"wallets">,
-  signer: Signer,
   approved: readonly string[],
   terms: Terms,
-): Promise<Signed> {
+): Promise<Given> {
   const wallet = await lockWallet(ctx, walletId)
   if (!maySign(ctx, wallet, terms.count)) return { assigned: 0, judged: [] }
   const flying = await inFlight(ctx, wallet)
@@ -64,7 +62,7 @@ export async function signUnderLock(
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
   const judged = [...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
-  await signAll(ctx, wallet, signer, funded, terms)
+  await assignAll(ctx, wallet, funded, terms)
   return { assigned: funded.length, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }
 
@@ -74,7 +72,7 @@ async function alteredOf(ctx: TxContext, wallet: Row<"wallets">, payouts: readon
   const network = networkOf(ctx.chain, wallet.chain_id)
   const ids = payouts.map(({ id }) => id)
   const rows = await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
-  // The calldata alone: it is what is signed now. That a payout never gives up its nonce is the law of the
+  // The calldata alone: it is what will be signed. That a payout never gives up its nonce is the law of the
   // trigger `payouts_keep_promises`, without which the chaos test must find what a careless engine does.
   const wrong = new Map(rows.map(row => [row.id, checkPayout({ ...row, attempts: [] })?.words]))
   return payouts.flatMap(payout => {
@@ -153,11 +151,10 @@ const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
   waitMs: LOW_GAS_WAIT_MS,
 })
 
-/** Signs payouts from the wallet's next nonce on, and writes nonces, signed bytes and the next nonce. */
-async function signAll(
+/** Gives payouts the wallet's next nonces, and writes nonces, what is to be signed, and the next nonce. */
+async function assignAll(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  signer: Signer,
   payouts: readonly Payout[],
   { fees, dataFee }: Terms,
 ): Promise<void> {
@@ -168,7 +165,7 @@ async function signAll(
   for (const payout of payouts) {
     const call = { ...payout, wallet: wallet.address, nonce }
     const terms = { n: 0, gas: gasOf(payout), dataFee: dataParts(payout.data) * dataFee, ...fees }
-    attempts.push(await signAttempt(signer, call, terms))
+    attempts.push(unsignedAttempt(call, terms))
     nonce++
   }
   const given = attempts.map(each => sql`(${each.payout_id}::uuid, ${each.nonce}::bigint)`)

@@ -1,0 +1,13 @@
+/** The form in which a KMS writes a signature. Pure. */
+import { fromDerBytes } from "ox/Signature"
+import { type SignatureNumbers, SignerError } from "../signer.ts"
+
+/** A signature's numbers; a {@link SignerError} for anything but strict DER: nothing behind it, no superfluous zeros, no negative numbers. */
+export function numbersOfDer(bytes: Uint8Array): SignatureNumbers {
+  try {
+    const { r, s } = fromDerBytes(Uint8Array.from(bytes))
+    return { r, s }
+  } catch (cause) {
+    throw new SignerError("answered with something that is no signature", { isWrong: true, cause })
+  }
+}

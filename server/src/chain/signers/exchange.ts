@@ -1,0 +1,45 @@
+/** One request to a signer over HTTP. */
+// I/O: sends it.
+import { AnswerTooLarge, boundedText } from "../../http/bounded-body.ts"
+import { SignerError } from "../signer.ts"
+
+/** A list of some thousand keys. */
+const MOST_BYTES = 1024 * 1024
+
+/** The text of an answer with a status of 200; a {@link SignerError} for any other, which is not followed elsewhere. */
+export async function exchange(
+  url: string,
+  { body, headers = {} }: { body?: object; headers?: Record<string, string> },
+  signal: AbortSignal,
+): Promise<string> {
+  const response = await fetch(url, {
+    method: body ? "POST" : "GET",
+    headers: { ...headers, ...(body ? { "content-type": "application/json" } : {}) },
+    ...(body ? { body: JSON.stringify(body) } : {}),
+    redirect: "manual",
+    signal,
+  }).catch(error => {
+    throw signal.aborted ? error : new SignerError(`can't be reached: ${causeOf(error)}`, { cause: error })
+  })
+  const text = await boundedText(response, MOST_BYTES).catch(error => {
+    if (error instanceof AnswerTooLarge) throw new SignerError(`answered too much: ${error.message}`)
+    throw error
+  })
+  if (response.status !== 200) throw new SignerError(`answered HTTP ${response.status}: ${oneLine(text) || "no text"}`)
+  return text
+}
+
+/** What undici hides behind "fetch failed". */
+function causeOf(error: unknown): string {
+  const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException
+  return oneLine(code ?? message)
+}
+
+const MOST_CHARACTERS = 300
+
+/** A signer's words for the log: one line, and not long. */
+export const oneLine = (text: string): string =>
+  text
+    .replace(/[\p{Cc}\s]+/gu, " ")
+    .trim()
+    .slice(0, MOST_CHARACTERS)

@@ -1,0 +1,42 @@
+/**
+ * A key in Google Cloud KMS, by its REST API, as the client for it is gRPC with 60 packages. Credentials come from where Google's own
+ * libraries look for them (Application Default Credentials): a workload's identity, or a file.
+ */
+// I/O: asks the KMS.
+import { hexToBytes, keccak256 } from "viem"
+import { SignerError } from "../signer.ts"
+import { numbersOfDer } from "./der.ts"
+import { exchange } from "./exchange.ts"
+import type { Sign } from "./remote-signer.ts"
+
+const API = "https://cloudkms.googleapis.com"
+const SCOPE = "https://www.googleapis.com/auth/cloudkms"
+
+/** Signs with a version of a key by its name; `endpoint` in place of the public one. */
+export function gcpKms(name: string, endpoint = API): Sign {
+  const url = `${endpoint}/v1/${name}:asymmetricSign`
+  const open = async () => {
+    const { GoogleAuth } = await import("google-auth-library")
+    return new GoogleAuth({ scopes: [SCOPE] })
+  }
+  let opened: ReturnType<typeof open> | undefined
+  return async (bytes, signal) => {
+    const auth = await (opened ??= open())
+    const token = await auth.getAccessToken()
+    // The algorithm is called EC_SIGN_SECP256K1_SHA256, and takes the digest as it is given: ECDSA signs any 32 bytes.
+    const body = { digest: { sha256: Buffer.from(hexToBytes(keccak256(bytes))).toString("base64") } }
+    const text = await exchange(url, { body, headers: { authorization: `Bearer ${token}` } }, signal)
+    // No checksums of digest and signature: the signature itself is checked.
+    return numbersOfDer(Buffer.from(signatureIn(text), "base64"))
+  }
+}
+
+function signatureIn(text: string): string {
+  try {
+    const { signature } = JSON.parse(text) as { signature?: unknown }
+    if (typeof signature === "string") return signature
+  } catch {
+    // Said below.
+  }
+  throw new SignerError("answered without a signature", { isWrong: true })
+}

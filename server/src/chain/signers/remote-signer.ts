@@ -1,0 +1,77 @@
+/** Signers whose key is in another place: a KMS, or a Web3Signer. */
+// I/O: asks the signer.
+import { setTimeout as sleep } from "node:timers/promises"
+import { type Hex, stringToHex } from "viem"
+import type { Address } from "../hex.ts"
+import { possibleWallets, type SignatureNumbers, type Signer, SignerError } from "../signer.ts"
+import { awsKms } from "./aws-kms.ts"
+import { oneLine } from "./exchange.ts"
+import { gcpKms } from "./gcp-kms.ts"
+import type { RemoteKey } from "./remote-key.ts"
+import { web3Signer } from "./web3signer.ts"
+
+/** A signer that takes longer is asked again. */
+const TIMEOUT_MS = 10_000
+
+/** Signs the Keccak-256 hash of bytes; throws anything. */
+export type Sign = (bytes: Hex, signal: AbortSignal) => Promise<SignatureNumbers>
+
+interface Options {
+  /** The address of a KMS's API, where it is not the provider's own. */
+  endpoint?: string | undefined
+  timeoutMs?: number
+}
+
+/** The signer of a wallet whose key is elsewhere. It answers within ten seconds, or throws a {@link SignerError}. */
+export function remoteSigner(key: RemoteKey, address: Address, options: Options = {}): Signer {
+  const sign = key.kind === "web3signer" ? web3Signer(key.name, address) : kms(key, options)
+  return { address, remote: key.kind, sign: signWith(sign, options.timeoutMs) }
+}
+
+const kms = ({ kind, name }: RemoteKey, { endpoint }: Options): Sign =>
+  kind === "aws-kms" ? awsKms(name, endpoint) : gcpKms(name, endpoint)
+
+/** The wallet of a key in a KMS, of which only signatures can be had: the one that may have made two of them. */
+export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: Options = {}): Promise<Address> {
+  if (key.kind === "web3signer") throw new Error("a Web3Signer lists its keys itself")
+  const sign = signWith(kms(key, options), options.timeoutMs)
+  const [first, second] = await Promise.all([1, 2].map(async n => await possibleOf(sign, n, signal)))
+  const both = first?.filter(wallet => second?.includes(wallet)) ?? []
+  const [wallet] = both
+  if (!wallet || both.length > 1)
+    throw new SignerError("answered with something that is no signature", { isWrong: true })
+  return wallet
+}
+
+/** Has a signer sign a sentence, which is no transaction; throws a {@link SignerError} where its wallet has not. */
+export async function trySigner({ address, sign }: Signer, signal: AbortSignal): Promise<void> {
+  const wallets = await possibleOf(sign, 1, signal)
+  if (!wallets.includes(address)) throw new SignerError(`signs for another wallet than ${address}`, { isWrong: true })
+}
+
+async function possibleOf(sign: Sign, n: number, signal: AbortSignal): Promise<Address[]> {
+  const bytes = stringToHex(`Sluice asks whose key this is (${n})`)
+  return possibleWallets(bytes, await sign(bytes, signal))
+}
+
+/** With a deadline that holds whatever the client does, and every failure as a {@link SignerError} without control characters. */
+function signWith(sign: Sign, timeoutMs = TIMEOUT_MS): Sign {
+  return async (bytes, signal) => {
+    const over = new AbortController()
+    const either = AbortSignal.any([signal, over.signal])
+    const deadline = sleep(timeoutMs, undefined, { signal: either, ref: false }).then(() => {
+      throw new SignerError(`did not answer within ${timeoutMs / 1_000} seconds`)
+    })
+    try {
+      return await Promise.race([sign(bytes, either), deadline])
+    } catch (error) {
+      if (error instanceof SignerError) throw error
+      const { name, message } = error as Error
+      throw new SignerError(`failed: ${oneLine(`${name === "Error" ? "" : `${name}: `}${message}`)}`, { cause: error })
+    } finally {
+      // Ends whichever is still under way.
+      over.abort()
+      deadline.catch(() => {})
+    }
+  }
+}

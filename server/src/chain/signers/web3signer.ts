@@ -1,0 +1,48 @@
+/**
+ * A key behind a Web3Signer, by its API for Ethereum keys. It knows a key by its public key, takes the bytes of a transaction, and
+ * hashes them itself. It has no credentials: a private network, or TLS with client certificates in front of it, keeps others out.
+ */
+// I/O: asks the Web3Signer.
+import { type Hex, hexToBigInt, keccak256, slice } from "viem"
+import { type Address, parseAddress } from "../hex.ts"
+import { SignerError } from "../signer.ts"
+import { exchange } from "./exchange.ts"
+import type { Sign } from "./remote-signer.ts"
+
+const SIGNATURE = /^0x[0-9a-f]{130}$/i
+
+/** Signs with the key of a wallet, which the Web3Signer at `url` is to have. */
+export function web3Signer(url: string, wallet: Address): Sign {
+  let known: Hex | undefined
+  return async (bytes, signal) => {
+    known ??= (await listKeys(url, signal)).find(each => each.wallet === wallet)?.key
+    if (!known) throw new SignerError(`has no key of the wallet ${wallet}`)
+    const text = await exchange(`${url}/api/v1/eth1/sign/${known}`, { body: { data: bytes } }, signal).catch(error => {
+      // Its keys may have been loaded anew.
+      known = undefined
+      throw error
+    })
+    const signature = text.trim().replace(/^"|"$/g, "") as Hex
+    if (!SIGNATURE.test(signature))
+      throw new SignerError("answered with something that is no signature", { isWrong: true })
+    return { r: hexToBigInt(slice(signature, 0, 32)), s: hexToBigInt(slice(signature, 32, 64)) }
+  }
+}
+
+/** The keys that a Web3Signer has, and their wallets; what is no key of this curve is left out. */
+export async function listKeys(url: string, signal: AbortSignal): Promise<{ key: Hex; wallet: Address }[]> {
+  const text = await exchange(`${url}/api/v1/eth1/publicKeys`, {}, signal)
+  let keys: unknown
+  try {
+    keys = JSON.parse(text)
+  } catch {
+    // Said below.
+  }
+  if (!Array.isArray(keys)) throw new SignerError("answered with something that is no list of keys")
+  return keys.flatMap(key => {
+    // With or without the byte that says that a point is written whole.
+    const point = /^0x(?:04)?([0-9a-f]{128})$/i.exec(String(key))?.[1]
+    const wallet = point && parseAddress(`0x${keccak256(`0x${point}`).slice(-40)}`)
+    return wallet ? [{ key: key as Hex, wallet }] : []
+  })
+}

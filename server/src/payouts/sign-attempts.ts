@@ -1,0 +1,126 @@
+/**
+ * Signs what has a nonce and no signature yet, after the database transaction that gave the nonce, as a signer may be another
+ * machine. Whoever finds it unsigned does so. A signer may answer the same request with different signatures, and each would
+ * make another transaction of the same nonce: only the first one that is stored is ever sent, since what is sent is read back from the
+ * database.
+ */
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { type Signer, SignerError, signTransaction, unsignedHash } from "../chain/signer.ts"
+import type { WalletState } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { payoutAlarms } from "../metrics.ts"
+import { checkPayout, signedPayouts } from "./check-signed-transactions.ts"
+import { policies } from "./lane-policy.ts"
+import { transactionOf } from "./unsigned-attempt.ts"
+
+/** After the first failure a signer is asked again after this, and after each further one twice as late. */
+const FIRST_WAIT_MS = 1_000
+const LONGEST_WAIT_MS = 30_000
+
+/** Failures since a signer last signed, and when to ask it again by `performance.now()`. */
+const failing = new WeakMap<Signer, { failures: number; againAt: number }>()
+
+type Unsigned = Row<"transaction_attempts"> &
+  Pick<Row<"payouts">, "to_address" | "data" | "value"> & { unsigned_hash: Hash }
+
+interface Signed {
+  id: bigint
+  unsigned_hash: Hash
+  raw: Hex
+  hash: Hash
+}
+
+/**
+ * Signs the newest attempt of each payout that has a nonce and is in no block, and stores what was signed; answers how many. A signer that
+ * failed is asked for one signature at a time, later and later, until it signs.
+ */
+export async function signAttempts(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  signer: Signer,
+  { latest }: Pick<WalletState, "latest">,
+): Promise<number> {
+  if (signer.address !== wallet.address)
+    throw new Error(`the signer of ${signer.address} can't sign for ${wallet.address}`)
+  const { failures, againAt } = failing.get(signer) ?? { failures: 0, againAt: 0 }
+  if (latest === undefined || performance.now() < againAt) return 0
+  const due = await unaltered(ctx, network, wallet, await unsignedAttempts(ctx, wallet, latest))
+  const asked = failures > 0 ? due.slice(0, 1) : due
+  const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
+  // A process that ends has cancelled them itself.
+  const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
+  for (const { reason } of failed) report(ctx, network, wallet, signer, reason)
+  const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
+  if (failed.length > 0) {
+    const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures)
+    failing.set(signer, { failures: failures + 1, againAt: performance.now() + waitMs })
+  } else if (signed.length > 0) failing.delete(signer)
+  return await store(ctx, signed)
+}
+
+/** Lowest nonce first. A nonce that the chain has used needs no signature: `confirmPayouts` finds out by which transaction. */
+async function unsignedAttempts(ctx: Context, wallet: Row<"wallets">, latest: bigint): Promise<Unsigned[]> {
+  const { rows } = await sql<Unsigned>`
+    select a.*, i.to_address, i.data, i.value from payouts i join transaction_attempts a on a.payout_id = i.id
+    where a.chain_id = ${wallet.chain_id} and a.wallet = ${wallet.address} and a.raw is null and a.nonce >= ${latest}
+      and i.state = 'assigned' and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
+    order by a.nonce`.execute(ctx.db)
+  return rows
+}
+
+/** Those that are still what was to be signed when they got their nonces; nothing else is ever shown to a signer. */
+async function unaltered(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  attempts: readonly Unsigned[],
+): Promise<Unsigned[]> {
+  if (attempts.length === 0) return []
+  const ids = attempts.map(each => each.payout_id)
+  // Relays move no money of ours; what has left a deposit is compared with its deposit once more, as when it got its nonce.
+  const payouts = policies[wallet.lane].keepsBooks
+    ? await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
+    : []
+  const wrong = new Map(payouts.map(payout => [payout.id, checkPayout({ ...payout, attempts: [] })?.words]))
+  return attempts.filter(attempt => {
+    const isSame = unsignedHash(transactionOf(attempt, attempt)) === attempt.unsigned_hash
+    const detail = isSame ? wrong.get(attempt.payout_id) : "its transaction is not what it was when it got its nonce"
+    if (detail === undefined) return true
+    ctx.log.error({ payoutId: attempt.payout_id, reason: detail }, "a payout was altered by hand; it is not signed")
+    return false
+  })
+}
+
+async function signOne(signer: Signer, attempt: Unsigned, signal: AbortSignal): Promise<Signed> {
+  const { id, unsigned_hash } = attempt
+  return { id, unsigned_hash, ...(await signTransaction(signer, transactionOf(attempt, attempt), signal)) }
+}
+
+/** A signer that does not answer has an alarm once something waits for it for a minute; a wrong answer has one at once. */
+function report(ctx: Context, network: Network, wallet: Row<"wallets">, { remote }: Signer, error: unknown): void {
+  const facts = { network: network.name, wallet: wallet.lane, signer: remote ?? "local" }
+  const isWrong = error instanceof SignerError && error.isWrong
+  const said = error instanceof SignerError ? error.message : "failed"
+  ctx.log.error(
+    { ...facts, ...(error instanceof SignerError ? {} : { err: error }) },
+    `the ${wallet.lane} wallet's signer ${said}`,
+  )
+  if (isWrong) payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "signature" })
+}
+
+/** Stores signed bytes where nobody has stored any for the same transaction before; answers how many. */
+async function store(ctx: Context, signed: readonly Signed[]): Promise<number> {
+  if (signed.length === 0) return 0
+  const rows = signed.map(each => sql`(${each.id}::bigint, ${each.unsigned_hash}, ${each.raw}, ${each.hash})`)
+  const stored =
+    await sql`update transaction_attempts a set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null
+    from (values ${sql.join(rows)}) as s (id, unsigned_hash, raw, hash)
+    where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null`.execute(ctx.db)
+  return Number(stored.numAffectedRows ?? 0n)
+}

@@ -1,0 +1,46 @@
+/** A transaction before it is signed: the row that is written with its nonce, and what is signed for it later. Pure. */
+import type { Insertable, Selectable } from "kysely"
+import type { Fees } from "../chain/fees.ts"
+import type { Address } from "../chain/hex.ts"
+import { type UnsignedTransaction, unsignedHash } from "../chain/signer.ts"
+import type { Database, Row } from "../db/schema.ts"
+
+type Attempt = Selectable<Database["transaction_attempts"]>
+type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
+
+/**
+ * The row of a payout's transaction at its nonce, not yet signed, whose data may cost `dataFee` wei beside its gas; `empty`: a transfer of
+ * nothing from the wallet to itself. It is to be written in the transaction that holds the wallet.
+ */
+export function unsignedAttempt(
+  payout: Pick<Row<"payouts">, "id" | "chain_id"> & Call & { wallet: Address; nonce: bigint },
+  { n, gas, maxFee, tip, dataFee, empty = false }: Fees & { n: number; gas: bigint; dataFee: bigint; empty?: boolean },
+): Insertable<Database["transaction_attempts"]> {
+  const { id, chain_id, wallet, nonce } = payout
+  const row = { chain_id, wallet, nonce, gas, max_fee: maxFee, tip, empty }
+  const unsigned_hash = unsignedHash(transactionOf(row, payout))
+  return { ...row, payout_id: id, n, data_fee: dataFee, raw: null, hash: null, unsigned_hash }
+}
+
+/** What is signed for an attempt of a payout. */
+export function transactionOf(
+  attempt: Pick<Attempt, "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty">,
+  payout: Call,
+): UnsignedTransaction {
+  const {
+    to_address: to,
+    data,
+    value,
+  } = attempt.empty ? { to_address: attempt.wallet, data: "0x" as const, value: 0n } : payout
+  return {
+    chainId: attempt.chain_id,
+    // Far below 2⁵³; viem wants a number.
+    nonce: Number.parseInt(attempt.nonce.toString(), 10),
+    to,
+    data,
+    value,
+    gas: attempt.gas,
+    maxFeePerGas: attempt.max_fee,
+    maxPriorityFeePerGas: attempt.tip,
+  }
+}
