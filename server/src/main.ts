@@ -21,6 +21,8 @@ import { openReplica } from "./db/replica.ts"
 import { sharedSlugs } from "./db/slugs.ts"
 import { checkFactory } from "./deposits/check-factory.ts"
 import { checkSecrets } from "./doctor/check-secrets.ts"
+import { checkSigners } from "./doctor/check-signers.ts"
+import { isBad } from "./doctor/finding.ts"
 import { standingAlarms } from "./doctor/standing-alarms.ts"
 import { openHealthServer } from "./http/health-server.ts"
 import { openStartupServer, type StartupServer } from "./http/startup-server.ts"
@@ -238,6 +240,11 @@ async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   // Runs before any address is shown: every later payment is scanned for, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
   const signers = role === "api" ? [] : laneSigners(settings)
+  // Beside the start, which waits for no signer: what needs none goes on, and payouts wait with an alarm.
+  if (signers.length > 0)
+    void checkSigners(settings, signal).then(found => {
+      for (const { message, todo } of found.filter(isBad)) if (!signal.aborted) log.error({ todo }, message)
+    })
   // Runs before anything is signed: with an old backup of the database the service would pay again what was paid since.
   for (const by of signers)
     for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)

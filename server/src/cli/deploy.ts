@@ -110,7 +110,9 @@ function contractOf(flags: Flags, site: Site): Contract {
 function factory(flags: Flags, { network, endpoints, settings }: Site): Contract {
   const operator = flags.operator === undefined ? settings.payoutWallet : accountOf("--operator", flags.operator)
   if (!operator)
-    throw new UsageError("Name the operator with --operator, or set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER.")
+    throw new UsageError(
+      "Name the operator with --operator, or set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER.",
+    )
   const guardian = guardianOf(flags.guardian, operator)
   const deployment = factoryDeployment({ guardian, operator })
   const { address } = deployment
@@ -130,7 +132,8 @@ function refundCollector(flags: Flags, { network, endpoints, settings }: Site): 
   if (flags.guardian !== undefined)
     throw new UsageError("--guardian is for a factory: nobody can pause or change a refund collector.")
   const operator = flags.operator === undefined ? settings.relayWallet : accountOf("--operator", flags.operator)
-  if (!operator) throw new UsageError("Name the operator with --operator, or set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER.")
+  if (!operator)
+    throw new UsageError("Name the operator with --operator, or set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER.")
   const { escrow } = settings
   if (!escrow) throw new UsageError(`Name the escrow with ${networkSetting("ESCROW", network.name)}.`)
   const deployment = refundCollectorDeployment({ escrow, operator })

@@ -13,6 +13,7 @@ const commands: Record<string, Command> = {
   backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
   invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
   wallet: { does: "shows, halts and repairs the wallets of the running service", load: () => import("./wallet.ts") },
+  signer: { does: "prints the wallet of a key in a KMS or a Web3Signer", load: () => import("./signer.ts") },
   recover: { does: "sends the money at receiving addresses to their owners", load: () => import("./recover.ts") },
   "verify-address": {
     does: "checks offline that a receiving address belongs to its terms",

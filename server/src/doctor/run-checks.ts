@@ -11,6 +11,7 @@ import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
 import { checkReplica } from "./check-replica.ts"
 import { checkSecrets } from "./check-secrets.ts"
+import { checkSigners } from "./check-signers.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** What is checked, and by which clock. */
@@ -34,6 +35,7 @@ export async function checkAll(
   if (settings.mode === "sandbox") return [...of.flat(), ...(await checkDatabase(settings, query, now))]
   const parts = await Promise.all([
     ...of,
+    checkSigners(settings, signal),
     faulty.has("DATABASE_URL") ? [] : checkDatabase(settings, query, now),
     ["DATABASE_URL", "DATABASE_REPLICA_URL"].some(name => faulty.has(name)) ? [] : checkReplica(settings, query),
     ...settings.networks.flatMap(network => {

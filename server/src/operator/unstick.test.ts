@@ -232,16 +232,16 @@ describe("a stuck nonce", () => {
 })
 
 describe("an empty transfer", () => {
-  it("leaves no trace when the process dies before the commit, and is sent by the next one when it dies after", async () => {
+  it("is signed and sent by the next process where this one gets no signature or dies", async () => {
     const got = await gains(async () => {
       const first = await stuck()
       const dying = { ...rig.signer, sign: () => Promise.reject(new Error("killed")) }
       rig.service.ctx.settings.payoutSigner = dying
-      expect((await unstick(first.nonce, { maxFeeGwei: "900" })).status).toBe(500)
-      expect([(await operator.attempts()).length, await operator.actions()]).toEqual([2, []])
+      const { status, body } = await unstick(first.nonce, { maxFeeGwei: "900" })
+      expect([status, body.hash, body.said]).toEqual([200, null, expect.stringContaining("has yet to sign")])
+      expect([(await operator.attempts()).length, (await operator.actions()).length]).toEqual([2, 1])
       rig.service.ctx.settings.payoutSigner = rig.signer
-      await unstick(first.nonce, { maxFeeGwei: "900" })
-      // No process holds any of it in memory: the next process finds the bytes and sends them.
+      // No process holds any of it in memory: the next process finds the row, signs it and sends it.
       await vanish()
       await settleAll()
     })

@@ -288,7 +288,7 @@ describe("other alarms", () => {
     const { ctx } = rig.service
     const [wallet] = await ctx.db.selectFrom("wallets").selectAll().execute()
     if (!wallet) throw new Error("no wallet")
-    expect(await inFlight(ctx, wallet)).toEqual({ n: 0, since: null, wei: 0n, parts: 0n })
+    expect(await inFlight(ctx, wallet)).toMatchObject({ n: 0, unsigned: 0, since: null, wei: 0n, parts: 0n })
     await setBalance(1n)
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await Promise.all([rig.round(), rig.round(), rig.round()])

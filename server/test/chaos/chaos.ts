@@ -1,7 +1,8 @@
 /**
  * The chaos that payouts must outlive: several worker processes on a real Postgres and a real chain behind proxies that fail
  * and lie, workers ended by SIGKILL at each moment that matters and at random, blocks displaced, transactions dropped,
- * leases taken away from whoever works.
+ * leases taken away from whoever works, and a signer on another machine that is slow, down, cut off or wrong, and signs differently
+ * each time.
  */
 
 import { type ChildProcess, spawn } from "node:child_process"
@@ -30,6 +31,7 @@ import { createSplit } from "../../src/splits/splits.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
 import { plainEnv, root, until } from "../e2e/program.ts"
 import { fundPayers, payAll } from "../payers.ts"
+import { type RemoteSigners, type SignerFault, startRemoteSigners } from "../remote-signers.ts"
 import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
 import type { KillPoint, Mutant, WorkerOptions } from "./payout-worker.ts"
 import { unreconciled } from "./reconcile.ts"
@@ -57,6 +59,12 @@ const dooms: Doom[] = [
   "at random",
 ]
 
+/** How often a signer does what, from 0 to 1; `late`: it signs after a while. */
+export type SignerRates = Partial<Record<SignerFault | "late", number>>
+
+/** The longest that a late signature takes. */
+const LATE_MS = 600
+
 export interface ChaosOptions {
   postgresUrl: string
   payouts: number
@@ -64,6 +72,8 @@ export interface ChaosOptions {
   /** How often each way of being ended is met. */
   killsOfEach: number
   rates: Rates
+  /** The key is with a signer that does this; without it each worker has the key. */
+  signer?: SignerRates
   reorgs: boolean
   mutant?: Mutant
   /** Afterwards, which rows are altered by hand, each to be found. */
@@ -82,6 +92,8 @@ interface Report {
   replacements: number
   /** Rounds of the reconciliation that went through meanwhile. */
   reconciliations: number
+  /** How often the signer did what; `twice`: it signed what it had signed before. */
+  signer: Partial<Record<SignerFault | "late" | "twice", number>>
   /** Rows that were altered by hand afterwards. */
   altered: number
   ms: number
@@ -99,9 +111,12 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     dropped: 0,
     replacements: 0,
     reconciliations: 0,
+    signer: {},
     altered: 0,
     ms: 0,
   }
+  const signers = stage.signers
+  if (signers && options.signer) signers.fault = misbehaving(options.signer, random, report)
   const over = new AbortController()
   try {
     const playing = [
@@ -132,6 +147,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
       report.altered = altered
     }
     const attempts = await stage.database.db.selectFrom("transaction_attempts").select("n").execute()
+    if (signers) report.signer.twice = signers.asked.length - new Set(signers.asked).size
     report.replacements = attempts.filter(({ n }) => n > 0).length
     report.ms = Math.round(performance.now() - startedAt)
     return report
@@ -147,6 +163,7 @@ interface Stage {
   database: OpenDatabase
   databaseUrl: string
   proxies: FaultyProxy[]
+  signers: RemoteSigners | undefined
   network: NetworkSettings
   key: Hex
   wallet: Address
@@ -178,6 +195,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
   await client.setBalance({ address: wallet, value: 10n ** 21n })
   const depositFactory = await deployDepositFactory(client, wallet)
   const proxies = [await startFaultyProxy(anvil.rpcUrl, random), await startFaultyProxy(anvil.rpcUrl, random)]
+  const signers = options.signer && (await startRemoteSigners(key))
   const name = `chaos_${randomBytes(6).toString("hex")}`
   const admin = new pg.Client({ connectionString: options.postgresUrl })
   await admin.connect()
@@ -213,6 +231,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     database,
     databaseUrl: url.href,
     proxies,
+    signers,
     network,
     key,
     wallet,
@@ -224,6 +243,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
       for (const { child } of stage.children.values()) child.kill("SIGKILL")
       await database.close()
       for (const proxy of proxies) await proxy.stop()
+      await signers?.stop()
       await anvil.stop()
     },
   }
@@ -338,6 +358,22 @@ async function play(signal: AbortSignal, act: () => Promise<void>): Promise<void
   while (!signal.aborted) await act().catch(() => {})
 }
 
+/** What a signer does with each request, and a count of it. */
+function misbehaving(rates: SignerRates, random: () => number, report: Report): RemoteSigners["fault"] {
+  return async () => {
+    let left = random()
+    const fault = (Object.keys(rates) as (keyof SignerRates)[]).find(each => {
+      left -= rates[each] ?? 0
+      return left < 0
+    })
+    if (!fault) return undefined
+    report.signer[fault] = (report.signer[fault] ?? 0) + 1
+    if (fault !== "late") return fault
+    await sleep(random() * LATE_MS)
+    return undefined
+  }
+}
+
 /** A block now and then; sometimes some are displaced, and the transactions in the pool are lost. */
 async function mineAndReorg(stage: Stage, options: ChaosOptions, random: () => number, report: Report): Promise<void> {
   const { client } = stage.anvil
@@ -391,6 +427,7 @@ async function keepWorking(
       databaseUrl: stage.databaseUrl,
       network: { ...stage.network, rpcUrls: stage.proxies.map(proxy => proxy.url(place)) },
       key: stage.key,
+      signer: stage.signers?.url,
       mutant: options.mutant,
       killAt: inside ? { point: doom as KillPoint, nth } : undefined,
     }

@@ -33,6 +33,10 @@ try {
       workers: whole(values.workers),
       killsOfEach: whole(values.kills),
       rates: { refuse: 0.05, breakOff: 0.05, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1, hide: 0.1, lie: 0.1 },
+      signer: {
+        ...{ late: 0.1, down: 0.02, cut: 0.02, refuse: 0.02, hang: 0.01 },
+        ...{ garbage: 0.02, empty: 0.01, "other key": 0.02, "other hash": 0.02 },
+      },
       reorgs: true,
       alter: "all",
       seed: whole(values.seed),

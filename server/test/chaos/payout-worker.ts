@@ -12,6 +12,7 @@ import type { Address } from "../../src/chain/hex.ts"
 import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
 import { checkNetwork } from "../../src/chain/networks.ts"
 import { localSigner, type Signer } from "../../src/chain/signer.ts"
+import { remoteSigner } from "../../src/chain/signers/remote-signer.ts"
 import { readSettings } from "../../src/config/settings.ts"
 import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
@@ -31,6 +32,8 @@ export interface WorkerOptions {
   databaseUrl: string
   network: NetworkSettings
   key: Hex
+  /** A Web3Signer that has the key; without it the worker signs itself. */
+  signer?: string | undefined
   /** Which lane's wallet that is; the payouts' without it. */
   lane?: Lane | undefined
   /** Ends itself at this moment, when it comes for the `nth` time. */
@@ -40,6 +43,8 @@ export interface WorkerOptions {
 
 const PACE = { resendMs: 400, replaceMs: 500 }
 const REST_MS = 50
+/** For a signer that hangs. */
+const SIGNER_MS = 1_000
 const MUTATION_MS = 20
 
 let left = Number.POSITIVE_INFINITY
@@ -102,7 +107,9 @@ async function main(options: WorkerOptions): Promise<void> {
     signal: stop.signal,
   }
   watchQueries()
-  const signer = watched(localSigner(options.key))
+  const local = localSigner(options.key)
+  const key = { kind: "web3signer", name: options.signer ?? "" } as const
+  const signer = watched(options.signer ? remoteSigner(key, local.address, { timeoutMs: SIGNER_MS }) : local)
   point = options.killAt?.point
   left = options.killAt?.nth ?? left
   process.stdout.write("up\n")

@@ -1,12 +1,17 @@
-// Hundreds of payouts, each made exactly once, through everything that may happen to the processes, the nodes and the chain;
+// Hundreds of payouts, each made exactly once, through everything that may happen to the processes, the nodes, the signer and the chain;
 // and two careless engines that the same test catches.
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
-import { type ChaosOptions, runChaos } from "./chaos.ts"
+import { type ChaosOptions, runChaos, type SignerRates } from "./chaos.ts"
 
 let postgres: Awaited<ReturnType<typeof startPostgres>>
 
 const honest = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0, hide: 0, lie: 0 }
+
+const faultySigner: SignerRates = {
+  ...{ late: 0.1, down: 0.01, cut: 0.01, refuse: 0.01, hang: 0.005 },
+  ...{ garbage: 0.01, empty: 0.01, "other key": 0.01, "other hash": 0.01 },
+}
 
 const usual: Omit<ChaosOptions, "postgresUrl"> = {
   payouts: 150,
@@ -26,7 +31,7 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
   afterAll(() => postgres?.stop())
 
   it("are each made once, and all invariants hold", async () => {
-    const report = await runChaos({ ...usual, alter: "one", postgresUrl: postgres.url })
+    const report = await runChaos({ ...usual, signer: faultySigner, alter: "one", postgresUrl: postgres.url })
     expect(report.violations).toEqual([])
     // A row of each table was altered afterwards, and found: transfers, payouts, attempts, books, payments, claims and more.
     expect(report.altered).toBeGreaterThan(7)
@@ -34,6 +39,9 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
     // The test was one: every way to end a worker was met, and blocks were reorganized.
     expect(Object.entries(report.kills).filter(([, n]) => n === 0)).toEqual([])
     expect(report.reorgs).toBeGreaterThan(0)
+    expect(report.signer).toMatchObject({ late: expect.any(Number), twice: expect.any(Number) })
+    expect(report.signer.twice).toBeGreaterThan(0)
+    expect(Object.keys(report.signer).length).toBeGreaterThan(4)
   }, 600_000)
 
   it.each([

@@ -21,7 +21,8 @@ export function awsKms(arn: string, endpoint?: string): Sign {
   }
   let opened: ReturnType<typeof open> | undefined
   return async (bytes, signal) => {
-    const { client, SignCommand } = await (opened ??= open())
+    opened ??= open()
+    const { client, SignCommand } = await opened
     const command = new SignCommand({
       KeyId: arn,
       // The hash as it is, whose kind a digest does not show: ECDSA signs any 32 bytes.

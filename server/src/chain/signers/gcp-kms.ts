@@ -17,11 +17,13 @@ export function gcpKms(name: string, endpoint = API): Sign {
   const url = `${endpoint}/v1/${name}:asymmetricSign`
   const open = async () => {
     const { GoogleAuth } = await import("google-auth-library")
-    return new GoogleAuth({ scopes: [SCOPE] })
+    // The key's own, so that nobody is asked which project the credentials are of.
+    return new GoogleAuth({ scopes: [SCOPE], projectId: name.split("/")[1] ?? "" })
   }
   let opened: ReturnType<typeof open> | undefined
   return async (bytes, signal) => {
-    const auth = await (opened ??= open())
+    opened ??= open()
+    const auth = await opened
     const token = await auth.getAccessToken()
     // The algorithm is called EC_SIGN_SECP256K1_SHA256, and takes the digest as it is given: ECDSA signs any 32 bytes.
     const body = { digest: { sha256: Buffer.from(hexToBytes(keccak256(bytes))).toString("base64") } }

@@ -1,0 +1,420 @@
+// The second step of a payout, its signature, by a signer that is another machine: it may be slow, be down, die, answer differently each
+// time, or not be what it should be. Whatever it does, each payout is paid once, nothing else is sent, and nobody waits without an alarm.
+import { sql } from "kysely"
+import { type Hex, keccak256, parseTransaction, toHex } from "viem"
+import { mnemonicToAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { until } from "../../test/e2e/program.ts"
+import { type Operator, openOperator } from "../../test/operator.ts"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { type RemoteSigners, type SignerFault, startRemoteSigners } from "../../test/remote-signers.ts"
+import type { Hash } from "../chain/hex.ts"
+import { type Signer, SignerError, unsignedHash } from "../chain/signer.ts"
+import { remoteSigner } from "../chain/signers/remote-signer.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
+import { openLog } from "../log.ts"
+import { registry } from "../metrics.ts"
+import { reconcileRound } from "../reconciliation/reconcile.ts"
+import { alarmsInWords } from "./alarms.ts"
+import { assignPayouts } from "./assign-payouts.ts"
+import { signAttempts } from "./sign-attempts.ts"
+import { transactionOf } from "./unsigned-attempt.ts"
+import { checkWallet } from "./wallet-row.ts"
+
+const keyOfRig = (): Hex => {
+  const { privateKey } = mnemonicToAccount("test test test test test test test test test test test junk", {
+    addressIndex: 1,
+  }).getHdKey()
+  return toHex(privateKey ?? new Uint8Array())
+}
+
+let rig: PayoutRig
+let operator: Operator
+let signers: RemoteSigners
+let lines: { level: string; msg: string; reason?: string }[]
+/** Hashes of what any node was given. */
+let sent: Set<Hex>
+/** As a process that has just started: it knows of no earlier failure. */
+const fresh = (): Signer => remoteSigner(signers.keyOf("web3signer"), rig.signer.address, { timeoutMs: 5_000 })
+const attempts = () =>
+  rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("nonce").orderBy("n").execute()
+const wallet = () => rig.service.ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+const state = () => readWalletState(rig.network, rig.signer.address, rig.service.ctx.signal)
+const errors = () => lines.filter(({ level }) => level === "error").map(({ msg }) => msg)
+const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
+const AT_ONCE = { resendMs: 0, replaceMs: 60_000 }
+
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  operator = openOperator(rig)
+  signers = await startRemoteSigners(keyOfRig())
+  const { ctx } = rig.service
+  ctx.settings.payoutWallet = rig.signer.address
+  ctx.log = openLog("info", { write: line => void lines.push(JSON.parse(line)) })
+})
+afterAll(async () => {
+  await signers?.stop()
+  await operator?.stop()
+  await rig?.stop()
+})
+beforeEach(async () => {
+  lines = []
+  sent = new Set()
+  signers.fault = () => undefined
+  signers.asked.length = 0
+  rig.proxy.spoil = (method, params, result) => {
+    if (method === "eth_sendRawTransaction") sent.add(keccak256(params[0] as Hex))
+    return result
+  }
+  await rig.anvil.client.setAutomine(true)
+  await mine()
+  await rig.empty()
+  registry.resetMetrics()
+})
+
+/** Two recipients' balances before and after. */
+async function gains(work: () => Promise<unknown>): Promise<bigint[]> {
+  const all = () => Promise.all([0, 1].map(n => rig.balanceOf(recipient(n))))
+  const before = await all()
+  await work()
+  return (await all()).map((after, i) => after - (before[i] ?? 0n))
+}
+
+/** Pays a payment with two shares in, and gives them nonces. */
+async function assigned(): Promise<void> {
+  await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+  const { ctx } = rig.service
+  const done = await assignPayouts(ctx, rig.network, await wallet(), await state())
+  expect(done.assigned).toBe(2)
+}
+
+/** All is final, each share was paid once, and the chain has what was stored alone. */
+async function expectPaid(got: readonly bigint[], n = 1n): Promise<void> {
+  expect(got).toEqual([500_000n * n, 500_000n * n])
+  expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+  const stored = new Set((await attempts()).map(({ hash }) => hash))
+  expect([...sent].filter(hash => !stored.has(hash as Hash))).toEqual([])
+  const { next_nonce, status } = await wallet()
+  const count = await rig.anvil.client.getTransactionCount({ address: rig.signer.address })
+  expect([status, next_nonce]).toEqual(["active", BigInt(count)])
+}
+
+const settle = async (signer: Signer) => {
+  await rig.round(signer, AT_ONCE)
+  await mine()
+  await rig.round(signer, AT_ONCE)
+}
+
+it("a payout has its nonce and all its fields in the database before its signer is asked", async () => {
+  const seen: unknown[] = []
+  let looked: Promise<unknown> | undefined
+  const look = async () => seen.push(...(await attempts()), (await wallet()).next_nonce)
+  signers.fault = async () => {
+    looked ??= look()
+    await looked
+    return undefined
+  }
+  const { next_nonce: first } = await wallet()
+  const got = await gains(async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await settle(fresh())
+  })
+  const unsigned = { raw: null, hash: null, signed_at: null, unsigned_hash: expect.stringMatching(/^0x/), sends: 0 }
+  expect(seen).toMatchObject([{ ...unsigned, nonce: first }, { ...unsigned, nonce: first + 1n }, first + 2n])
+  expect(signers.asked.sort()).toEqual((await attempts()).map(each => each.unsigned_hash).sort())
+  await expectPaid(got)
+})
+
+describe("a signer that is down", () => {
+  it("lets payouts wait: nothing else gets a nonce, nothing is skipped, and all goes on by itself", async () => {
+    signers.fault = () => "down"
+    const shop = await rig.sell([50, 50])
+    const dead = fresh()
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      await rig.round(dead)
+      await rig.paid(shop, 1_000_000n)
+      await rig.round(dead)
+      expect((await rig.states()).sort()).toEqual(["assigned", "assigned", "queued", "queued"])
+      expect((await attempts()).map(each => each.raw)).toEqual([null, null])
+      expect(sent.size).toBe(0)
+      // Asked for both, and not again at once.
+      expect(signers.asked.length).toBe(2)
+      expect(errors()).toEqual(Array(2).fill(expect.stringContaining("the payout wallet's signer answered HTTP 503")))
+      signers.fault = nth => (nth < 3 ? "down" : undefined)
+      await until("it is asked again, for one at a time, and signs", async () => {
+        await rig.round(dead)
+        return (await rig.states()).every(each => each === "mined" || each === "final")
+      })
+      // One more failure, alone; then the one that it signed, and the rest.
+      expect(signers.asked.length).toBe(2 + 1 + 1 + 1 + 2)
+      await settle(dead)
+    })
+    await expectPaid(got, 2n)
+  })
+
+  it("is an alarm once something has waited for it for a minute, which ends by itself", async () => {
+    signers.fault = () => "refuse"
+    await assigned()
+    const dead = fresh()
+    await rig.round(dead)
+    expect((await wallet()).alarms).toEqual([])
+    await sql`update transaction_attempts set created_at = created_at - interval '61 seconds'`.execute(
+      rig.service.ctx.db,
+    )
+    await rig.round(dead)
+    expect((await wallet()).alarms).toEqual(["signer"])
+    expect(lines.filter(({ reason }) => reason === "signer").length).toBe(1)
+    expect(await alarmsInWords(rig.service.ctx)).toEqual([expect.stringContaining("waits for its signer")])
+    signers.fault = () => undefined
+    await settle(fresh())
+    expect((await wallet()).alarms).toEqual([])
+    expect(errors().filter(line => line.includes("payout"))).toEqual(
+      expect.arrayContaining([expect.stringContaining("not authorized")]),
+    )
+  })
+
+  it("does not halt the books' comparison, nor does what is unsigned look like an altered row", async () => {
+    signers.fault = () => "down"
+    await assigned()
+    await rig.round(fresh())
+    await reconcileRound(rig.service.ctx, rig.network, rig.signer.address)
+    await rig.compareLogs()
+    expect((await wallet()).status).toBe("active")
+    const shown = (await operator.ask("/wallets")).body
+    expect(JSON.stringify(shown)).toContain('"hash":null')
+  })
+
+  it("while a payout is to be replaced: what it had signed before is sent again, and the replacement is signed later", async () => {
+    const { client } = rig.anvil
+    const got = await gains(async () => {
+      await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+      await client.setAutomine(false)
+      await rig.round(fresh())
+      const [first] = await attempts()
+      signers.fault = () => "down"
+      const dead = fresh()
+      await rig.round(dead, { resendMs: 0, replaceMs: 0 })
+      await rig.round(dead, { resendMs: 0, replaceMs: 0 })
+      const [before, raised] = await attempts()
+      expect([before, raised]).toMatchObject([
+        { n: 0, hash: first?.hash },
+        { n: 1, raw: null, nonce: first?.nonce },
+      ])
+      expect(before?.sends).toBeGreaterThan(first?.sends ?? 0)
+      expect((await attempts()).length).toBe(3)
+      signers.fault = () => undefined
+      await rig.round(fresh(), AT_ONCE)
+      const again = (await attempts())[1]
+      expect(again?.max_fee).toBeGreaterThan(first?.max_fee ?? 0n)
+      expect(sent.has(again?.hash as Hex)).toBe(true)
+      await client.setAutomine(true)
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
+  it("is not blamed where the process ends", async () => {
+    await assigned()
+    const ending = new AbortController()
+    signers.fault = () => {
+      ending.abort()
+      return "hang"
+    }
+    const { ctx } = rig.service
+    await signAttempts({ ...ctx, signal: ending.signal }, rig.network, await wallet(), fresh(), await state())
+    expect([errors(), (await attempts()).map(each => each.raw)]).toEqual([[], [null, null]])
+  })
+})
+
+describe("a signer that answers twice", () => {
+  it("has one answer stored and sent, though two processes ask at once and each gets another", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      const { ctx } = rig.service
+      // All four requests are there before any is answered.
+      let free = () => {}
+      const held = new Promise<void>(resolve => {
+        free = resolve
+      })
+      let waiting = 0
+      signers.fault = async () => {
+        if (++waiting === 4) free()
+        await held
+        return undefined
+      }
+      const [row, seen] = [await wallet(), await state()]
+      const signed = await Promise.all([1, 2].map(() => signAttempts(ctx, rig.network, row, fresh(), seen)))
+      expect(signed.reduce((sum, n) => sum + n, 0)).toBe(2)
+      expect(signers.asked.length).toBe(4)
+      await settle(fresh())
+    })
+    expect(sent.size).toBe(2)
+    await expectPaid(got)
+  })
+
+  it("has nothing sent of an answer that a process took with it when it ended", async () => {
+    const lost: Hex[] = []
+    const got = await gains(async () => {
+      await assigned()
+      const { ctx } = rig.service
+      const asking = fresh()
+      // It ends between the answer and the database.
+      const dying: Signer = {
+        ...asking,
+        sign: async (bytes, signal) => {
+          const { r } = await asking.sign(bytes, signal)
+          lost.push(toHex(r))
+          throw new Error("ended")
+        },
+      }
+      await signAttempts(ctx, rig.network, await wallet(), dying, await state())
+      expect((await attempts()).map(each => each.raw)).toEqual([null, null])
+      await settle(fresh())
+    })
+    const used = (await attempts()).map(({ raw }) => parseTransaction(raw as `0x02${string}`).r)
+    expect([lost.length, lost.filter(r => used.includes(r))]).toEqual([2, []])
+    await expectPaid(got)
+  })
+})
+
+describe("a signer that is not what it should be", () => {
+  it.each<[SignerFault, RegExp]>([
+    ["garbage", /answered with something that is no signature$/],
+    ["empty", /answered with something that is no signature$/],
+    ["other key", /no signature of the wallet 0x/],
+    ["other hash", /no signature of the wallet 0x/],
+  ])("and answers %s is not believed, and alarms at once", async (fault, words) => {
+    const got = await gains(async () => {
+      await assigned()
+      signers.fault = () => fault
+      await rig.round(fresh())
+      expect((await attempts()).map(({ raw, hash, sends }) => [raw, hash, sends])).toEqual(
+        Array(2).fill([null, null, 0]),
+      )
+      expect(sent.size).toBe(0)
+      expect(errors()).toEqual(Array(2).fill(expect.stringMatching(words)))
+      const metric = await registry.getSingleMetricAsString("sluice_payout_alarms_total")
+      expect(metric).toMatch(/wallet="payout",reason="signature"\} 2/)
+      signers.fault = () => undefined
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
+  it("of one of two payouts holds up that one, and what follows it on the chain", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      const [, second] = await attempts()
+      // By what it signs, as the order of the requests is chance.
+      const asking = fresh()
+      const partly: Signer = {
+        ...asking,
+        sign: async (bytes, signal) => {
+          if (keccak256(bytes) === second?.unsigned_hash) throw new SignerError("did not answer")
+          return await asking.sign(bytes, signal)
+        },
+      }
+      await rig.round(partly)
+      expect((await rig.states()).sort()).toEqual(["assigned", "mined"])
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
+  it("is never shown a transaction that somebody altered after it got its nonce", async () => {
+    const { db } = rig.service.ctx
+    await assigned()
+    const [first, second] = await attempts()
+    if (!first || !second) throw new Error("no attempts")
+    const [payout] = await db.selectFrom("payouts").selectAll().where("id", "=", second.payout_id).execute()
+    if (!payout) throw new Error("no payout")
+    // The whole row, and the hash with it: what it pays is no longer what its deposit is for.
+    const data = payout.data.replace(payout.recipient.slice(2), "ee".repeat(20)) as Hex
+    const forged = unsignedHash(transactionOf(second, { ...payout, data }))
+    await sql`alter table payouts disable trigger payouts_keep_promises`.execute(db)
+    await sql`alter table transaction_attempts disable trigger transaction_attempts_keep`.execute(db)
+    await sql`update transaction_attempts set gas = gas + 1 where id = ${first.id}`.execute(db)
+    await sql`update payouts set data = ${data} where id = ${second.payout_id}`.execute(db)
+    await sql`update transaction_attempts set unsigned_hash = ${forged} where id = ${second.id}`.execute(db)
+    await sql`alter table payouts enable trigger payouts_keep_promises`.execute(db)
+    await sql`alter table transaction_attempts enable trigger transaction_attempts_keep`.execute(db)
+    await rig.round(fresh())
+    expect([signers.asked, sent.size]).toEqual([[], 0])
+    expect(errors()).toEqual(Array(2).fill("a payout was altered by hand; it is not signed"))
+  })
+})
+
+describe("a nonce", () => {
+  it("that the chain has used is not signed again: a database restored from a backup halts, and adopts what was sent", async () => {
+    const { ctx } = rig.service
+    const got = await gains(async () => {
+      await assigned()
+      const unsigned = await attempts()
+      await rig.round(fresh(), AT_ONCE)
+      const hashes = (await attempts()).map(({ hash }) => hash)
+      await mine()
+      // The backup was made between the nonces and the signatures.
+      await sql`alter table transaction_attempts disable trigger transaction_attempts_keep`.execute(ctx.db)
+      await sql`update transaction_attempts set raw = null, hash = null, signed_at = null, sent_at = null`.execute(
+        ctx.db,
+      )
+      await sql`alter table transaction_attempts enable trigger transaction_attempts_keep`.execute(ctx.db)
+      await sql`update payouts set state = 'assigned', tx_hash = null, block_number = null, block_hash = null, succeeded = null,
+        gas_cost = null, gas_cost_at = null`.execute(ctx.db)
+      signers.asked.length = 0
+      await rig.round(fresh(), AT_ONCE)
+      expect([signers.asked, (await attempts()).map(each => each.raw)]).toEqual([[], [null, null]])
+      rig.service.advance(31_000)
+      await rig.round(fresh(), AT_ONCE)
+      expect((await wallet()).status).toBe("halted")
+      for (const hash of hashes) expect((await operator.ask("/adopt", { hash })).status).toBe(200)
+      expect((await operator.ask("/resume", { wallet: "payout", reason: "adopted" })).status).toBe(200)
+      await settle(fresh())
+      expect(unsigned.length).toBe(2)
+    })
+    await expectPaid(got)
+    expect(signers.asked).toEqual([])
+  })
+
+  it("of a halted wallet is not signed, and of a resumed one is", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      await operator.ask("/halt", { wallet: "payout", reason: "a look" })
+      await rig.round(fresh())
+      expect(signers.asked).toEqual([])
+      await operator.ask("/resume", { wallet: "payout", reason: "looked" })
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
+  it("is not signed by the signer of another wallet", async () => {
+    await assigned()
+    const { ctx } = rig.service
+    const other: Signer = { ...fresh(), address: rig.relayer.address }
+    await expect(signAttempts(ctx, rig.network, await wallet(), other, await state())).rejects.toThrow("can't sign for")
+  })
+
+  it("is found unsigned by the process that starts next", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: fresh() })
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+})
+
+it("the database refuses to change what is signed, and to half-sign", async () => {
+  const { db } = rig.service.ctx
+  await assigned()
+  const change = (set: ReturnType<typeof sql>) => sql`update transaction_attempts set ${set}`.execute(db)
+  const hash = `0x${"ab".repeat(32)}`
+  await expect(change(sql`unsigned_hash = ${hash}`)).rejects.toThrow("what transaction attempt")
+  await expect(change(sql`nonce = nonce + 10`)).rejects.toThrow("what transaction attempt")
+  await expect(change(sql`raw = '0x02'`)).rejects.toThrow("transaction_attempts_signed")
+  await expect(change(sql`hash = ${hash}`)).rejects.toThrow("transaction_attempts_signed")
+  await settle(fresh())
+  await expect(change(sql`raw = null, hash = null`)).rejects.toThrow("is signed and does not change")
+})
