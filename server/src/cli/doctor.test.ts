@@ -17,6 +17,7 @@ import { foundry, keystoreOf } from "../../test/keystore.ts"
 import { failed } from "../../test/node.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/postgres.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
+import { type RemoteSigners, startRemoteSigners } from "../../test/remote-signers.ts"
 import { startService } from "../../test/service.ts"
 import { examineSettings } from "../config/settings.ts"
 import { openPostgres } from "../db/open.ts"
@@ -25,6 +26,7 @@ import { checkAll } from "../doctor/run-checks.ts"
 import { standingAlarms } from "../doctor/standing-alarms.ts"
 import { examine } from "./doctor.ts"
 import { findingsText } from "./print-findings.ts"
+import { settingsOf } from "./signer.ts"
 
 const keyOf = (name: string): Hex => `0x${createHash("sha256").update(name).digest("hex")}`
 const [payoutKey, relayKey] = [keyOf("payout of the doctor"), keyOf("relay of the doctor")]
@@ -32,6 +34,8 @@ const [payout, relay] = [payoutKey, relayKey].map(privateKeyToAddress) as [Hex, 
 
 let anvil: Anvil
 let proxy: RpcProxy
+/** A signer of the payout wallet. */
+let signers: RemoteSigners
 let healthy: ReturnType<typeof createServer>
 let dir: string
 let env: Record<string, string>
@@ -41,6 +45,7 @@ let nobody: string
 beforeAll(async () => {
   anvil = await startAnvil()
   proxy = await startProxy(anvil.rpcUrl)
+  signers = await startRemoteSigners(payoutKey)
   healthy = createServer((request, response) => {
     response.writeHead(200, { "content-type": "application/json" })
     response.end(request.url === "/healthz" ? '{"status":"ok"}' : "{}")
@@ -65,7 +70,7 @@ beforeAll(async () => {
   }
 })
 afterAll(async () => {
-  await Promise.all([anvil.stop(), proxy.stop(), new Promise(resolve => healthy.close(resolve))])
+  await Promise.all([anvil.stop(), proxy.stop(), signers.stop(), new Promise(resolve => healthy.close(resolve))])
   rmSync(dir, { recursive: true })
 })
 beforeEach(async () => {
@@ -74,6 +79,7 @@ beforeEach(async () => {
   await anvil.client.mine({ blocks: 1 })
   proxy.spoil = (_method, _params, result) => result
   proxy.broken = undefined
+  signers.fault = () => undefined
 })
 
 const seen = ({ part, check, level }: Finding) => `${part} ${check} ${level}`
@@ -86,8 +92,46 @@ async function diagnosis(change: Record<string, string> = {}) {
     findings,
   }
 }
+/** With the payout key behind a signer, and a wallet that it is said to have. */
+const bySigner = (wallet = payout) => ({
+  PAYOUT_PRIVATE_KEY: "",
+  PAYOUT_SIGNER: `web3signer:${signers.url}/${wallet.toLowerCase()}`,
+})
 /** A finding's words on one line. */
 const joined = (text: string): string => text.replace(/\n {9,11}(?! )/g, " ")
+
+describe("a signer", () => {
+  it("that signs for its wallet is in order", async () => {
+    const { bad, text } = await diagnosis(bySigner())
+    expect(bad).toEqual([])
+    expect(text).toContain("the payout wallet's signer answers, and signs for the wallet")
+  })
+
+  it.each<[string, () => Record<string, string>, RegExp]>([
+    ["refuses", () => bySigner(), /signer does not sign, so .* It answered HTTP 403: .*not authorized/],
+    ["has another key", () => bySigner(), /does not sign for the wallet, so .* It signs for another wallet than 0x/],
+    [
+      "is not there",
+      () => ({ ...bySigner(), PAYOUT_SIGNER: `web3signer:${nobody}/${payout}` }),
+      /can't be reached: ECONNREFUSED/,
+    ],
+  ])("that %s is an alarm", async (what, change, words) => {
+    if (what !== "is not there") signers.fault = () => (what === "refuses" ? "refuse" : "other key")
+    const { bad, text } = await diagnosis(change())
+    expect(bad).toEqual(["secrets payout_signer alarm"])
+    expect(joined(text).replace(/\s+/g, " ")).toMatch(words)
+  })
+
+  it("that has not the wallet's key is an alarm, and what it has is printed for the setting", async () => {
+    const { bad } = await diagnosis({ ...bySigner(), PAYOUT_SIGNER: `web3signer:${signers.url}/${relay}` })
+    expect(bad).toContain("secrets payout_signer alarm")
+    const signal = new AbortController().signal
+    const known = await settingsOf(signers.keyOf("web3signer"), undefined, signal)
+    expect(known).toEqual([`web3signer:${signers.url}/${payout.toLowerCase()}`])
+    const gone = { kind: "web3signer", name: nobody } as const
+    await expect(settingsOf(gone, undefined, signal)).rejects.toThrow(/^The signer can't be reached: ECONNREFUSED\.$/)
+  })
+})
 
 describe("what the doctor finds", () => {
   it("nothing, where everything is in order", async () => {

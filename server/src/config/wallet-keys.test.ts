@@ -213,3 +213,53 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     expect(faultsOf({ ...liveEnv, [KEY]: "" })).toEqual([expect.stringMatching(`^${KEY} must be set, or ${KEYSTORE}`)])
   })
 })
+
+describe.each(["PAYOUT", "RELAY"] as const)("%s_SIGNER", wallet => {
+  const [SIGNER, KEY] = [`${wallet}_SIGNER`, `${wallet}_PRIVATE_KEY`]
+  const address = `0x${"a7".repeat(20)}`
+  const arn = "aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+  const live = (value: string, change: Env = {}): Env => ({ ...liveEnv, [KEY]: "", [SIGNER]: value, ...change })
+
+  it("names the wallet, and nobody is asked for it at the start", () => {
+    for (const key of [arn, "web3signer:http://127.0.0.1:1"]) {
+      const settings = readSettings({ [SIGNER]: `${key}/${address}` })
+      const signer = wallet === "PAYOUT" ? settings.payoutSigner : settings.relaySigner
+      expect(signer).toMatchObject({ address, remote: key.split(":")[0] })
+      expect(wallet === "PAYOUT" ? settings.payoutWallet : settings.relayWallet).toBe(address)
+      expect(settings.serviceWallets).toEqual([address])
+    }
+  })
+
+  it("is enough in live mode, and has its rules", () => {
+    expect(faultsOf(live(`${arn}/${address}`))).toEqual([])
+    expect(faultsOf(live("x"))).toEqual([expect.stringMatching(`^${SIGNER} must begin with aws-kms:`)])
+    expect(faultsOf(live(arn))).toEqual([expect.stringMatching(`^${SIGNER} must end with .*sluice signer ${arn}`)])
+    const known = live(`${arn}/0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266`)
+    expect(faultsOf(known)).toEqual([expect.stringMatching(`^${SIGNER} is a well-known development key`)])
+    const other = { PAYOUT_PRIVATE_KEY: "", RELAY_PRIVATE_KEY: "", PAYOUT_SIGNER: `${arn}/${address}` }
+    expect(faultsOf({ ...liveEnv, ...other, RELAY_SIGNER: `${arn}/${address}` })).toEqual([
+      expect.stringMatching(/^RELAY_SIGNER must be another key than PAYOUT_SIGNER/),
+    ])
+  })
+
+  it("must not be combined with a key", () => {
+    const both = /_SIGNER can't be set together with .*: one of them has the key/
+    expect(faultsOf({ [SIGNER]: `${arn}/${address}`, [KEY]: generatePrivateKey() })).toEqual([
+      expect.stringMatching(both),
+    ])
+    for (const name of ["KEYSTORE", "KEYSTORE_PASSWORD_FILE"])
+      expect(faultsOf({ [SIGNER]: `${arn}/${address}`, [`${wallet}_${name}`]: file("x") })).toEqual([
+        expect.stringMatching(both),
+      ])
+  })
+
+  it("is reached by https in live mode, or at a private address", () => {
+    const plain = (host: string) => live(`web3signer:http://${host}:9000/${address}`)
+    expect(faultsOf(plain("signer.example.com"))).toEqual([expect.stringMatching(`^${SIGNER} must use https`)])
+    for (const host of ["10.0.0.7", "signer.internal", "signer"]) expect(faultsOf(plain(host))).toEqual([])
+    expect(faultsOf(live(`web3signer:https://signer.example.com/${address}`))).toEqual([])
+    const kms = (endpoint: string) => live(`${arn}/${address}`, { KMS_ENDPOINT: endpoint })
+    expect(faultsOf(kms("http://kms.example.com"))).toEqual([expect.stringMatching(/^KMS_ENDPOINT must use https/)])
+    expect(faultsOf(kms("https://kms.example.com"))).toEqual([])
+  })
+})

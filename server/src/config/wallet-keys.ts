@@ -38,12 +38,14 @@ export function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsE
   if (remote) {
     const taken = key ? "PRIVATE_KEY" : (keystore ?? passwordFile) === undefined ? undefined : "KEYSTORE"
     if (taken) return fault(`${wallet}_SIGNER can't be set together with ${wallet}_${taken}: one of them has the key`)
-    const url = remote.key.kind === "web3signer" ? remote.key.name : kmsEndpoint
-    if (live && url?.startsWith("http:") && !isPrivate(url))
-      return fault(
-        `${remote.key.kind === "web3signer" ? `${wallet}_SIGNER` : "KMS_ENDPOINT"} must use https: only a signer on a private address may use http`,
-      )
-    return { signer: remoteSigner(remote.key, remote.address, { endpoint: kmsEndpoint }), faults: [] }
+    const signer = remoteSigner(remote.key, remote.address, { endpoint: kmsEndpoint })
+    const [name, url] =
+      remote.key.kind === "web3signer" ? [`${wallet}_SIGNER`, remote.key.name] : ["KMS_ENDPOINT", kmsEndpoint]
+    const isOpen = live && url?.startsWith("http:") && !isPrivate(url)
+    return {
+      signer,
+      faults: isOpen ? [`${name} must use https: only a signer on a private address may use http`] : [],
+    }
   }
   if (keystore === undefined)
     return passwordFile === undefined
