@@ -240,7 +240,7 @@ export const errorTable = {
   RELAY_UNAVAILABLE: {
     status: 503,
     message: "The service can't relay authorizations at the moment. Pay with a transfer of your own.",
-    help: "Either the service has no relay wallet on this network or the wallet is halted: the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. Or a gas budget is spent: the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, or `RELAY_CONTRACT_BUDGET` for contract wallets.",
+    help: "Either the service has no relay wallet on this network, or the wallet is halted or waits for its signer: the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. Or a gas budget is spent: the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, or `RELAY_CONTRACT_BUDGET` for contract wallets.",
   },
   ORIGIN_FAILED: {
     status: 502,

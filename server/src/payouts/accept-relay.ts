@@ -20,7 +20,7 @@ import { areContractRelaysSpent, isTotalSpent } from "./total-budget.ts"
 
 /** Why an authorization is not relayed. */
 type RelayRefusal =
-  /** No relay wallet is at work on the network, or it is halted. */
+  /** No relay wallet is at work on the network, it is halted, or its signer does not sign. */
   | "no_wallet"
   /** The gas budget of the merchant, of all merchants, or of contract wallets is spent. */
   | "budget"
@@ -106,7 +106,7 @@ export async function checkRelay(
 
 const refused = (refusal: RelayRefusal, words: string): RefusedRelay => ({ refusal, words })
 
-/** The relay wallet's address; undefined where none was ever at work on the network, or it is halted. */
+/** The relay wallet's address; undefined where none was ever at work on the network, it is halted, or its signer does not sign. */
 const relayWallet = async (ctx: Context, { chainId }: NetworkInfo): Promise<Address | undefined> =>
   await activeWallets(ctx, chainId)
 
@@ -117,6 +117,8 @@ const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[])
     .where("chain_id", "in", chainIds)
     .where("address", "=", ctx.settings.relayWallet ?? ZERO_ADDRESS)
     .where("status", "=", "active")
+    // What is accepted would wait until its time is over.
+    .where(sql<boolean>`not 'signer' = any(alarms)`)
     .execute()
   return new Map(wallets.map(({ chain_id, address }) => [chain_id, address]))
 })

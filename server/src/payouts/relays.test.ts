@@ -589,6 +589,11 @@ describe("a relay that can't be carried out", () => {
     })
     const refused = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
+    // Nor while its signer does not sign.
+    await relay.set({ status: "active", halted_reason: null, alarms: ["signer"] }).execute()
+    const unsigned = await on.submit(session, await on.sign(await on.buyer(), session))
+    expect([unsigned.status, unsigned.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
+    expect((await rig.payouts()).length).toBe(1)
   })
 
   it("keeps no payout from being made, and is none in the books", async () => {
