@@ -15,6 +15,7 @@ const ofSandbox = ["@foundry-rs/anvil", "oidc-provider"]
 interface Manifest {
   version: string
   dependencies: Record<string, string>
+  optionalDependencies?: Record<string, string>
   devDependencies: Record<string, string>
 }
 
@@ -76,6 +77,8 @@ async function writeManifest(target: string): Promise<void> {
     bin: { sluice: "bin/sluice.js" },
     engines: { node: ">=26" },
     dependencies: server.dependencies,
+    // The clients of KMSs, for whoever keeps keys there; `--omit=optional` leaves them out.
+    optionalDependencies: server.optionalDependencies,
     peerDependencies: Object.fromEntries(ofSandbox.map(name => [name, server.devDependencies[name]])),
     peerDependenciesMeta: Object.fromEntries(ofSandbox.map(name => [name, { optional: true }])),
   }

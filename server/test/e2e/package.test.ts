@@ -288,6 +288,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     expect(
       ["@foundry-rs/anvil", "oidc-provider", "vite", "typescript"].filter(name => installed.includes(name)),
     ).toEqual([])
+    expect(installed).toEqual(expect.arrayContaining(["@aws-sdk/client-kms", "google-auth-library"]))
     const ours = readdirSync(at("app"), { recursive: true, encoding: "utf8" }).filter(
       name => !name.startsWith("node_modules"),
     )
