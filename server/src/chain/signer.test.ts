@@ -122,7 +122,7 @@ it("the hash of what is unsigned differs with every field", () => {
   expect(new Set([unsignedHash(transaction), ...hashes]).size).toBe(changes.length + 1)
 })
 
-it("two signatures tell whose they are", async () => {
+it("two signatures show whose they are", async () => {
   const of = async (bytes: `0x${string}`) => possibleWallets(bytes, await ours.sign(bytes, signal))
   const [first, second] = [await of("0x01"), await of("0x02")]
   expect(first.filter(wallet => second.includes(wallet))).toEqual([privateKeyToAccount(key).address.toLowerCase()])

@@ -13,6 +13,7 @@ import { formatAmount } from "../money/amount.ts"
 import { alarmsInWords } from "./alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { lockBudgets, relaysSpent } from "./gas-budget.ts"
+import { signAttempts } from "./sign-attempts.ts"
 
 const DAY_MS = 86_400_000
 const NO_BOUND = 10n ** 18n
@@ -286,7 +287,12 @@ describe("the fee for the data of what is in flight", () => {
     const { market, dataFee } = state
     const gas = RELEASE_GAS * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
-    return { gas, dataFee, wallet, turn: () => assignPayouts(ctx, rig.network, wallet, state) }
+    const turn = async () => {
+      const done = await assignPayouts(ctx, rig.network, wallet, state)
+      await signAttempts(ctx, rig.network, wallet, rig.signer, state)
+      return done
+    }
+    return { gas, dataFee, wallet, turn }
   }
 
   it("leaves no room in a budget of all, and the round ends, which did not know of that data", async () => {

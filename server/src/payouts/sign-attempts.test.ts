@@ -126,7 +126,7 @@ it("a payout has its nonce and all its fields in the database before its signer 
 })
 
 describe("a signer that is down", () => {
-  it("lets payouts wait: nothing else gets a nonce, nothing is skipped, and all goes on by itself", async () => {
+  it("lets payouts wait: nothing else gets a nonce, nothing is skipped, and all continue by themselves", async () => {
     signers.fault = () => "down"
     const shop = await rig.sell([50, 50])
     const dead = fresh()

@@ -121,6 +121,7 @@ async function store(ctx: Context, signed: readonly Signed[]): Promise<number> {
   const stored =
     await sql`update transaction_attempts a set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null
     from (values ${sql.join(rows)}) as s (id, unsigned_hash, raw, hash)
-    where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null`.execute(ctx.db)
-  return Number(stored.numAffectedRows ?? 0n)
+    where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null
+    returning a.id`.execute(ctx.db)
+  return stored.length
 }

@@ -18,7 +18,7 @@ export function web3Signer(url: string, wallet: Address): Sign {
     known ??= (await listKeys(url, signal)).find(each => each.wallet === wallet)?.key
     if (!known) throw new SignerError(`has no key of the wallet ${wallet}`)
     const text = await exchange(`${url}/api/v1/eth1/sign/${known}`, { body: { data: bytes } }, signal).catch(error => {
-      // Its keys may have been loaded anew.
+      // It may have other keys by now.
       known = undefined
       throw error
     })
