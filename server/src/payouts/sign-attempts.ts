@@ -123,5 +123,5 @@ async function store(ctx: Context, signed: readonly Signed[]): Promise<number> {
     from (values ${sql.join(rows)}) as s (id, unsigned_hash, raw, hash)
     where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null
     returning a.id`.execute(ctx.db)
-  return stored.length
+  return stored.rows.length
 }
