@@ -10,6 +10,7 @@ import type { Network } from "../chain/networks.ts"
 import { approvalIn, giveBackCall, releaseData, returnNonce, termsOf, withoutId } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 
 /** A row that contradicts what it is for. */
@@ -60,6 +61,22 @@ export async function signedPayouts(
     ctx.db,
   )
   return rows
+}
+
+/**
+ * What is wrong with the calldata of payouts out of deposits, beside their rows and their deposits' terms: a sentence for each id, undefined
+ * where it is as it should be.
+ */
+export async function calldataFaults(
+  ctx: TxContext,
+  network: Pick<Network, "chainId" | "depositFactory">,
+  ids: readonly string[],
+): Promise<(id: string) => string | undefined> {
+  const rows =
+    ids.length === 0 ? [] : await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
+  const words = new Map(rows.map(row => [row.id, checkPayout({ ...row, attempts: [] })?.words]))
+  // What is not found can't be compared, whatever its row says now.
+  return id => (words.has(id) ? words.get(id) : "its deposit is of a factory that is not served")
 }
 
 /** The first calldata or signed transaction of a payout that differs from its row. */

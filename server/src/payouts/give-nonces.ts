@@ -8,15 +8,12 @@ import { networkOf } from "../chain/networks.ts"
 import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { sqlArray } from "../db/sql-array.ts"
-import { unixMs } from "../tracing/trace.ts"
-import { checkPayout, signedPayouts } from "./check-signed-transactions.ts"
+import { calldataFaults } from "./check-signed-transactions.ts"
 import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
 import { gasOf } from "./screen-and-simulate.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
-import { tracePayouts } from "./trace-payouts.ts"
 import { unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
@@ -70,13 +67,12 @@ export async function giveNonces(
 async function alteredOf(ctx: TxContext, wallet: Row<"wallets">, payouts: readonly Payout[]): Promise<Judged[]> {
   if (payouts.length === 0) return []
   const network = networkOf(ctx.chain, wallet.chain_id)
-  const ids = payouts.map(({ id }) => id)
-  const rows = await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
   // The calldata alone: it is what will be signed. That a payout never gives up its nonce is the law of the
   // trigger `payouts_keep_promises`, without which the chaos test must find what a careless engine does.
-  const wrong = new Map(rows.map(row => [row.id, checkPayout({ ...row, attempts: [] })?.words]))
+  const ids = payouts.map(({ id }) => id)
+  const faultOf = await calldataFaults(ctx, network, ids)
   return payouts.flatMap(payout => {
-    const detail = wrong.has(payout.id) ? wrong.get(payout.id) : "its deposit is of a factory that is not served"
+    const detail = faultOf(payout.id)
     if (detail === undefined) return []
     ctx.log.error({ payoutId: payout.id, reason: detail }, "a payout was altered by hand; it is not signed")
     return [
@@ -159,7 +155,6 @@ async function assignAll(
   { fees, dataFee }: Terms,
 ): Promise<void> {
   if (payouts.length === 0) return
-  const startMs = unixMs()
   const attempts = []
   let nonce = wallet.next_nonce
   for (const payout of payouts) {
@@ -174,7 +169,4 @@ async function assignAll(
     from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
   await ctx.db.insertInto("transaction_attempts").values(attempts).execute()
   await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
-  const { name: network } = networkOf(ctx.chain, wallet.chain_id)
-  const step = { name: "sign payout", startMs, attributes: { "sluice.network": network } }
-  tracePayouts(ctx, step, payouts, () => ({ attributes: {} }))
 }

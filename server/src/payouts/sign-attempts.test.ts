@@ -49,7 +49,7 @@ beforeAll(async () => {
   operator = openOperator(rig)
   signers = await startRemoteSigners(keyOfRig())
   const { ctx } = rig.service
-  ctx.settings.payoutWallet = rig.signer.address
+  Object.assign(ctx.settings, { payoutWallet: rig.signer.address, payoutSigner: rig.signer })
   ctx.log = openLog("info", { write: line => void lines.push(JSON.parse(line)) })
 })
 afterAll(async () => {
@@ -339,6 +339,22 @@ describe("a signer that is not what it should be", () => {
     await sql`update transaction_attempts set unsigned_hash = ${forged} where id = ${second.id}`.execute(db)
     await sql`alter table payouts enable trigger payouts_keep_promises`.execute(db)
     await sql`alter table transaction_attempts enable trigger transaction_attempts_keep`.execute(db)
+    await rig.round(fresh())
+    expect([signers.asked, sent.size]).toEqual([[], 0])
+    expect(errors()).toEqual(Array(2).fill("a payout was altered by hand; it is not signed"))
+    // An empty transfer of its nonce moves nothing, and lets the others go on.
+    await operator.ask("/unstick", { wallet: "payout", nonce: `${first.nonce}`, reason: "altered" })
+    expect((await operator.attempts()).map(({ nonce, n, empty }) => [nonce, n, empty])).toEqual([
+      [first.nonce, 1, true],
+    ])
+  })
+
+  it("is never shown a payout that can't be compared with its deposit any more", async () => {
+    const { db } = rig.service.ctx
+    await assigned()
+    await sql`alter table deposits disable trigger user`.execute(db)
+    await sql`update deposits set older_factory = true, factory = ${rig.relayer.address}`.execute(db)
+    await sql`alter table deposits enable trigger user`.execute(db)
     await rig.round(fresh())
     expect([signers.asked, sent.size]).toEqual([[], 0])
     expect(errors()).toEqual(Array(2).fill("a payout was altered by hand; it is not signed"))

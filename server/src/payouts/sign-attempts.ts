@@ -12,10 +12,11 @@ import { type Signer, SignerError, signTransaction, unsignedHash } from "../chai
 import type { WalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { sqlArray } from "../db/sql-array.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { checkPayout, signedPayouts } from "./check-signed-transactions.ts"
+import { unixMs } from "../tracing/trace.ts"
+import { calldataFaults } from "./check-signed-transactions.ts"
 import { policies } from "./lane-policy.ts"
+import { tracePayouts } from "./trace-payouts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 
 /** After the first failure a signer is asked again after this, and after each further one twice as late. */
@@ -26,7 +27,9 @@ const LONGEST_WAIT_MS = 30_000
 const failing = new WeakMap<Signer, { failures: number; againAt: number }>()
 
 type Unsigned = Row<"transaction_attempts"> &
-  Pick<Row<"payouts">, "to_address" | "data" | "value"> & { unsigned_hash: Hash }
+  Pick<Row<"payouts">, "to_address" | "data" | "value" | "kind" | "payment_id" | "escrow_id" | "traceparent"> & {
+    unsigned_hash: Hash
+  }
 
 interface Signed {
   id: bigint
@@ -52,6 +55,7 @@ export async function signAttempts(
   if (latest === undefined || performance.now() < againAt) return 0
   const due = await unaltered(ctx, network, wallet, await unsignedAttempts(ctx, wallet, latest))
   const asked = failures > 0 ? due.slice(0, 1) : due
+  const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
   // A process that ends has cancelled them itself.
   const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
@@ -61,13 +65,32 @@ export async function signAttempts(
     const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures)
     failing.set(signer, { failures: failures + 1, againAt: performance.now() + waitMs })
   } else if (signed.length > 0) failing.delete(signer)
-  return await store(ctx, signed)
+  const stored = await store(ctx, signed)
+  trace(ctx, network, startMs, asked, answers)
+  return stored
+}
+
+/** The step of each payout that was asked for, in the trace of its payment. */
+function trace(
+  ctx: Context,
+  network: Network,
+  startMs: number,
+  asked: readonly Unsigned[],
+  answers: readonly PromiseSettledResult<Signed>[],
+): void {
+  const step = { name: "sign payout", startMs, attributes: { "sluice.network": network.name } }
+  const payouts = asked.map((each, i) => ({ ...each, id: each.payout_id, answer: answers[i] }))
+  tracePayouts(ctx, step, payouts, ({ answer }) =>
+    answer?.status === "fulfilled"
+      ? { attributes: { "sluice.transaction.hash": answer.value.hash } }
+      : { attributes: {}, error: "not signed" },
+  )
 }
 
 /** Lowest nonce first. A nonce that the chain has used needs no signature: `confirmPayouts` finds out by which transaction. */
 async function unsignedAttempts(ctx: Context, wallet: Row<"wallets">, latest: bigint): Promise<Unsigned[]> {
   const { rows } = await sql<Unsigned>`
-    select a.*, i.to_address, i.data, i.value from payouts i join transaction_attempts a on a.payout_id = i.id
+    select a.*, i.to_address, i.data, i.value, i.kind, i.payment_id, i.escrow_id, i.traceparent from payouts i join transaction_attempts a on a.payout_id = i.id
     where a.chain_id = ${wallet.chain_id} and a.wallet = ${wallet.address} and a.raw is null and a.nonce >= ${latest}
       and i.state = 'assigned' and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
     order by a.nonce`.execute(ctx.db)
@@ -84,13 +107,12 @@ async function unaltered(
   if (attempts.length === 0) return []
   const ids = attempts.map(each => each.payout_id)
   // Relays move no money of ours; what has left a deposit is compared with its deposit once more, as when it got its nonce.
-  const payouts = policies[wallet.lane].keepsBooks
-    ? await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
-    : []
-  const wrong = new Map(payouts.map(payout => [payout.id, checkPayout({ ...payout, attempts: [] })?.words]))
+  const faultOf = policies[wallet.lane].keepsBooks ? await calldataFaults(ctx, network, ids) : () => undefined
   return attempts.filter(attempt => {
     const isSame = unsignedHash(transactionOf(attempt, attempt)) === attempt.unsigned_hash
-    const detail = isSame ? wrong.get(attempt.payout_id) : "its transaction is not what it was when it got its nonce"
+    // An empty transfer moves nothing, whatever became of its payout.
+    const fault = attempt.empty ? undefined : faultOf(attempt.payout_id)
+    const detail = isSame ? fault : "its transaction is not what it was when it got its nonce"
     if (detail === undefined) return true
     ctx.log.error({ payoutId: attempt.payout_id, reason: detail }, "a payout was altered by hand; it is not signed")
     return false
