@@ -405,6 +405,23 @@ describe("a nonce", () => {
     await expectPaid(got)
   })
 
+  it("of a wallet that is halted while its signer works is signed, and sent only when the wallet is resumed", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      let halting: Promise<unknown> | undefined
+      signers.fault = async () => {
+        halting ??= operator.ask("/halt", { wallet: "payout", reason: "a look" })
+        await halting
+        return undefined
+      }
+      await rig.round(fresh(), AT_ONCE)
+      expect([(await attempts()).every(each => each.raw !== null), sent.size]).toEqual([true, 0])
+      await operator.ask("/resume", { wallet: "payout", reason: "looked" })
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
   it("is not signed by the signer of another wallet", async () => {
     await assigned()
     const { ctx } = rig.service
