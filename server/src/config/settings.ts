@@ -7,7 +7,7 @@ import { networkSettings } from "./network-settings.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
 import { type Meaning, networkSettingsTable, settingsTable } from "./settings-table.ts"
 import { type TracingSettings, tracingSettings } from "./tracing-settings.ts"
-import { walletSigner } from "./wallet-keys.ts"
+import { walletSettings } from "./wallet-keys.ts"
 
 /** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
 export type Bucket =
@@ -266,36 +266,6 @@ function listenSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const baseUrl = read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`
   return { host, port, baseUrl, sandboxPublic }
 }
-
-function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
-  const signerOf = (wallet: "PAYOUT" | "RELAY"): Signer | undefined => {
-    const { signer, faults: found } = walletSigner({
-      wallet,
-      key: read(`${wallet}_PRIVATE_KEY`),
-      keystore: read(`${wallet}_KEYSTORE`),
-      passwordFile: read(`${wallet}_KEYSTORE_PASSWORD_FILE`),
-      remote: read(`${wallet}_SIGNER`),
-      kmsEndpoint: read("KMS_ENDPOINT"),
-      live: mode === "live",
-    })
-    faults.push(...found)
-    return signer
-  }
-  const payoutSigner = signerOf("PAYOUT")
-  const relaySigner = signerOf("RELAY")
-  const payoutWallet = payoutSigner?.address
-  const relayWallet = relaySigner?.address
-  const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
-  const secretFiles = FILES_WITH_SECRETS.flatMap(setting => (env[setting] ? [{ setting, path: env[setting] }] : []))
-  return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
-}
-
-const FILES_WITH_SECRETS = [
-  "PAYOUT_KEYSTORE",
-  "PAYOUT_KEYSTORE_PASSWORD_FILE",
-  "RELAY_KEYSTORE",
-  "RELAY_KEYSTORE_PASSWORD_FILE",
-] as const satisfies (keyof typeof settingsTable)[]
 
 function amountSettings({ read }: SettingReader, mode: Mode, signup: Settings["signup"]) {
   const sandbox = mode === "sandbox"

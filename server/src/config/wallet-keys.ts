@@ -2,17 +2,20 @@
 import { readFileSync, statSync } from "node:fs"
 import type { Address } from "../chain/hex.ts"
 import { openKeystore } from "../chain/keystore.ts"
+import type { Mode } from "../chain/networks.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
 import type { RemoteKey } from "../chain/signers/remote-key.ts"
 import { remoteSigner } from "../chain/signers/remote-signer.ts"
 import { isPrivate } from "./live-mode.ts"
+import type { SettingReader } from "./setting-reader.ts"
+import type { settingsTable } from "./settings-table.ts"
 
 /** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
 const KEYSTORE_BYTES = 64 * 1024
 
 /** The settings of a wallet, as they were read; undefined: not set. */
-export interface WalletSettings {
+interface KeySettings {
   wallet: "PAYOUT" | "RELAY"
   key: Signer | undefined
   keystore: string | undefined
@@ -23,11 +26,42 @@ export interface WalletSettings {
   live: boolean
 }
 
+/** The wallets of the service with their signers, and the files that hold what is secret about them. */
+export function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
+  const signerOf = (wallet: "PAYOUT" | "RELAY"): Signer | undefined => {
+    const { signer, faults: found } = walletSigner({
+      wallet,
+      key: read(`${wallet}_PRIVATE_KEY`),
+      keystore: read(`${wallet}_KEYSTORE`),
+      passwordFile: read(`${wallet}_KEYSTORE_PASSWORD_FILE`),
+      remote: read(`${wallet}_SIGNER`),
+      kmsEndpoint: read("KMS_ENDPOINT"),
+      live: mode === "live",
+    })
+    faults.push(...found)
+    return signer
+  }
+  const payoutSigner = signerOf("PAYOUT")
+  const relaySigner = signerOf("RELAY")
+  const payoutWallet = payoutSigner?.address
+  const relayWallet = relaySigner?.address
+  const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
+  const secretFiles = FILES_WITH_SECRETS.flatMap(setting => (env[setting] ? [{ setting, path: env[setting] }] : []))
+  return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
+}
+
+const FILES_WITH_SECRETS = [
+  "PAYOUT_KEYSTORE",
+  "PAYOUT_KEYSTORE_PASSWORD_FILE",
+  "RELAY_KEYSTORE",
+  "RELAY_KEYSTORE_PASSWORD_FILE",
+] as const satisfies (keyof typeof settingsTable)[]
+
 /**
  * The signer for a wallet, undefined where nothing is set; faults begin with the name of a setting and reveal no
  * secret.
  */
-export function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint, live }: WalletSettings): {
+function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint, live }: KeySettings): {
   signer: Signer | undefined
   faults: string[]
 } {
