@@ -15,7 +15,8 @@ import type { RemoteKey, RemoteKind } from "../src/chain/signers/remote-key.ts"
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
-/** What is wrong with an answer. `hang`: it never comes; `cut`: the connection ends after the key has signed. */
+/** What is wrong with an answer. `hang`: it never comes; `cut`: the connection ends after the key has signed; `echo`: it refuses, with
+ * all headers that it was sent. */
 export type SignerFault =
   | "hang"
   | "cut"
@@ -25,6 +26,7 @@ export type SignerFault =
   | "garbage"
   | "empty"
   | "endless"
+  | "echo"
   | "other key"
   | "other hash"
 
@@ -93,7 +95,7 @@ async function answer(signers: RemoteSigners, key: Hex, exchange: Exchange): Pro
   else {
     const fault = await signers.fault(signers.asked.length)
     signers.asked.push(hash)
-    act({ kind, key, hash, response, fault })
+    act({ kind, key, hash, request, response, fault })
   }
 }
 
@@ -101,15 +103,17 @@ interface Act {
   kind: RemoteKind
   key: Hex
   hash: Hex
+  request: IncomingMessage
   response: ServerResponse
   fault: SignerFault | undefined
 }
 
-function act({ kind, key, hash, response, fault }: Act): void {
+function act({ kind, key, hash, request, response, fault }: Act): void {
   if (fault === "cut") response.destroy()
   else if (fault === "down") json(response, 503, { message: "try later" })
   else if (fault === "redirect") response.writeHead(302, { location: "/elsewhere" }).end()
   else if (fault === "refuse") refuse(kind, response)
+  else if (fault === "echo") refuse(kind, response, Object.values(request.headers).join(" "))
   else if (fault === "endless") endless(response)
   else if (fault !== "hang") {
     const by = fault === "other key" ? toHex(randomBytes(32)) : key
@@ -178,8 +182,7 @@ function write(kind: RemoteKind, response: ServerResponse, signature: Numbers, f
       .end(fault === "empty" ? "" : fault === "garbage" ? hex.slice(0, -2) : hex)
 }
 
-function refuse(kind: RemoteKind, response: ServerResponse): void {
-  const message = "not authorized to\tsign with this key"
+function refuse(kind: RemoteKind, response: ServerResponse, message = "not authorized to\tsign with this key"): void {
   if (kind === "aws-kms") json(response, 400, { __type: "AccessDeniedException", message }, AWS)
   else json(response, 403, { error: { code: 403, status: "PERMISSION_DENIED", message } })
 }

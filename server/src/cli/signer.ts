@@ -2,9 +2,8 @@
 import { parseArgs } from "node:util"
 import { SignerError } from "../chain/signer.ts"
 import { parseRemoteKey, type RemoteKey } from "../chain/signers/remote-key.ts"
-import { walletOfKey } from "../chain/signers/remote-signer.ts"
-import { listKeys } from "../chain/signers/web3signer.ts"
-import { httpUrl } from "../config/setting-values.ts"
+import { walletOfKey, walletsOf } from "../chain/signers/remote-signer.ts"
+import { apiUrl } from "../config/setting-values.ts"
 
 const usage = `Prints the wallet of a key that another machine keeps, as the value of PAYOUT_SIGNER or RELAY_SIGNER.
 
@@ -24,7 +23,7 @@ export async function settingsOf(key: RemoteKey, endpoint: string | undefined, s
   try {
     const wallets =
       key.kind === "web3signer"
-        ? (await listKeys(key.name, signal)).map(({ wallet }) => wallet)
+        ? (await walletsOf(key.name, signal)).map(({ wallet }) => wallet)
         : [await walletOfKey(key, signal, { endpoint })]
     if (wallets.length === 0) throw new SignerError("has no key of this curve")
     return wallets.map(wallet => `${name}/${wallet}`)
@@ -43,7 +42,7 @@ async function main(): Promise<string> {
   if (values.help) return usage.trimEnd()
   if (!name || more.length > 0) throw new Error(`Name one key.\n\n${usage}`)
   const key = parsed("The key", name, parseRemoteKey)
-  const endpoint = values.endpoint && parsed("--endpoint", values.endpoint, httpUrl)
+  const endpoint = values.endpoint && parsed("--endpoint", values.endpoint, apiUrl)
   return (await settingsOf(key, endpoint || undefined, new AbortController().signal)).join("\n")
 }
 

@@ -29,6 +29,14 @@ export function httpUrl(value: string): string {
   return value.replace(/\/+$/, "")
 }
 
+/** The http(s) address of an API that is given credentials in headers: none may be in the address itself, which is logged. As URLs are written. */
+export function apiUrl(value: string): string {
+  httpUrl(value)
+  const { username, password, search, hash, href } = new URL(value)
+  if (username + password + search + hash !== "") throw new Error("must have no user, password, query or fragment")
+  return href.replace(/\/+$/, "")
+}
+
 /** An http(s) address exactly as written: issuers are compared character by character, and some end in a slash. */
 export function issuerUrl(value: string): string {
   httpUrl(value)

@@ -6,6 +6,7 @@ import { networkNames } from "../chain/networks.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
 import {
+  apiUrl,
   bytes32,
   cidr,
   decimal,
@@ -197,7 +198,7 @@ export const settingsTable = {
     meaning: "the address of the KMS's API in PAYOUT_SIGNER and RELAY_SIGNER, where it is a private endpoint",
     otherwise: "the provider's own",
     live: "https, or a private address",
-    parse: httpUrl,
+    parse: apiUrl,
   },
   MIN_AMOUNT: { meaning: "the lowest price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {

@@ -261,5 +261,26 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_SIGNER", wallet => {
     const kms = (endpoint: string) => live(`${arn}/${address}`, { KMS_ENDPOINT: endpoint })
     expect(faultsOf(kms("http://kms.example.com"))).toEqual([expect.stringMatching(/^KMS_ENDPOINT must use https/)])
     expect(faultsOf(kms("https://kms.example.com"))).toEqual([])
+    for (const sly of ["HTTP://kms.example.com", " http://kms.example.com", "ht\ttp://kms.example.com"])
+      expect(faultsOf(kms(sly)), sly).toEqual([expect.stringMatching(/^KMS_ENDPOINT must (use https|be an http)/)])
+    for (const secret of ["https://user:hunter2@kms.example.com", "https://kms.example.com/?key=hunter2"]) {
+      const faults = faultsOf(kms(secret))
+      expect(faults).toEqual([expect.stringMatching(/^KMS_ENDPOINT must have no user, password, query or fragment/)])
+      expect(faults.join()).not.toContain("hunter2")
+    }
   })
+})
+
+it("two keys in a KMS are two, and one endpoint is one provider's", () => {
+  const arn = "aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+  const version = "gcp-kms:projects/p/locations/global/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"
+  const [one, other] = [`0x${"a7".repeat(20)}`, `0x${"b8".repeat(20)}`]
+  expect(faultsOf({ PAYOUT_SIGNER: `${arn}/${one}`, RELAY_SIGNER: `${arn}/${other}` })).toEqual([
+    expect.stringMatching(/^RELAY_SIGNER must be another key than PAYOUT_SIGNER/),
+  ])
+  const both = { PAYOUT_SIGNER: `${arn}/${one}`, RELAY_SIGNER: `${version}/${other}` }
+  expect(faultsOf(both)).toEqual([])
+  expect(faultsOf({ ...both, KMS_ENDPOINT: "https://kms.example.com" })).toEqual([
+    expect.stringMatching(/^KMS_ENDPOINT can't be set with keys of two providers/),
+  ])
 })

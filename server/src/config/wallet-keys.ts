@@ -28,14 +28,18 @@ interface KeySettings {
 
 /** The wallets of the service with their signers, and the files that hold what is secret about them. */
 export function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
+  const kmsEndpoint = read("KMS_ENDPOINT")
+  const remotes = new Map<string, KeySettings["remote"]>()
   const signerOf = (wallet: "PAYOUT" | "RELAY"): Signer | undefined => {
+    const remote = read(`${wallet}_SIGNER`)
+    remotes.set(wallet, remote)
     const { signer, faults: found } = walletSigner({
       wallet,
       key: read(`${wallet}_PRIVATE_KEY`),
       keystore: read(`${wallet}_KEYSTORE`),
       passwordFile: read(`${wallet}_KEYSTORE_PASSWORD_FILE`),
-      remote: read(`${wallet}_SIGNER`),
-      kmsEndpoint: read("KMS_ENDPOINT"),
+      remote,
+      kmsEndpoint,
       live: mode === "live",
     })
     faults.push(...found)
@@ -43,11 +47,29 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   }
   const payoutSigner = signerOf("PAYOUT")
   const relaySigner = signerOf("RELAY")
+  const keys = (wallet: "PAYOUT" | "RELAY") => remotes.get(wallet)?.key
+  faults.push(...keysTogether(keys("PAYOUT"), keys("RELAY"), env.KMS_ENDPOINT))
   const payoutWallet = payoutSigner?.address
   const relayWallet = relaySigner?.address
   const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
   const secretFiles = FILES_WITH_SECRETS.flatMap(setting => (env[setting] ? [{ setting, path: env[setting] }] : []))
   return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
+}
+
+/** What is wrong with two keys that are kept elsewhere. */
+function keysTogether(
+  payout: RemoteKey | undefined,
+  relay: RemoteKey | undefined,
+  endpoint: string | undefined,
+): string[] {
+  if (!payout || !relay || payout.kind === "web3signer" || relay.kind === "web3signer") return []
+  if (payout.kind !== relay.kind)
+    return endpoint
+      ? ["KMS_ENDPOINT can't be set with keys of two providers: each would be sent the other's credentials"]
+      : []
+  return payout.name === relay.name
+    ? ["RELAY_SIGNER must be another key than PAYOUT_SIGNER: each wallet has its own"]
+    : []
 }
 
 const FILES_WITH_SECRETS = [
@@ -75,7 +97,7 @@ function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint
     const signer = remoteSigner(remote.key, remote.address, { endpoint: kmsEndpoint })
     const [name, url] =
       remote.key.kind === "web3signer" ? [`${wallet}_SIGNER`, remote.key.name] : ["KMS_ENDPOINT", kmsEndpoint]
-    const isOpen = live && url?.startsWith("http:") && !isPrivate(url)
+    const isOpen = live && url !== undefined && new URL(url).protocol === "http:" && !isPrivate(url)
     return {
       signer,
       faults: isOpen ? [`${name} must use https: only a signer on a private address may use http`] : [],

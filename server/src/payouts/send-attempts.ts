@@ -128,7 +128,7 @@ export async function replaceStuck(
 }
 
 /** The gas of a transfer of nothing to oneself. */
-const EMPTY_GAS = 21_000n
+export const EMPTY_GAS = 21_000n
 
 /**
  * Writes another attempt of a nonce, to be signed: the same payment, or with `empty` a transfer of nothing from the wallet to

@@ -62,10 +62,13 @@ beforeEach(async () => {
   sent = new Set()
   signers.fault = () => undefined
   signers.asked.length = 0
+  signers.heard.length = 0
   rig.proxy.spoil = (method, params, result) => {
     if (method === "eth_sendRawTransaction") sent.add(keccak256(params[0] as Hex))
     return result
   }
+  // What a test left in the pool behind a nonce that it did not use.
+  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
   await rig.anvil.client.setAutomine(true)
   await mine()
   await rig.empty()
@@ -349,6 +352,62 @@ describe("a signer that is not what it should be", () => {
     ])
   })
 
+  // Whoever can write the database and switch its triggers off writes a whole row that agrees with itself.
+  it.each<[string, (attempt: bigint, payout: string) => ReturnType<typeof sql>]>([
+    [
+      "ether with a release",
+      (_attempt, payout) => sql`update payouts set value = 1000000000000000000 where id = ${payout}`,
+    ],
+    [
+      "a call of another kind",
+      (
+        _attempt,
+        payout,
+      ) => sql`update payouts set kind = 'authorize', lane = 'relay', reserved = false, payment_id = null, share = null,
+        percent_e4 = null, payer = ${rig.relayer.address}, auth_nonce = ${`0x${"ab".repeat(32)}`}, relay_by = now() + interval '1 day',
+        auth_digest = ${`0x${"cd".repeat(32)}`} where id = ${payout}`,
+    ],
+    [
+      "a call of another contract",
+      (_attempt, payout) => sql`update payouts set to_address = ${rig.relayer.address} where id = ${payout}`,
+    ],
+    [
+      "more gas than a release takes",
+      attempt => sql`update transaction_attempts set gas = 300001 where id = ${attempt}`,
+    ],
+    [
+      "a fee above the cap",
+      attempt => sql`update transaction_attempts set max_fee = 20000000001 where id = ${attempt}`,
+    ],
+    [
+      "an empty transfer at a fee that no operator allowed",
+      attempt =>
+        sql`update transaction_attempts set empty = true, gas = 21000, max_fee = 20000000001 where id = ${attempt}`,
+    ],
+  ])("is never shown %s", async (_what, change) => {
+    const { ctx } = rig.service
+    expect(ctx.settings.payoutMaxFee).toBe(20_000_000_000n)
+    await assigned()
+    const [first] = await attempts()
+    if (!first) throw new Error("no attempt")
+    for (const table of ["payouts", "transaction_attempts"])
+      await sql`alter table ${sql.table(table)} disable trigger user`.execute(ctx.db)
+    await change(first.id, first.payout_id).execute(ctx.db)
+    const [attempt] = await attempts()
+    const payout = await ctx.db
+      .selectFrom("payouts")
+      .selectAll()
+      .where("id", "=", first.payout_id)
+      .executeTakeFirstOrThrow()
+    const forged = unsignedHash(transactionOf(attempt ?? first, payout))
+    await sql`update transaction_attempts set unsigned_hash = ${forged} where id = ${first.id}`.execute(ctx.db)
+    for (const table of ["payouts", "transaction_attempts"])
+      await sql`alter table ${sql.table(table)} enable trigger user`.execute(ctx.db)
+    await rig.round(fresh())
+    expect(signers.asked).not.toContain(forged)
+    expect((await attempts())[0]).toMatchObject({ id: first.id, raw: null })
+  })
+
   it("is never shown a payout that can't be compared with its deposit any more", async () => {
     const { db } = rig.service.ctx
     await assigned()
@@ -384,7 +443,8 @@ describe("a nonce", () => {
       rig.service.advance(31_000)
       await rig.round(fresh(), AT_ONCE)
       expect((await wallet()).status).toBe("halted")
-      for (const hash of hashes) expect((await operator.ask("/adopt", { hash })).status).toBe(200)
+      for (const hash of hashes)
+        expect((await operator.ask("/adopt", { hash })).body).toMatchObject({ said: expect.any(String) })
       expect((await operator.ask("/resume", { wallet: "payout", reason: "adopted" })).status).toBe(200)
       await settle(fresh())
       expect(unsigned.length).toBe(2)
@@ -403,6 +463,34 @@ describe("a nonce", () => {
       await settle(fresh())
     })
     await expectPaid(got)
+  })
+
+  it("whose signature comes after an operator emptied it is not stored, so the payment can't be sent any more", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      const [first] = await attempts()
+      let free = () => {}
+      const held = new Promise<void>(resolve => {
+        free = resolve
+      })
+      signers.fault = async () => {
+        await held
+        return undefined
+      }
+      const late = signAttempts(rig.service.ctx, rig.network, await wallet(), fresh(), await state())
+      await until("it was asked for both", () => signers.heard.filter(text => text.includes("/sign/")).length === 2)
+      await operator.ask("/unstick", { wallet: "payout", nonce: `${first?.nonce}`, reason: "not to be paid" })
+      free()
+      // The operator's process signed the other one meanwhile.
+      expect(await late).toBe(0)
+      expect((await attempts()).map(({ n, empty, raw }) => [n, empty, raw !== null])).toEqual([
+        [0, false, false],
+        [1, true, true],
+        [0, false, true],
+      ])
+      await settle(fresh())
+    })
+    expect(got.toSorted()).toEqual([0n, 500_000n])
   })
 
   it("of a wallet that is halted while its signer works is signed, and sent only when the wallet is resumed", async () => {

@@ -8,16 +8,16 @@ import { sql } from "kysely"
 import type { Hex } from "viem"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { type Signer, SignerError, signTransaction, unsignedHash } from "../chain/signer.ts"
+import { type Signer, SignerError, signTransaction } from "../chain/signer.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
-import { calldataFaults } from "./check-signed-transactions.ts"
-import { policies } from "./lane-policy.ts"
 import { tracePayouts } from "./trace-payouts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
+import { emptyOverdue, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
+import { lockWallet } from "./wallet-row.ts"
 
 /** After the first failure a signer is asked again after this, and after each further one twice as late. */
 const FIRST_WAIT_MS = 1_000
@@ -25,11 +25,6 @@ const LONGEST_WAIT_MS = 30_000
 
 /** Failures since a signer last signed, and when to ask it again by `performance.now()`. */
 const failing = new WeakMap<Signer, { failures: number; againAt: number }>()
-
-type Unsigned = Row<"transaction_attempts"> &
-  Pick<Row<"payouts">, "to_address" | "data" | "value" | "kind" | "payment_id" | "escrow_id" | "traceparent"> & {
-    unsigned_hash: Hash
-  }
 
 interface Signed {
   id: bigint
@@ -51,9 +46,10 @@ export async function signAttempts(
 ): Promise<number> {
   if (signer.address !== wallet.address)
     throw new Error(`the signer of ${signer.address} can't sign for ${wallet.address}`)
+  await emptyOverdue(ctx, wallet)
   const { failures, againAt } = failing.get(signer) ?? { failures: 0, againAt: 0 }
   if (latest === undefined || performance.now() < againAt) return 0
-  const due = await unaltered(ctx, network, wallet, await unsignedAttempts(ctx, wallet, latest))
+  const due = await signableAttempts(ctx, network, wallet, latest)
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
@@ -65,7 +61,7 @@ export async function signAttempts(
     const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures)
     failing.set(signer, { failures: failures + 1, againAt: performance.now() + waitMs })
   } else if (signed.length > 0) failing.delete(signer)
-  const stored = await store(ctx, signed)
+  const stored = await store(ctx, wallet, signed)
   trace(ctx, network, startMs, asked, answers)
   return stored
 }
@@ -87,38 +83,6 @@ function trace(
   )
 }
 
-/** Lowest nonce first. A nonce that the chain has used needs no signature: `confirmPayouts` finds out by which transaction. */
-async function unsignedAttempts(ctx: Context, wallet: Row<"wallets">, latest: bigint): Promise<Unsigned[]> {
-  const { rows } = await sql<Unsigned>`
-    select a.*, i.to_address, i.data, i.value, i.kind, i.payment_id, i.escrow_id, i.traceparent from payouts i join transaction_attempts a on a.payout_id = i.id
-    where a.chain_id = ${wallet.chain_id} and a.wallet = ${wallet.address} and a.raw is null and a.nonce >= ${latest}
-      and i.state = 'assigned' and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
-    order by a.nonce`.execute(ctx.db)
-  return rows
-}
-
-/** Those that are still what was to be signed when they got their nonces; nothing else is ever shown to a signer. */
-async function unaltered(
-  ctx: Context,
-  network: Network,
-  wallet: Row<"wallets">,
-  attempts: readonly Unsigned[],
-): Promise<Unsigned[]> {
-  if (attempts.length === 0) return []
-  const ids = attempts.map(each => each.payout_id)
-  // Relays move no money of ours; what has left a deposit is compared with its deposit once more, as when it got its nonce.
-  const faultOf = policies[wallet.lane].keepsBooks ? await calldataFaults(ctx, network, ids) : () => undefined
-  return attempts.filter(attempt => {
-    const isSame = unsignedHash(transactionOf(attempt, attempt)) === attempt.unsigned_hash
-    // An empty transfer moves nothing, whatever became of its payout.
-    const fault = attempt.empty ? undefined : faultOf(attempt.payout_id)
-    const detail = isSame ? fault : "its transaction is not what it was when it got its nonce"
-    if (detail === undefined) return true
-    ctx.log.error({ payoutId: attempt.payout_id, reason: detail }, "a payout was altered by hand; it is not signed")
-    return false
-  })
-}
-
 async function signOne(signer: Signer, attempt: Unsigned, signal: AbortSignal): Promise<Signed> {
   const { id, unsigned_hash } = attempt
   return { id, unsigned_hash, ...(await signTransaction(signer, transactionOf(attempt, attempt), signal)) }
@@ -136,14 +100,23 @@ function report(ctx: Context, network: Network, wallet: Row<"wallets">, { remote
   if (isWrong) payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "signature" })
 }
 
-/** Stores signed bytes where nobody has stored any for the same transaction before; answers how many. */
-async function store(ctx: Context, signed: readonly Signed[]): Promise<number> {
+/**
+ * Stores signed bytes where nobody has stored any for the same transaction before, and nothing else is to be signed for its nonce since;
+ * answers how many.
+ */
+async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Signed[]): Promise<number> {
   if (signed.length === 0) return 0
   const rows = signed.map(each => sql`(${each.id}::bigint, ${each.unsigned_hash}, ${each.raw}, ${each.hash})`)
-  const stored =
-    await sql`update transaction_attempts a set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null
-    from (values ${sql.join(rows)}) as s (id, unsigned_hash, raw, hash)
-    where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null
-    returning a.id`.execute(ctx.db)
-  return stored.rows.length
+  return await inTransaction(ctx, async ctx => {
+    // Whoever writes another attempt of a nonce holds it too.
+    await lockWallet(ctx, wallet.id)
+    const stored = await sql`update transaction_attempts a
+      set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null
+      from (values ${sql.join(rows)}) as s (id, unsigned_hash, raw, hash)
+      where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null
+        and not exists (select from transaction_attempts b where b.payout_id = a.payout_id and b.n > a.n)
+        and not exists (select from transaction_attempts c where c.hash = s.hash)
+      returning a.id`.execute(ctx.db)
+    return stored.rows.length
+  })
 }

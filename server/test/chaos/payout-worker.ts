@@ -78,7 +78,7 @@ function watchQueries(): void {
       values.includes("final")
     )
       moment("before final")
-    if (!/^\s*update transaction_attempts a set raw/.test(String(text))) return query.apply(this, args)
+    if (!/^\s*update transaction_attempts a\s+set raw/.test(String(text))) return query.apply(this, args)
     moment("before commit")
     const done = query.apply(this, args) as Promise<unknown>
     return done.then(result => {

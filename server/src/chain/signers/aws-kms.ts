@@ -1,11 +1,32 @@
 /** A key in AWS KMS. Credentials come from where AWS's own client looks for them: a role, a file, the environment. */
 // I/O: asks the KMS.
+import { pipeline, Readable, Transform } from "node:stream"
 import { hexToBytes, keccak256 } from "viem"
+import { AnswerTooLarge } from "../../http/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 import { numbersOfDer } from "./der.ts"
+import { MOST_BYTES, oneLine, withoutSecrets } from "./exchange.ts"
 import type { Sign } from "./remote-signer.ts"
 
 const CONNECT_MS = 3_000
+
+interface Keys {
+  sessionToken?: string | undefined
+  secretAccessKey?: string | undefined
+}
+
+/** The same bytes, with an error beyond the most that an answer has. */
+function limited(body: Readable): Readable {
+  let bytes = 0
+  const limit = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length
+      done(bytes > MOST_BYTES ? new AnswerTooLarge(MOST_BYTES) : null, chunk)
+    },
+  })
+  // Also ends the connection where the limit is exceeded.
+  return pipeline(body, limit, () => {})
+}
 
 /** Signs with the key of an ARN; `endpoint` in place of its region's. */
 export function awsKms(arn: string, endpoint?: string): Sign {
@@ -17,6 +38,16 @@ export function awsKms(arn: string, endpoint?: string): Sign {
       ...(endpoint ? { endpoint } : {}),
       requestHandler: { connectionTimeout: CONNECT_MS },
     })
+    // Nearest to the connection: the client itself would read an answer of any length.
+    client.middlewareStack.add(
+      next => async args => {
+        const result = await next(args)
+        const response = result.response as { body?: unknown } | undefined
+        if (response?.body instanceof Readable) response.body = limited(response.body)
+        return result
+      },
+      { step: "deserialize", priority: "low", name: "limitAnswer" },
+    )
     return { client, SignCommand }
   }
   let opened: ReturnType<typeof open> | undefined
@@ -30,7 +61,13 @@ export function awsKms(arn: string, endpoint?: string): Sign {
       MessageType: "DIGEST",
       SigningAlgorithm: "ECDSA_SHA_256",
     })
-    const { Signature } = await client.send(command, { abortSignal: signal })
+    const { Signature } = await client.send(command, { abortSignal: signal }).catch(async (error: Error) => {
+      if (signal.aborted) throw error
+      // Some proxies answer with what they were sent.
+      const { sessionToken = "", secretAccessKey = "" } = await client.config.credentials().catch((): Keys => ({}))
+      const words = withoutSecrets(`${error.name}: ${error.message}`, [sessionToken, secretAccessKey])
+      throw new SignerError(`failed: ${oneLine(words)}`)
+    })
     if (!Signature) throw new SignerError("answered without a signature", { isWrong: true })
     return numbersOfDer(Signature)
   }

@@ -4,7 +4,7 @@ import { AnswerTooLarge, boundedText } from "../../http/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 
 /** A list of some thousand keys. */
-const MOST_BYTES = 1024 * 1024
+export const MOST_BYTES = 1024 * 1024
 
 /** The text of an answer with a status of 200; a {@link SignerError} for any other, which is not followed elsewhere. */
 export async function exchange(
@@ -25,7 +25,11 @@ export async function exchange(
     if (error instanceof AnswerTooLarge) throw new SignerError(`answered too much: ${error.message}`)
     throw error
   })
-  if (response.status !== 200) throw new SignerError(`answered HTTP ${response.status}: ${oneLine(text) || "no text"}`)
+  if (response.status !== 200) {
+    // Some proxies answer with what they were sent.
+    const words = oneLine(withoutSecrets(text, Object.values(headers)))
+    throw new SignerError(`answered HTTP ${response.status}: ${words || "no text"}`)
+  }
   return text
 }
 
@@ -35,6 +39,15 @@ function causeOf(error: unknown): string {
   return oneLine(code ?? message)
 }
 
+/** A text without these values, nor the words of which they are made. */
+export const withoutSecrets = (text: string, secrets: readonly string[]): string =>
+  secrets
+    .flatMap(secret => [secret, ...secret.split(" ")])
+    .filter(secret => secret.length > LEAST_SECRET)
+    .reduce((rest, secret) => rest.replaceAll(secret, "[secret]"), text)
+
+/** "Bearer" is none. */
+const LEAST_SECRET = 8
 const MOST_CHARACTERS = 300
 
 /** A signer's words for the log: one line, and not long. */

@@ -8,7 +8,7 @@ import { awsKms } from "./aws-kms.ts"
 import { oneLine } from "./exchange.ts"
 import { gcpKms } from "./gcp-kms.ts"
 import type { RemoteKey } from "./remote-key.ts"
-import { web3Signer } from "./web3signer.ts"
+import { listKeys, web3Signer } from "./web3signer.ts"
 
 /** A signer that takes longer is asked again. */
 const TIMEOUT_MS = 10_000
@@ -54,16 +54,28 @@ async function possibleOf(sign: Sign, n: number, signal: AbortSignal): Promise<A
   return possibleWallets(bytes, await sign(bytes, signal))
 }
 
+/** The keys of a Web3Signer with their wallets; within ten seconds, or a {@link SignerError}. */
+export const walletsOf = (url: string, signal: AbortSignal, timeoutMs?: number): ReturnType<typeof listKeys> =>
+  within(signal => listKeys(url, signal), timeoutMs)(signal)
+
+const signWith =
+  (sign: Sign, timeoutMs?: number): Sign =>
+  (bytes, signal) =>
+    within(signal => sign(bytes, signal), timeoutMs)(signal)
+
 /** With a deadline that holds whatever the client does, and every failure as a {@link SignerError} without control characters. */
-function signWith(sign: Sign, timeoutMs = TIMEOUT_MS): Sign {
-  return async (bytes, signal) => {
+function within<T>(
+  ask: (signal: AbortSignal) => Promise<T>,
+  timeoutMs = TIMEOUT_MS,
+): (signal: AbortSignal) => Promise<T> {
+  return async signal => {
     const over = new AbortController()
     const either = AbortSignal.any([signal, over.signal])
     const deadline = sleep(timeoutMs, undefined, { signal: either, ref: false }).then(() => {
       throw new SignerError(`did not answer within ${timeoutMs / 1_000} seconds`)
     })
     try {
-      return await Promise.race([sign(bytes, either), deadline])
+      return await Promise.race([ask(either), deadline])
     } catch (error) {
       if (error instanceof SignerError) throw error
       const { name, message } = error as Error
