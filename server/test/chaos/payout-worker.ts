@@ -65,6 +65,9 @@ function watched(signer: Signer): Signer {
   }
 }
 
+/** Whether signed bytes are written and not yet committed. */
+let storing = false
+
 /** The driver's queries, with the moments around the storing of signed bytes and before the end of a payout is written. */
 function watchQueries(): void {
   const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
@@ -78,8 +81,10 @@ function watchQueries(): void {
       values.includes("final")
     )
       moment("before final")
-    if (!/^\s*update transaction_attempts a\s+set raw/.test(String(text))) return query.apply(this, args)
+    if (/^\s*update transaction_attempts a\s+set raw/.test(String(text))) storing = true
+    if (text !== "commit" || !storing) return query.apply(this, args)
     moment("before commit")
+    storing = false
     const done = query.apply(this, args) as Promise<unknown>
     return done.then(result => {
       moment("after commit")
