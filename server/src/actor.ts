@@ -31,5 +31,6 @@ export const withActor = <T>(actor: Actor | undefined, run: () => T): T => prese
  */
 export function actorStatement(): string | undefined {
   const actor = present.getStore()
-  return actor && `set local sluice.actor = '${Buffer.from(JSON.stringify(actor)).toString("base64")}'`
+  // Not `set local`: pg_stat_statements keeps each text of it apart, and would keep who acted.
+  return actor && `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(actor)).toString("base64")}', true)`
 }

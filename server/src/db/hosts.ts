@@ -19,6 +19,8 @@ export function addressesOf(url: string): [string, ...string[]] {
 /** Which of several hosts is tried first. */
 export interface Hosts {
   readonly count: number
+  /** The address with all of them. */
+  readonly name: string
   current(): string
   /** Another one is tried first from now on, unless that was decided already. */
   leave(address: string): void
@@ -31,6 +33,7 @@ export function hostsOf(url: string): Hosts {
   const current = () => addresses[at % addresses.length] ?? url
   return {
     count: addresses.length,
+    name: url,
     current,
     leave: address => {
       if (address === current()) at++
@@ -38,8 +41,17 @@ export function hostsOf(url: string): Hosts {
   }
 }
 
-/** A host that answers and takes no writes: a replica, or a primary that was made one. */
+/** A host that answers and must not be written to: a replica, a primary that was made one, or one that another has replaced. */
 class NotPrimary extends Error {}
+
+/**
+ * The newest timeline that this process has seen of each database, by its address. A replica that is promoted begins one, so a primary
+ * that comes back from before has an older one.
+ */
+const timelines = new Map<string, number>()
+
+const STATE = `select pg_is_in_recovery() as standby,
+  case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end as timeline`
 
 /**
  * A client of the host that is tried first, not connected yet. Where there are several, one that can't be reached or takes no
@@ -53,8 +65,15 @@ export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   const connectToPrimary = async (): Promise<void> => {
     try {
       await connect()
-      const { rows } = await client.query<{ standby: boolean }>("select pg_is_in_recovery() as standby")
-      if (rows[0]?.standby) throw new NotPrimary("this host takes no writes")
+      const { rows } = await client.query<{ standby: boolean; timeline: string | null }>(STATE)
+      const [{ standby, timeline } = { standby: true, timeline: null }] = rows
+      if (standby) throw new NotPrimary("this host takes no writes")
+      const newest = timelines.get(hosts.name) ?? 0
+      if (Number.parseInt(timeline ?? "0", 16) < newest)
+        throw new NotPrimary(
+          "this host was the primary before another one was promoted: stop it, or set it up as its replica",
+        )
+      timelines.set(hosts.name, Number.parseInt(timeline ?? "0", 16))
     } catch (error) {
       hosts.leave(address)
       if (error instanceof NotPrimary) void client.end().catch(() => {})

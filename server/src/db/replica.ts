@@ -47,10 +47,17 @@ const REPLICA = `
 
 interface Position {
   position: bigint
+  /** When it was asked for, by the monotonic clock. */
+  askedAt: number
   /** The same of a primary and of all its replicas. */
   cluster: string
   name: string
 }
+
+type Found = Omit<Position, "askedAt"> & { standby: boolean }
+
+/** What {@link PRIMARY} takes off at most. */
+const HEADER_BYTES = 40n
 
 /** Opens the replica at `url` of the database `primary`; it is used from its first good check on, which this does not wait for. */
 export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }, primary: Db, log: Logger): Replica {
@@ -61,8 +68,10 @@ export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }
   const watch = openPool(url, WATCH_DEADLINES, onError, 1)
   const follower = follow(watch)
   const askPrimary = gather(async (keys: readonly "now"[]) => {
-    const { rows } = await sql.raw<Position>(PRIMARY).execute(primary)
-    return new Map(keys.map(key => [key, rows[0]]))
+    const askedAt = performance.now()
+    const { rows } = await sql.raw<Omit<Position, "askedAt">>(PRIMARY).execute(primary)
+    const [row] = rows
+    return new Map(row ? keys.map(key => [key, { ...row, askedAt }]) : [])
   })
 
   /** When a check began after which it had everything. */
@@ -71,7 +80,8 @@ export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }
     const fromMs = performance.now()
     const now = await askPrimary("now")
     if (!now) return
-    const found = (await follower.ask(now, maxLagMs)) ?? (await follower.reaches(now, maxLagMs))
+    const found =
+      follower.isAhead(now) ?? (await follower.ask(now, maxLagMs)) ?? (await follower.reaches(now, maxLagMs))
     replicaLag.set((performance.now() - (found === undefined ? fromMs : nearAtMs)) / 1_000)
     if (found !== undefined) return use.leaveOut(found)
     nearAtMs = fromMs
@@ -101,7 +111,7 @@ export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }
       if (use.trouble() !== undefined) return onPrimary()
       const now = await askPrimary("now").catch(() => undefined)
       if (!now) return onPrimary()
-      const found = await follower.reaches(now, maxLagMs)
+      const found = follower.isAhead(now) ?? (await follower.reaches(now, maxLagMs))
       if (found !== undefined) {
         use.leaveOut(found)
         return onPrimary()
@@ -123,21 +133,29 @@ type Use = ReturnType<typeof useOf>
 /** Whether the replica is used; logs when that changes. */
 function useOf(log: Logger) {
   let trouble: string | undefined = "it was not checked yet"
-  /** Settled when the replica is left out. */
-  let left = Promise.withResolvers<void>()
+  /** What waits for the replica and is to stop when it is left out. */
+  const waiting = new Set<() => void>()
+  const stopAll = () => {
+    for (const stop of waiting) stop()
+    waiting.clear()
+  }
   let good = GOOD_CHECKS - 1
   let ended = false
   showReplica()
   replicaUsed.set(0)
   return {
     trouble: () => trouble,
-    left: () => left.promise,
+    /** Calls `stop` when the replica is left out, unless the returned function is called before. */
+    orElse: (stop: () => void) => {
+      waiting.add(stop)
+      return () => void waiting.delete(stop)
+    },
     leaveOut: (why: string) => {
       good = 0
       if (trouble === undefined && !ended) log.warn(`the replica is left out, and the primary serves all reads: ${why}`)
       trouble = why
       replicaUsed.set(0)
-      left.resolve()
+      stopAll()
     },
     /** A check found it near. */
     good: () => {
@@ -145,12 +163,11 @@ function useOf(log: Logger) {
       if (good < GOOD_CHECKS || trouble === undefined) return
       log.info("the replica serves reads")
       trouble = undefined
-      left = Promise.withResolvers()
       replicaUsed.set(1)
     },
     end: () => {
       ended = true
-      left.resolve()
+      stopAll()
     },
   }
 }
@@ -161,18 +178,23 @@ export async function replicaFault(
   query: (text: string) => Promise<Record<string, unknown>[]>,
 ): Promise<string | undefined> {
   const [row] = await query(PRIMARY)
-  const now: Position = { position: BigInt(`${row?.position}`), cluster: `${row?.cluster}`, name: `${row?.name}` }
+  const askedAt = performance.now()
+  const now = { position: BigInt(`${row?.position}`), askedAt, cluster: `${row?.cluster}`, name: `${row?.name}` }
   const watch = openPool(url, WATCH_DEADLINES, () => {}, 1)
   const follower = follow(watch)
   // Its first answer takes a connection.
   const found = (await follower.ask(now, WATCH_DEADLINES.connectMs)) ?? (await follower.reaches(now, maxLagMs))
+  const [later] = await query(PRIMARY)
+  const ahead = follower.isAhead({ position: BigInt(`${later?.position}`), askedAt: performance.now() })
   await watch.end()
-  return found
+  return found ?? ahead
 }
 
 /** What the replica at the other end of `watch` has replayed. Each answer is why it is not as far as the primary `now`, or undefined. */
 function follow(watch: pg.Pool) {
   let replayed = -1n
+  /** Its last answer, also where it may have lost some of it since. */
+  let answered = { position: -1n, at: 0 }
   const waiting = new Set<{ position: bigint; done: (why: string | undefined) => void }>()
   let isPolling = false
 
@@ -183,6 +205,7 @@ function follow(watch: pg.Pool) {
       if (!found.standby) return "it takes writes, so it is no replica"
       if (found.cluster !== now.cluster || found.name !== now.name) return "it is a replica of another database"
       replayed = found.position
+      answered = { position: found.position, at: performance.now() }
       return undefined
     } catch (error) {
       replayed = -1n
@@ -190,15 +213,24 @@ function follow(watch: pg.Pool) {
     }
   }
 
-  async function state(): Promise<Position & { standby: boolean }> {
+  /**
+   * Why it is no replica of a primary that says `now`, where it had replayed more before that was asked: it follows one that was
+   * lost, and has what this one never had.
+   */
+  const isAhead = (now: Pick<Position, "position" | "askedAt">): string | undefined =>
+    answered.at < now.askedAt && answered.position > now.position + HEADER_BYTES
+      ? "it has what the primary never had: it follows an earlier primary. Set it up again from this one"
+      : undefined
+
+  async function state(): Promise<Found> {
     const client = await connect(watch)
     try {
-      const { rows } = await client.query<Position & { standby: boolean }>({
+      const { rows } = await client.query<Found>({
         text: REPLICA,
         query_timeout: WATCH_DEADLINES.statementMs,
       } as pg.QueryConfig)
       client.release()
-      return rows[0] as Position & { standby: boolean }
+      return rows[0] as Found
     } catch (error) {
       client.release(true)
       throw error
@@ -233,6 +265,7 @@ function follow(watch: pg.Pool) {
   return {
     ask,
     reaches,
+    isAhead,
     /** It has to be asked before it is read from again. */
     forget: () => {
       replayed = -1n
@@ -274,13 +307,15 @@ function readingPool(pool: pg.Pool, primary: Db, use: Use): PostgresPool {
     if (!/^(select|with)\b/i.test(text.trimStart()))
       throw new Error("only reads are sent to a replica, and no transactions")
     if (use.trouble() === undefined) {
-      const left = use.left().then(() => undefined)
+      // One promise for each statement: a reaction to one that all share would stay in memory as long as that is open.
+      const left = Promise.withResolvers<undefined>()
+      const release = use.orElse(() => left.resolve(undefined))
       const answer = onReplica(text, values).catch((error: Error) => {
         if (isAnswer(error)) throw error
         use.leaveOut(`a statement got no answer: ${error.message}`)
         return undefined
       })
-      const result = await Promise.race([answer, left])
+      const result = await Promise.race([answer, left.promise]).finally(release)
       if (result) return result
     }
     const { rows } = await primary.executeQuery(CompiledQuery.raw(text, values))

@@ -154,6 +154,13 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
       /another database/,
     )
     expect(await fault("postgres://sluice@127.0.0.1:1/postgres")).toMatch(/can't be asked/)
+    // Of a primary that was promoted with less than this replica has: it is behind what the replica had replayed before.
+    let asked = 0
+    const promoted = async (text: string) =>
+      (await query(text)).map(row => (asked++ === 0 ? row : { ...row, position: 1n }))
+    expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, promoted)).toMatch(
+      /follows an earlier primary/,
+    )
   })
 
   it("takes the primary's place, with all that was answered, where commits waited for it", async () => {
@@ -189,5 +196,13 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     const { rows } = await sql<{ standby: boolean }>`select pg_is_in_recovery() as standby`.execute(service.ctx.db)
     expect(rows[0]?.standby).toBe(false)
     expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, onStandby)).toMatch(/takes writes/)
+
+    // The old primary comes back and takes writes, too. Nothing is sent there, though the new one is lost.
+    await primary.start()
+    await standby.kill()
+    // The first may only notice that its connection is lost.
+    for (let n = 0; n < 3; n++) expect((await make(6)).status).toBe(503)
+    await standby.start()
+    await until("the new primary answers", async () => (await make(6)).status === 201)
   })
 })
