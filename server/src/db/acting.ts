@@ -20,7 +20,14 @@ export function acting(dialect: Dialect, begin?: string): Dialect {
         const together = begin !== undefined && isPlain && statement !== undefined
         if (!together) await beginUsually(connection, settings)
         const text = together ? `${begin}; ${statement}` : statement
-        if (text !== undefined) await connection.executeQuery(CompiledQuery.raw(text))
+        if (text === undefined) return
+        try {
+          await connection.executeQuery(CompiledQuery.raw(text))
+        } catch (error) {
+          // It may have begun; Kysely rolls back only what began without an error.
+          await driver.rollbackTransaction(connection).catch(() => {})
+          throw error
+        }
       }
       return driver
     },

@@ -65,7 +65,10 @@ export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   const connectToPrimary = async (): Promise<void> => {
     try {
       await connect()
-      const { rows } = await client.query<{ standby: boolean; timeline: string | null }>(STATE)
+      const { rows } = await client.query<{ standby: boolean; timeline: string | null }>({
+        text: STATE,
+        query_timeout: options.connectionTimeoutMillis,
+      } as pg.QueryConfig)
       const [{ standby, timeline } = { standby: true, timeline: null }] = rows
       if (standby) throw new NotPrimary("this host takes no writes")
       const newest = timelines.get(hosts.name) ?? 0

@@ -133,7 +133,7 @@ type Use = ReturnType<typeof useOf>
 /** Whether the replica is used; logs when that changes. */
 function useOf(log: Logger) {
   let trouble: string | undefined = "it was not checked yet"
-  /** What waits for the replica and is to stop when it is left out. */
+  /** Called when the replica is left out. */
   const waiting = new Set<() => void>()
   const stopAll = () => {
     for (const stop of waiting) stop()
@@ -201,7 +201,7 @@ function follow(watch: pg.Pool) {
   /** Asks it, also where it is known to be far enough. */
   async function ask(now: Position, patienceMs: number): Promise<string | undefined> {
     try {
-      const found = await within(patienceMs, state())
+      const found = await within(patienceMs, stateOf(watch))
       if (!found.standby) return "it takes writes, so it is no replica"
       if (found.cluster !== now.cluster || found.name !== now.name) return "it is a replica of another database"
       replayed = found.position
@@ -221,21 +221,6 @@ function follow(watch: pg.Pool) {
     answered.at < now.askedAt && answered.position > now.position + HEADER_BYTES
       ? "it has what the primary never had: it follows an earlier primary. Set it up again from this one"
       : undefined
-
-  async function state(): Promise<Found> {
-    const client = await connect(watch)
-    try {
-      const { rows } = await client.query<Found>({
-        text: REPLICA,
-        query_timeout: WATCH_DEADLINES.statementMs,
-      } as pg.QueryConfig)
-      client.release()
-      return rows[0] as Found
-    } catch (error) {
-      client.release(true)
-      throw error
-    }
-  }
 
   /** Waits until it has replayed as much; `now` is of the primary that {@link ask} compared it with. */
   function reaches(now: Position, patienceMs: number): Promise<string | undefined> {
@@ -270,6 +255,21 @@ function follow(watch: pg.Pool) {
     forget: () => {
       replayed = -1n
     },
+  }
+}
+
+async function stateOf(watch: pg.Pool): Promise<Found> {
+  const client = await connect(watch)
+  try {
+    const { rows } = await client.query<Found>({
+      text: REPLICA,
+      query_timeout: WATCH_DEADLINES.statementMs,
+    } as pg.QueryConfig)
+    client.release()
+    return rows[0] as Found
+  } catch (error) {
+    client.release(true)
+    throw error
   }
 }
 
@@ -328,5 +328,13 @@ function readingPool(pool: pg.Pool, primary: Db, use: Use): PostgresPool {
   }
 }
 
-/** Whether the server answered about the statement, and works on. */
-const isAnswer = (error: unknown): boolean => !isUnavailable(error) && !(error instanceof DatabaseUnavailable)
+/**
+ * Whether the server answered about the statement, and works on. One that took too long is an answer: it would take the primary as
+ * long. A file that is lost or damaged (classes 58 and XX) is none.
+ */
+const isAnswer = (error: unknown): boolean => {
+  const code = error instanceof Error ? `${(error as { code?: unknown }).code}` : ""
+  if (code === QUERY_CANCELED) return true
+  return !/^(58|XX)/.test(code) && !isUnavailable(error) && !(error instanceof DatabaseUnavailable)
+}
+const QUERY_CANCELED = "57014"
