@@ -69,8 +69,7 @@ function once(root: string, name: string): Figures {
 function checkout(commit: string): string {
   const folder = mkdtempSync(join(tmpdir(), "sluice-against-"))
   execFileSync("git", ["worktree", "add", "--quiet", "--detach", "--force", folder, commit], { cwd: ROOT })
-  for (const part of ["bench", join("server", "test")])
-    cpSync(join(ROOT, part), join(folder, part), { recursive: true, force: true })
+  cpSync(join(ROOT, "bench"), join(folder, "bench"), { recursive: true, force: true })
   for (const part of ["", "server", "web", "contracts"])
     if (existsSync(join(ROOT, part, "node_modules")))
       symlinkSync(join(ROOT, part, "node_modules"), join(folder, part, "node_modules"))

@@ -40,6 +40,8 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       "postgres",
       "restore",
       "migrate",
+      // Run by server/src/tracing.
+      "traces",
       "postgres",
       "recover",
       "recover",
