@@ -162,6 +162,12 @@ describe("the style law", () => {
     expect(hits(/\b(it|describe|test)\.(only|skip|todo)\b|setTimeout\(r(esolve)?,/, tests)).toEqual([])
   })
 
+  it("tests change the environment by `vi.stubEnv`: a copy in its place stays with the files that run after them", () => {
+    // `process.env` is not a plain object: where another one has taken its place, a change of TZ has no effect.
+    const tests = files.filter(path => path.endsWith(".test.ts"))
+    expect(hits(/process\.env(\.\w+)? = |assign\(process\.env,/, tests)).toEqual([])
+  })
+
   it("a file throws `ApiError` or returns faults, not both", () => {
     const named = /^(export )?(async )?(function|const) \w*([fF]aults?|[rR]efusalsOf)\b(\(| = \()/m
     const returnsFaults = (text: string) => named.test(text) || /\): ([\w<{ ;:]*[ <])?ErrorDetail\b/.test(text)

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { createInterface } from "node:readline"
 import { setTimeout as sleep } from "node:timers/promises"
-import { afterEach, beforeEach, expect, test } from "vitest"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { freePort, until } from "../../test/e2e/program.ts"
 import { anvilPath } from "./anvil.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
@@ -371,10 +371,9 @@ test("with its offset lost, the chain's clock still does not go back", async () 
 })
 
 test("mine mines exactly that many blocks, saves them and leaves nothing in the home folder", async () => {
-  const home = process.env.HOME
-  process.env.HOME = dir
+  vi.stubEnv("HOME", dir)
   const chain = await start()
-  process.env.HOME = home
+  vi.unstubAllEnvs()
   await chain.mine(1_203)
   expect(existsSync(join(dir, ".foundry", "anvil"))).toBe(false)
   expect(await height()).toBe(1_203)

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { keccak256, recoverTransactionAddress } from "viem"
 import { generatePrivateKey, privateKeyToAddress } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { type RemoteSigners, type SignerFault, startRemoteSigners } from "../../../test/remote-signers.ts"
 import { SignerError, signTransaction, type UnsignedTransaction, unsignedHash } from "../signer.ts"
 import { numbersOfDer } from "./der.ts"
@@ -16,7 +16,6 @@ import { remoteSigner, trySigner, walletOfKey, walletsOf } from "./remote-signer
 
 const kinds = ["aws-kms", "gcp-kms", "web3signer"] as const
 const signal = new AbortController().signal
-const before = { ...process.env }
 let signers: RemoteSigners
 let dir: string
 
@@ -33,15 +32,13 @@ beforeAll(async () => {
     credential_source: { file: join(dir, "identity") },
   }
   writeFileSync(join(dir, "google.json"), JSON.stringify(credentials))
-  Object.assign(process.env, {
-    AWS_ACCESS_KEY_ID: "an-id",
-    AWS_SECRET_ACCESS_KEY: "a-secret-of-aws",
-    AWS_SESSION_TOKEN: "a-session-of-a-role",
-    GOOGLE_APPLICATION_CREDENTIALS: join(dir, "google.json"),
-  })
+  vi.stubEnv("AWS_ACCESS_KEY_ID", "an-id")
+  vi.stubEnv("AWS_SECRET_ACCESS_KEY", "a-secret-of-aws")
+  vi.stubEnv("AWS_SESSION_TOKEN", "a-session-of-a-role")
+  vi.stubEnv("GOOGLE_APPLICATION_CREDENTIALS", join(dir, "google.json"))
 })
 afterAll(async () => {
-  process.env = before
+  vi.unstubAllEnvs()
   rmSync(dir, { recursive: true })
   await signers.stop()
 })
