@@ -72,24 +72,25 @@ export function openPool(
     application_name: "sluice",
     connectionTimeoutMillis: connectMs / hosts.count,
     Client: HostClient as unknown as new () => pg.Client,
+    onConnect: client => {
+      // The pool listens only while a connection is idle; one that breaks between two statements would end the process
+      // too.
+      client.on("error", onError)
+      // Set by a statement, because a pooler in between refuses start-up parameters that it does not know. `jit`: every
+      // statement is short, and estimates over a large table make Postgres compile some of them first: 20 ms, each time.
+      const settings = [
+        "set jit = off",
+        `set statement_timeout = ${statementMs}`,
+        `set lock_timeout = ${lockMs}`,
+        `set idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`,
+      ]
+      // The pool waits for this, and gives nobody a connection without its deadlines.
+      return client.query({ text: settings.join("; "), query_timeout: connectMs } as pg.QueryConfig)
+    },
   })
   hostCounts.set(pool, hosts.count)
   // The pool replaces an idle connection that breaks; without a listener the error would end the process.
   pool.on("error", onError)
-  pool.on("connect", client => {
-    // The pool listens only while a connection is idle; one that breaks between two statements would end the process
-    // too.
-    client.on("error", onError)
-    // Set by a statement, because a pooler in between refuses start-up parameters that it does not know. `jit`: every
-    // statement is short, and estimates over a large table make Postgres compile some of them first: 20 ms, each time.
-    const settings = [
-      "set jit = off",
-      `set statement_timeout = ${statementMs}`,
-      `set lock_timeout = ${lockMs}`,
-      `set idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`,
-    ]
-    void client.query(settings.join("; ")).catch(onError)
-  })
   return pool
 }
 
