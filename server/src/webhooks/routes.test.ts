@@ -440,6 +440,20 @@ describe("secrets", () => {
     expect([good(overlap, webhookSecret), good(overlap, body.data.webhookSecret)]).toEqual([true, true])
   })
 
+  it("that was copied over another merchant's row is neither shown nor used", async () => {
+    await callBack(1)
+    await deliver()
+    await service.merchant("thief")
+    const { sealed } = await service.ctx.db
+      .selectFrom("webhook_secrets")
+      .select("sealed")
+      .where("merchant_id", "=", merchantId)
+      .where("webhook_id", "is", null)
+      .executeTakeFirstOrThrow()
+    await service.ctx.db.updateTable("webhook_secrets").set({ sealed }).where("merchant_id", "!=", merchantId).execute()
+    expect((await post("/api/console/settings/webhook-secret/reveal", {}, "thief")).status).toBe(500)
+  })
+
   it("of an account that is older than its secret is created before anything is signed", async () => {
     await service.ctx.db.deleteFrom("webhook_secrets").execute()
     await callBack(1)
