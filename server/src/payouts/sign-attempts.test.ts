@@ -5,6 +5,7 @@ import { type Hex, keccak256, parseTransaction, toHex } from "viem"
 import { mnemonicToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
+import { escrowsOn } from "../../test/escrow.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { type RemoteSigners, type SignerFault, startRemoteSigners } from "../../test/remote-signers.ts"
@@ -21,9 +22,10 @@ import { signAttempts } from "./sign-attempts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 import { checkWallet } from "./wallet-row.ts"
 
-const keyOfRig = (): Hex => {
+/** Of the payout wallet, or with 2 of the relay wallet. */
+const keyOfRig = (addressIndex = 1): Hex => {
   const { privateKey } = mnemonicToAccount("test test test test test test test test test test test junk", {
-    addressIndex: 1,
+    addressIndex,
   }).getHdKey()
   return toHex(privateKey ?? new Uint8Array())
 }
@@ -212,6 +214,57 @@ describe("a signer that is down", () => {
       expect(again?.max_fee).toBeGreaterThan(first?.max_fee ?? 0n)
       expect(sent.has(again?.hash as Hex)).toBe(true)
       await client.setAutomine(true)
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
+  it("while a replacement waits for it: what a reorg removes of the first attempt is sent again, and paid once", async () => {
+    const { client } = rig.anvil
+    const dead = fresh()
+    const got = await gains(async () => {
+      await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+      await mine(1)
+      await client.setAutomine(false)
+      await rig.round(fresh())
+      const firsts = (await attempts()).map(({ hash }) => hash)
+      signers.fault = () => "down"
+      await rig.round(dead, { resendMs: 0, replaceMs: 0 })
+      expect((await attempts()).map(({ n, raw }) => [n, raw !== null])).toEqual([
+        [0, true],
+        [1, false],
+        [0, true],
+      ])
+      await mine(1)
+      await rig.round(dead, AT_ONCE)
+      expect(await rig.states()).toEqual(["mined", "mined"])
+      await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+      sent.clear()
+      await rig.round(dead, AT_ONCE)
+      expect((await rig.states()).sort()).toEqual(["assigned", "assigned"])
+      // No signer is needed for what is signed.
+      await rig.round(dead, AT_ONCE)
+      expect([...sent].sort()).toEqual(firsts.toSorted())
+      signers.fault = () => undefined
+      await rig.round(fresh(), AT_ONCE)
+      expect((await attempts()).map(({ raw }) => raw !== null)).toEqual([true, true, true])
+      await client.setAutomine(true)
+      await settle(fresh())
+    })
+    await expectPaid(got)
+  })
+
+  it("for one network is asked at once by another one that has the same key", async () => {
+    const got = await gains(async () => {
+      await assigned()
+      const { ctx } = rig.service
+      const shared = fresh()
+      const signFor = async (name: string) =>
+        await signAttempts(ctx, { ...rig.network, name }, await wallet(), shared, await state())
+      signers.fault = () => "refuse"
+      expect([await signFor("base"), await signFor("base"), signers.asked.length]).toEqual([0, 0, 2])
+      signers.fault = () => undefined
+      expect([await signFor("polygon"), signers.asked.length]).toEqual([2, 4])
       await settle(fresh())
     })
     await expectPaid(got)
@@ -524,6 +577,56 @@ describe("a nonce", () => {
       await settle(fresh())
     })
     await expectPaid(got)
+  })
+})
+
+describe("calls of the escrow", () => {
+  it("are signed by a remote signer of the relay wallet: a payment is reserved, captured, voided and refunded once each", async () => {
+    const remote = await startRemoteSigners(keyOfRig(2))
+    const relayer = remoteSigner(remote.keyOf("web3signer"), rig.relayer.address, { timeoutMs: 5_000 })
+    const on = await escrowsOn({ ...rig, relayer })
+    const { ctx } = rig.service
+    const ask = async (path: string, body: object) => {
+      const { status } = await rig.service.call("POST", `/api/console/payments/${path}`, body, { as: "shop" })
+      expect([200, 201]).toContain(status)
+    }
+    try {
+      await on.begin()
+      const [kept, undone] = [await on.paid("5.00", "manual"), await on.paid("3.00", "manual")]
+      expect(await on.held()).toBe(8_000_000n)
+      remote.fault = () => "cut"
+      await ask("capture", { sessionId: kept.id })
+      await on.round()
+      // It has a nonce, and waits: the signer may have signed, and nobody has what it did.
+      const [capture] = await on.calls("capture")
+      expect([capture?.state, (await on.attempts())[0]]).toMatchObject(["assigned", { raw: null, hash: null }])
+      await ask("void", { sessionId: undone.id })
+      remote.fault = () => undefined
+      await until("the signer is asked again", async () => {
+        await on.settle()
+        return (await on.calls("void"))[0]?.state === "final"
+      })
+      expect(await on.held()).toBe(0n)
+      expect(await rig.balanceOf(on.merchant)).toBe(5_000_000n)
+      await on.allow(5_000_000n)
+      await ask("refund", { sessionId: kept.id, amount: "1.50" })
+      await on.settle()
+      expect(await Promise.all([kept, undone].map(({ buyer }) => rig.balanceOf(buyer)))).toEqual([
+        1_500_000n,
+        3_000_000n,
+      ])
+      expect(await rig.balanceOf(on.merchant)).toBe(3_500_000n)
+      const made = await ctx.db.selectFrom("payouts").select(["kind", "state", "succeeded"]).execute()
+      expect(made.map(({ kind, state, succeeded }) => [kind, state, succeeded]).sort()).toEqual(
+        ["capture", "refund", "reserve", "reserve", "void"].map(kind => [kind, "final", true]),
+      )
+      // Whatever the chain has of the wallet was asked for there, and stored.
+      const signed = (await on.attempts()).map(({ unsigned_hash }) => unsigned_hash)
+      expect(new Set(remote.asked)).toEqual(new Set(signed))
+    } finally {
+      rig.network.escrow = undefined
+      await remote.stop()
+    }
   })
 })
 

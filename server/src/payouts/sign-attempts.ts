@@ -23,8 +23,11 @@ import { lockWallet } from "./wallet-row.ts"
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
 
-/** Failures since a signer last signed, and when to ask it again by `performance.now()`. */
-const failing = new WeakMap<Signer, { failures: number; againAt: number }>()
+/**
+ * Failures since a signer last signed for a network, and when to ask it again by `performance.now()`. By the name of the network: a signer
+ * that refuses what one network sends may sign for the others.
+ */
+const failing = new WeakMap<Signer, Map<string, { failures: number; againAt: number }>>()
 
 interface Signed {
   id: bigint
@@ -47,7 +50,9 @@ export async function signAttempts(
   if (signer.address !== wallet.address)
     throw new Error(`the signer of ${signer.address} can't sign for ${wallet.address}`)
   await emptyOverdue(ctx, wallet)
-  const { failures, againAt } = failing.get(signer) ?? { failures: 0, againAt: 0 }
+  const failingHere = failing.get(signer) ?? new Map()
+  failing.set(signer, failingHere)
+  const { failures, againAt } = failingHere.get(network.name) ?? { failures: 0, againAt: 0 }
   if (latest === undefined || performance.now() < againAt) return 0
   const due = await signableAttempts(ctx, network, wallet, latest)
   const asked = failures > 0 ? due.slice(0, 1) : due
@@ -59,8 +64,8 @@ export async function signAttempts(
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
   if (failed.length > 0) {
     const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures)
-    failing.set(signer, { failures: failures + 1, againAt: performance.now() + waitMs })
-  } else if (signed.length > 0) failing.delete(signer)
+    failingHere.set(network.name, { failures: failures + 1, againAt: performance.now() + waitMs })
+  } else if (signed.length > 0) failingHere.delete(network.name)
   const stored = await store(ctx, wallet, signed)
   trace(ctx, network, startMs, asked, answers)
   return stored
