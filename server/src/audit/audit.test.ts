@@ -121,6 +121,47 @@ describe("an entry", () => {
     expect(await rows()).toEqual(kept)
   })
 
+  it("is neither lost nor falsified by a session whose search_path finds other tables and functions first", async () => {
+    const recipients = [
+      { address: PAYOUT_ADDRESS, percent: 50, label: "Author" },
+      { address: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", percent: 50 },
+    ]
+    const routes = [{ method: "GET", path: "/cities", price: "0.01" }]
+    const ids = [
+      await made("splits", { name: "One", recipients }),
+      await made("bundles", { name: "API", originUrl: "https://api.example", routes }),
+    ]
+    const change = async (hostile: string[]): Promise<Partial<Row<"audit_entries">>[]> => {
+      let written: Partial<Row<"audit_entries">>[] = []
+      const undone = inTransaction(service.ctx, async ({ db }) => {
+        for (const statement of hostile) await sql.raw(statement).execute(db)
+        await sql`update public.splits set name = 'Two' where id = ${ids[0]}`.execute(db)
+        await sql`insert into public.bundle_routes select (jsonb_populate_record(r, '{"n": 1, "shape": "x"}')).*
+          from public.bundle_routes r where bundle_id = ${ids[1]}`.execute(db)
+        const all = await sql<Row<"audit_entries">>`select * from public.audit_entries order by n`.execute(db)
+        written = all.rows.map(({ action, object_id, merchant_id, before, after }) => {
+          return { action, object_id, merchant_id, before, after }
+        })
+        throw new Error("undone")
+      })
+      await expect(undone).rejects.toThrow("undone")
+      return written
+    }
+    const usual = await change([])
+    expect(usual.slice(-2).map(({ action }) => action)).toEqual(["split.changed", "bundle_routes.added"])
+    const tables = ["audit_entries", "recipients", "bundles", "paywalls"]
+    const hostile = [
+      ...tables.map(name => `create temporary table ${name} (like public.${name} including all)`),
+      "create schema hostile",
+      "create function hostile.to_jsonb(anyelement) returns jsonb language sql as $$ select '{}'::jsonb $$",
+      "create function hostile.audited(text, jsonb) returns jsonb language sql as $$ select '{}'::jsonb $$",
+      "create function hostile.audit_value(jsonb, boolean) returns jsonb language sql as $$ select 'null'::jsonb $$",
+      "create function hostile.add_audit_entry(text, text, text, integer, jsonb, jsonb) returns void language sql as 'select'",
+    ]
+    for (const path of ["pg_temp, public", "hostile, pg_catalog, public", "pg_temp, hostile"])
+      expect(await change([...hostile, `set local search_path = ${path}`]), path).toEqual(usual)
+  })
+
   it("loses where it came from by the statements of docs/audit.md, and by no other", async () => {
     const docs = readFileSync(new URL("../../../docs/audit.md", import.meta.url), "utf8")
     const text = /```sql\nbegin;\n([\s\S]*?)commit;\n```/.exec(docs)?.[1]?.replace("auth0|ada", "shop") ?? ""

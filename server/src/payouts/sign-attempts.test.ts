@@ -10,6 +10,7 @@ import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { type RemoteSigners, type SignerFault, startRemoteSigners } from "../../test/remote-signers.ts"
 import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
 import { type Signer, SignerError, unsignedHash } from "../chain/signer.ts"
 import { remoteSigner } from "../chain/signers/remote-signer.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
@@ -259,12 +260,12 @@ describe("a signer that is down", () => {
       await assigned()
       const { ctx } = rig.service
       const shared = fresh()
-      const signFor = async (name: string) =>
+      const signFor = async (name: Network["name"]) =>
         await signAttempts(ctx, { ...rig.network, name }, await wallet(), shared, await state())
       signers.fault = () => "refuse"
       expect([await signFor("base"), await signFor("base"), signers.asked.length]).toEqual([0, 0, 2])
       signers.fault = () => undefined
-      expect([await signFor("polygon"), signers.asked.length]).toEqual([2, 4])
+      expect([await signFor("worldchain"), signers.asked.length]).toEqual([2, 4])
       await settle(fresh())
     })
     await expectPaid(got)
