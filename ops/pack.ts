@@ -84,7 +84,9 @@ async function writeManifest(target: string): Promise<void> {
   }
   await writeFile(join(target, "package.json"), `${JSON.stringify(manifest, undefined, 2)}\n`)
   await cp(join(root, "package-lock.json"), join(target, "package-lock.json"))
-  await run("npm", ["install", "--package-lock-only", "--offline", "--ignore-scripts", "--no-audit"], { cwd: target })
+  // With the addresses of the tarballs, whatever npm is set to here: without them an install asks for every package's versions.
+  const flags = ["--offline", "--ignore-scripts", "--no-audit", "--omit-lockfile-registry-resolved=false"]
+  await run("npm", ["install", "--package-lock-only", ...flags], { cwd: target })
   await rename(join(target, "package-lock.json"), join(target, "npm-shrinkwrap.json"))
 }
 
