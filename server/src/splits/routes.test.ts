@@ -111,6 +111,7 @@ describe("POST /api/console/splits", () => {
   it("400 VALIDATION_ERROR: not an address, not a number, or not a field", async () => {
     for (const wrong of [
       { address: "0x1", percent: 30 },
+      { address: "__proto__", percent: 30 },
       { address: A.replace("C5", "c5"), percent: 30 },
       { address: B, percent: "30" },
       { address: B, percent: 30, part: 1 },

@@ -3,7 +3,7 @@
  * gives every paywall and bundle that the split is attached to a new address, which commits to the new set: what reached the old one
  * keeps the old set.
  */
-import type { Address } from "../chain/hex.ts"
+import { parseAddress } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -29,7 +29,7 @@ export async function checkedRecipients(ctx: Context, input: RecipientsInput): P
   const written = input.map(each => ({ ...each, percent: asWritten(each, "percent") }))
   const refusals = await refusalsOf(
     ctx,
-    written.map(each => each.address.toLowerCase() as Address),
+    written.flatMap(each => parseAddress(each.address) ?? []),
   )
   const { recipients, form, faults } = readRecipients(written, address => refusals.get(address))
   if (form.length > 0) throw new ApiError("VALIDATION_ERROR", form)
