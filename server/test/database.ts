@@ -9,6 +9,7 @@ import { join } from "node:path"
 import type { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import pg from "pg"
+import type { MigrationReport } from "../src/db/migrate.ts"
 import { type OpenDatabase, openPGlite, openPostgres, overPGlite } from "../src/db/open.ts"
 import { backgroundDeadlines } from "../src/db/pool.ts"
 
@@ -67,7 +68,7 @@ async function runOn(server: string, statement: string): Promise<void> {
   await client.query(statement).finally(() => client.end())
 }
 
-async function openNamed(server: string, name: string): Promise<OpenDatabase> {
+async function openNamed(server: string, name: string, report?: MigrationReport): Promise<OpenDatabase> {
   const url = new URL(server)
   url.pathname = `/${name}`
   const onError = (error: Error) => {
@@ -75,7 +76,7 @@ async function openNamed(server: string, name: string): Promise<OpenDatabase> {
   }
   // Not those of requests: tests also run the jobs of the background over this pool, and on a busy machine a statement over
   // thousands of rows took more than ten seconds.
-  return await openPostgres(url.href, onError, undefined, { ...backgroundDeadlines, connectMs: 60_000 })
+  return await openPostgres(url.href, onError, report, { ...backgroundDeadlines, connectMs: 60_000 })
 }
 
 /** Creates a migrated database that others are copied from, and returns its name. */
@@ -90,9 +91,16 @@ export async function makeTemplate(server: string): Promise<string> {
 /** Runs statements, and answers the rows of the last one. */
 export type RunSql = (text: string) => Promise<Record<string, unknown>[]>
 
-/** A database that `fill` filled when the migrations before `name` were all there were, migrated since. */
-export async function openOlderDatabase(name: string, fill: (run: RunSql) => Promise<void>): Promise<OpenDatabase> {
-  const older = async (run: RunSql) => {
+/**
+ * A database that `fill` filled when the migrations before `name` were all there were, migrated since. `fill` also gets the address of one on
+ * Postgres; `report` hears of its migration.
+ */
+export async function openOlderDatabase(
+  name: string,
+  fill: (run: RunSql, url?: string) => Promise<void>,
+  report?: MigrationReport,
+): Promise<OpenDatabase> {
+  const older = async (run: RunSql, url?: string) => {
     await run(
       "create table migrations (name text primary key, checksum text not null, applied_at timestamptz default now())",
     )
@@ -104,19 +112,23 @@ export async function openOlderDatabase(name: string, fill: (run: RunSql) => Pro
       const checksum = createHash("sha256").update(text).digest("hex")
       await run(`insert into migrations (name, checksum) values ('${file}', '${checksum}')`)
     }
-    await fill(run)
+    await fill(run, url)
   }
   if (onPostgres)
-    return await openOwnPostgres(process.env.DATABASE_URL ?? "", async url => {
-      const client = new pg.Client({ connectionString: url })
-      await client.connect()
-      const run: RunSql = async text => {
-        // One result for each statement, where there are several.
-        const results = [await client.query(text)].flat()
-        return results.at(-1)?.rows ?? []
-      }
-      await older(run).finally(() => client.end())
-    })
+    return await openOwnPostgres(
+      process.env.DATABASE_URL ?? "",
+      async url => {
+        const client = new pg.Client({ connectionString: url })
+        await client.connect()
+        const run: RunSql = async text => {
+          // One result for each statement, where there are several.
+          const results = [await client.query(text)].flat()
+          return results.at(-1)?.rows ?? []
+        }
+        await older(run, url).finally(() => client.end())
+      },
+      report,
+    )
   const pglite = await openEmptyPGlite()
   await older(async text => (await pglite.exec(text)).at(-1)?.rows ?? [])
   return await overPGlite(pglite)
@@ -126,13 +138,17 @@ export async function openOlderDatabase(name: string, fill: (run: RunSql) => Pro
  * A new, migrated database of its own on a Postgres server; it is dropped when it is closed. `prepare` gets its URL while it is
  * empty.
  */
-export async function openOwnPostgres(server: string, prepare?: (url: string) => Promise<void>): Promise<OpenDatabase> {
+export async function openOwnPostgres(
+  server: string,
+  prepare?: (url: string) => Promise<void>,
+  report?: MigrationReport,
+): Promise<OpenDatabase> {
   const name = `test_${randomBytes(8).toString("hex")}`
   const admin = (statement: string) => runOn(server, statement)
   const template = server === process.env.DATABASE_URL && !prepare ? process.env.TEST_TEMPLATE : undefined
   await admin(`create database ${name}${template ? ` template ${template}` : ""}`)
   await prepare?.(Object.assign(new URL(server), { pathname: `/${name}` }).href)
-  const database = await openNamed(server, name)
+  const database = await openNamed(server, name, report)
   return {
     ...database,
     close: async () => {

@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
 
 /**
  * Receives one sentence for each step: what is being applied, how long it took, or that another process is migrating.
@@ -32,33 +33,53 @@ const files = () =>
       return { name, text, checksum: createHash("sha256").update(text).digest("hex") }
     })
 
+/** How long a migration waits for a table. All requests that need it wait behind, for five seconds at most, and are then refused. */
+const LOCK_MS = 1_000
+/** After the first time that a table was not free, and after each further one so much longer. */
+const PAUSE_MS = 1_000
+const LONGEST_PAUSE_MS = 10_000
+
+/** SQLSTATE of a lock that was not free in time, and of a deadlock. */
+const IN_USE = /^(55P03|40P01)$/
+
 /**
  * Brings the database up to this version's schema. Throws when an applied file's text has changed, or when the database
- * is newer than this program. On a big database a file may take minutes, so each one is reported.
+ * is newer than this program. On a big database a file may take minutes, so each one is reported. A table that a long statement of another
+ * process uses is not waited for: everything is undone and tried again, as requests would wait behind the migration meanwhile.
  */
 export async function migrate(engine: Engine, report: MigrationReport = () => {}): Promise<void> {
-  await engine.transaction(async session => {
-    // The time limits of a request's statements must not end a migration.
-    await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
-    await lockMigrations(session, report)
-    await session.exec(
-      "create table if not exists migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",
-    )
-    const applied = new Map(
-      (await session.query("select name, checksum from migrations")).map(row => [String(row.name), row.checksum]),
-    )
-    const missing = missingFiles(applied)
-    // A new database has no rows, so no file takes long.
-    if (applied.size === 0) report(`Creating the tables of a new database (${missing.length} migrations).`)
-    for (const [i, { name, text, checksum }] of missing.entries()) {
-      if (applied.size > 0) report(`Applying the migration ${name} (${i + 1} of ${missing.length}).`)
-      const startedAt = performance.now()
-      await session.exec(text)
-      await session.query("insert into migrations (name, checksum) values ($1, $2)", [name, checksum])
-      if (applied.size > 0)
-        report(`Applied the migration ${name} in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s.`)
+  for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(pauseMs + PAUSE_MS, LONGEST_PAUSE_MS))
+    try {
+      return await engine.transaction(session => applyMissing(session, report))
+    } catch (error) {
+      if (!IN_USE.test(`${(error as { code?: unknown }).code}`)) throw error
+      report(`A table is in use by another process. Nothing was applied; trying again in ${pauseMs / 1_000} s.`)
+      await sleep(pauseMs)
     }
-  })
+}
+
+async function applyMissing(session: Session, report: MigrationReport): Promise<void> {
+  // The time limits of a request's statements must not end a migration.
+  await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
+  await lockMigrations(session, report)
+  await session.exec(
+    "create table if not exists migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",
+  )
+  const applied = new Map(
+    (await session.query("select name, checksum from migrations")).map(row => [String(row.name), row.checksum]),
+  )
+  const missing = missingFiles(applied)
+  await session.exec(`set local lock_timeout = ${LOCK_MS}`)
+  // A new database has no rows, so no file takes long.
+  if (applied.size === 0) report(`Creating the tables of a new database (${missing.length} migrations).`)
+  for (const [i, { name, text, checksum }] of missing.entries()) {
+    if (applied.size > 0) report(`Applying the migration ${name} (${i + 1} of ${missing.length}).`)
+    const startedAt = performance.now()
+    await session.exec(text)
+    await session.query("insert into migrations (name, checksum) values ($1, $2)", [name, checksum])
+    if (applied.size > 0)
+      report(`Applied the migration ${name} in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s.`)
+  }
 }
 
 /** Of several processes that start together, one migrates; the others wait here and then find the work done. */

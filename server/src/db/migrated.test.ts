@@ -1,45 +1,23 @@
 // A database that an older version has lived in: every row arrives, the constraints hold, and the service goes on with it.
-import { readFileSync } from "node:fs"
 import { sql } from "kysely"
+import pg from "pg"
 import { zeroHash } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { openOlderDatabase, type RunSql } from "../../test/database.ts"
+import { onPostgres, openOlderDatabase } from "../../test/database.ts"
+import { type Line, readDump } from "../../test/dumps.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
+import { advanceEscrows } from "../escrow/advance-escrows.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
-
-type Line = Record<string, unknown>
+import { advanceSubscriptions } from "../subscriptions/advance-subscriptions.ts"
 
 /**
  * What the service of migration 0028 wrote in a life of its own: payments in every state at paywalls and checkouts, submissions,
- * payouts, relays, a recovery, dormant addresses. One row a line, `{ table, row }`, without nulls.
+ * payouts, relays, a recovery, dormant addresses.
  */
-const fixture = readFileSync(new URL("../../test/fixtures/database-0028.jsonl", import.meta.url), "utf8")
-const lines = fixture
-  .trim()
-  .split("\n")
-  .map(line => JSON.parse(line) as { table: string; row: Line })
-const tables = [...new Set(lines.map(({ table }) => table))]
-const rowsOf = (table: string) => lines.filter(line => line.table === table).map(({ row }) => row)
-
-/** Restores the rows as a backup would, without triggers. */
-async function fill(run: RunSql): Promise<void> {
-  await run("set session_replication_role = replica")
-  for (const table of tables) {
-    const rows = JSON.stringify(rowsOf(table)).replaceAll("'", "''")
-    await run(`insert into ${table} overriding system value
-      select * from json_populate_recordset(null::${table}, '${rows}')`)
-  }
-  await run(`do $$ declare s record; begin
-    for s in select c.table_name, c.column_name from information_schema.columns c
-      where c.table_schema = 'public' and c.is_identity = 'YES' loop
-      execute format('select setval(pg_get_serial_sequence(%L, %L), coalesce(max(%I), 0) + 1, false) from %I',
-        s.table_name, s.column_name, s.column_name, s.table_name);
-    end loop; end $$`)
-  await run("set session_replication_role = origin")
-}
+const { tables, rowsOf, fill } = readDump("0028")
 
 let service: TestService
 beforeAll(async () => {
@@ -112,6 +90,53 @@ function migrated(table: string, { paywall_id, session_id, ...older }: Line): Li
     return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
   const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}
   return { ...row, ...sender, resource_id: paywall_id ?? session_id }
+}
+
+/** Pays a paywall and a session of before, and makes one of each: the books agree before and after. */
+async function goOn(service: TestService): Promise<void> {
+  const { db } = service.ctx
+  const as = { as: "shop" }
+  await db.updateTable("merchants").set({ iss: service.issuer.issuer }).execute()
+  expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  // A paywall and a session of before are paid now.
+  for (const kind of ["pw_", "cs_"]) {
+    const open = await sql<{ id: bigint; address: Address; resource_id: string }>`select d.* from deposits d
+      where starts_with(resource_id, ${kind})
+        and (${kind} = 'pw_' or not exists (select from transfers t where t.deposit_id = d.id))
+        and d.merchant_id = (select id from merchants where sub = 'shop')
+        and not exists (select from checkout_sessions s where s.id = resource_id and s.status <> 'pending')
+      order by id desc limit 1`.execute(db)
+    const [deposit] = open.rows
+    if (!deposit) throw new Error(`nothing of ${kind} is open`)
+    const now = service.ctx.now()
+    const tx_hash = `0x${kind === "pw_" ? "e1".repeat(32) : "e2".repeat(32)}` as Hash
+    const { token } = await db.selectFrom("payments").select("token").executeTakeFirstOrThrow()
+    await db
+      .insertInto("transfers")
+      .values({
+        ...{ chain_id: paperNetwork.chainId, tx_hash, token, to_address: deposit.address, k: 0 },
+        ...{ deposit_id: deposit.id, from_address: `0x${"b1".repeat(20)}` as Address, value: 5_000_000n },
+        ...{ block_number: 99n, block_hash: tx_hash, log_index: 0, block_time: now, state: "final" as const },
+        ...{ run_at: now, created_at: now },
+      })
+      .execute()
+    const network = { ...paperNetwork, token: { ...paperNetwork.token, address: token } }
+    // Money that nobody submitted waits ten minutes for the hash.
+    service.advance(11 * 60_000)
+    const failures: unknown[] = []
+    const log = Object.assign(Object.create(service.ctx.log), { error: (failure: unknown) => failures.push(failure) })
+    await settleDue({ ...service.ctx, log, chain: { networks: [network] } }, network)
+    expect(failures).toEqual([])
+    const paid = db.selectFrom("payments").select(["status", "merchant_id"]).where("tx_hash", "=", tx_hash)
+    expect(await paid.execute()).toMatchObject([{ status: "granted" }])
+  }
+  const made = await service.call("POST", "/api/console/paywalls", { name: "New", price: 5 }, as)
+  expect(made.status).toBe(201)
+  const session = await service.call("POST", "/api/console/checkouts", { amount: 5 }, as)
+  expect(session.status).toBe(201)
+  for (const { id } of [made.body, session.body])
+    expect(await db.selectFrom("resources").select("id").where("id", "=", id).execute()).toHaveLength(1)
+  expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
 }
 
 it("the fixture has payments, addresses and submissions of both kinds in every state", () => {
@@ -234,7 +259,6 @@ describe("after the migration", () => {
   it("the service goes on: lists, settles, sells, and the books agree", async () => {
     const as = { as: "shop" }
     await db().updateTable("merchants").set({ iss: service.issuer.issuer }).execute()
-    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
     const get = async (url: string) => (await service.call("GET", url, undefined, as)).body
     const { data: listed } = await get("/api/console/transactions?limit=100")
     const before = (table: string, id: unknown) => rowsOf(table).find(row => row.id === id)
@@ -249,44 +273,75 @@ describe("after the migration", () => {
       expect(each).toMatchObject({ paywallId: row?.paywall_id ?? null, sessionId: row?.session_id ?? null })
     }
 
-    // A paywall and a session of before are paid now.
-    for (const kind of ["pw_", "cs_"]) {
-      const open = await sql<{ id: bigint; address: Address; resource_id: string }>`select d.* from deposits d
-        where starts_with(resource_id, ${kind})
-          and (${kind} = 'pw_' or not exists (select from transfers t where t.deposit_id = d.id))
-          and d.merchant_id = (select id from merchants where sub = 'shop')
-          and not exists (select from checkout_sessions s where s.id = resource_id and s.status <> 'pending')
-        order by id desc limit 1`.execute(db())
-      const [deposit] = open.rows
-      if (!deposit) throw new Error(`nothing of ${kind} is open`)
-      const now = service.ctx.now()
-      const tx_hash = `0x${kind === "pw_" ? "e1".repeat(32) : "e2".repeat(32)}` as Hash
-      const { token } = await db().selectFrom("payments").select("token").executeTakeFirstOrThrow()
-      await db()
-        .insertInto("transfers")
-        .values({
-          ...{ chain_id: paperNetwork.chainId, tx_hash, token, to_address: deposit.address, k: 0 },
-          ...{ deposit_id: deposit.id, from_address: `0x${"b1".repeat(20)}` as Address, value: 5_000_000n },
-          ...{ block_number: 99n, block_hash: tx_hash, log_index: 0, block_time: now, state: "final" as const },
-          ...{ run_at: now, created_at: now },
-        })
-        .execute()
-      const network = { ...paperNetwork, token: { ...paperNetwork.token, address: token } }
-      // Money that nobody submitted waits ten minutes for the hash.
-      service.advance(11 * 60_000)
-      const failures: unknown[] = []
-      const log = Object.assign(Object.create(service.ctx.log), { error: (failure: unknown) => failures.push(failure) })
-      await settleDue({ ...service.ctx, log, chain: { networks: [network] } }, network)
-      expect(failures).toEqual([])
-      const paid = db().selectFrom("payments").select(["status", "merchant_id"]).where("tx_hash", "=", tx_hash)
-      expect(await paid.execute()).toMatchObject([{ status: "granted" }])
+    await goOn(service)
+  })
+})
+
+/** A transaction of another process that has read, and goes on until it is ended. */
+async function transactionAt(url: string): Promise<{ end(): Promise<void> }> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  await client.query("begin; select from checkout_sessions")
+  return client
+}
+
+describe.each([
+  ["0040", "0041"],
+  ["0048", "0049"],
+  ["0056", "0057"],
+  ["0060", "0061"],
+])("a database of migration %s", (number, next) => {
+  const dump = readDump(number)
+  const said: string[] = []
+  let user: { end(): Promise<void> } | undefined
+  let service: TestService
+  beforeAll(async () => {
+    const database = await openOlderDatabase(
+      next,
+      async (run, url) => {
+        await dump.fill(run)
+        if (url && number === "0056") user = await transactionAt(url)
+      },
+      sentence => {
+        said.push(sentence)
+        if (sentence.startsWith("A table is in use")) void user?.end()
+      },
+    )
+    await user?.end()
+    service = await startService({ database })
+    const ended = Math.max(...dump.rowsOf("payments").map(({ updated_at }) => Date.parse(String(updated_at))))
+    service.advance(ended + 60_000 - service.ctx.now().getTime())
+  })
+  afterAll(() => service.stop())
+
+  it.runIf(onPostgres)("is not waited for while a table is in use, as requests would wait behind", () => {
+    const again = said.filter(sentence => sentence.startsWith("A table is in use"))
+    expect(again).toHaveLength(number === "0056" ? 1 : 0)
+    expect(said.at(-1)).toMatch(/^Applied the migration/)
+  })
+
+  it("arrives with every row, and the service goes on with it", async () => {
+    for (const table of dump.tables) {
+      const { rows } = await sql<{ lost: Line | null; extra: number }>`
+        with older as (select value as row from jsonb_array_elements(${dump.textOf(table)}::jsonb)),
+          now as (select to_jsonb(t) as row from ${sql.table(table)} t)
+        select (select jsonb_agg(older.row) from older where not exists (select from now where now.row @> older.row)) as lost,
+          (select count(*)::int from now) - (select count(*)::int from older) as extra`.execute(service.ctx.db)
+      expect(rows, table).toEqual([{ lost: null, extra: 0 }])
     }
-    const made = await service.call("POST", "/api/console/paywalls", { name: "New", price: 5 }, as)
-    expect(made.status).toBe(201)
-    const session = await service.call("POST", "/api/console/checkouts", { amount: 5 }, as)
-    expect(session.status).toBe(201)
-    for (const { id } of [made.body, session.body])
-      expect(await db().selectFrom("resources").select("id").where("id", "=", id).execute()).toHaveLength(1)
-    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+    await goOn(service)
+    // What is reserved, and what is billed, is computed from its rows once more.
+    const failures: unknown[] = []
+    const log = Object.assign(Object.create(service.ctx.log), { error: (failure: unknown) => failures.push(failure) })
+    const ctx = { ...service.ctx, log }
+    const { db } = ctx
+    for (const table of ["escrows", "subscriptions"] as const)
+      await db.updateTable(table).set({ run_at: ctx.now() }).execute()
+    const sessions = () => db.selectFrom("checkout_sessions").select(["id", "status", "amount"]).orderBy("id").execute()
+    const before = await sessions()
+    await advanceEscrows(ctx)
+    await advanceSubscriptions(ctx)
+    expect(failures).toEqual([])
+    expect(await sessions()).toEqual(expect.arrayContaining(before))
   })
 })

@@ -1,11 +1,17 @@
 // A Postgres that is slow, paused, killed and started again, and what callers get in the meantime.
-import { sql } from "kysely"
+import { createServer, type Socket, connect as tcpConnect } from "node:net"
+import { Kysely, PostgresDialect, sql } from "kysely"
+import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/postgres.ts"
-import { startService, type TestService } from "../../test/service.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { withActor } from "../actor.ts"
+import type { Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { errorTable } from "../errors.ts"
+import { acting } from "./acting.ts"
+import { connectClient } from "./hosts.ts"
 import { type Db, type OpenDatabase, openPostgres } from "./open.ts"
 import { DatabaseUnavailable } from "./pool.ts"
 
@@ -65,6 +71,41 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     expect(shown.rows).toEqual([{ statement_timeout: "10min" }])
   })
 
+  it("rolls back a transaction that failed when it had just begun, so that its connection serves the next", async () => {
+    const pool = new pg.Pool({ connectionString: postgres.url, max: 1 })
+    const db = new Kysely({ dialect: acting(new PostgresDialect({ pool }), "begin; select 1/0") })
+    const actor = { kind: "operator", id: "ops", route: "a test" } as const
+    const begun = withActor(actor, () => db.transaction().execute(async () => {}))
+    await expect(begun).rejects.toThrow("division by zero")
+    expect((await sql`select 1 as one`.execute(db)).rows).toEqual([{ one: 1 }])
+    await db.destroy()
+  })
+
+  it("is found behind a host that lets clients in and then says nothing", async () => {
+    const { port, host } = new URL(postgres.url)
+    const sockets: Socket[] = []
+    let unanswered = 0
+    const silent = createServer(client => {
+      const server = tcpConnect(Number(port), "127.0.0.1")
+      sockets.push(client, server)
+      for (const each of [client, server]) each.on("error", () => {})
+      server.pipe(client)
+      client.on("data", data => {
+        if (data.includes("pg_is_in_recovery")) unanswered++
+        else server.write(data)
+      })
+    })
+    await new Promise<void>(resolve => silent.listen(0, "127.0.0.1", resolve))
+    const { port: silentPort } = silent.address() as { port: number }
+    const url = postgres.url.replace(host, `127.0.0.1:${silentPort},${host}`)
+    const client = await connectClient(url, { connectionTimeoutMillis: 1_000 })
+    expect((await client.query("show port")).rows).toEqual([{ port }])
+    expect(unanswered).toBe(1)
+    await client.end()
+    for (const socket of sockets) socket.destroy()
+    await new Promise(resolve => silent.close(resolve))
+  })
+
   it("that is paused: each request ends with 503, /readyz reports it, and everything continues when Postgres does", async () => {
     expect((await settings()).status).toBe(200)
     const before = await database.db.selectFrom("merchants").selectAll().execute()
@@ -101,5 +142,30 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     await postgres.start()
     await until("requests are served", async () => (await settings({ "idempotency-key": "once" })).status === 200)
     expect(await keys()).toEqual([])
+  })
+
+  it("some of whose tables a migration holds: processes stay ready", async () => {
+    const connected = async () => {
+      const client = new pg.Client({ connectionString: postgres.url })
+      await client.connect()
+      return client
+    }
+    const [admin, other] = [await connected(), await connected()]
+    const now = service.ctx.now()
+    const at = { block_number: 1n, block_hash: `0x${"1".repeat(64)}` as Hash, finalized_number: 0n }
+    const cursor = { chain_id: paperNetwork.chainId, ...at, run_at: now, looked_at: now }
+    await database.db.insertInto("cursors").values(cursor).execute()
+    const readyz = async () => (await service.call("GET", "/readyz")).status
+    await until("the process is ready", async () => (await readyz()) === 200)
+    await admin.query("begin; lock table wallets, cursors")
+    const waits = async () =>
+      (await other.query("select from pg_stat_activity where wait_event_type = 'Lock'")).rows.length > 0
+    await until("a look waits for the tables", async () => {
+      expect(await readyz()).toBe(200)
+      return await waits()
+    })
+    expect(await readyz()).toBe(200)
+    await admin.query("commit")
+    await Promise.all([admin, other].map(client => client.end()))
   })
 })

@@ -1,5 +1,6 @@
 /** `/healthz`: the process answers. `/readyz`: it can do its work. `/metrics`: for requests with the token. */
 import { createHash, timingSafeEqual } from "node:crypto"
+import { sql } from "kysely"
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
@@ -8,8 +9,10 @@ import type { Server } from "./server.ts"
 
 /** How long one answer of the database is reused for all callers. */
 const SHARED_MS = 1_000
-/** Probes give up after a few seconds, so this answers sooner, whatever the database does. */
-const DEADLINE_MS = 2_000
+/** Probes give up after a few seconds, so each of the two questions to the database has this long. */
+const DEADLINE_MS = 1_000
+/** For how long what was found last is still said while the tables can't be read and the database answers. */
+const MOST_LOCKED_MS = 60_000
 
 /** `troublesNow` returns the current problems. Once `draining` is set, `/readyz` says that the process is stopping. */
 export function healthRoutes(
@@ -89,7 +92,8 @@ export interface Troubles {
 
 /**
  * The current state. Anyone may ask, without a limit, so the database is queried at most once a second, and not while
- * an earlier query is still open.
+ * an earlier query is still open. While a migration holds a table, the last state is said: requests that need no such table are
+ * served, and the others wait, so no balancer should leave all processes out.
  */
 function troubleshooter(
   ctx: Context,
@@ -97,6 +101,7 @@ function troubleshooter(
   draining: AbortSignal,
 ): () => Promise<Troubles> {
   let asked: { at: number; isOpen: boolean; answer: Promise<Troubles> } | undefined
+  let last: { at: number; troubles: Troubles } | undefined
   const answerOf = (now: number) => {
     // Also queried again when the clock was set back.
     if (asked && (asked.isOpen || Math.abs(now - asked.at) < SHARED_MS)) return asked.answer
@@ -110,18 +115,25 @@ function troubleshooter(
   }
   return async () => {
     if (draining.aborted) return { faults: ["the process is stopping"], alarms: [] }
-    const now = ctx.now().getTime()
-    const answer = await inTime(answerOf(now)).catch(() => "the database can't be reached" as const)
-    if (typeof answer === "string") return { faults: [answer], alarms: [] }
-    return answer
+    const troubles = await inTime(answerOf(ctx.now().getTime()))
+    if (typeof troubles !== "string") {
+      last = { at: performance.now(), troubles }
+      return troubles
+    }
+    const isLocked = typeof (await inTime(sql`select 1`.execute(ctx.db))) !== "string"
+    if (isLocked && last && performance.now() - last.at < MOST_LOCKED_MS) return last.troubles
+    return { faults: [troubles], alarms: [] }
   }
 }
 
-/** The value of the promise, or after the deadline a sentence. */
-async function inTime<T>(promise: Promise<T>): Promise<T | "the database does not answer"> {
-  const deadline = Promise.withResolvers<"the database does not answer">()
+type Fault = "the database does not answer" | "the database can't be reached"
+
+/** What the promise resolves to, or a clause that says why there is nothing. */
+async function inTime<T>(promise: Promise<T>): Promise<T | Fault> {
+  const deadline = Promise.withResolvers<Fault>()
   const timer = setTimeout(() => deadline.resolve("the database does not answer"), DEADLINE_MS)
-  return await Promise.race([promise, deadline.promise]).finally(() => clearTimeout(timer))
+  const reached = promise.catch((): Fault => "the database can't be reached")
+  return await Promise.race([reached, deadline.promise]).finally(() => clearTimeout(timer))
 }
 
 /** Takes constant time; hashing makes the lengths equal. */

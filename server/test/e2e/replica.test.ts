@@ -2,6 +2,7 @@
  * Lists and public reads from a streaming replica, through two API processes: nobody reads less than was committed before he asked,
  * whatever the replica does, and it is used again by itself.
  */
+import { queryObjects } from "node:v8"
 import { sql } from "kysely"
 import { pino } from "pino"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -135,6 +136,22 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     await standby.start()
     await used()
     await writeAndRead()
+  })
+
+  it("keeps nothing of what it has read", async () => {
+    const [one] = services as [TestService]
+    const { db } = await reading(one.ctx)
+    const read = async (times: number) => {
+      for (let i = 0; i < times; i++) {
+        const { rows } = await sql<{ standby: boolean }>`select pg_is_in_recovery() as standby`.execute(db)
+        expect(rows).toEqual([{ standby: true }])
+      }
+      // After a collection of what nobody holds.
+      return queryObjects(Promise, { format: "count" })
+    }
+    const before = await read(10)
+    // Each statement once left a promise on one that lives as long as the replica is used.
+    expect((await read(200)) - before).toBeLessThan(100)
   })
 
   it("takes neither writes nor transactions", async () => {
