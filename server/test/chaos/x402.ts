@@ -12,7 +12,7 @@ import { toHex } from "viem"
 import { mnemonicToAccount } from "viem/accounts"
 import { type Address, checksummed } from "../../src/chain/hex.ts"
 import { openOwnPostgres } from "../database.ts"
-import { root, until } from "../e2e/program.ts"
+import { plainEnv, root, until } from "../e2e/program.ts"
 import { type PayoutRig, startPayoutRig } from "../payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../relays.ts"
 import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
@@ -348,7 +348,7 @@ function start(
 ): Promise<string | null> {
   const child = spawn(process.execPath, [`server/test/chaos/${program}`, JSON.stringify(options)], {
     cwd: root,
-    env: { PATH: process.env.PATH },
+    env: plainEnv(),
     stdio: ["ignore", "pipe", "inherit"],
   })
   children.add(child)

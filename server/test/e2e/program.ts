@@ -64,10 +64,17 @@ export interface Run {
   kill(signal: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }>
 }
 
-/** What a program of ours needs of the test runner's environment, which has settings of its own (MODE, BASE_URL). */
+/**
+ * What a program of ours needs of the test runner's environment, which has settings of its own (MODE, BASE_URL): in a whole run
+ * the compiled modules and the packages of `packages.ts`, too.
+ */
 export function plainEnv(): Record<string, string> {
-  const { PATH = "", HOME = "", NODE_COMPILE_CACHE } = process.env
-  return { PATH, HOME, ...(NODE_COMPILE_CACHE ? { NODE_COMPILE_CACHE } : {}) }
+  const { PATH = "", HOME = "", NODE_COMPILE_CACHE, TEST_PACKAGES } = process.env
+  return {
+    ...{ PATH, HOME },
+    ...(NODE_COMPILE_CACHE ? { NODE_COMPILE_CACHE } : {}),
+    ...(TEST_PACKAGES ? { NODE_OPTIONS: `--import=${TEST_PACKAGES}` } : {}),
+  }
 }
 
 /**
