@@ -1,6 +1,7 @@
 import { once } from "node:events"
 import type { AddressInfo } from "node:net"
 import { createServer, type Server, type Socket } from "node:net"
+import { array, assert, asyncProperty, boolean, constantFrom, record, uniqueArray } from "fast-check"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { until } from "../../test/e2e/program.ts"
@@ -9,11 +10,12 @@ import { startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
 import { registry } from "../metrics.ts"
 import { type Deliverer, forgetOldEvents, openDeliverer } from "./deliver-events.ts"
-import { emit, type NewEvent } from "./emit.ts"
+import { emit, emitAll, type NewEvent } from "./emit.ts"
 import { measureBacklog } from "./measure-backlog.ts"
 import { recordAttempts } from "./record-attempts.ts"
 import { secretsOf } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
+import { type EventType, eventTypes, subscribable } from "./webhook.ts"
 
 const MINUTE = 60_000
 const as = "shop"
@@ -272,6 +274,18 @@ describe("a delivery", () => {
     expect(seen.filter(n => n !== 9)).toEqual([1, 2, 3])
   })
 
+  it("carries its own event, however the deliveries of many events follow each other in a claim", async () => {
+    const to = [await receiver(), await receiver(), await receiver()]
+    for (const { url } of to) await register(url)
+    await Promise.all(Array.from({ length: 10 }, (_, n) => send({ orderKey: `cs_${n}`, data: { n } as never })))
+    await deliver()
+    for (const { received } of to) {
+      const events = received.slice(1)
+      expect(new Set(events.map(({ body }) => JSON.parse(body).data.n)).size).toBe(10)
+      expect(events.map(({ body }) => JSON.parse(body).id)).toEqual(events.map(({ headers }) => headers["webhook-id"]))
+    }
+  })
+
   it("that failed delays no later one of its payment", async () => {
     const to = await receiver()
     await register(to.url)
@@ -331,6 +345,48 @@ describe("a delivery", () => {
     await forgetOldEvents(service.ctx)
     expect(await count(), "what still waits is kept").toBe(1)
     expect(await service.ctx.db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
+  })
+})
+
+describe("an event that is emitted alone", () => {
+  it("makes the same deliveries as beside another, whatever its kind and whoever subscribes, and only once", async () => {
+    const type = constantFrom(...eventTypes.filter(each => !each.startsWith("settings.")))
+    const endpoints = array(
+      record({ events: uniqueArray(constantFrom(...subscribable), { minLength: 1 }), active: boolean() }),
+      { maxLength: 4 },
+    )
+    const law = asyncProperty(type, endpoints, boolean(), async (type, endpoints, calls) => {
+      const { db } = service.ctx
+      for (const table of ["events", "webhook_secrets", "webhooks"] as const) await db.deleteFrom(table).execute()
+      const times = { created_at: new Date(), updated_at: new Date(), description: null }
+      for (const [n, { events, active }] of endpoints.entries())
+        await db
+          .insertInto("webhooks")
+          .values({
+            ...{ id: `c${String(n).padStart(24, "0")}`, merchant_id: merchantId, url: `https://shop.example/${n}` },
+            ...{ events: JSON.stringify(events), active, ...times },
+          })
+          .execute()
+      const event = (n: number): NewEvent<EventType> => ({
+        ...{ merchantId, type, data: { n: 1 } as never, orderKey: "cs_1", dedupeKey: `${n}` },
+        ...(calls ? { callbackUrl: "https://shop.example/call" } : {}),
+      })
+      const emitted = (...events: NewEvent<EventType>[]) => inTransaction(service.ctx, ctx => emitAll(ctx, events))
+      const [[alone], [beside]] = [await emitted(event(1)), await emitted(event(2), event(3))]
+      expect(await emitted(event(1))).toEqual([undefined])
+      const made = async (id = "") =>
+        (await db.selectFrom("deliveries").selectAll().where("event_id", "=", id).orderBy("webhook_id").execute()).map(
+          ({ id, seq, event_id, run_at, created_at, updated_at, ...rest }) => rest,
+        )
+      const eventOf = async (id = "") => {
+        const row = await db.selectFrom("events").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+        const { event, data } = JSON.parse(row.body)
+        return { event, data, type: row.type, merchantId: row.merchant_id, traceparent: row.traceparent }
+      }
+      expect(await made(alone)).toEqual(await made(beside))
+      expect(await eventOf(alone)).toEqual(await eventOf(beside))
+    })
+    await assert(law, { numRuns: 25 })
   })
 })
 

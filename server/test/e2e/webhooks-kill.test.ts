@@ -8,7 +8,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { readSettings } from "../../src/config/settings.ts"
 import { type Context, inTransaction } from "../../src/context.ts"
 import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
+import { claimDeliveries } from "../../src/webhooks/claim-deliveries.ts"
 import { emit } from "../../src/webhooks/emit.ts"
+import { recordAttempts } from "../../src/webhooks/record-attempts.ts"
 import { rollSecret } from "../../src/webhooks/secrets.ts"
 import { emptyDatabase } from "../database.ts"
 import { ended, hold, kill, waiting } from "../killed.ts"
@@ -245,5 +247,36 @@ describe("SIGKILL of Postgres", () => {
     await until("the worker has written down what it sent", async () => (await attempts()).length >= 10)
     await until("all is delivered", async () => (await states()).every(status => status === "delivered"))
     await expectAllDelivered(20)
+  })
+
+  it("that loses a claim: its word counts for nothing, and the delivery is due again", async () => {
+    for (const set of ["wal_writer_delay = '10s'", "autovacuum = off"])
+      await sql`alter system set ${sql.raw(set)}`.execute(ctx.db)
+    await postgres.crash()
+    await until("Postgres answers", async () => (await states().catch(() => undefined)) !== undefined)
+    await send(3)
+    const from = {
+      now: new Date(),
+      leaseMs: 60_000,
+      limit: 10,
+      perLane: 10,
+      taken: new Map(),
+      afterLane: "",
+      lanes: 10,
+    }
+    const { rows } = await claimDeliveries(ctx.db, from)
+    expect(rows).toHaveLength(3)
+    expect((await claimDeliveries(ctx.db, from)).rows).toEqual([])
+    await postgres.crash()
+    await until("Postgres answers", async () => (await states().catch(() => undefined)) !== undefined)
+    const claims = await ctx.db.selectFrom("deliveries").select("claim_id").execute()
+    expect(claims).toEqual(Array(3).fill({ claim_id: null }))
+    const attempt = { status: 200, error: null, retryAfterMs: undefined, durationMs: 1, answer: "thanks" }
+    const results = rows.map(delivery => ({ delivery, webhook: undefined, startedAt: new Date(), attempt }))
+    expect(await recordAttempts(ctx, results)).toBe(0)
+    await sql`alter system reset all`.execute(ctx.db)
+    await sql`select pg_reload_conf()`.execute(ctx.db)
+    await expectAllDelivered(3)
+    expect(to.received).toHaveLength(3)
   })
 })
