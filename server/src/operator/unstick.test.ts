@@ -8,6 +8,7 @@ import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
+import { type Signer, SignerError } from "../chain/signer.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
 import { gwei } from "./unstick.ts"
@@ -232,16 +233,23 @@ describe("a stuck nonce", () => {
 })
 
 describe("an empty transfer", () => {
-  it("is signed and sent by the next process where this one gets no signature or dies", async () => {
+  it("is not written where its signer does not sign, nor where something else got its place meanwhile", async () => {
     const got = await gains(async () => {
       const first = await stuck()
-      const dying = { ...rig.signer, sign: () => Promise.reject(new Error("killed")) }
-      rig.service.ctx.settings.payoutSigner = dying
-      const { status, body } = await unstick(first.nonce, { maxFeeGwei: "900" })
-      expect([status, body.hash, body.said]).toEqual([200, null, expect.stringContaining("has yet to sign")])
-      expect([(await operator.attempts()).length, (await operator.actions()).length]).toEqual([2, 1])
-      rig.service.ctx.settings.payoutSigner = rig.signer
-      // No process holds any of it in memory: the next process finds the row, signs it and sends it.
+      const asking = (sign: Signer["sign"]) => {
+        rig.service.ctx.settings.payoutSigner = { ...rig.signer, sign }
+        return unstick(first.nonce, { maxFeeGwei: "900" })
+      }
+      const silent = await asking(() => Promise.reject(new SignerError("did not answer")))
+      expect([silent.status, silent.body.message]).toEqual([409, expect.stringContaining("signer did not answer")])
+      const late = await asking(async (bytes, signal) => {
+        rig.service.ctx.settings.payoutSigner = rig.signer
+        expect((await unstick(first.nonce, { maxFeeGwei: "900" })).status).toBe(200)
+        return await rig.signer.sign(bytes, signal)
+      })
+      expect([late.status, late.body.message]).toEqual([409, expect.stringContaining("another transaction")])
+      expect([(await operator.attempts()).length, (await operator.actions()).length]).toEqual([3, 1])
+      // The next process sends what was written, and signs nothing above its own cap.
       await vanish()
       await settleAll()
     })

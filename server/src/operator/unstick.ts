@@ -5,82 +5,95 @@
  */
 import { sql } from "kysely"
 import { raisedFees } from "../chain/fees.ts"
-import { readWalletState } from "../chain/wallet-state.ts"
+import { SignerError, signTransaction } from "../chain/signer.ts"
+import { readWalletState, type WalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { attemptAgain } from "../payouts/send-attempts.ts"
-import { signAttempts } from "../payouts/sign-attempts.ts"
+import { nextAttempt } from "../payouts/send-attempts.ts"
+import { transactionOf, type UnsignedRow } from "../payouts/unsigned-attempt.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"
 
+/** What is to replace the newest attempt of a nonce, and that one. */
+interface Replacement {
+  last: Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">
+  again: UnsignedRow
+}
+
 /**
- * Writes and signs the empty replacement of the lowest unmined nonce; the engine sends it, and signs it where that fails here. `maxFee` in wei may exceed
- * `PAYOUT_MAX_FEE`.
+ * Signs and writes the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei may exceed `PAYOUT_MAX_FEE`. It is
+ * signed before it is written: the engine signs no row of the database above that setting, whoever wrote it. Nothing is changed where the
+ * wallet's signer does not sign.
  */
 export async function unstick(
   ctx: Context,
   asked: WalletNamed & Asked & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
-): Promise<{ said: string; hash: string | null }> {
+): Promise<{ said: string; hash: string }> {
   const named = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, named.chain_id)
   const signer = signerOf(ctx, named)
   const state = await readWalletState(network, named.address, ctx.signal)
-  const { latest, market } = state
-  if (latest === undefined || market === undefined)
-    throw refused("No endpoint reports the wallet's nonce and the network's fees. Try again.")
-  const { id, terms, kind } = await byHand(ctx, asked, async ctx => {
+  const most = { nonce: asked.nonce, cap: asked.maxFee ?? ctx.settings.payoutMaxFee }
+  const { again } = await replacement(ctx, named, state, most)
+  // It calls nothing, so it needs no payout.
+  const call = { to_address: named.address, data: "0x" as const, value: 0n }
+  const signed = await signTransaction(signer, transactionOf(again, call), ctx.signal).catch(error => {
+    if (!(error instanceof SignerError)) throw error
+    throw refused(`The wallet's signer ${error.message}. Nothing was changed: try again when it signs.`)
+  })
+  const { last } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, named.id)
-    if (wallet.status !== "active")
-      throw refused("The wallet is halted, so nothing would be sent. Resume it first: `sluice wallet resume`.")
-    const last = await lowestUnmined(ctx, wallet)
-    if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
-    if (last.nonce !== asked.nonce)
-      throw refused(`Only the lowest nonce that is not mined can be replaced, which is ${last.nonce}.`)
-    if (latest > last.nonce)
-      throw refused(
-        `The nonce ${last.nonce} has meanwhile been used on the chain. It will be confirmed in a moment: check again.`,
-      )
-    const cap = asked.maxFee ?? ctx.settings.payoutMaxFee
-    const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, cap)
-    if (!fees)
-      throw refused(
-        `A replacement must pay an eighth more than ${gwei(last.max_fee)} gwei for a unit of gas, and the most is ` +
-          `${gwei(cap)}. Give more with --max-fee GWEI.`,
-      )
-    const again = await attemptAgain(ctx, wallet, last, { ...fees, empty: true })
-    const fees_text = { max_fee: fees.maxFee, tip: fees.tip }
+    const now = await replacement(ctx, wallet, state, most)
+    if (now.again.n !== again.n || now.again.unsigned_hash !== again.unsigned_hash)
+      throw refused(`The nonce ${asked.nonce} has meanwhile got another transaction. Try again.`)
+    const row = { ...again, ...signed, signed_at: sql<Date>`clock_timestamp()` }
+    await ctx.db.insertInto("transaction_attempts").values(row).execute()
+    const { nonce, n, hash, max_fee, tip, empty } = now.last
     return {
       action: "unstick" as const,
       chainId: wallet.chain_id,
       wallet: wallet.address,
-      payoutId: last.payout_id,
-      before: {
-        nonce: last.nonce,
-        n: last.n,
-        hash: last.hash,
-        max_fee: last.max_fee,
-        tip: last.tip,
-        empty: last.empty,
-      },
-      after: { nonce: last.nonce, n: again.n, ...fees_text, empty: true },
-      id: again.id,
-      kind: last.kind,
-      terms: `${gwei(fees.maxFee)} gwei`,
+      payoutId: now.last.payout_id,
+      before: { nonce, n, hash, max_fee, tip, empty },
+      after: { nonce, n: again.n, max_fee: again.max_fee, tip: again.tip, empty: true },
+      last: now.last,
     }
   })
-  await signAttempts(ctx, network, named, signer, state)
-  const { hash } = await ctx.db
-    .selectFrom("transaction_attempts")
-    .select("hash")
-    .where("id", "=", id)
-    .executeTakeFirstOrThrow()
   return {
     said:
-      `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash ?? "which the wallet's signer has yet to sign"}, for at most ${terms} a unit of gas. When that is ` +
-      `final, ${consequences[kind]} Where the transaction that it replaces is mined after all, it counts, and nothing is created again.`,
-    hash,
+      `The nonce ${asked.nonce} is replaced by an empty transfer, ${signed.hash}, for at most ${gwei(again.max_fee)} gwei a unit of gas. When that is ` +
+      `final, ${consequences[last.kind]} Where the transaction that it replaces is mined after all, it counts, and nothing is created again.`,
+    hash: signed.hash,
   }
+}
+
+/** The empty transfer that replaces a nonce, at most at `cap` wei for a unit of gas; refused where it can't, or need not. */
+async function replacement(
+  ctx: TxContext,
+  wallet: Row<"wallets">,
+  { latest, market }: WalletState,
+  { nonce, cap }: { nonce: bigint; cap: bigint },
+): Promise<Replacement> {
+  if (latest === undefined || market === undefined)
+    throw refused("No endpoint reports the wallet's nonce and the network's fees. Try again.")
+  if (wallet.status !== "active")
+    throw refused("The wallet is halted, so nothing would be sent. Resume it first: `sluice wallet resume`.")
+  const last = await lowestUnmined(ctx, wallet)
+  if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
+  if (last.nonce !== nonce)
+    throw refused(`Only the lowest nonce that is not mined can be replaced, which is ${last.nonce}.`)
+  if (latest > last.nonce)
+    throw refused(
+      `The nonce ${last.nonce} has meanwhile been used on the chain. It will be confirmed in a moment: check again.`,
+    )
+  const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, cap)
+  if (!fees)
+    throw refused(
+      `A replacement must pay an eighth more than ${gwei(last.max_fee)} gwei for a unit of gas, and the most is ` +
+        `${gwei(cap)}. Give more with --max-fee GWEI.`,
+    )
+  return { last, again: await nextAttempt(ctx, wallet, last, { ...fees, empty: true }) }
 }
 
 const AGAIN = "its payout is created again."
@@ -104,11 +117,8 @@ const consequences: Record<Row<"payouts">["kind"], string> = {
 }
 
 /** The newest attempt of the lowest nonce that is not known to be in a block. */
-async function lowestUnmined(
-  ctx: TxContext,
-  wallet: Row<"wallets">,
-): Promise<(Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">) | undefined> {
-  const { rows } = await sql<Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">>`
+async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Replacement["last"] | undefined> {
+  const { rows } = await sql<Replacement["last"]>`
     select a.*, i.kind from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
     order by a.nonce, a.n desc limit 1`.execute(ctx.db)

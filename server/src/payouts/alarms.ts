@@ -55,7 +55,7 @@ const words: Record<StandingAlarm, string> = {
   unswept:
     "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/alarms.md says what to do",
   signer:
-    "waits for its signer, which has not signed for a minute: payouts wait, or no authorization is accepted; the log says what it answers, and docs/alarms.md what to do",
+    "has had something without a signature for a minute: payouts wait, or no authorization is accepted; the log says what its signer answers, or who is to sign, and docs/alarms.md what to do",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",

@@ -279,7 +279,13 @@ async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
       .where("state", "=", "mined")
       .where("block_hash", "=", row.block_hash)
       .executeTakeFirst()
-    await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).where("payout_id", "=", row.id).execute()
+    // A transaction that was in a block was sent, though its process may have died before it wrote so.
+    const sends = sql<number>`case when hash = ${row.tx_hash} then greatest(sends, 1) else sends end`
+    await ctx.db
+      .updateTable("transaction_attempts")
+      .set({ sent_at: null, sends })
+      .where("payout_id", "=", row.id)
+      .execute()
     return back.numUpdatedRows > 0n ? 1 : 0
   })
 }

@@ -1,4 +1,5 @@
-// A relay that its signer did not sign in time: its payer waits no more, and is not charged later, however long the authorization is valid.
+// A relay that was not sent in time, signed or not: its payer waits no more, and is not charged later, however long the authorization is valid.
+import { sql } from "kysely"
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
@@ -8,6 +9,7 @@ import { relaysOn, signAuthorization } from "../../test/relays.ts"
 import { type RemoteSigners, startRemoteSigners } from "../../test/remote-signers.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { remoteSigner } from "../chain/signers/remote-signer.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { payoutRound } from "./pay-out.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
@@ -55,42 +57,171 @@ async function settle(signed: Awaited<ReturnType<typeof signAuthorization>>) {
   }
   return await rig.service.call("POST", "/x402/settle", body, { headers: { "x-api-key": key } })
 }
-const round = () => {
-  const signer = remoteSigner(signers.keyOf("web3signer"), rig.relayer.address, { timeoutMs: 3_000 })
-  return payoutRound(rig.service.ctx, rig.network, { lane: "relay", signer }, { resendMs: 0, replaceMs: 60_000 })
-}
+const signer = () => remoteSigner(signers.keyOf("web3signer"), rig.relayer.address, { timeoutMs: 3_000 })
+const AT_ONCE = { resendMs: 0, replaceMs: 60_000 }
+const round = (pace = AT_ONCE) => payoutRound(rig.service.ctx, rig.network, { lane: "relay", signer: signer() }, pace)
 const attempts = () => rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("n").execute()
+/** Of each attempt: whether it is empty, signed and sent. */
+const steps = async () => (await attempts()).map(({ empty, raw, sends }) => [empty, raw !== null, sends > 0])
+const ends = async () => (await on.relays()).map(({ state, succeeded }) => [state, succeeded])
+const setWallet = (status: "active" | "halted") =>
+  rig.service.ctx.db
+    .updateTable("wallets")
+    .set({ status, halted_reason: status === "halted" ? "a look" : null })
+    .where("lane", "=", "relay")
+    .execute()
+
+/** Has a relay written, runs one round of the engine, and lets the caller's patience end. */
+async function relayed(validBefore = 2n ** 256n - 1n): Promise<void> {
+  const buyer = await on.buyer(10_000_000n)
+  const signed = await signAuthorization(buyer, rig.network, { to: payTo, value: 10_000n, validBefore })
+  const asking = settle(signed)
+  await until("the relay is written", async () => (await on.relays()).length === 1)
+  await round()
+  await asking
+}
+
+async function finish(): Promise<void> {
+  await round()
+  await rig.anvil.client.mine({ blocks: 3 })
+  await round()
+}
+
+/** What the recipient got meanwhile, in base units. */
+async function moved(work: () => Promise<unknown>): Promise<bigint> {
+  const before = await rig.balanceOf(payTo)
+  await work()
+  return (await rig.balanceOf(payTo)) - before
+}
+
+/** The chain has used each nonce that was given. */
+async function expectNoGap(): Promise<void> {
+  const { next_nonce, status } = await rig.service.ctx.db
+    .selectFrom("wallets")
+    .selectAll()
+    .where("lane", "=", "relay")
+    .executeTakeFirstOrThrow()
+  const count = await rig.anvil.client.getTransactionCount({ address: rig.relayer.address })
+  expect([status, next_nonce]).toEqual(["active", BigInt(count)])
+  expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
+}
 
 it.each([
   ["for a day", () => BigInt(Math.floor(Date.now() / 1_000) + 86_400)],
   ["for ever", () => 2n ** 256n - 1n],
 ])("with an authorization that is valid %s moves nothing, and leaves no gap", async (_what, validBefore) => {
-  const before = await rig.balanceOf(payTo)
-  signers.fault = () => "down"
-  const buyer = await on.buyer(10_000_000n)
-  const signed = await signAuthorization(buyer, rig.network, { to: payTo, value: 10_000n, validBefore: validBefore() })
-  const asking = settle(signed)
-  await until("the relay is written", async () => (await on.relays()).length === 1)
-  await round()
-  await asking
-  expect((await on.relays()).map(({ state }) => state)).toEqual(["assigned"])
-  rig.service.advance(HOURS_MS)
-  await round()
-  expect((await attempts()).map(({ n, empty, raw }) => [n, empty, raw])).toEqual([
-    [0, false, null],
-    [1, true, null],
-  ])
-  signers.fault = () => undefined
-  await round()
-  await rig.anvil.client.mine({ blocks: 3 })
-  await round()
-  expect((await on.relays()).map(({ state, succeeded }) => [state, succeeded])).toEqual([["reverted", false]])
+  const got = await moved(async () => {
+    signers.fault = () => "down"
+    await relayed(validBefore())
+    expect((await on.relays()).map(({ state }) => state)).toEqual(["assigned"])
+    rig.service.advance(HOURS_MS)
+    await round()
+    expect(await steps()).toEqual([
+      [false, false, false],
+      [true, false, false],
+    ])
+    signers.fault = () => undefined
+    await finish()
+  })
+  expect([got, await ends()]).toEqual([0n, [["reverted", false]]])
   expect((await attempts()).map(({ raw }) => raw !== null)).toEqual([false, true])
-  expect((await rig.balanceOf(payTo)) - before).toBe(0n)
-  const { next_nonce } = await rig.service.ctx.db
-    .selectFrom("wallets")
-    .select("next_nonce")
-    .where("lane", "=", "relay")
-    .executeTakeFirstOrThrow()
-  expect(next_nonce).toBe(BigInt(await rig.anvil.client.getTransactionCount({ address: rig.relayer.address })))
+  await expectNoGap()
+})
+
+it("signed while its wallet was halted, which is resumed hours later, moves nothing", async () => {
+  const got = await moved(async () => {
+    signers.fault = async () => {
+      await setWallet("halted")
+      return undefined
+    }
+    await relayed()
+    expect(await steps()).toEqual([[false, true, false]])
+    rig.service.advance(HOURS_MS)
+    signers.fault = () => "down"
+    await setWallet("active")
+    // Nothing is sent while its replacement waits to be signed.
+    await round()
+    expect(await steps()).toEqual([
+      [false, true, false],
+      [true, false, false],
+    ])
+    signers.fault = () => undefined
+    await finish()
+  })
+  expect([got, await ends()]).toEqual([0n, [["reverted", false]]])
+  expect(await steps()).toEqual([
+    [false, true, false],
+    [true, true, true],
+  ])
+  await expectNoGap()
+})
+
+it("sent by a process that died before it wrote so is paid once or not at all, as the chain has it", async () => {
+  const { client } = rig.anvil
+  const got = await moved(async () => {
+    signers.fault = async () => {
+      await client.setAutomine(false)
+      return undefined
+    }
+    await relayed()
+    signers.fault = () => undefined
+    const { db } = rig.service.ctx
+    await sql`update transaction_attempts set sends = 0, sent_at = null, last_result = null`.execute(db)
+    rig.service.advance(HOURS_MS)
+    await round()
+    expect(await steps()).toEqual([
+      [false, true, false],
+      [true, true, true],
+    ])
+    // The node has the first one, and takes no other at the same fee.
+    await client.setAutomine(true)
+    await finish()
+  })
+  const [first] = await attempts()
+  expect((await on.relays()).map(({ state, succeeded, tx_hash }) => [state, succeeded, tx_hash])).toEqual([
+    ["final", true, first?.hash],
+  ])
+  expect(got).toBe(10_000n)
+  await expectNoGap()
+})
+
+it("mined, and displaced by a reorg, is sent again, though the process that had sent it died before it wrote so", async () => {
+  const { client } = rig.anvil
+  const got = await moved(async () => {
+    await relayed()
+    const { db } = rig.service.ctx
+    await sql`update transaction_attempts set sends = 0, sent_at = null, last_result = null`.execute(db)
+    await round()
+    expect((await on.relays()).map(({ state }) => state)).toEqual(["mined"])
+    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    rig.service.advance(HOURS_MS)
+    await finish()
+  })
+  expect([got, await ends(), (await attempts()).length]).toEqual([10_000n, [["final", true]], 1])
+  await expectNoGap()
+})
+
+it("and above a PAYOUT_MAX_FEE that was lowered meanwhile is emptied within it", async () => {
+  const { settings } = rig.service.ctx
+  const cap = settings.payoutMaxFee
+  try {
+    const got = await moved(async () => {
+      signers.fault = () => "down"
+      await relayed()
+      const [first] = await attempts()
+      settings.payoutMaxFee = (first?.max_fee ?? 0n) - 1n
+      rig.service.advance(HOURS_MS)
+      signers.fault = () => undefined
+      await finish()
+    })
+    expect([got, await ends()]).toEqual([0n, [["reverted", false]]])
+    expect((await attempts()).map(({ empty, max_fee }) => [empty, max_fee <= settings.payoutMaxFee])).toEqual([
+      [false, false],
+      [true, true],
+    ])
+    await expectNoGap()
+  } finally {
+    settings.payoutMaxFee = cap
+  }
 })

@@ -15,7 +15,7 @@ import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { tracePayouts } from "./trace-payouts.ts"
-import { unsignedAttempt } from "./unsigned-attempt.ts"
+import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** After how long bytes are sent again, and after how long they are replaced. */
@@ -32,7 +32,7 @@ const SENT_AT_ONCE = 64
 /**
  * Sends the newest signed attempt of each assigned payout, lowest nonce first, and of each mined one whose nonce is unused by the
  * lowest count that any endpoint reports: a reorg may have displaced its block, and every higher nonce waits until the chain
- * has it again.
+ * has it again. A relay whose time was over before it was sent is not sent any more.
  */
 export async function sendAttempts(
   ctx: Context,
@@ -48,6 +48,7 @@ export async function sendAttempts(
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
       and a.raw is not null
       and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n and b.raw is not null)
+      and (a.sends > 0 or a.empty or i.state = 'mined' or coalesce(i.relay_by > ${ctx.now()}, true))
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
     order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
   if (due.rows.length === 0) return
@@ -130,22 +131,31 @@ export async function replaceStuck(
 /** The gas of a transfer of nothing to oneself. */
 export const EMPTY_GAS = 21_000n
 
-/**
- * Writes another attempt of a nonce, to be signed: the same payment, or with `empty` a transfer of nothing from the wallet to
- * itself. Call it inside the transaction that holds the wallet's lock.
- */
+/** Writes another attempt of a nonce, to be signed. Call it inside the transaction that holds the wallet's lock. */
 export async function attemptAgain(
   ctx: TxContext,
   wallet: Row<"wallets">,
   last: Row<"transaction_attempts">,
+  terms: Fees & { empty: boolean },
+): Promise<void> {
+  await ctx.db
+    .insertInto("transaction_attempts")
+    .values(await nextAttempt(ctx, wallet, last, terms))
+    .execute()
+}
+
+/** The row of another attempt of a nonce: the same payment, or with `empty` a transfer of nothing from the wallet to itself. */
+export async function nextAttempt(
+  ctx: TxContext,
+  wallet: Row<"wallets">,
+  last: Row<"transaction_attempts">,
   { empty, ...fees }: Fees & { empty: boolean },
-): Promise<Row<"transaction_attempts">> {
+): Promise<UnsignedRow> {
   const payout = await ctx.db
     .selectFrom("payouts")
     .selectAll()
     .where("id", "=", last.payout_id)
     .executeTakeFirstOrThrow()
   const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, dataFee: last.data_fee, empty, ...fees }
-  const again = unsignedAttempt({ ...payout, wallet: wallet.address, nonce: last.nonce }, terms)
-  return await ctx.db.insertInto("transaction_attempts").values(again).returningAll().executeTakeFirstOrThrow()
+  return unsignedAttempt({ ...payout, wallet: wallet.address, nonce: last.nonce }, terms)
 }

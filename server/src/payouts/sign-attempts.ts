@@ -49,11 +49,12 @@ export async function signAttempts(
 ): Promise<number> {
   if (signer.address !== wallet.address)
     throw new Error(`the signer of ${signer.address} can't sign for ${wallet.address}`)
-  await emptyOverdue(ctx, wallet)
+  if (latest === undefined) return 0
+  await emptyOverdue(ctx, wallet, latest)
   const failingHere = failing.get(signer) ?? new Map()
   failing.set(signer, failingHere)
   const { failures, againAt } = failingHere.get(network.name) ?? { failures: 0, againAt: 0 }
-  if (latest === undefined || performance.now() < againAt) return 0
+  if (performance.now() < againAt) return 0
   const due = await signableAttempts(ctx, network, wallet, latest)
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()

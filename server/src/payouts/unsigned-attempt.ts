@@ -1,11 +1,16 @@
 /** A transaction before it is signed: the row that is written with its nonce, and what is signed for it later. Pure. */
-import type { Insertable, Selectable } from "kysely"
+import type { Selectable } from "kysely"
 import type { Fees } from "../chain/fees.ts"
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { type UnsignedTransaction, unsignedHash } from "../chain/signer.ts"
 import type { Database, Row } from "../db/schema.ts"
 
 type Attempt = Selectable<Database["transaction_attempts"]>
+/** The row of an attempt as it is written before it is signed. */
+export type UnsignedRow = Pick<
+  Attempt,
+  "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty" | "payout_id" | "n" | "data_fee"
+> & { raw: null; hash: null; unsigned_hash: Hash }
 type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
 
 /**
@@ -15,7 +20,7 @@ type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
 export function unsignedAttempt(
   payout: Pick<Row<"payouts">, "id" | "chain_id"> & Call & { wallet: Address; nonce: bigint },
   { n, gas, maxFee, tip, dataFee, empty = false }: Fees & { n: number; gas: bigint; dataFee: bigint; empty?: boolean },
-): Insertable<Database["transaction_attempts"]> {
+): UnsignedRow {
   const { id, chain_id, wallet, nonce } = payout
   const row = { chain_id, wallet, nonce, gas, max_fee: maxFee, tip, empty }
   const unsigned_hash = unsignedHash(transactionOf(row, payout))
