@@ -30,8 +30,10 @@ const CLIENTS = 2
 const ANSWERS = 40
 
 const git = (...args: string[]) => execFileSync("git", args, { cwd: root, maxBuffer: 2 ** 28 })
-/** The last commit before the newest migration; undefined where the history was not cloned. */
+/** The commit that ROLLING names, or the last one before the newest migration; undefined where the history was not cloned. */
 function older(): string | undefined {
+  const { ROLLING } = process.env
+  if (ROLLING && ROLLING !== "1") return ROLLING
   const [newest = ""] = git("log", "-1", "--format=%H", "--", "server/src/db/migrations").toString().trim().split("\n")
   const [, parent] = git("rev-list", "--parents", "-1", newest).toString().trim().split(" ")
   return parent
@@ -64,7 +66,7 @@ interface Program {
 }
 
 // By hand, before a release: ROLLING=1 npx vitest run server/test/e2e/rolling.test.ts. The older program is the last commit before the
-// newest migration, with whatever faults it had, so that not every change can be asked to pass this.
+// newest migration (ROLLING=COMMIT: that one), with whatever faults it had, so that not every change can be asked to pass this.
 describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
   "an upgrade of one process after the other",
   () => {
@@ -144,13 +146,14 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
       const [oldApi, oldWorker] = [await start(join(dir, "before"), "api"), await start(join(dir, "before"), "worker")]
       /** As a balancer does: to those that are ready, in turn. */
       let ready = [oldApi]
+      const unready = new Map<Program, string>()
       const apis = [oldApi]
       const answers = new Map<Program, number>()
       const failures: string[] = []
       let turn = 0
       async function send(method: string, path: string, credential: Record<string, string>, body?: unknown) {
         const program = ready[turn++ % ready.length]
-        if (!program) throw new Error("no process is ready")
+        if (!program) throw new Error(`no process is ready: ${[...unready.values()].join(" ")}`)
         const headers = { ...credential, ...(body ? { "content-type": "application/json" } : {}) }
         const request = { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) }
         const answer = await fetch(program.url + path, request).catch((error: Error) => `${error.cause}`)
@@ -169,8 +172,14 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
           const asked = await Promise.all(
             apis.map(api =>
               fetch(`${api.url}/readyz`).then(
-                answer => answer.ok,
-                () => false,
+                async answer => {
+                  unready.set(api, await answer.text())
+                  return answer.ok
+                },
+                (error: Error) => {
+                  unready.set(api, `${error.cause}`)
+                  return false
+                },
               ),
             ),
           )
@@ -212,6 +221,13 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
 
       await sell()
       await answered(oldApi)
+      const stopOldWorker = async () => {
+        oldWorker.child.kill("SIGTERM")
+        expect(await oldWorker.ended).toEqual([0, null])
+      }
+      // Workers of before it take what is not signed yet for an altered row (docs/operations.md).
+      const knowsUnsigned = before.includes("0060_unsigned.sql")
+      if (!knowsUnsigned) await stopOldWorker()
       // The first process of the new version migrates, and the old ones go on.
       const api = await start(root, "api")
       apis.push(api)
@@ -219,8 +235,7 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
       await answered(oldApi, api)
       const worker = await start(root, "worker")
       await sell()
-      oldWorker.child.kill("SIGTERM")
-      expect(await oldWorker.ended).toEqual([0, null])
+      if (knowsUnsigned) await stopOldWorker()
       oldApi.child.kill("SIGTERM")
       await until("the balancer leaves the old one out", () => !ready.includes(oldApi))
       await answered(api)
