@@ -53,6 +53,20 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     expect(prepared).not.toContain("unnamed")
   })
 
+  it("notifies itself with one text, of which statistics of statements keep one entry", async () => {
+    const url = `${postgres.url}?application_name=beats`
+    const listening = await openPostgres(url, () => {})
+    try {
+      await listening.listen({ notified: () => {}, missed: () => {} })
+      await until("a beat arrived", () => listening.isListening())
+      const { rows } = await sql<{ query: string }>`
+        select query from pg_stat_activity where application_name = 'beats' and query ~ 'notify'`.execute(database.db)
+      expect(rows).toEqual([{ query: "select pg_notify($1, $2)" }])
+    } finally {
+      await listening.close()
+    }
+  })
+
   it("ends a statement and a wait for a lock that take too long, and their transactions leave nothing", async () => {
     const slow = inTransaction(service.ctx, async ctx => {
       await add(ctx.db, "slow")
