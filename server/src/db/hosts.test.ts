@@ -1,5 +1,6 @@
+import pg from "pg"
 import { expect, it } from "vitest"
-import { addressesOf, hostsOf } from "./hosts.ts"
+import { addressesOf, admit, hostsOf } from "./hosts.ts"
 
 it("reads the hosts of an address as libpq does", () => {
   expect(
@@ -27,4 +28,25 @@ it("leaves a host once, however many connections to it fail, and comes back to i
   expect(hosts.current()).toBe("postgres://two/shop")
   hosts.leave("postgres://two/shop")
   expect(hosts.current()).toBe("postgres://one/shop")
+})
+
+it("ends connections to a primary when another one is found, and refuses one that was promoted before", () => {
+  const ended: string[] = []
+  const found = (cluster: string, timeline: number) => {
+    const client = new pg.Client()
+    client.on("error", () => ended.push(`${cluster} ${timeline}`))
+    admit("postgres://one,two/found", client, { cluster, timeline })
+    return client
+  }
+  found("old", 1)
+  found("old", 1).emit("end")
+  expect(ended).toEqual([])
+  found("old", 2)
+  found("old", 2)
+  expect(ended.splice(0)).toEqual(["old 1"])
+  expect(() => found("old", 1)).toThrow(/before another one was promoted/)
+  expect(ended).toEqual([])
+  // After pg_upgrade, the timelines begin again.
+  found("new", 1)
+  expect(ended).toEqual(["old 2", "old 2"])
 })

@@ -41,17 +41,48 @@ export function hostsOf(url: string): Hosts {
   }
 }
 
+/** The timeline that a primary writes, as an expression of SQL. */
+export const TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int"
+
 /** A host that answers and must not be written to: a replica, a primary that was made one, or one that another has replaced. */
 class NotPrimary extends Error {}
 
-/**
- * The newest timeline that this process has seen of each database, by its address. A replica that is promoted begins one, so a primary
- * that comes back from before has an older one.
- */
-const timelines = new Map<string, number>()
+/** What a primary says of itself: a replica that is promoted begins a timeline, and the `cluster` of both is the same. */
+interface Primary {
+  cluster: string
+  timeline: number
+}
 
-const STATE = `select pg_is_in_recovery() as standby,
-  case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end as timeline`
+/** The newest primary that this process has seen of each database, by its address, and the connections to it. */
+const databases = new Map<string, Primary & { clients: Set<pg.Client> }>()
+
+/**
+ * Takes in a connection to a primary; throws where another was promoted after that. Where this is the one that was promoted, those to the
+ * earlier one are ended, whatever they are doing: otherwise they would go on writing to it for as long as it lives. Another cluster is a new
+ * one, as after `pg_upgrade`, whose timelines begin again.
+ */
+export function admit(name: string, client: pg.Client, { cluster, timeline }: Primary): void {
+  const known = databases.get(name)
+  const isSame = known?.cluster === cluster
+  if (isSame && timeline < known.timeline)
+    throw new NotPrimary(
+      "this host was the primary before another one was promoted: stop it, or set it up as its replica",
+    )
+  const isKnown = isSame && timeline === known.timeline
+  const clients = isKnown ? known.clients : new Set<pg.Client>()
+  clients.add(client)
+  client.once("end", () => clients.delete(client))
+  if (isKnown) return
+  databases.set(name, { cluster, timeline, clients })
+  for (const earlier of known?.clients ?? []) {
+    void earlier.end().catch(() => {})
+    // A pool drops a connection that is idle only for an error.
+    earlier.emit("error", new NotPrimary("another primary was found: this connection to the earlier one was ended"))
+  }
+}
+
+const STATE = `select case when not pg_is_in_recovery() then ${TIMELINE} end as timeline,
+  (select system_identifier::text from pg_control_system()) as cluster`
 
 /**
  * A client of the host that is tried first, not connected yet. Where there are several, one that can't be reached or takes no
@@ -65,18 +96,13 @@ export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   const connectToPrimary = async (): Promise<void> => {
     try {
       await connect()
-      const { rows } = await client.query<{ standby: boolean; timeline: string | null }>({
+      const { rows } = await client.query<{ timeline: number | null; cluster: string }>({
         text: STATE,
         query_timeout: options.connectionTimeoutMillis,
       } as pg.QueryConfig)
-      const [{ standby, timeline } = { standby: true, timeline: null }] = rows
-      if (standby) throw new NotPrimary("this host takes no writes")
-      const newest = timelines.get(hosts.name) ?? 0
-      if (Number.parseInt(timeline ?? "0", 16) < newest)
-        throw new NotPrimary(
-          "this host was the primary before another one was promoted: stop it, or set it up as its replica",
-        )
-      timelines.set(hosts.name, Number.parseInt(timeline ?? "0", 16))
+      const [{ timeline, cluster } = { timeline: null, cluster: "" }] = rows
+      if (timeline === null) throw new NotPrimary("this host takes no writes")
+      admit(hosts.name, client, { cluster, timeline })
     } catch (error) {
       hosts.leave(address)
       if (error instanceof NotPrimary) void client.end().catch(() => {})
