@@ -40,13 +40,14 @@ export interface TestPostgres {
  * Starts a cluster in a temporary folder. `durable`: committed data survives a crash of the server; the other tests do
  * without for speed. `fsync`: it survives a power cut too, as a Postgres for real money must. Without `autovacuum` the space of
  * deleted rows is not used again, so that rows are found in the order in which they were inserted. `replicaOf` makes it a streaming replica of
- * another, durable one.
+ * another, durable one; `port` is where it listens, otherwise a free one.
  */
 export async function startPostgres({
   durable = false,
   fsync = false,
   autovacuum = true,
   replicaOf = undefined as TestPostgres | undefined,
+  port: given = undefined as number | undefined,
 } = {}): Promise<TestPostgres> {
   const bin = postgresBinaries()
   if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
@@ -65,7 +66,7 @@ export async function startPostgres({
       options,
     )
   else execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
-  const port = await freePort()
+  const port = given ?? (await freePort())
   const settings = [
     ...(fsync ? [] : ["fsync=off"]),
     ...(durable || fsync ? [] : ["synchronous_commit=off"]),

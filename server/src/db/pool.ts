@@ -42,6 +42,10 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
+/** Whether each connection of a pool was in use for too long: its statements may be slow, and the server be well. */
+export const isFull = (error: unknown): boolean =>
+  error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"
+
 /** An address with several IP addresses fails with an AggregateError, which has no message of its own. */
 const wordsOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
@@ -163,7 +167,7 @@ const NAMED = /^\s*\/\* named: (\w+) \*\//
 const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
 
 /** Whether an error of `pg` is about the server or the connection to it, and not about the statement. */
-export function isUnavailable(error: unknown): boolean {
+function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
   const { code, message } = error as { code?: unknown; message?: unknown }
   return typeof code === "string" ? /^E[A-Z]+$/.test(code) : LOST.test(`${message}`)

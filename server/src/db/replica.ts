@@ -7,12 +7,13 @@
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
 import { CompiledQuery, Kysely, PostgresDialect, type PostgresPool, sql } from "kysely"
-import type pg from "pg"
+import pg from "pg"
 import type { Logger } from "pino"
 import { replicaLag, replicaReads, replicaUsed, showReplica } from "../metrics.ts"
 import { gather } from "./gather.ts"
+import { TIMELINE } from "./hosts.ts"
 import type { Db } from "./open.ts"
-import { connect, DatabaseUnavailable, isUnavailable, openPool, requestDeadlines } from "./pool.ts"
+import { bounded, connect, DatabaseUnavailable, isFull, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
 
 export interface Replica {
@@ -29,6 +30,8 @@ const POLL_MS = 2
 const CHECK_MS = 500
 /** A replica that was left out has to be near this many times in a row. */
 const GOOD_CHECKS = 3
+/** One whose files are lost or damaged answers each check well, which reads none of them: it is asked again after this long. */
+const DAMAGED_MS = 300_000
 /** Its answers to questions about itself. */
 const WATCH_DEADLINES = { connectMs: 2_000, statementMs: 1_000, lockMs: 1_000 }
 
@@ -38,38 +41,52 @@ const WATCH_DEADLINES = { connectMs: 2_000, statementMs: 1_000, lockMs: 1_000 }
  */
 const PRIMARY = `
   select case when position % segment = 40 then position - 40 when position % block = 24 then position - 24 else position end as position,
-    (select system_identifier::text from pg_control_system()) as cluster, current_database() as name
+    ${TIMELINE} as timeline, (select system_identifier::text from pg_control_system()) as cluster, current_database() as name
   from (select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as position,
     pg_size_bytes(current_setting('wal_segment_size'))::numeric as segment, current_setting('wal_block_size')::numeric as block) now`
+/**
+ * A replica says which timeline it receives to a role with `pg_read_all_stats`. To others it shows the one on which its last restartpoint
+ * was, at most `checkpoint_timeout` after the primary was promoted.
+ */
 const REPLICA = `
   select pg_last_wal_replay_lsn() - '0/0'::pg_lsn as position, pg_is_in_recovery() as standby,
+    greatest((select received_tli from pg_stat_wal_receiver), (select min_recovery_end_timeline from pg_control_recovery())) as timeline,
     (select system_identifier::text from pg_control_system()) as cluster, current_database() as name`
 
 interface Position {
   position: bigint
-  /** When it was asked for, by the monotonic clock. */
-  askedAt: number
+  /** A replica that is promoted begins another one. */
+  timeline: number
   /** The same of a primary and of all its replicas. */
   cluster: string
   name: string
 }
 
-type Found = Omit<Position, "askedAt"> & { standby: boolean }
+/** Of a primary; `askedAt` is when it was asked, by the monotonic clock. */
+type Asked = Position & { askedAt: number }
+
+/** Of a replica; `at` is when it answered, by the monotonic clock. */
+type Answer = Position & { standby: boolean; at: number }
 
 /** What {@link PRIMARY} takes off at most. */
 const HEADER_BYTES = 40n
 
 /** Opens the replica at `url` of the database `primary`; it is used from its first good check on, which this does not wait for. */
-export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }, primary: Db, log: Logger): Replica {
+export function openReplica(
+  { url, maxLagMs }: { url: string; maxLagMs: number },
+  primary: Db,
+  log: Logger,
+  deadlines = requestDeadlines,
+): Replica {
   const use = useOf(log)
   // A server that was started again may have replayed less than it had.
   const onError = () => follower.forget()
-  const pool = openPool(url, requestDeadlines, onError)
+  const pool = openPool(url, deadlines, onError)
   const watch = openPool(url, WATCH_DEADLINES, onError, 1)
   const follower = follow(watch)
   const askPrimary = gather(async (keys: readonly "now"[]) => {
     const askedAt = performance.now()
-    const { rows } = await sql.raw<Omit<Position, "askedAt">>(PRIMARY).execute(primary)
+    const { rows } = await sql.raw<Position>(PRIMARY).execute(primary)
     const [row] = rows
     return new Map(row ? keys.map(key => [key, { ...row, askedAt }]) : [])
   })
@@ -78,27 +95,21 @@ export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }
   let nearAtMs = performance.now()
   const check = async (): Promise<void> => {
     const fromMs = performance.now()
+    // First, so that it is compared with what it says now: it may have been set up again.
+    const unanswered = await follower.ask(maxLagMs)
     const now = await askPrimary("now")
     if (!now) return
-    const found =
-      follower.isAhead(now) ?? (await follower.ask(now, maxLagMs)) ?? (await follower.reaches(now, maxLagMs))
+    const found = unanswered ?? (await follower.reaches(now, maxLagMs))
     replicaLag.set((performance.now() - (found === undefined ? fromMs : nearAtMs)) / 1_000)
     if (found !== undefined) return use.leaveOut(found)
     nearAtMs = fromMs
     use.good()
   }
-  let closed = false
-  let timer: NodeJS.Timeout | undefined
-  const checkOn = async (): Promise<void> => {
-    // Without an answer of the primary nothing is known of the replica, and nothing can be read from it.
-    await check().catch(() => {})
-    if (!closed) timer = setTimeout(() => void checkOn(), CHECK_MS).unref()
-  }
-  void checkOn()
+  const stopChecking = repeat(check)
 
   const db: Db = new Kysely<Database>({
     dialect: new PostgresDialect({
-      pool: readingPool(pool, primary, use),
+      pool: readingPool(bounded(pool, deadlines), primary, use),
     }),
   })
   const onPrimary = (): Db => {
@@ -111,7 +122,7 @@ export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }
       if (use.trouble() !== undefined) return onPrimary()
       const now = await askPrimary("now").catch(() => undefined)
       if (!now) return onPrimary()
-      const found = follower.isAhead(now) ?? (await follower.reaches(now, maxLagMs))
+      const found = await follower.reaches(now, maxLagMs)
       if (found !== undefined) {
         use.leaveOut(found)
         return onPrimary()
@@ -120,11 +131,26 @@ export function openReplica({ url, maxLagMs }: { url: string; maxLagMs: number }
       return db
     },
     close: async () => {
-      closed = true
-      clearTimeout(timer)
+      stopChecking()
       use.end()
       await Promise.all([pool.end(), watch.end()])
     },
+  }
+}
+
+/** Checks at once, and {@link CHECK_MS} after each, until the returned function is called. */
+function repeat(check: () => Promise<void>): () => void {
+  let stopped = false
+  let timer: NodeJS.Timeout | undefined
+  const checkOn = async (): Promise<void> => {
+    // Without an answer of the primary nothing is known of the replica, and nothing can be read from it.
+    await check().catch(() => {})
+    if (!stopped) timer = setTimeout(() => void checkOn(), CHECK_MS).unref()
+  }
+  void checkOn()
+  return () => {
+    stopped = true
+    clearTimeout(timer)
   }
 }
 
@@ -140,6 +166,8 @@ function useOf(log: Logger) {
     waiting.clear()
   }
   let good = GOOD_CHECKS - 1
+  /** Until then it is left out, by the monotonic clock. */
+  let notBefore = Number.NEGATIVE_INFINITY
   let ended = false
   showReplica()
   replicaUsed.set(0)
@@ -150,8 +178,9 @@ function useOf(log: Logger) {
       waiting.add(stop)
       return () => void waiting.delete(stop)
     },
-    leaveOut: (why: string) => {
+    leaveOut: (why: string, atLeastMs = 0) => {
       good = 0
+      notBefore = Math.max(notBefore, performance.now() + atLeastMs)
       if (trouble === undefined && !ended) log.warn(`the replica is left out, and the primary serves all reads: ${why}`)
       trouble = why
       replicaUsed.set(0)
@@ -160,7 +189,7 @@ function useOf(log: Logger) {
     /** A check found it near. */
     good: () => {
       good++
-      if (good < GOOD_CHECKS || trouble === undefined) return
+      if (good < GOOD_CHECKS || trouble === undefined || performance.now() < notBefore) return
       log.info("the replica serves reads")
       trouble = undefined
       replicaUsed.set(1)
@@ -177,54 +206,66 @@ export async function replicaFault(
   { url, maxLagMs }: { url: string; maxLagMs: number },
   query: (text: string) => Promise<Record<string, unknown>[]>,
 ): Promise<string | undefined> {
-  const [row] = await query(PRIMARY)
-  const askedAt = performance.now()
-  const now = { position: BigInt(`${row?.position}`), askedAt, cluster: `${row?.cluster}`, name: `${row?.name}` }
   const watch = openPool(url, WATCH_DEADLINES, () => {}, 1)
   const follower = follow(watch)
-  // Its first answer takes a connection.
-  const found = (await follower.ask(now, WATCH_DEADLINES.connectMs)) ?? (await follower.reaches(now, maxLagMs))
-  const [later] = await query(PRIMARY)
-  const ahead = follower.isAhead({ position: BigInt(`${later?.position}`), askedAt: performance.now() })
-  await watch.end()
-  return found ?? ahead
+  try {
+    // Its first answer takes a connection.
+    const unanswered = await follower.ask(WATCH_DEADLINES.connectMs)
+    const askedAt = performance.now()
+    const [row] = await query(PRIMARY)
+    const { position, timeline, cluster, name } = row as Record<keyof Position, unknown>
+    const now = {
+      position: BigInt(`${position}`),
+      timeline: Number(timeline),
+      cluster: `${cluster}`,
+      name: `${name}`,
+      askedAt,
+    }
+    return unanswered ?? (await follower.reaches(now, maxLagMs))
+  } finally {
+    await watch.end()
+  }
 }
 
-/** What the replica at the other end of `watch` has replayed. Each answer is why it is not as far as the primary `now`, or undefined. */
+/** Why what a replica answered is not what the primary has, or had; undefined where it may be. */
+function faultOf(answer: Answer, now: Asked): string | undefined {
+  if (!answer.standby) return "it takes writes, so it is no replica"
+  if (answer.cluster !== now.cluster || answer.name !== now.name) return "it is a replica of another database"
+  const timelines = `it is on timeline ${answer.timeline}, and the primary on ${now.timeline}`
+  if (answer.timeline < now.timeline)
+    return `${timelines}: it follows an earlier primary, or has had no restartpoint since this one was promoted`
+  if (answer.timeline > now.timeline) return `${timelines}: it follows one that was promoted later`
+  if (answer.at < now.askedAt && answer.position > now.position + HEADER_BYTES)
+    return "it has what the primary never had: it follows an earlier primary. Set it up again from this one"
+  return undefined
+}
+
+/** What the replica at the other end of `watch` has replayed. */
 function follow(watch: pg.Pool) {
-  let replayed = -1n
   /** Its last answer, also where it may have lost some of it since. */
-  let answered = { position: -1n, at: 0 }
-  const waiting = new Set<{ position: bigint; done: (why: string | undefined) => void }>()
+  let answer: Answer | undefined
+  let isCertain = false
+  const waiting = new Set<{ now: Asked; done: (why: string | undefined) => void }>()
   let isPolling = false
 
-  /** Asks it, also where it is known to be far enough. */
-  async function ask(now: Position, patienceMs: number): Promise<string | undefined> {
+  /** Asks it; why it can't be asked, or undefined. */
+  async function ask(patienceMs: number): Promise<string | undefined> {
     try {
-      const found = await within(patienceMs, stateOf(watch))
-      if (!found.standby) return "it takes writes, so it is no replica"
-      if (found.cluster !== now.cluster || found.name !== now.name) return "it is a replica of another database"
-      replayed = found.position
-      answered = { position: found.position, at: performance.now() }
+      answer = { ...(await within(patienceMs, stateOf(watch))), at: performance.now() }
+      isCertain = true
       return undefined
     } catch (error) {
-      replayed = -1n
+      isCertain = false
       return `it can't be asked: ${(error as Error).message}`
     }
   }
 
-  /**
-   * Why it is no replica of a primary that says `now`, where it had replayed more before that was asked: it follows one that was
-   * lost, and has what this one never had.
-   */
-  const isAhead = (now: Pick<Position, "position" | "askedAt">): string | undefined =>
-    answered.at < now.askedAt && answered.position > now.position + HEADER_BYTES
-      ? "it has what the primary never had: it follows an earlier primary. Set it up again from this one"
-      : undefined
+  const has = (now: Asked) => isCertain && answer !== undefined && answer.position >= now.position
 
-  /** Waits until it has replayed as much; `now` is of the primary that {@link ask} compared it with. */
-  function reaches(now: Position, patienceMs: number): Promise<string | undefined> {
-    if (replayed >= now.position) return Promise.resolve(undefined)
+  /** Waits until it has replayed as much as the primary `now`; why it has not, or undefined. */
+  function reaches(now: Asked, patienceMs: number): Promise<string | undefined> {
+    const fault = answer && faultOf(answer, now)
+    if (fault !== undefined || has(now)) return Promise.resolve(fault)
     return new Promise(resolve => {
       const done = (why: string | undefined) => {
         clearTimeout(timer)
@@ -232,17 +273,20 @@ function follow(watch: pg.Pool) {
         resolve(why)
       }
       const timer = setTimeout(() => done(`it is more than ${patienceMs} ms behind`), patienceMs)
-      const waiter = { position: now.position, done }
+      const waiter = { now, done }
       waiting.add(waiter)
-      if (!isPolling) void poll(now, patienceMs)
+      if (!isPolling) void poll(patienceMs)
     })
   }
 
-  async function poll(now: Position, patienceMs: number): Promise<void> {
+  async function poll(patienceMs: number): Promise<void> {
     isPolling = true
     while (waiting.size > 0) {
-      const why = await ask(now, patienceMs)
-      for (const { position, done } of [...waiting]) if (why !== undefined || replayed >= position) done(why)
+      const unanswered = await ask(patienceMs)
+      for (const { now, done } of [...waiting]) {
+        const why = unanswered ?? (answer && faultOf(answer, now))
+        if (why !== undefined || has(now)) done(why)
+      }
       if (waiting.size > 0) await sleep(POLL_MS)
     }
     isPolling = false
@@ -250,23 +294,22 @@ function follow(watch: pg.Pool) {
   return {
     ask,
     reaches,
-    isAhead,
     /** It has to be asked before it is read from again. */
     forget: () => {
-      replayed = -1n
+      isCertain = false
     },
   }
 }
 
-async function stateOf(watch: pg.Pool): Promise<Found> {
+async function stateOf(watch: pg.Pool): Promise<Omit<Answer, "at">> {
   const client = await connect(watch)
   try {
-    const { rows } = await client.query<Found>({
+    const { rows } = await client.query<Omit<Answer, "at">>({
       text: REPLICA,
       query_timeout: WATCH_DEADLINES.statementMs,
     } as pg.QueryConfig)
     client.release()
-    return rows[0] as Found
+    return rows[0] as Omit<Answer, "at">
   } catch (error) {
     client.release(true)
     throw error
@@ -287,23 +330,19 @@ const CONFLICT = "40001"
  * The replica's connections as Kysely uses them, one statement at a time. A statement that the replica does not answer, or whose
  * replica is left out meanwhile, is repeated on the primary: it only reads.
  */
-function readingPool(pool: pg.Pool, primary: Db, use: Use): PostgresPool {
-  const onReplica = async (text: string, values: unknown[]): Promise<pg.QueryResult | undefined> => {
-    const client = await connect(pool)
-    let broken = true
+function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool {
+  const onReplica = async (text: string, values: readonly unknown[]) => {
+    const client = await replica.connect()
     try {
-      const result = await client.query({ text, values, query_timeout: requestDeadlines.statementMs } as pg.QueryConfig)
-      broken = false
-      return result
+      return await client.query<unknown>(text, values)
     } catch (error) {
-      broken = !isAnswer(error)
-      if (!broken && (error as { code?: string }).code === CONFLICT) return undefined
+      if (codeOf(error) === CONFLICT) return undefined
       throw error
     } finally {
-      client.release(broken)
+      client.release()
     }
   }
-  const query = async (text: string, values: unknown[]) => {
+  const query = async (text: string, values: readonly unknown[]) => {
     if (!/^(select|with)\b/i.test(text.trimStart()))
       throw new Error("only reads are sent to a replica, and no transactions")
     if (use.trouble() === undefined) {
@@ -312,29 +351,38 @@ function readingPool(pool: pg.Pool, primary: Db, use: Use): PostgresPool {
       const release = use.orElse(() => left.resolve(undefined))
       const answer = onReplica(text, values).catch((error: Error) => {
         if (isAnswer(error)) throw error
-        use.leaveOut(`a statement got no answer: ${error.message}`)
+        if (DAMAGED.test(codeOf(error))) use.leaveOut(`its files are lost or damaged: ${error.message}`, DAMAGED_MS)
+        else use.leaveOut(`a statement got no answer: ${error.message}`)
         return undefined
       })
       const result = await Promise.race([answer, left.promise]).finally(release)
       if (result) return result
     }
-    const { rows } = await primary.executeQuery(CompiledQuery.raw(text, values))
+    const { rows } = await primary.executeQuery(CompiledQuery.raw(text, [...values]))
     return { command: "SELECT" as const, rowCount: rows.length, rows }
   }
   return {
     connect: async () => ({ query: query as never, release: () => {} }),
-    end: () => pool.end(),
-    options: pool.options,
+    end: () => replica.end(),
+    options: replica.options,
   }
 }
 
-/**
- * Whether the server answered about the statement, and works on. One that took too long is an answer: it would take the primary as
- * long. A file that is lost or damaged (classes 58 and XX) is none.
- */
-const isAnswer = (error: unknown): boolean => {
-  const code = error instanceof Error ? `${(error as { code?: unknown }).code}` : ""
-  if (code === QUERY_CANCELED) return true
-  return !/^(58|XX)/.test(code) && !isUnavailable(error) && !(error instanceof DatabaseUnavailable)
+/** The SQLSTATE of an error that the server answered, otherwise empty. */
+function codeOf(error: unknown): string {
+  const cause = error instanceof DatabaseUnavailable ? error.cause : error
+  return cause instanceof pg.DatabaseError ? (cause.code ?? "") : ""
 }
-const QUERY_CANCELED = "57014"
+
+/**
+ * Whether an error is about the statement, and the replica works on. One that took too long, or found all connections taken by such, says
+ * nothing of the replica, and would take the primary as long.
+ */
+function isAnswer(error: unknown): boolean {
+  const code = codeOf(error)
+  if (code === "") return isFull(error) || !(error instanceof DatabaseUnavailable)
+  return !LOST.test(code) && !DAMAGED.test(code)
+}
+/** Of class 57 without 57014, which is a statement that took too long. */
+const LOST = /^(08|53|57P)/
+const DAMAGED = /^(58|XX)/

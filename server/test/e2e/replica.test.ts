@@ -4,10 +4,13 @@
  */
 import { queryObjects } from "node:v8"
 import { sql } from "kysely"
+import pg from "pg"
 import { pino } from "pino"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { reading } from "../../src/context.ts"
+import { clientOf, hostsOf } from "../../src/db/hosts.ts"
 import { openPostgres } from "../../src/db/open.ts"
+import { DatabaseUnavailable } from "../../src/db/pool.ts"
 import { openReplica, type Replica, replicaFault } from "../../src/db/replica.ts"
 import { registry } from "../../src/metrics.ts"
 import { troublesNow } from "../../src/troubles.ts"
@@ -55,12 +58,12 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
   }
   const used = () =>
     until("the replica is used", () => services.every(service => replicaOf(service).trouble() === undefined))
-  const onStandby = async (statement: string) => {
-    const { default: pg } = await import("pg")
-    const client = new pg.Client({ connectionString: standby.url })
+  const on = async (url: string, statement: string) => {
+    const client = new pg.Client({ connectionString: url })
     await client.connect()
     return (await client.query(statement).finally(() => client.end())).rows
   }
+  const onStandby = (statement: string) => on(standby.url, statement)
   /** How many reads the replica served, and the primary in its place. */
   const served = async (by: "replica" | "primary"): Promise<number> => {
     const metric = await registry.getSingleMetric("sluice_replica_reads_total")?.get()
@@ -171,13 +174,59 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
       /another database/,
     )
     expect(await fault("postgres://sluice@127.0.0.1:1/postgres")).toMatch(/can't be asked/)
-    // Of a primary that was promoted with less than this replica has: it is behind what the replica had replayed before.
-    let asked = 0
-    const promoted = async (text: string) =>
-      (await query(text)).map(row => (asked++ === 0 ? row : { ...row, position: 1n }))
-    expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, promoted)).toMatch(
-      /follows an earlier primary/,
+    // Of a primary whose log was lost in part: it is behind what the replica had replayed before.
+    const behind = async (text: string) => (await query(text)).map(row => ({ ...row, position: 1n }))
+    expect(await replicaFault({ url: standby.url, maxLagMs: MAX_LAG_MS }, behind)).toMatch(/what the primary never had/)
+  })
+
+  it("is still used when statements take too long, and when all its connections are taken by such", async () => {
+    const [{ ctx }] = services as [TestService]
+    // Busy as it is, it answers half a second after its own deadline.
+    await sql`create function slow() returns void language plpgsql as $$ begin perform pg_sleep(60);
+      exception when query_canceled then perform pg_sleep(0.5); raise; end $$`.execute(ctx.db)
+    const deadlines = { connectMs: 2_000, statementMs: 3_500, lockMs: 1_000 }
+    const replica = openReplica({ url: standby.url, maxLagMs: MAX_LAG_MS }, ctx.db, log, deadlines)
+    try {
+      await until("it is used", () => replica.trouble() === undefined)
+      const db = await replica.reading()
+      const slow = Promise.allSettled(Array.from({ length: 10 }, () => sql`select slow()`.execute(db)))
+      await expect(sql`select 1`.execute(db)).rejects.toThrow(/^the database is not available: timeout exceeded/)
+      expect(replica.trouble()).toBeUndefined()
+      // The replica ended each, and nobody repeated it on the primary, where it would be as slow.
+      for (const each of await slow)
+        expect(each).toMatchObject({ reason: { name: "DatabaseUnavailable", cause: { code: "57014" } } })
+      expect(replica.trouble()).toBeUndefined()
+    } finally {
+      await replica.close()
+    }
+  })
+
+  it("is left out for long where a file is damaged, as its checks read none", async () => {
+    const [{ ctx }] = services as [TestService]
+    await sql`create function damaged() returns int language plpgsql as $$ begin
+      if pg_is_in_recovery() then raise 'a page is invalid' using errcode = 'XX001'; end if; return 1; end $$`.execute(
+      ctx.db,
     )
+    let asked = 0
+    const counting = ctx.db.withPlugin({
+      transformQuery: ({ node }) => node,
+      transformResult: async ({ result }) => {
+        asked++
+        return result
+      },
+    })
+    const replica = openReplica({ url: standby.url, maxLagMs: MAX_LAG_MS }, counting, log)
+    try {
+      await until("it is used", () => replica.trouble() === undefined)
+      const { rows } = await sql`select damaged()`.execute(await replica.reading())
+      expect(rows).toEqual([{ damaged: 1 }])
+      const before = asked
+      await until("it was checked as often as it takes otherwise", () => asked > before + 4)
+      expect(replica.trouble()).toMatch(/damaged: a page is invalid/)
+      expect(await replica.reading()).toBe(counting)
+    } finally {
+      await replica.close()
+    }
   })
 
   it("takes the primary's place, with all that was answered, where commits waited for it", async () => {
@@ -221,5 +270,73 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     for (let n = 0; n < 3; n++) expect((await make(6)).status).toBe(503)
     await standby.start()
     await until("the new primary answers", async () => (await make(6)).status === 201)
+    // For the tests below.
+    await on(primary.url, "alter system reset synchronous_standby_names")
+    await on(primary.url, "select pg_reload_conf()")
+  })
+
+  it("was promoted beside a primary that goes on: whoever sees it has no connection to the other any more", async () => {
+    // By another address, of which nothing is known yet.
+    const hosts = [primary, standby].map(({ url }) => new URL(url).host)
+    const url = `postgres://sluice@${hosts.join(",")}/postgres?application_name=split`
+    const errors: string[] = []
+    const database = await openPostgres(url, error => void errors.push(error.message))
+    const seen = Promise.withResolvers<void>()
+    const atPrimary = async () =>
+      (await on(primary.url, "select 1 from pg_stat_activity where application_name = 'split'")).length
+    try {
+      await database.listen({ notified: () => {}, missed: () => {} })
+      await until("it listens", () => database.isListening())
+      const begun = database.db.transaction().execute(async db => {
+        await sql`create table lost ()`.execute(db)
+        await seen.promise
+      })
+      // One in a transaction, one that is idle, and the one of LISTEN.
+      await until("all are at the primary", async () => (await atPrimary()) === 3)
+      const others = hostsOf(url)
+      others.leave(others.current())
+      const promoted = clientOf(others, {})
+      await promoted.connect()
+      seen.resolve()
+      await expect(begun).rejects.toThrow(DatabaseUnavailable)
+      await until("none is left at the primary", async () => (await atPrimary()) === 0)
+      expect(errors).toContainEqual(expect.stringMatching(/another primary was found/))
+      const port = Number(new URL(standby.url).port)
+      const { rows } = await sql<{ port: number }>`select inet_server_port() as port`.execute(database.db)
+      expect(rows).toEqual([{ port }])
+      await until("it listens there", () => database.isListening())
+      await promoted.end()
+    } finally {
+      seen.resolve()
+      await database.close()
+    }
+  })
+
+  it("of the primary that goes on is refused by the promoted one, and used when it was set up again", async () => {
+    // What the promoted one never had, more than it writes here.
+    await on(primary.url, "create table lost ()")
+    await on(primary.url, "select pg_switch_wal()")
+    let other = await startPostgres({ durable: true, replicaOf: primary })
+    const url = other.url
+    const database = await openPostgres(standby.url, onError)
+    const replica = openReplica({ url, maxLagMs: MAX_LAG_MS }, database.db, log)
+    try {
+      const earlier = /it is on timeline 1, and the primary on 2: it follows an earlier primary/
+      await until("it is left out", () => earlier.test(replica.trouble() ?? ""))
+      const fault = () => replicaFault({ url, maxLagMs: MAX_LAG_MS }, onStandby)
+      expect(await fault()).toMatch(earlier)
+      expect(await replicaFault({ url, maxLagMs: MAX_LAG_MS }, text => on(primary.url, text))).toBeUndefined()
+      await other.stop()
+      other = await startPostgres({ durable: true, replicaOf: standby, port: Number(new URL(url).port) })
+      await until("it is used", () => replica.trouble() === undefined)
+      expect(await fault()).toBeUndefined()
+      expect(await replicaFault({ url, maxLagMs: MAX_LAG_MS }, text => on(primary.url, text))).toMatch(
+        /one that was promoted later/,
+      )
+    } finally {
+      await replica.close()
+      await database.close()
+      await other.stop()
+    }
   })
 })
