@@ -34,11 +34,17 @@ export async function findPython(): Promise<Python> {
   const wanted = createHash("sha256").update(version.output).update(readFileSync(requirements)).digest("hex")
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return { program }
   rmSync(folder, { recursive: true, force: true })
-  const made = await run("python3", "-m", "venv", folder)
-  if (!made.ok) return { missing: `no venv can be made: ${made.output}`, offline: false }
   // All packages are in the file, each with its hashes: nothing is resolved, and nothing is built.
   const flags = ["--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "--disable-pip-version-check"]
-  const installed = await run(program, "-m", "pip", "install", "--quiet", "--retries=1", ...flags, "-r", requirements)
+  const install = ["install", "--quiet", "--retries=1", ...flags, "-r", requirements]
+  // The system's pip, where there is one: to put another one into the folder takes four seconds of CPU.
+  const bare = await run("python3", "-m", "venv", "--without-pip", folder)
+  let installed = bare.ok ? await run("python3", "-m", "pip", "--python", program, ...install) : bare
+  if (!installed.ok && !unreachable.test(installed.output)) {
+    const made = await run("python3", "-m", "venv", folder)
+    if (!made.ok) return { missing: `no venv can be made: ${made.output}`, offline: false }
+    installed = await run(program, "-m", "pip", ...install)
+  }
   if (!installed.ok) return { missing: `pip failed: ${installed.output}`, offline: unreachable.test(installed.output) }
   writeFileSync(stamp, wanted)
   return { program }
