@@ -20,7 +20,8 @@ import { formatAmount, parseAmount } from "../money/amount.ts"
 import { checkRelay, relaysOf, writeRelay } from "../payouts/accept-relay.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { relayError } from "../payouts/relay-error.ts"
-import { arrivingAt, failingPayers, MAX_REVERTED, replayable, replayableUntil, voided } from "../payouts/relays.ts"
+import { replayable, replayableUntil, wasSigned } from "../payouts/relay-standing.ts"
+import { arrivingAt, failingPayers, MAX_REVERTED, voided } from "../payouts/relays.ts"
 import { sessionOf } from "./create-session.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
@@ -197,6 +198,7 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   const relays = await ctx.db
     .selectFrom("payouts")
     .selectAll()
+    .select(wasSigned.as("was_signed"))
     .where("deposit_id", "=", deposit.id)
     .where("kind", "=", "authorize")
     .execute()
@@ -214,7 +216,10 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
   if (relays.some(({ state }) => ["queued", "held", "assigned", "mined"].includes(state)))
     throw stop("Another authorization of this checkout is already being processed; wait for its result.")
-  if (relays.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || relays.length >= MAX_RELAYS)
+  if (
+    relays.filter(({ state, was_signed }) => state === "reverted" && was_signed).length >= MAX_REVERTED ||
+    relays.length >= MAX_RELAYS
+  )
     throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)

@@ -1,7 +1,7 @@
 /** What all that arrived for a session comes to: its payment, what needs the merchant's decision, and its status. Pure. */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
-import type { relayStanding } from "../payouts/relays.ts"
+import type { relayStanding } from "../payouts/relay-standing.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { Paid, Plan } from "../settlement/sellable.ts"

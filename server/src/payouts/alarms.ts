@@ -49,7 +49,7 @@ const words: Record<StandingAlarm, string> = {
     "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait; or relays spent their half of it, and none is accepted",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck:
-    "has sent a payout, or an earlier wallet of its lane has, that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/alarms.md what to do",
+    "has a payout in flight, or an earlier wallet of its lane has, that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/alarms.md what to do",
   given_up:
     "has payouts that failed on chain five times and are no longer retried: `sluice wallet held` lists them, `sluice wallet retry` retries one",
   unswept:

@@ -71,14 +71,15 @@ const setWallet = (status: "active" | "halted") =>
     .where("lane", "=", "relay")
     .execute()
 
-/** Has a relay written, runs one round of the engine, and lets the caller's patience end. */
-async function relayed(validBefore = 2n ** 256n - 1n): Promise<void> {
+/** Has a relay written, runs one round of the engine, and lets the caller's patience end; asks again for what became of it. */
+async function relayed(validBefore = 2n ** 256n - 1n) {
   const buyer = await on.buyer(10_000_000n)
   const signed = await signAuthorization(buyer, rig.network, { to: payTo, value: 10_000n, validBefore })
   const asking = settle(signed)
   await until("the relay is written", async () => (await on.relays()).length === 1)
   await round()
   await asking
+  return async () => (await settle(signed)).body
 }
 
 async function finish(): Promise<void> {
@@ -109,32 +110,70 @@ async function expectNoGap(): Promise<void> {
 it.each([
   ["for a day", () => BigInt(Math.floor(Date.now() / 1_000) + 86_400)],
   ["for ever", () => 2n ** 256n - 1n],
-])("with an authorization that is valid %s moves nothing, and leaves no gap", async (_what, validBefore) => {
-  const got = await moved(async () => {
+])(
+  "with an authorization that is valid %s moves nothing, leaves no gap, and has failed",
+  async (_what, validBefore) => {
+    let said: (() => Promise<object>) | undefined
+    const got = await moved(async () => {
+      signers.fault = () => "down"
+      said = await relayed(validBefore())
+      expect((await on.relays()).map(({ state }) => state)).toEqual(["assigned"])
+      rig.service.advance(HOURS_MS)
+      await round()
+      expect(await steps()).toEqual([
+        [false, false, false],
+        [true, false, false],
+      ])
+      signers.fault = () => undefined
+      await finish()
+    })
+    expect([got, await ends()]).toEqual([0n, [["reverted", false]]])
+    expect((await attempts()).map(({ raw }) => raw !== null)).toEqual([false, true])
+    // Nothing that carries it out was ever signed: nobody else can, and the payer may sign another.
+    expect(await said?.()).toMatchObject({
+      success: false,
+      errorReason: "invalid_exact_evm_transaction_failed",
+      errorMessage: "It could not be carried out before its time was over.",
+      transaction: "",
+    })
+    await expectNoGap()
+  },
+)
+
+it("of a checkout lets its payer sign again, as often as it was the service's fault", async () => {
+  const session = await on.start()
+  const buyer = await on.buyer()
+  const seconds = () => BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000))
+  for (let i = 0; i < 3; i++) {
     signers.fault = () => "down"
-    await relayed(validBefore())
-    expect((await on.relays()).map(({ state }) => state)).toEqual(["assigned"])
-    rig.service.advance(HOURS_MS)
+    const signed = await on.sign(buyer, session, { validBefore: seconds() + 120n })
+    expect((await on.submit(session, signed)).status).toBe(200)
     await round()
-    expect(await steps()).toEqual([
-      [false, false, false],
-      [true, false, false],
-    ])
+    rig.service.advance(61_000)
     signers.fault = () => undefined
     await finish()
-  })
-  expect([got, await ends()]).toEqual([0n, [["reverted", false]]])
-  expect((await attempts()).map(({ raw }) => raw !== null)).toEqual([false, true])
-  await expectNoGap()
+    await on.look()
+    const { status, message } = await on.status(session.id)
+    expect([status, message]).toEqual([
+      "pending",
+      expect.stringContaining("before its time was over. Nothing was paid"),
+    ])
+  }
+  const answer = await on.submit(session, await on.sign(buyer, session, { validBefore: seconds() + 120n }))
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+  await finish()
+  expect(await ends()).toEqual([...Array(3).fill(["reverted", false]), ["final", true]])
+  expect(await on.received(session.payTo)).toEqual([5_000_000n])
 })
 
 it("signed while its wallet was halted, which is resumed hours later, moves nothing", async () => {
+  let said: (() => Promise<object>) | undefined
   const got = await moved(async () => {
     signers.fault = async () => {
       await setWallet("halted")
       return undefined
     }
-    await relayed()
+    said = await relayed()
     expect(await steps()).toEqual([[false, true, false]])
     rig.service.advance(HOURS_MS)
     signers.fault = () => "down"
@@ -153,6 +192,9 @@ it("signed while its wallet was halted, which is resumed hours later, moves noth
     [false, true, false],
     [true, true, true],
   ])
+  // Its process might have sent it before it died.
+  const [first] = await attempts()
+  expect(await said?.()).toMatchObject({ errorReason: "settlement_pending", transaction: first?.hash })
   await expectNoGap()
 })
 

@@ -5,7 +5,7 @@
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
-import { type SignedBy, validBeforeOf } from "../chain/authorizations.ts"
+import type { SignedBy } from "../chain/authorizations.ts"
 import { askAny } from "../chain/endpoints.ts"
 import { firstFees, trialFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -22,6 +22,7 @@ import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { OTHER_WALLET, orphanedReserves } from "./orphaned-reserves.ts"
+import { TOO_LATE } from "./relay-standing.ts"
 import { agreedTrial, askEach, askTogether, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
@@ -239,6 +240,10 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
     .select("payer")
     .where("payer", "in", [...payers])
     .where("succeeded", "=", false)
+    // A nonce that an empty transfer used up is not the payer's doing.
+    .where(
+      sql<boolean>`not exists (select from transaction_attempts a where a.payout_id = payouts.id and a.empty and a.hash = payouts.tx_hash)`,
+    )
     // Somebody else was quicker, and the payer paid.
     .where(
       sql<boolean>`not exists (select from settlements s where s.payout_id = payouts.id and s.found_hash is not null)`,
@@ -287,7 +292,7 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
     .where("state", "in", ["queued", "held"])
     .where("relay_by", "<=", ctx.now())
     .execute()
-  for (const row of over) await cancelRelay(ctx, row, "It could not be carried out before its time was over.")
+  for (const row of over) await cancelRelay(ctx, row, TOO_LATE)
   const orphans = await orphanedReserves(ctx, network)
   for (const row of orphans) await cancelRelay(ctx, row, OTHER_WALLET)
   if (over.length + orphans.length > 0) await verifySoon(ctx, network.chainId)
@@ -297,23 +302,6 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
     ctx.db,
   )
   for (const { resource } of open.rows) await watch(ctx, resource)
-}
-
-/**
- * The relays whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
- * `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
- */
-export const replayable = <R extends Pick<Row<"payouts">, "state" | "data">>(
-  ctx: TxContext,
-  relays: readonly R[],
-): R[] =>
-  relays.filter(({ state, data }) => state === "reverted" && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()))
-
-/** The time after which none of these relays' authorizations can be carried out; undefined without any. */
-export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[]): string | undefined {
-  if (relays.length === 0) return undefined
-  const last = relays.map(({ data }) => validBeforeOf(data)).reduce((a, b) => (a > b ? a : b))
-  return new Date(Number.parseInt(`${last * 1_000n}`, 10)).toISOString()
 }
 
 /**
@@ -333,67 +321,4 @@ export async function voided(ctx: Context, network: Network, relays: readonly Ro
   })
   if (states.length < needed) throw new ApiError("CHAIN_UNAVAILABLE")
   return new Set(asked.filter((_, i) => states.every(words => words[i] === 1n)).map(({ id }) => id))
-}
-
-/**
- * The relays of a deposit: whether one may still bring money that is not among the transactions `inSight`; why the last one failed,
- * where the payer has tried nothing else since; until when anyone can still carry out a failed one; the hashes of all.
- */
-export async function relayStanding(
-  ctx: TxContext,
-  depositId: bigint,
-  inSight: ReadonlySet<Hash>,
-): Promise<{ open: boolean; failure: string | null; replayableUntil: string | undefined; hashes: Set<Hash> }> {
-  const relays = await ctx.db
-    .selectFrom("payouts")
-    .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
-    .select(eb => [
-      "payouts.state",
-      "payouts.tx_hash",
-      "payouts.held_detail",
-      "payouts.data",
-      eb
-        .exists(
-          eb
-            .selectFrom("submissions")
-            .select("submissions.id")
-            .whereRef("submissions.resource_id", "=", "deposits.resource_id")
-            .whereRef("submissions.submitted_at", ">", "payouts.updated_at"),
-        )
-        .as("outdated"),
-    ])
-    .where("payouts.deposit_id", "=", depositId)
-    .where("payouts.kind", "in", ["authorize", "settle"])
-    .orderBy("payouts.created_at", "desc")
-    .orderBy("payouts.id")
-    .execute()
-  const open = relays.some(
-    ({ state, tx_hash: hash }) =>
-      ["queued", "held", "assigned"].includes(state) ||
-      (["mined", "final"].includes(state) && hash !== null && !inSight.has(hash)),
-  )
-  const until = replayableUntil(replayable(ctx, relays))
-  const hashes = new Set(relays.flatMap(({ tx_hash: hash }) => hash ?? []))
-  const [last] = relays
-  return {
-    open,
-    failure: open || !last || last.outdated ? null : failureOf(last, until),
-    replayableUntil: until,
-    hashes,
-  }
-}
-
-/** Why a relay that ended paid nothing, in sentences; null for one that paid. */
-function failureOf(
-  { state, held_detail: detail }: Pick<Row<"payouts">, "state" | "held_detail">,
-  until: string | undefined,
-): string | null {
-  const words =
-    state === "cancelled"
-      ? (detail ?? "It was not carried out.")
-      : state === "reverted"
-        ? "The transfer that was authorized failed on chain."
-        : null
-  if (words === null || until !== undefined) return words
-  return `${words} Nothing was paid by it: sign again, or send the payment yourself.`
 }

@@ -221,13 +221,14 @@ async function isDeep(
   return cursor !== undefined && cursor.block_number - mined + 1n >= BigInt(confirmations)
 }
 
-/** The last transaction that was signed for a settlement; empty before the first. */
+/** The last transaction that was signed to carry out a settlement; empty before the first. */
 async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id">): Promise<string> {
   const row = await ctx.db
     .selectFrom("transaction_attempts")
     .select("hash")
     .where("payout_id", "=", payout_id)
     .where("hash", "is not", null)
+    .where("empty", "=", false)
     .orderBy("n", "desc")
     .limit(1)
     .executeTakeFirst()

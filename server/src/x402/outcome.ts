@@ -11,6 +11,7 @@ import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
+import { TOO_LATE, wasSigned } from "../payouts/relay-standing.ts"
 import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
 
@@ -97,9 +98,20 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
   const untilMs = Number(settlement.valid_before) * 1_000
   if (untilMs + SETTLED_MS <= ctx.now().getTime()) await noteFailed(ctx, settlement.id)
   if (settlement.state === "cancelled") return { state: "failed", words: settlement.held_detail ?? NOT_CARRIED_OUT }
+  if (!(await isSignedRelay(ctx, settlement))) return { state: "failed", words: TOO_LATE }
   const words = "The transfer that was authorized failed on chain."
   if (untilMs <= ctx.now().getTime()) return { state: "failed", words }
   return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
+}
+
+async function isSignedRelay(ctx: TxContext, { payout_id }: Settlement): Promise<boolean> {
+  const relay = await ctx.db
+    .selectFrom("payouts")
+    .select("id")
+    .where("id", "=", payout_id)
+    .where(wasSigned)
+    .executeTakeFirst()
+  return relay !== undefined
 }
 
 /** What the chain was asked a moment ago, by relay and what was found of it. */
