@@ -23,7 +23,8 @@ export interface Actor {
 const present = new AsyncLocalStorage<Actor | undefined>()
 
 /** Runs something on behalf of an actor, or of nobody: what it awaits, and what it starts, belongs to it too. */
-export const withActor = <T>(actor: Actor | undefined, run: () => T): T => present.run(actor, run)
+export const withActor = <T>(actor: Actor | undefined, run: () => T): T =>
+  actor === present.getStore() ? run() : present.run(actor, run)
 
 /**
  * The statement that says in a transaction who acts, undefined where nobody does. In base64, so that nothing in it can be read as SQL,

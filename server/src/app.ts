@@ -56,8 +56,9 @@ export function openApp(
 ): Server {
   const assets = readAssets()
   const app = openServer(ctx, openIdentities(ctx, tokens), undefined, browserErrors(assets))
-  app.addHook("onRequest", async (_request, reply) => {
+  app.addHook("onRequest", (_request, reply, done) => {
     if (draining.aborted) reply.header("connection", "close")
+    done()
   })
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.

@@ -36,9 +36,40 @@ export function openLog(
 
 /**
  * The same log for the lines of requests, whose fields are named one by one and hold no object: searching each of them for secrets
- * was a tenth of what `verify` took (script/bench verify). Its level is the most talkative: ask the log's own before each line.
+ * was a tenth of what `verify` took (script/bench verify), and writing each by itself a twentieth. Its level is the most talkative:
+ * ask the log's own before each line.
  */
-export const requestLog = (log: Logger): Logger => log.child({}, { level: "trace", redact: [] })
+export function requestLog(log: Logger): Logger {
+  const lines = log.child({}, { level: "trace", redact: [] }) as Logger & Record<symbol, DestinationStream>
+  const stream = lines[pino.symbols.streamSym]
+  if (stream) lines[pino.symbols.streamSym] = together(stream)
+  return lines
+}
+
+/** What is to be written before the process ends. */
+const unwritten = new Set<() => void>()
+process.on("exit", () => {
+  for (const flush of unwritten) flush()
+})
+
+/** Writes what is logged in one turn of the event loop at its end, in one piece; a process that ends by itself writes all. */
+function together(stream: DestinationStream): DestinationStream {
+  let lines = ""
+  const flush = () => {
+    if (!unwritten.delete(flush)) return
+    stream.write(lines)
+    lines = ""
+  }
+  return {
+    write: line => {
+      if (lines === "") {
+        unwritten.add(flush)
+        setImmediate(flush)
+      }
+      lines += line
+    },
+  }
+}
 
 /** Switches a running process to `debug`, and back to the `usual` level at the next call; logs which it has now. */
 export function toggleDebug(log: Logger, usual: string): void {

@@ -1,5 +1,6 @@
 /** Creates receiving addresses: known before anything is deployed there, and each for one thing that is sold. */
 import { randomBytes } from "node:crypto"
+import { type RawBuilder, sql } from "kysely"
 import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -108,16 +109,20 @@ export const COOLING_MS = 2 * 3_600_000
 /** Somebody who views what is sold at an address may be about to pay, so the address is watched for this long. */
 const WATCH_MS = 3_600_000
 
+/** The condition on `deposits` that {@link watch} would write. */
+export const watchEnds = (now: Date): RawBuilder<boolean> =>
+  sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
+
 /**
  * Keeps the addresses of a resource watched, or starts to watch them again. Writes only when half of the time
  * has passed.
  */
 export async function watch(ctx: Context, resource: string): Promise<void> {
-  const now = ctx.now().getTime()
+  const now = ctx.now()
   await ctx.db
     .updateTable("deposits")
-    .set({ watched: true, watched_until: new Date(now + WATCH_MS) })
+    .set({ watched: true, watched_until: new Date(now.getTime() + WATCH_MS) })
     .where("resource_id", "=", resource)
-    .where(eb => eb.or([eb("watched", "=", false), eb("watched_until", "<", new Date(now + WATCH_MS / 2))]))
+    .where(watchEnds(now))
     .execute()
 }

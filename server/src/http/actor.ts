@@ -11,7 +11,9 @@ const USER_AGENT_CHARACTERS = 200
  * without one. Of a payer's wallet neither address nor browser is kept: its merchant is to read neither.
  */
 export function actorOf(request: FastifyRequest, subject: Subject | undefined = request.subject): Actor | undefined {
-  const { apiKey, wallet, method, routeOptions, ip, headers, id: requestId } = request
+  const { apiKey, wallet } = request
+  if (!(subject ?? apiKey ?? wallet)) return undefined
+  const { method, routeOptions, ip, headers, id: requestId } = request
   const route = `${method} ${routeOptions.url}`
   if (wallet !== undefined) return { kind: "subscriber", id: wallet, route, requestId }
   // A User-Agent is a caller's own text: bounded, and without what is not ASCII.

@@ -59,20 +59,22 @@ export interface Caller {
   wallet?: string | undefined
 }
 
+type Identified = Caller & { refusal?: unknown }
+
 /** What the server asks about callers. */
 export interface Identities {
   /**
-   * Who is calling; never throws. `refusal` is the error that the request must be answered with, after it was counted.
-   * `isRefused` means that the caller's address is over its limit.
+   * Who is calling, at once where no credential is to be verified; never throws. `refusal` is the error that the request must be
+   * answered with, after it was counted. `isRefused` means that the caller's address is over its limit.
    */
-  authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Promise<Caller & { refusal?: unknown }>
+  authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Identified | Promise<Identified>
   /** The id of a subject's merchant, created on first use; throws `SIGNUP_CLOSED`. */
   merchantOf(subject: Subject): Promise<string>
 }
 
 /** For a server none of whose routes asks for a credential. */
 export const nobodyKnown: Identities = {
-  authenticate: async () => ({ subject: undefined, apiKey: undefined }),
+  authenticate: () => ({ subject: undefined, apiKey: undefined }),
   merchantOf: async () => {
     throw new ApiError("UNAUTHORIZED")
   },

@@ -3,6 +3,8 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { errorTable } from "../errors.ts"
 import { addressGroup, type Caller, countsOf } from "../limits/buckets.ts"
+import type { Verdict } from "../limits/sliding-log.ts"
+import { soon } from "../soon.ts"
 import type { ErrorPage } from "./error-page.ts"
 import { pathOf } from "./path.ts"
 
@@ -16,7 +18,7 @@ const MOST_REFUSED = 10_000
 
 export interface Limiter {
   /** Counts a request and writes the headers; returns false when the request was answered with 429. */
-  admit(request: FastifyRequest, reply: FastifyReply, caller: Credentials): Promise<boolean>
+  admit(request: FastifyRequest, reply: FastifyReply, caller: Credentials): boolean | Promise<boolean>
   /** Whether the address of a request was refused, and would be refused again. */
   isRefused(request: FastifyRequest): boolean
 }
@@ -26,10 +28,11 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
   /** Until when, by the monotonic clock. */
   const refused = new Map<string, number>()
   const isRefused = ({ ip }: FastifyRequest) => (refused.get(addressGroup(ip)) ?? 0) > performance.now()
-  const admit = async (request: FastifyRequest, reply: FastifyReply, caller: Credentials): Promise<boolean> => {
+  const admit: Limiter["admit"] = (request, reply, caller) => {
     const counts = countsOf(settings.limits, request.method, pathOf(request), { ...caller, ip: request.ip })
-    if (counts.length === 0) return true
-    const verdict = await limits.admit(counts)
+    return counts.length === 0 || soon(limits.admit(counts), verdict => answer(request, reply, caller, verdict))
+  }
+  const answer = (request: FastifyRequest, reply: FastifyReply, caller: Credentials, verdict: Verdict): boolean => {
     reply.header("x-ratelimit-limit", verdict.limit)
     reply.header("x-ratelimit-remaining", verdict.remaining)
     // By this machine's wall clock, whatever the store's, because the caller compares it with wall time.

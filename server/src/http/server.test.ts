@@ -42,6 +42,8 @@ describe("every answer", () => {
   })
 })
 
+const JSON_CHUNKS = "Content-Type: application/json\r\nTransfer-Encoding: chunked"
+
 describe("bad input", () => {
   const submit = (payload: string, headers: Record<string, string> = { "content-type": "application/json" }) =>
     service.call("POST", "/api/paywalls/x/pay", payload, { headers })
@@ -93,10 +95,11 @@ describe("bad input", () => {
     ["no Host", "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "is required"],
     ["two Hosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", "must be sent only once"],
     ["a URL of 20 KB", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, "too large"],
-    ["a bad chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not valid HTTP"],
+    ["a bad chunk", `POST / HTTP/1.1\r\nHost: a\r\n${JSON_CHUNKS}\r\n\r\nzz\r\n`, "not valid HTTP"],
   ])("%s has the shape of every error, and ends the connection", async (_what, text, words) => {
     const { ctx, issuer } = service
     const own = openServer(ctx, openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)))
+    own.post("/", async () => ({}))
     await own.listen({ host: "127.0.0.1", port: 0 })
     const socket = connect((own.server.address() as { port: number }).port, "127.0.0.1")
     let answer = ""

@@ -21,6 +21,7 @@ import { DatabaseUnavailable } from "../db/pool.ts"
 import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../errors.ts"
 import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
+import { soon } from "../soon.ts"
 import { actorOf } from "./actor.ts"
 import { type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
@@ -67,7 +68,7 @@ const exposed = [
   "PAYMENT-RESPONSE",
   "X-PAYMENT-RESPONSE",
   "Sluice-Retry-Token",
-]
+].join(", ")
 
 declare module "fastify" {
   interface FastifyInstance {
@@ -159,7 +160,10 @@ function serverOptions(
     // A URL that can't be decoded, or with a parameter that is too long, arrives here without passing any hook.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
-      void admit(request, reply, nobody).then(admitted => admitted && sendError(ctx, request, reply, error, errorPage))
+      void soon(
+        admit(request, reply, nobody),
+        isAdmitted => isAdmitted && sendError(ctx, request, reply, error, errorPage),
+      )
     },
     clientErrorHandler: refuseBroken,
     schemaController: {
@@ -179,13 +183,12 @@ function readJsonAlone(app: Server): void {
 }
 
 function answerCors(app: Server, ctx: Context): void {
+  const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+  // In strict mode, an OPTIONS request that is no preflight would be refused in plain text.
+  const anyOrigin = { origin: "*", methods, exposedHeaders: exposed, strictPreflight: false }
+  const consoles = { ...anyOrigin, origin: ctx.settings.consoleOrigins }
   app.register(cors, {
-    delegator: (request, done) => {
-      const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-      const origin = isPrivate(pathOf(request)) ? ctx.settings.consoleOrigins : "*"
-      // In strict mode, an OPTIONS request that is no preflight would be refused in plain text.
-      done(null, { origin, methods, exposedHeaders: exposed, strictPreflight: false })
-    },
+    delegator: (request, done) => done(null, isPrivate(pathOf(request)) ? consoles : anyOrigin),
   })
 }
 
@@ -193,19 +196,28 @@ function answerCors(app: Server, ctx: Context): void {
 function admitCallers(app: Server, identities: Identities, { admit, isRefused }: Limiter): void {
   // Runs after CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
-    app.addHook("onRequest", async (request, reply) => {
-      const caller = await identities.authenticate(pathOf(request), request.headers, isRefused(request))
-      request.subject = caller.subject
-      request.apiKey = caller.apiKey
-      request.wallet = caller.wallet
-      const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-      if (!(await admit(request, reply, { subject, apiKey: caller.apiKey }))) return reply
-      if (caller.refusal !== undefined) throw caller.refusal
-      // Runs before the body is read: most paths without a route have no limit either, and a client could send an
-      // endless body.
-      if (request.is404) throw new ApiError("NOT_FOUND")
-      if (caller.subject ?? caller.apiKey) linkCaller(request)
-      return undefined
+    /** Whether the request goes on; throws what it is refused with. */
+    const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> =>
+      soon(identities.authenticate(pathOf(request), request.headers, isRefused(request)), caller => {
+        request.subject = caller.subject
+        request.apiKey = caller.apiKey
+        request.wallet = caller.wallet
+        const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
+        return soon(admit(request, reply, { subject, apiKey: caller.apiKey }), isAdmitted => {
+          if (!isAdmitted) return false
+          if (caller.refusal !== undefined) throw caller.refusal
+          // Runs before the body is read: most paths without a route have no limit either, and a client could send an
+          // endless body.
+          if (request.is404) throw new ApiError("NOT_FOUND")
+          if (caller.subject ?? caller.apiKey) linkCaller(request)
+          return true
+        })
+      })
+    app.addHook("onRequest", (request, reply, done) => {
+      const goesOn = admitted(request, reply)
+      if (goesOn === true) done()
+      // Fastify goes on itself when a promise is kept, unless the request was answered.
+      return goesOn instanceof Promise ? goesOn : undefined
     })
   })
 }

@@ -1,8 +1,16 @@
 /** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
+import type { IncomingHttpHeaders } from "node:http"
 import { type Context, inTransaction } from "../context.ts"
 import { gather } from "../db/gather.ts"
 import { ApiError } from "../errors.ts"
-import { type Caller, credentialOf, type Identities, keyNeeded, walletNeeded } from "../http/authenticate.ts"
+import {
+  type Caller,
+  type Credential,
+  credentialOf,
+  type Identities,
+  keyNeeded,
+  walletNeeded,
+} from "../http/authenticate.ts"
 import { apiKeyOf, keysByHash } from "./api-keys.ts"
 import { knownMerchant, merchantOf } from "./merchants.ts"
 import { negativeCache } from "./negative-cache.ts"
@@ -22,8 +30,12 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   const absent = negativeCache()
   const keys = lookups(names => keysByHash(ctx, names))
   const signingKeys = lookups(names => signingKeysById(ctx, names))
-  const authenticate: Identities["authenticate"] = async (path, headers, isRefused) => {
+  const authenticate: Identities["authenticate"] = (path, headers, isRefused) => {
     const credential = credentialOf(path)
+    const isStranger = credential === undefined || (credential === "optional key" && headers["x-api-key"] === undefined)
+    return isStranger ? stranger : identify(credential, headers, isRefused)
+  }
+  const identify = async (credential: Credential, headers: IncomingHttpHeaders, isRefused: boolean) => {
     try {
       const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
       if (credential === "wallet") {
@@ -35,9 +47,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
-      const key = headers["x-api-key"]
-      if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
-      const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), key)
+      const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
     } catch (error) {
       return { ...stranger, refusal: error }

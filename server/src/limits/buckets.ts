@@ -93,7 +93,8 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
     if (credential === "apiKey" && caller.apiKey !== undefined) return keyCounts(limits, caller.apiKey, bucket)
   }
   const bucket = fitting[0]?.bucket ?? "public"
-  return countsAgainst(limits, addressGroup(caller.ip), visits.has(bucket) ? [bucket] : [bucket, "public"])
+  const isOne = bucket === "public" || visits.has(bucket)
+  return countsAgainst(limits, addressGroup(caller.ip), isOne ? [bucket] : [bucket, "public"])
 }
 
 /** The rows that fit a method and a path, separated by a space; undefined where requests are not limited. */
@@ -105,9 +106,9 @@ const fittingOf = remember((request: string) => {
 
 /** One caller's keys have one hash tag: a cluster stores them together, and they are decided together. */
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
-  [...new Set(buckets)]
+  buckets
+    .filter(bucket => limits[bucket] > 0)
     .map(bucket => ({ key: `sluice:limit:{${id}}:${bucket}`, limit: limits[bucket] }))
-    .filter(({ limit }) => limit > 0)
 
 /** A key counts by itself, and with all keys that its merchant has or had. */
 function keyCounts(

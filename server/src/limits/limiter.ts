@@ -11,8 +11,11 @@ import { primariesOf, type RedisClient, redisConnection, sharedLog } from "./sha
 import { type Count, type MemoryLog, memoryLog, monotonicMs, type Verdict } from "./sliding-log.ts"
 
 export interface Limits {
-  /** Counts a request against all of `counts` (one at least), or against none when one of them is full; never rejects. */
-  admit(counts: readonly Count[]): Promise<Verdict>
+  /**
+   * Counts a request against all of `counts` (one at least), or against none when one of them is full; never rejects, and answers at
+   * once where this process decides alone.
+   */
+  admit(counts: readonly Count[]): Verdict | Promise<Verdict>
   close(): Promise<void>
 }
 
@@ -30,7 +33,7 @@ const INSTANCES_KEY = "sluice:limit:instances"
 
 /** The limits of one process. */
 export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })): Limits {
-  return { admit: async counts => log.admit(counts), close: async () => undefined }
+  return { admit: counts => log.admit(counts), close: async () => undefined }
 }
 
 /**

@@ -3,9 +3,11 @@
  * names a product, what a subscription of it opens, which is read when it is asked for.
  */
 import { sql } from "kysely"
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { watchEnds } from "../deposits/deposits.ts"
 import { foldGrants } from "./grant.ts"
 import { type Access, accessChanged } from "./known-access.ts"
 
@@ -30,6 +32,42 @@ export async function foldAccess(ctx: TxContext, paywallId: string, address: Add
     .where("address", "=", address)
     .execute()
   accessChanged(ctx, paywallId, address)
+}
+
+/** What {@link readAccess} found out of one paywall and address. */
+export interface FoundAccess {
+  paywall: Opened
+  /** By grants alone. */
+  access: Access | undefined
+  /** Whether the paywall's receiving address is not watched for much longer. */
+  isWatchEnding: boolean
+}
+
+/** The name that {@link readAccess} gives to what one address has of one paywall. An address has 42 characters. */
+export const accessName = (paywallId: string, address: Address): string => `${paywallId} ${address}`
+
+/**
+ * What addresses hold now by their grants, by {@link accessName}, in one statement however many are asked for; nothing of a paywall that
+ * does not exist. Some paywalls are opened by a subscription too: {@link accessOf}.
+ */
+export async function readAccess(ctx: TxContext, names: readonly string[]): Promise<Map<string, FoundAccess>> {
+  const [ids, addresses] = [names.map(name => name.slice(0, -43)), names.map(name => name.slice(-42))]
+  const now = ctx.now()
+  const { rows } = await sql<
+    Opened & { name: string; expires_at: Date | null; tx_hash: Hash | null; is_watch_ending: boolean }
+  >`/* named: read_access */
+    select p.id || ' ' || asked.address as name, p.id, p.merchant_id, p.chain_id, p.subscription_product_id, a.expires_at, a.tx_hash,
+      exists (select from deposits d where d.resource_id = p.id and ${watchEnds(now)}) as is_watch_ending
+    from unnest(${sqlArray("text", ids)}, ${sqlArray("text", addresses)}) as asked(id, address)
+      join paywalls p on p.id = asked.id
+      left join access a on a.paywall_id = p.id and a.address = asked.address
+        and a.expires_at > ${now}::timestamptz and coalesce(a.calls_left > 0, true)`.execute(ctx.db)
+  return new Map(
+    rows.map(({ name, expires_at, tx_hash, is_watch_ending, ...paywall }) => {
+      const access = expires_at && tx_hash ? { expiresAt: expires_at, txHash: tx_hash } : undefined
+      return [name, { paywall, access, isWatchEnding: is_watch_ending }]
+    }),
+  )
 }
 
 /** A paywall, as far as access to it follows from it. */

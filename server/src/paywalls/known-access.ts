@@ -17,7 +17,8 @@ export interface ReadAccess {
   isNotified: boolean
 }
 
-export type KnownAccess = (paywallId: string, address: Address) => Promise<Access | undefined>
+/** What an address has access to: at once where it is known, which most callers ask for. */
+export type KnownAccess = (paywallId: string, address: Address) => Access | undefined | Promise<Access | undefined>
 
 /** Some 43 MB (measured); then all are read again. */
 const MOST_KNOWN = 100_000
@@ -71,7 +72,7 @@ export function openKnownAccess(
     const key = keyOf(paywallId, address)
     if (!ctx.wakes.areChangesHeard()) return read(paywallId, address).then(({ access }) => access)
     const held = known.get(key)
-    if (held && held.expiresAt > ctx.now() && performance.now() - held.readAt < LONGEST_MS) return Promise.resolve(held)
+    if (held && held.expiresAt > ctx.now() && performance.now() - held.readAt < LONGEST_MS) return held
     known.delete(key)
     return readAgain(key, paywallId, address)
   }
