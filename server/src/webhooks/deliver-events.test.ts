@@ -2,6 +2,7 @@ import { once } from "node:events"
 import type { AddressInfo } from "node:net"
 import { createServer, type Server, type Socket } from "node:net"
 import { array, assert, asyncProperty, boolean, constantFrom, record, uniqueArray } from "fast-check"
+import { sql } from "kysely"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { until } from "../../test/e2e/program.ts"
@@ -310,6 +311,32 @@ describe("a delivery", () => {
     }
     expect(hangs.received.length - 1).toBeLessThanOrEqual(concurrencyPerEndpoint)
     held.resolve()
+    await deliverer.idle()
+  })
+
+  it.runIf(onPostgres)("is claimed and sent while those before it are still being recorded", async () => {
+    const to = await receiver()
+    await register(to.url)
+    for (let i = 0; i < 60; i++) await send()
+    const [locked, recordable] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const locking = inTransaction(service.ctx, async ({ db }) => {
+      await sql`lock table delivery_attempts`.execute(db)
+      locked.resolve()
+      await recordable.promise
+    })
+    stops.push(recordable.resolve)
+    await locked.promise
+    let woken = 0
+    const wakes = { ...service.ctx.wakes, wakeHere: () => void woken++ }
+    const deliverer = openDeliverer({ ...service.ctx, wakes }, sender)
+    expect(await deliverer.round()).toBe(20)
+    await until("more are asked for", () => woken > 0)
+    expect(await deliverer.round()).toBeGreaterThan(0)
+    await to.got(1 + 21)
+    const attempts = await service.ctx.db.selectFrom("deliveries").select("attempts").distinct().execute()
+    expect(attempts).toEqual([{ attempts: 0 }])
+    recordable.resolve()
+    await locking
     await deliverer.idle()
   })
 

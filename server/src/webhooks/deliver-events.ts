@@ -60,12 +60,16 @@ interface Lane {
   sending: number
   /** Oldest first. */
   waiting: Waiting[]
+  /** Whether the last claim took as many of it as there was room for, so that more may be due. */
+  hasMore: boolean
 }
 
 /** The deliveries of one process; `cut` aborts those being sent. */
 // long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
+  /** Prefetched rows of a lane that are left when more are claimed. */
+  const refillAt = Math.ceil(concurrencyPerEndpoint / 2)
   const lanes = new Map<string, Lane>()
   const pace = openPace()
   const work = new Set<Promise<void>>()
@@ -81,20 +85,22 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     for (const name of lanes.keys()) advance(name)
     if (places <= 0) return 0
     const ahead = places > concurrency * AHEAD_FREE ? concurrencyPerEndpoint : 0
+    const perLane = concurrencyPerEndpoint + ahead
     const taken = pace.reserved(ahead, concurrencyPerEndpoint)
     for (const [name, { sending, waiting }] of lanes) taken.set(name, (taken.get(name) ?? 0) + sending + waiting.length)
-    const claimed = await claimFrom(ctx, turn, { limit: places, perLane: concurrencyPerEndpoint + ahead, taken })
+    const claimed = await claimFrom(ctx, turn, { limit: places, perLane, taken })
     const { rows } = claimed
     turn = claimed.nextLane
     if (rows.length === 0) return 0
     places -= rows.length
     const claimedAt = performance.now()
-    for (const row of rows) {
-      const held = lanes.get(row.lane) ?? { sending: 0, waiting: [] }
-      held.waiting.push({ row, claimedAt })
-      lanes.set(row.lane, held)
+    for (const [name, ofLane] of Map.groupBy(rows, ({ lane }) => lane)) {
+      const held = lanes.get(name) ?? { sending: 0, waiting: [], hasMore: false }
+      for (const row of ofLane) held.waiting.push({ row, claimedAt })
+      held.hasMore = ofLane.length >= perLane - (taken.get(name) ?? 0)
+      lanes.set(name, held)
+      advance(name)
     }
-    for (const name of new Set(rows.map(({ lane }) => lane))) advance(name)
     return rows.length
   }
 
@@ -134,6 +140,11 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       lane.sending--
       deliveriesInFlight.dec()
       advance(row.lane)
+      // The next are claimed while those prefetched are sent, not only once these are recorded.
+      if (lane.hasMore && lane.waiting.length <= refillAt) {
+        lane.hasMore = false
+        ctx.wakes.wakeHere("deliveries")
+      }
     }
     const writing = result && recorder.add(result)
     if (writing) track(row, writing)
