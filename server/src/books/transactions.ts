@@ -1,14 +1,14 @@
 /** The merchant's money in one list: filters, pages and the whole as CSV. */
 
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
-import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../ids.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
+import { amountCell, byNetwork, continued, kindCell, linesOf, timeCell, unitOf } from "./csv-lines.ts"
 
 /** What narrows the list; text as received. */
 export interface Filter {
@@ -21,25 +21,6 @@ export interface Filter {
   to?: string | undefined
   q?: string | undefined
 }
-
-const columns = [
-  "id",
-  "type",
-  "status",
-  "exception",
-  "amount",
-  "currency",
-  "chain",
-  "txHash",
-  "payer",
-  "recipient",
-  "paywallId",
-  "sessionId",
-  "paymentId",
-  "createdAt",
-  "token",
-  "decimals",
-] as const
 
 /**
  * The merchant's transactions that match the filter, not yet ordered. `from` and `to` are instants: from ≤ created <
@@ -93,19 +74,38 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
 }
 
 /** All transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
-export const transactionsCsv = (ctx: TxContext, merchantId: string, filter: Filter): AsyncGenerator<string> =>
-  csv<Row<"transactions">, (typeof columns)[number]>(
-    columns,
-    rows => transactionsOf(ctx, rows),
-    (last, limit) =>
-      transactions(ctx, merchantId, filter)
-        .$if(last !== undefined, query =>
-          query.where(eb =>
-            eb(eb.refTuple("created_at", "id"), "<", eb.tuple(last?.created_at ?? new Date(0), last?.id ?? "")),
-          ),
-        )
-        .orderBy("created_at", "desc")
-        .orderBy("id", "desc")
-        .limit(limit)
-        .execute(),
-  )
+export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filter): AsyncGenerator<string | Buffer> {
+  return linesOf(ctx, {
+    cells: {
+      id: sql`case when r.id like '%\\_%' then r.id else 'po_' || replace(r.id, '-', '') end`,
+      type: sql`r.type`,
+      status: sql`r.status`,
+      exception: sql`r.exception`,
+      amount: amountCell(sql`r.amount`),
+      currency: byToken(ctx, "r", sql`coalesce(k.symbol, r.token)`, ({ token }) => token.symbol),
+      chain: byNetwork(ctx, ({ name }) => name),
+      txHash: sql`r.tx_hash`,
+      payer: sql`r.payer`,
+      recipient: sql`r.recipient`,
+      paywallId: kindCell("pw", sql`r.resource_id`),
+      sessionId: kindCell("cs", sql`r.resource_id`),
+      paymentId: sql`r.payment_id`,
+      createdAt: timeCell(sql`r.created_at`),
+      token: byToken(ctx, "r", sql`r.token`, ({ token }) => checksummed(token.address)),
+      decimals: byToken(ctx, "r", sql`k.decimals::text`, ({ token }) => `${token.decimals}`),
+    },
+    rows: (last, limit) => {
+      const unit = byToken(ctx, "transactions", sql`'1e-' || k.decimals`, ({ token }) => unitOf(token.decimals))
+      const query = transactions(ctx, merchantId, filter).select(["created_at as at", sql`${unit}::numeric`.as("unit")])
+      return continued(query, { at: "created_at", id: "id" }, last, limit)
+    },
+  })
+}
+
+/** What is said of a row's token: of the network's own, or in SQL of another's, `k`, whose columns are null where it is not known. */
+const byToken = (ctx: TxContext, row: string, other: RawBuilder<unknown>, own: (network: NetworkInfo) => string) => {
+  const [token, chain] = [sql.ref(`${row}.token`), sql.ref(`${row}.chain_id`)]
+  const known = sql`(select ${other} from (select 1) one left join tokens k on k.chain_id = ${chain} and k.address = ${token})`
+  return sql`case when ${token} = ${byNetwork(ctx, network => network.token.address, row)}
+    then ${byNetwork(ctx, own, row)} else ${known} end`
+}

@@ -1,3 +1,5 @@
+import fc from "fast-check"
+import { getAddress } from "viem"
 import { describe, expect, it } from "vitest"
 import { checksummed, parseAddress, parseHash } from "./hex.ts"
 
@@ -27,6 +29,13 @@ describe("parseAddress", () => {
 
   it("shows addresses checksummed", () => {
     expect(checksummed(usdc.toLowerCase())).toBe(usdc)
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 20, maxLength: 20 }), bytes => {
+        const address = `0x${Buffer.from(bytes).toString("hex")}`
+        expect(checksummed(address)).toBe(getAddress(address))
+      }),
+    )
+    for (const bad of ["", "0x12", `${usdc}0`, `0x${"g".repeat(40)}`]) expect(() => checksummed(bad)).toThrow()
   })
 })
 

@@ -1,5 +1,7 @@
 /** Addresses and hashes as branded types, parsed once at the edge; inside the service they are always in lower case. */
+import { getHashes, hash } from "node:crypto"
 import { getAddress } from "viem"
+import { remember } from "../remember.ts"
 
 /** An EVM address in lower case. */
 export type Address = `0x${string}` & { readonly __brand: "Address" }
@@ -18,7 +20,7 @@ export function parseAddress(text: unknown): Address | undefined {
   if (typeof text !== "string" || !/^0x[0-9a-f]{40}$/i.test(text)) return undefined
   const digits = text.slice(2)
   const oneCase = digits === digits.toLowerCase() || digits === digits.toUpperCase()
-  if (!oneCase && getAddress(text.toLowerCase()) !== text) return undefined
+  if (!oneCase && checksummed(text) !== text) return undefined
   return text.toLowerCase() as Address
 }
 
@@ -32,5 +34,37 @@ export function parseHash(text: unknown): Hash | undefined {
   return text.toLowerCase() as Hash
 }
 
-/** The EIP-55 form that every response uses. */
-export const checksummed = (address: string): string => getAddress(address)
+/** The EIP-55 form of an address in any case, which every response uses; throws for what is not an address. */
+export const checksummed = remember(address => {
+  if (!HAS_KECCAK || !ADDRESS.test(address)) return getAddress(address)
+  const bytes = Buffer.from(address.toLowerCase(), "latin1")
+  checksumAt(bytes, 0)
+  return bytes.toString("latin1")
+})
+
+const ADDRESS = /^0x[0-9a-f]{40}$/i
+/** A Node that was built with an OpenSSL older than 3.2 has no Keccak. */
+const HAS_KECCAK = getHashes().includes("keccak-256")
+
+/**
+ * Gives the lower-case address that begins at `at` its checksum, where it is: as viem does it, in 1.5 µs instead of 50. A file of a million
+ * payments has a million payers.
+ */
+export function checksumAt(bytes: Buffer, at: number): void {
+  const digits = bytes.toString("latin1", at + 2, at + ADDRESS_LENGTH)
+  if (!HAS_KECCAK) {
+    bytes.write(getAddress(`0x${digits}`), at, "latin1")
+    return
+  }
+  const digest = hash("keccak-256", digits, "hex")
+  for (let i = 0; i < digits.length; i++) {
+    const digit = bytes[at + 2 + i] ?? 0
+    if (digit >= A && digest.charCodeAt(i) >= EIGHT) bytes[at + 2 + i] = digit - UPPER
+  }
+}
+
+/** 0x and 40 digits. */
+export const ADDRESS_LENGTH = 42
+const EIGHT = "8".charCodeAt(0)
+const A = "a".charCodeAt(0)
+const UPPER = A - "A".charCodeAt(0)

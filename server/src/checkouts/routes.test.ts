@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { transactionsCsv } from "../books/transactions.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 
 let service: TestService
@@ -393,6 +394,55 @@ describe("/api/console/transactions", () => {
     )
     const narrowed = await service.call("GET", "/api/console/transactions.csv?status=open", undefined, { as })
     expect((narrowed.body as string).split("\r\n").length).toBe(3)
+  })
+
+  it("as CSV: cell by cell what the list has, in tokens of any decimals, known or not", async () => {
+    const tokens = [
+      {
+        token: `0x${"ab".repeat(20)}`,
+        symbol: "EURX",
+        decimals: 18,
+        amounts: [1n, 10n ** 18n, 123_450_000_000_000_000n],
+      },
+      { token: `0x${"cd".repeat(20)}`, symbol: null, decimals: 1, amounts: [7n, 70n] },
+      { token: `0x${"ef".repeat(20)}`, symbol: null, decimals: null, amounts: [10n ** 60n] },
+      { token: paperNetwork.token.address, symbol: null, decimals: null, amounts: [1n, 1_230_000n, 10n ** 20n] },
+    ]
+    const amounts = tokens.flatMap(({ amounts, token }) => amounts.map(amount => ({ amount, token: token as Address })))
+    await payments(amounts.length)
+    const { db } = service.ctx
+    for (const [i, row] of amounts.entries())
+      await db
+        .updateTable("payments")
+        .set(row)
+        .where("id", "=", idOf("shop", i + 1))
+        .execute()
+    const [, other] = tokens
+    const known = tokens.filter(({ token }) => token !== paperNetwork.token.address)
+    const reported = known.map(({ token, symbol, decimals }) => {
+      return { chain_id: paperNetwork.chainId, address: token as Address, symbol, decimals, asked_at: new Date() }
+    })
+    await db.insertInto("tokens").values(reported).execute()
+    await db
+      .deleteFrom("tokens")
+      .where("address", "=", other?.token as Address)
+      .execute()
+    const { data } = (await service.call("GET", "/api/console/transactions", undefined, { as })).body
+    const csv = await service.call("GET", "/api/console/transactions.csv", undefined, { as })
+    const [names = [], ...lines] = (csv.body as string)
+      .trim()
+      .split("\r\n")
+      .map(line => line.split(","))
+    expect(lines).toEqual(data.map((row: Record<string, unknown>) => names.map(name => String(row[name] ?? ""))))
+    expect(lines).toHaveLength(amounts.length)
+  })
+
+  it("as CSV: fails at a row of a network that is not served, instead of leaving it out", async () => {
+    await payments(1)
+    const elsewhere = { ...service.ctx, chain: { networks: [{ ...paperNetwork, chainId: 1 }] } }
+    const parts = transactionsCsv(elsewhere, await service.merchant("shop"), {})
+    expect((await parts.next()).value).toMatch(/^id,type,/)
+    await expect(parts.next()).rejects.toThrow("NETWORKS does not name")
   })
 
   /** The paywall that the many rows name. */

@@ -3,8 +3,8 @@ import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
 
-/** Some 100 KB of text. */
-const ROWS_A_READ = 250
+/** Some 400 KB of text. Planning the longest of their statements takes 3 ms, which 250 rows repaid badly. */
+const ROWS_A_READ = 1_000
 
 /** The schema for the answer of a route that sends CSV. */
 export const CsvAnswer = { 200: { content: { "text/csv": { schema: Type.String() } } } }
@@ -43,7 +43,7 @@ export async function sendCsv(
   ctx: Pick<Context, "log" | "settings">,
   reply: PartsReply & { header(name: string, value: string): unknown },
   name: string,
-  parts: AsyncGenerator<string>,
+  parts: AsyncGenerator<string | Buffer>,
 ): Promise<string> {
   const sent = await sendParts(ctx, reply, "text/csv; charset=utf-8", parts)
   reply.header("content-disposition", `attachment; filename="${name}"`)

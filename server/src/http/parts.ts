@@ -77,7 +77,7 @@ export async function sendParts(
   { log, settings }: Pick<Context, "log" | "settings">,
   reply: PartsReply,
   contentType: string,
-  parts: AsyncGenerator<string>,
+  parts: AsyncGenerator<string | Buffer>,
 ): Promise<Readable> {
   const { id: requestId, routeOptions, merchantId, apiKey } = reply.request
   const leave = takePlace(apiKey?.id ?? merchantId ?? "", settings.maxDownloads)
@@ -93,7 +93,7 @@ export async function sendParts(
     giveBack()
     throw error
   })
-  async function* logged(): AsyncGenerator<string> {
+  async function* logged(): AsyncGenerator<string | Buffer> {
     try {
       if (!first.done) yield first.value
       yield* parts
