@@ -9,7 +9,7 @@ import { entriesOf } from "./queries.ts"
 import { AuditFilters, AuditList, AuditQuery } from "./schema.ts"
 
 const tags = ["audit log"]
-const byTime = { at: "at", id: "n" }
+const byTime = { at: "at", id: "n", isNumber: true }
 
 export function auditRoutes(app: Server, ctx: Context): void {
   app.get(
@@ -26,12 +26,12 @@ export function auditRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const { limit, offset, ...filter } = request.query
+      const { limit, offset, after, ...filter } = request.query
       const merchantId = await callingMerchant(request)
       const read = await reading(ctx)
       const entries = newestFirst(entriesOf(read, merchantId, filter), byTime)
       const format = (rows: Row<"audit_entries">[]) => rows.map(row => entryOf(ctx.chain.networks, row))
-      return await sendList(ctx, reply, { limit, offset }, entries, format, inData)
+      return await sendList(read, reply, { limit, offset, after }, entries, format, inData)
     },
   )
 

@@ -109,10 +109,8 @@ function passing({ merchantId, deposits, escrows, withBalance, from, to }: Found
 export async function booksOf(ctx: TxContext, merchantId: string, filter: BookFilter): Promise<ListSource<Entry>> {
   const rows = passing(await find(ctx, merchantId, filter))
   return {
-    total: async () => {
-      const counted = await sql<{ total: number }>`select count(*)::int as total from ${rows} b`.execute(ctx.db)
-      return counted.rows[0]?.total ?? 0
-    },
+    key: { at: "at", id: "id", isNumber: false },
+    all: sql`select 1 from ${rows} b`,
     read: async (last, limit, offset) => {
       const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows
       return await read(ctx, after, sql`limit ${limit} offset ${offset}`)

@@ -9,6 +9,7 @@ import {
   AddressText,
   Described,
   HashText,
+  ListEnd,
   Matching,
   Money,
   Nullable,
@@ -84,14 +85,21 @@ export function bookRoutes(app: Server, ctx: Context): void {
         summary: "Every transfer into and out of the receiving addresses, with its reason, newest first",
         tags,
         querystring: Type.Object({ ...Page.properties, ...filters }),
-        response: { 200: Type.Object({ data: Type.Array(Entry), total: Type.Integer() }) },
+        response: { 200: Type.Object({ data: Type.Array(Entry), ...ListEnd }) },
       },
     },
     async (request, reply) => {
       const read = await reading(ctx)
-      const { limit, offset, ...filter } = request.query
+      const { limit, offset, after, ...filter } = request.query
       const books = await booksOf(read, await callingMerchant(request), checked(filter))
-      return await sendList(read, reply, { limit, offset }, books, rows => rows.map(row => entryOf(read, row)), inData)
+      return await sendList(
+        read,
+        reply,
+        { limit, offset, after },
+        books,
+        rows => rows.map(row => entryOf(read, row)),
+        inData,
+      )
     },
   )
 

@@ -4,7 +4,7 @@ import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
-import { Described, Matching, Page } from "../http/schemas.ts"
+import { Described, ListEnd, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
 import { transaction } from "./schema.ts"
@@ -29,7 +29,7 @@ const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
 })
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
-const TransactionList = Type.Object({ data: Type.Array(Transaction), total: Type.Integer() })
+const TransactionList = Type.Object({ data: Type.Array(Transaction), ...ListEnd })
 
 const filters = {
   type: Type.Optional(TransactionType),
@@ -59,10 +59,10 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const read = await reading(ctx)
-      const { limit, offset, ...filter } = request.query
+      const { limit, offset, after, ...filter } = request.query
       const query = transactions(read, await callingMerchant(request), filterOf(filter))
       const format = (rows: Row<"transactions">[]) => transactionsOf(read, rows)
-      return await sendList(read, reply, { limit, offset }, newestFirst(query), format, inData)
+      return await sendList(read, reply, { limit, offset, after }, newestFirst(query), format, inData)
     },
   )
 

@@ -1,7 +1,7 @@
 /** The wire contract of what merchants sell at checkouts: products and payment links. */
 import { type Static, Type } from "typebox"
 import type { BillingInterval as Interval } from "../db/subscription-rows.ts"
-import { Described, Money, MoneyInput, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { Described, ListEnd, Money, MoneyInput, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { TimeInput } from "../http/time.ts"
 import { idPattern } from "../ids.ts"
 import { SplitId } from "../splits/schema.ts"
@@ -82,7 +82,7 @@ export const Product = Type.Object({
   createdAt: Timestamp,
   updatedAt: Timestamp,
 })
-export const ProductList = Type.Object({ data: Type.Array(Product), total: Type.Integer() })
+export const ProductList = Type.Object({ data: Type.Array(Product), ...ListEnd })
 
 const linkTerms = {
   splitId: Type.Optional(SplitId),
@@ -129,4 +129,4 @@ export const Link = Type.Object({
   createdAt: Timestamp,
   updatedAt: Timestamp,
 })
-export const LinkList = Type.Object({ data: Type.Array(Link), total: Type.Integer() })
+export const LinkList = Type.Object({ data: Type.Array(Link), ...ListEnd })

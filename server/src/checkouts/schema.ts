@@ -9,6 +9,7 @@ import {
   AddressText,
   Described,
   HashText,
+  ListEnd,
   Matching,
   Money,
   MoneyInput,
@@ -173,7 +174,7 @@ export const Session = Type.Object({
   createdAt: Timestamp,
   updatedAt: Timestamp,
 })
-export const SessionList = Type.Object({ data: Type.Array(Session), total: Type.Integer() })
+export const SessionList = Type.Object({ data: Type.Array(Session), ...ListEnd })
 export const SessionQuery = Type.Object({
   ...Page.properties,
   status: Type.Optional(Described(Status, "Filter by status")),

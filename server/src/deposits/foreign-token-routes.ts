@@ -9,7 +9,7 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"
-import { AddressText, Described, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, HashText, ListEnd, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { ifKind } from "../ids.ts"
 
@@ -51,7 +51,7 @@ export function foreignTokenRoutes(app: Server, ctx: Context): void {
           "Tokens that somebody sent to a receiving address by mistake, found in final blocks without a submitted hash while the address was watched, usually half an hour later. Nothing here counts as a payment. Tokens whose contract says that the address holds nothing are left out, and of one address at most 20 are listed. Ether leaves no log, so it is never listed; it can be recovered at any time.",
         tags: ["books"],
         querystring: Page,
-        response: { 200: Type.Object({ data: Type.Array(ForeignToken), total: Type.Integer() }) },
+        response: { 200: Type.Object({ data: Type.Array(ForeignToken), ...ListEnd }) },
       },
     },
     async (request, reply) => {
@@ -72,12 +72,8 @@ type ForeignTokenRow = Row<"foreign_tokens"> &
 function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRow> {
   const of = sql`merchant_id = ${merchantId} and balance > 0`
   return {
-    total: async () => {
-      const { rows } = await sql<{
-        total: number
-      }>`select count(*)::int as total from foreign_tokens where ${of}`.execute(ctx.db)
-      return rows[0]?.total ?? 0
-    },
+    key: { id: "id", isNumber: true },
+    all: sql`select 1 from foreign_tokens where ${of}`,
     read: async (last, limit, offset) => {
       const { rows } = await sql<ForeignTokenRow>`
         select f.*, d.address, d.resource_id, d.open_after_s, p.id as payment_id, p.status as payment_status

@@ -11,7 +11,7 @@ import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"
-import { AddressText, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { AddressText, HashText, ListEnd, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { ifKind } from "../ids.ts"
 import { payeesOfSets } from "./deposits.ts"
@@ -67,7 +67,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
         summary: "The receiving addresses and their terms, newest first",
         tags,
         querystring: Page,
-        response: { 200: Type.Object({ data: Type.Array(Deposit), total: Type.Integer() }) },
+        response: { 200: Type.Object({ data: Type.Array(Deposit), ...ListEnd }) },
       },
     },
     async (request, reply) => {
@@ -100,7 +100,8 @@ export function depositRoutes(app: Server, ctx: Context): void {
 function depositsOf(ctx: TxContext, merchantId: string): ListSource<Row<"deposits">> {
   const query = ctx.db.selectFrom("deposits").where("merchant_id", "=", merchantId)
   return {
-    total: async () => (await query.select(sql<number>`count(*)::int`.as("total")).executeTakeFirstOrThrow()).total,
+    key: { id: "id", isNumber: true },
+    all: sql`${query.select("id")}`,
     read: async (last, limit, offset) =>
       await query
         .selectAll()

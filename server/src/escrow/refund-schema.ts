@@ -4,6 +4,7 @@ import {
   AddressText,
   Described,
   HashText,
+  ListEnd,
   Matching,
   Money,
   MoneyInput,
@@ -65,7 +66,7 @@ export const Refund = Type.Object({
   createdAt: Timestamp,
   updatedAt: Timestamp,
 })
-export const RefundList = Type.Object({ data: Type.Array(Refund), total: Type.Integer() })
+export const RefundList = Type.Object({ data: Type.Array(Refund), ...ListEnd })
 
 export const RefundCreate = Strict(
   {

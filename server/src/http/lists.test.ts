@@ -1,5 +1,6 @@
 import { once } from "node:events"
 import { connect } from "node:net"
+import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
@@ -51,6 +52,88 @@ describe("a list", () => {
         expect(await list(`limit=${limit}&offset=${offset}`)).toEqual(ids.slice(offset, offset + limit))
     },
   )
+
+  /** The pages from the first to the last, each asked for by the one before. */
+  async function pages(limit: number, between = async () => {}): Promise<string[][]> {
+    const found: string[][] = []
+    for (let after = ""; ; await between()) {
+      const query = `limit=${limit}${after && `&after=${after}`}`
+      const { status, body } = await service.call("GET", `/api/console/products?${query}`, undefined, { as: "shop" })
+      expect(status).toBe(200)
+      found.push(body.data.map((product: { id: string }) => product.id))
+      if (body.next === undefined) return found
+      after = body.next
+    }
+  }
+
+  it.each([25, 50, 60, 173, 1000])("of pages of %i is whole when each is asked for by the one before", async limit => {
+    const found = await pages(limit)
+    expect(found.flat()).toEqual(ids)
+    expect(found.length).toBe(Math.ceil(PRODUCTS / limit))
+  })
+
+  it("shifts no row of the pages that follow when one is added", async () => {
+    const { db } = service.ctx
+    const { id: _, ...product } = await db
+      .selectFrom("products")
+      .selectAll()
+      .orderBy("created_at", "desc")
+      .executeTakeFirstOrThrow()
+    const added: string[] = []
+    const add = async () => {
+      added.push(newId("prod"))
+      const created_at = new Date(product.created_at.getTime() + 60_000)
+      await db
+        .insertInto("products")
+        .values({ ...product, id: added.at(-1) ?? "", created_at })
+        .execute()
+    }
+    expect((await pages(60, add)).flat()).toEqual(ids)
+    await db.deleteFrom("products").where("id", "in", added).execute()
+  })
+
+  it("counts 10,000 rows after a page, so that who reads on below the total reads all", async () => {
+    const { db } = service.ctx
+    await sql`insert into products (id, merchant_id, chain_id, name, price, currency, active, created_at, updated_at)
+      select 'prod_more' || lpad(n::text, 20, '0'), merchant_id, chain_id, name, price, currency, active, created_at - interval '1 day', updated_at
+      from (select * from products limit 1) p, generate_series(1, ${10_150 - PRODUCTS}) n`.execute(db)
+    const ends = async (query: string) => {
+      const { body } = await service.call("GET", `/api/console/products?${query}`, undefined, { as: "shop" })
+      return [body.data.length, body.total, body.totalIsLeast, typeof body.next]
+    }
+    expect(await ends("limit=1")).toEqual([1, 10_001, true, "string"])
+    expect(await ends("limit=100")).toEqual([100, 10_100, true, "string"])
+    expect(await ends("limit=1&offset=149")).toEqual([1, 10_150, undefined, "string"])
+    expect(await ends("limit=100&offset=10050")).toEqual([100, 10_150, undefined, "undefined"])
+    await db.deleteFrom("products").where("id", "like", "prod\\_more%").execute()
+  })
+
+  it("refuses what no page of it gave", async () => {
+    const cursor = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url")
+    const time = "2026-01-31T12:00:00.000Z"
+    const bad = [
+      "abc",
+      "%20",
+      "a".repeat(401),
+      cursor({}),
+      cursor([null, "1"]),
+      cursor([time]),
+      cursor(["soon", "prod_a"]),
+    ]
+    const texts = [cursor([time, "a\u0000"]), cursor([time, 5]), cursor([time, "'"])]
+    for (const after of [...bad, ...texts]) {
+      const answer = await service.call("GET", `/api/console/products?after=${after}`, undefined, { as: "shop" })
+      expect([after, answer.status, answer.body.details?.[0].path]).toEqual([after, 400, "after"])
+    }
+    for (const [list, after] of [
+      ["audit", cursor([time, "prod_a"])],
+      ["deposits", cursor([time, "1"])],
+      ["deposits", cursor([null, "x"])],
+    ])
+      expect((await service.call("GET", `/api/console/${list}?after=${after}`, undefined, { as: "shop" })).status).toBe(
+        400,
+      )
+  })
 
   it("is refused while the merchant has as many in progress, until one of them is closed", async () => {
     const products = service.ctx.db.updateTable("products")

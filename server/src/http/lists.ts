@@ -1,21 +1,27 @@
 /**
- * Lists: newest first, ties by id, always with the total. A long one is sent in parts, and is never in memory as a
- * whole.
+ * Lists: newest first, ties by id, always with the total, as far as it is counted. Each page names the next one. A long one is sent
+ * in parts, and is never in memory as a whole (`docs/decisions/0042-long-lists.md`).
  */
-import { type SelectQueryBuilder, sql } from "kysely"
-import type { Context } from "../context.ts"
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
+import type { TxContext } from "../context.ts"
 import type { Database } from "../db/schema.ts"
+import { invalid } from "../errors.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
 import type { Page } from "./schemas.ts"
 
 /** A full checkout is some 11 KB, so that a part is about 500 KB; the default page of 100 is two reads. */
 const ROWS_A_READ = 50
 
+/** Rows that are counted after those of a page: two milliseconds, whatever the table holds. */
+const MOST_COUNTED = 10_000
+
 /** The source of a list. */
 export interface ListSource<R> {
-  /** The number of rows. */
-  total(): Promise<number>
-  /** At most `limit` rows: those after `last`, or without it those after the first `offset`. */
+  /** A query of all rows, in any order and without a limit, to be counted. */
+  all: RawBuilder<unknown>
+  /** The names of the fields of a row that order it: a time, where not the id alone does, and an id. */
+  key: { at?: string; id: string; isNumber: boolean }
+  /** At most `limit` rows without the first `offset`: of those after `last`, or without it of all. */
   read(last: R | undefined, limit: number, offset: number): Promise<R[]>
 }
 
@@ -29,20 +35,46 @@ interface ListReply extends PartsReply {
  */
 export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
-  { at, id }: { at: string; id: string } = { at: "created_at", id: "id" },
+  { at, id, isNumber = false }: { at: string; id: string; isNumber?: boolean } = { at: "created_at", id: "id" },
 ): ListSource<O> {
-  const fieldOf = (row: O, column: string) => (row as Record<string, unknown>)[column.split(".").at(-1) ?? ""]
+  const key = { at: fieldOf(at), id: fieldOf(id), isNumber }
+  const of = (row: O, field: string) => (row as Record<string, unknown>)[field]
   return {
-    total: async () => {
-      const counted = query.clearSelect().select(sql<number>`count(*)::int`.as("total"))
-      return ((await counted.executeTakeFirstOrThrow()) as { total: number }).total
-    },
+    key,
+    all: sql`${query.clearSelect().select(sql<number>`1`.as("one"))}`,
     read: async (last, limit, offset) => {
-      const ordered = query.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc").limit(limit)
-      if (last === undefined) return await ordered.offset(offset).execute()
-      const after = sql`(${fieldOf(last, at)}, ${fieldOf(last, id)})`
-      return await ordered.where(sql<boolean>`(${sql.ref(at)}, ${sql.ref(id)}) < ${after}`).execute()
+      const after = sql<boolean>`(${sql.ref(at)}, ${sql.ref(id)}) < (${last && of(last, key.at)}, ${last && of(last, key.id)})`
+      const ordered = query.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc").limit(limit).offset(offset)
+      return await (last === undefined ? ordered : ordered.where(after)).execute()
     },
+  }
+}
+
+const fieldOf = (column: string): string => column.split(".").at(-1) ?? column
+
+/** How a page names its last row, for whoever asks for the next: its time and id, of which a caller needs to know nothing. */
+function cursorOf<R>(row: R, { at, id }: ListSource<R>["key"]): string {
+  const fields = row as Record<string, unknown>
+  const time = at === undefined ? null : (fields[at] as Date).toISOString()
+  return Buffer.from(JSON.stringify([time, `${fields[id]}`])).toString("base64url")
+}
+
+/** The key of the row that a cursor names; throws `VALIDATION_ERROR` for what no page of such a list gave. */
+function rowOf<R>(cursor: string, { at, id, isNumber }: ListSource<R>["key"]): R {
+  const [time, which] = partsOf(Buffer.from(cursor, "base64url").toString())
+  const hasTime = at === undefined ? time === null : typeof time === "string" && !Number.isNaN(Date.parse(time))
+  const hasId = typeof which === "string" && (isNumber ? /^[0-9]{1,18}$/ : /^[A-Za-z0-9_-]{1,100}$/).test(which)
+  if (!hasTime || !hasId) throw invalid("after", "must be the `next` of a page of this list")
+  const found = { [id]: isNumber ? BigInt(which) : which, ...(at === undefined ? {} : { [at]: new Date(`${time}`) }) }
+  return found as R
+}
+
+function partsOf(text: string): unknown[] {
+  try {
+    const parts: unknown = JSON.parse(text)
+    return Array.isArray(parts) ? parts : []
+  } catch {
+    return []
   }
 }
 
@@ -54,35 +86,63 @@ export const inData = <T>(data: T[], total: number): { data: T[]; total: number 
  * empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema
  * serializes.
  */
-export async function sendList<R, T, E>(
-  ctx: Pick<Context, "log" | "settings">,
+export async function sendList<R, T, E extends object>(
+  ctx: Pick<TxContext, "db" | "log" | "settings">,
   reply: ListReply,
-  { limit, offset }: Page,
+  page: Page,
   source: ListSource<R>,
   format: (rows: R[]) => T[] | Promise<T[]>,
   wrap: (items: T[], total: number) => E,
 ): Promise<E> {
-  const total = await source.total()
-  const rows = await source.read(undefined, Math.min(limit, ROWS_A_READ), offset)
-  if (rows.length < ROWS_A_READ || limit === ROWS_A_READ) return wrap(await format(rows), total)
+  const { limit, offset, after } = page
+  const from = after === undefined ? undefined : rowOf<R>(after, source.key)
+  const counted = await count(ctx, source, page)
+  const rows = await source.read(from, Math.min(limit, ROWS_A_READ), offset)
+  const envelope = (items: T[], end: End) => ({ ...wrap(items, counted.total), ...end })
+  /** What is said after the last of so many rows. */
+  const endAfter = (sent: number, last: R | undefined): End => {
+    const isLast = sent < limit || (after === undefined && !counted.isLeast && offset + sent >= counted.total)
+    const next = isLast || last === undefined ? {} : { next: cursorOf(last, source.key) }
+    return counted.isLeast ? { totalIsLeast: true, ...next } : next
+  }
+  if (rows.length < ROWS_A_READ || limit === ROWS_A_READ)
+    return envelope(await format(rows), endAfter(rows.length, rows.at(-1)))
 
-  const [head = "", tail = ""] = `${reply.serialize(wrap([], total))}`.split("[]")
+  const outside = (end: End) => `${reply.serialize(envelope([], end))}`.split("[]")
+  const [head = "", tail = ""] = outside({})
   const itemsOf = async (part: R[]) =>
-    `${reply.serialize(wrap(await format(part), total))}`.slice(head.length + 1, -tail.length - 1)
+    `${reply.serialize(envelope(await format(part), {}))}`.slice(head.length + 1, -tail.length - 1)
   async function* parts(): AsyncGenerator<string> {
     let before = `${head}[`
-    let left = limit
-    for (let part = rows; ; ) {
+    let sent = 0
+    let part = rows
+    for (;;) {
       const items = await itemsOf(part)
       if (items !== "") {
         yield before + items
         before = ","
       }
-      left -= part.length
-      if (left === 0 || part.length < ROWS_A_READ) break
-      part = await source.read(part.at(-1), Math.min(left, ROWS_A_READ), 0)
+      sent += part.length
+      if (sent === limit || part.length < ROWS_A_READ) break
+      const read = await source.read(part.at(-1), Math.min(limit - sent, ROWS_A_READ), 0)
+      if (read.length === 0) break
+      part = read
     }
-    yield `${before === "," ? "" : before}]${tail}`
+    yield `${before === "," ? "" : before}]${outside(endAfter(sent, part.at(-1)))[1]}`
   }
-  return (await sendParts(ctx, reply, "application/json; charset=utf-8", parts())) as E
+  return (await sendParts(ctx, reply, "application/json; charset=utf-8", parts())) as unknown as E
+}
+
+interface End {
+  totalIsLeast?: true
+  next?: string
+}
+
+/** How many rows there are, and whether there are more than were counted. A program that reads on while `offset` is below the total reads all. */
+async function count<R>({ db }: Pick<TxContext, "db">, { all }: ListSource<R>, { limit, offset }: Page) {
+  const most = offset + limit + MOST_COUNTED
+  const { rows } = await sql<{ total: number }>`
+    select count(*)::int as total from (${all} limit ${most + 1}) counted`.execute(db)
+  const total = rows[0]?.total ?? 0
+  return { total: Math.min(total, most), isLeast: total > most }
 }

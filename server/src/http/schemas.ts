@@ -69,14 +69,30 @@ export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
 export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 
-/** `limit` and `offset` of every list. */
+/** What every list takes. */
 export const Page = Type.Object({
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "The maximum number of results" }),
   offset: Type.Integer({
     minimum: 0,
     maximum: 2_147_483_647,
     default: 0,
-    description: "The number of results to skip",
+    description: "The number of results to skip; the more, the longer it takes",
   }),
+  after: Type.Optional(Matching("^[A-Za-z0-9_-]{1,400}$", "The `next` of the page before")),
 })
-export type Page = Static<typeof Page>
+export type Page = Omit<Static<typeof Page>, "after"> & { after?: string | undefined }
+
+/** What every list says beside its rows. */
+export const ListEnd = {
+  total: Type.Integer({
+    description:
+      "The number of results. Only the 10,000 that follow this page are counted: where there are more, `totalIsLeast` is true, and there are at least so many",
+  }),
+  totalIsLeast: Type.Optional(Type.Literal(true, { type: "boolean", description: "Left out where `total` is exact" })),
+  next: Type.Optional(
+    Type.String({
+      description:
+        "Send it as `after`, with the same filters, for what follows: no matter how far, that costs what the first page costs, and rows that are new meanwhile shift none. Left out on the last page",
+    }),
+  ),
+}

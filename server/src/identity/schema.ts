@@ -1,6 +1,6 @@
 /** The wire contract of callers: wallets that sign in, and API keys. */
 import { Type } from "typebox"
-import { Described, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { Described, ListEnd, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
 const MESSAGE_CHARACTERS = 8_192
@@ -91,6 +91,6 @@ export const KeyList = Type.Object({
       lastUsedAt: Nullable(Type.String({ format: "date-time", description: "Accurate to a minute" })),
     }),
   ),
-  total: Type.Integer(),
+  ...ListEnd,
 })
 export const Deleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })

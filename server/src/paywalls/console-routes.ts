@@ -1,4 +1,5 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access they granted. */
+import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, reading, type TxContext } from "../context.ts"
@@ -186,9 +187,10 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const { paywall, network } = await readPaywall(read, merchantId, request.params.id)
       const query = read.db
         .selectFrom("grants")
-        .innerJoin("payments", "payments.id", "grants.payment_id")
+        // Each has a payment. As a left join it is left out of the total.
+        .leftJoin("payments", "payments.id", "grants.payment_id")
         .selectAll("grants")
-        .select("payments.amount")
+        .select(sql<bigint>`payments.amount`.as("amount"))
         .where("grants.paywall_id", "=", paywall.id)
       const newest = newestFirst(query, { at: "granted_at", id: "grants.id" })
       const grantOf = (row: Row<"grants"> & { amount: bigint }) => ({

@@ -4,6 +4,7 @@ import {
   AddressText,
   Described,
   HashText,
+  ListEnd,
   Matching,
   Money,
   MoneyInput,
@@ -112,7 +113,7 @@ const created = {
 }
 
 export const PaywallCreated = Type.Object(created)
-export const PaywallList = Type.Object({ paywalls: Type.Array(Type.Object(listed)), total: Type.Integer() })
+export const PaywallList = Type.Object({ paywalls: Type.Array(Type.Object(listed)), ...ListEnd })
 export const PaywallWhole = Type.Object({
   ...created,
   contentData: Nullable(Type.Record(Type.String(), Type.Unknown())),
@@ -141,7 +142,7 @@ export const GrantList = Type.Object({
       revokeReason: Nullable(Type.String()),
     }),
   ),
-  total: Type.Integer(),
+  ...ListEnd,
 })
 export const GrantRevoke = Strict(
   { reason: Type.Optional(Type.String({ maxLength: 500, description: "Stored with the grant" })) },

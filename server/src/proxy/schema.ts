@@ -1,6 +1,6 @@
 /** The wire contract of proxy bundles. */
 import { type Static, Type } from "typebox"
-import { AddressText, Described, Matching, Money, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, ListEnd, Matching, Money, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 import { SplitId } from "../splits/schema.ts"
 import { methods } from "./match-route.ts"
@@ -134,7 +134,7 @@ const listed = {
   createdAt: Timestamp,
   updatedAt: Timestamp,
 }
-export const BundleList = Type.Object({ data: Type.Array(Type.Object(listed)), total: Type.Integer() })
+export const BundleList = Type.Object({ data: Type.Array(Type.Object(listed)), ...ListEnd })
 export const BundleWhole = Type.Object({
   ...listed,
   merchantId: Type.String(),
@@ -161,7 +161,7 @@ export const FailureList = Type.Object({
       servedAt: Described(Nullable(Timestamp), "When a repetition was answered; null while the payer has nothing"),
     }),
   ),
-  total: Type.Integer(),
+  ...ListEnd,
 })
 
 /** What agents read of a bundle. */

@@ -6,6 +6,7 @@ import {
   AddressText,
   Described,
   HashText,
+  ListEnd,
   Matching,
   Money,
   Nullable,
@@ -50,7 +51,7 @@ export const ExceptionalPayment = Type.Object({
     },
   }),
 })
-export const ExceptionalPaymentList = Type.Object({ data: Type.Array(ExceptionalPayment), total: Type.Integer() })
+export const ExceptionalPaymentList = Type.Object({ data: Type.Array(ExceptionalPayment), ...ListEnd })
 export const PaymentQuery = Type.Object({
   ...Page.properties,
   exception: Type.Optional(

@@ -1,6 +1,6 @@
 /** The wire contract of splits. */
 import { type Static, Type } from "typebox"
-import { AddressText, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, ListEnd, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
@@ -52,6 +52,6 @@ const recipients = Type.Array(
 const listed = { id: Type.String({ pattern: idPattern("spl") }), name: Type.String(), recipients, createdAt: Timestamp }
 
 export const SplitWhole = Type.Object({ ...listed, description: Nullable(Type.String()) })
-export const SplitList = Type.Object({ data: Type.Array(Type.Object(listed)), total: Type.Integer() })
+export const SplitList = Type.Object({ data: Type.Array(Type.Object(listed)), ...ListEnd })
 export const SplitChanged = Type.Object({ id: Type.String(), name: Type.String(), recipients, updatedAt: Timestamp })
 export const SplitDeleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })

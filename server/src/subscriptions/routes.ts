@@ -51,10 +51,10 @@ function listRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const read = await reading(ctx)
-      const { limit, offset, ...filter } = request.query
+      const { limit, offset, after, ...filter } = request.query
       const source = newestFirst(subscriptionsOf(read, await callingMerchant(request), filter), byStart)
       const format = (rows: Row<"subscriptions">[]) => rows.map(row => shownSubscription(read, row))
-      return await sendList(read, reply, { limit, offset }, source, format, inData)
+      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
     },
   )
   app.get(
@@ -217,10 +217,10 @@ function invoiceRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const read = await reading(ctx)
-      const { limit, offset, ...filter } = request.query
+      const { limit, offset, after, ...filter } = request.query
       const source = newestFirst(invoicesOf(read, await callingMerchant(request), filter), byInvoice)
       const format = (rows: InvoiceRow[]) => rows.map(row => shownInvoice(read, row))
-      return await sendList(read, reply, { limit, offset }, source, format, inData)
+      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
     },
   )
   app.get(

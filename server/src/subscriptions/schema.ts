@@ -3,7 +3,7 @@ import { Type } from "typebox"
 import { BillingInterval } from "../checkouts/catalog-schema.ts"
 import { SoldProduct } from "../checkouts/schema.ts"
 import type { Row } from "../db/schema.ts"
-import { AddressText, Described, Matching, Money, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, ListEnd, Matching, Money, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
 type Status = NonNullable<Row<"subscriptions">["status"]>
@@ -46,7 +46,7 @@ export const Invoice = Type.Object({
   paidAt: Nullable(Timestamp),
   createdAt: Timestamp,
 })
-export const InvoiceList = Type.Object({ data: Type.Array(Invoice), total: Type.Integer() })
+export const InvoiceList = Type.Object({ data: Type.Array(Invoice), ...ListEnd })
 
 export const Subscription = Type.Object({
   id: Type.String({ pattern: idPattern("sub") }),
@@ -87,7 +87,7 @@ export const SubscriptionWhole = Type.Object({
   ...Subscription.properties,
   invoices: Type.Array(Invoice, { description: "Newest first, at most 100; `GET /api/console/invoices` has all" }),
 })
-export const SubscriptionList = Type.Object({ data: Type.Array(Subscription), total: Type.Integer() })
+export const SubscriptionList = Type.Object({ data: Type.Array(Subscription), ...ListEnd })
 
 export const SubscriptionId = Type.Object({ id: Type.String({ description: "The subscription's id" }) })
 export const InvoiceId = Type.Object({ id: Type.String({ description: "The invoice's id" }) })

@@ -1,6 +1,6 @@
 /** The wire contract of subscribers: a wallet that signs in, and what it has subscribed to. */
 import { type Static, Type } from "typebox"
-import { AddressText, Described, Money, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, ListEnd, Money, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
 import { intervals } from "./calendar.ts"
@@ -57,7 +57,7 @@ export const SubscriberSubscription = Type.Object({
 })
 export const SubscriberSubscriptions = Type.Object({
   data: Type.Array(SubscriberSubscription),
-  total: Type.Integer(),
+  ...ListEnd,
 })
 export type SubscriberSubscription = Static<typeof SubscriberSubscription>
 
@@ -72,5 +72,5 @@ export const SubscriberInvoices = Type.Object({
       receiptUrl: Nullable(Type.String()),
     }),
   ),
-  total: Type.Integer(),
+  ...ListEnd,
 })

@@ -1,4 +1,5 @@
 /** Reads deliveries and events. */
+import { sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
@@ -10,12 +11,13 @@ import type { DeliveryQuery } from "./schema.ts"
 const deliveriesOf = (ctx: TxContext, merchantId: string) =>
   ctx.db
     .selectFrom("deliveries")
-    .innerJoin("events", "events.id", "deliveries.event_id")
+    // Each has an event. As a left join it is left out where its type is not asked for, as in the total.
+    .leftJoin("events", "events.id", "deliveries.event_id")
     .leftJoin("webhooks", "webhooks.id", "deliveries.webhook_id")
     .select(eb => [
       "deliveries.id",
       "deliveries.event_id",
-      "events.type",
+      sql<string>`events.type`.as("type"),
       "deliveries.webhook_id",
       "deliveries.order_key",
       eb.fn.coalesce("deliveries.url", "webhooks.url").as("url"),

@@ -1,6 +1,6 @@
 /** The wire contract of webhooks, their deliveries and events. */
 import { type Static, Type } from "typebox"
-import { Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { Described, ListEnd, Matching, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 import { eventTypes, subscribable } from "./webhook.ts"
 
@@ -73,7 +73,7 @@ export const WebhookCreated = Type.Object({
 })
 export const WebhookList = Type.Object({
   data: Type.Object({ webhooks: Type.Array(Type.Object(listed)) }),
-  total: Type.Integer(),
+  ...ListEnd,
 })
 export const WebhookWhole = Type.Object({
   data: Type.Object({
@@ -118,7 +118,7 @@ const delivery = {
   createdAt: Timestamp,
   updatedAt: Timestamp,
 }
-export const DeliveryList = Type.Object({ data: Type.Array(Type.Object(delivery)), total: Type.Integer() })
+export const DeliveryList = Type.Object({ data: Type.Array(Type.Object(delivery)), ...ListEnd })
 export const Delivery = Type.Object({ data: Type.Object(delivery) })
 export const DeliveryWhole = Type.Object({
   data: Type.Object({
@@ -136,17 +136,8 @@ export const DeliveryWhole = Type.Object({
   }),
 })
 
-const page = {
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "The maximum number of results" }),
-  offset: Type.Integer({
-    minimum: 0,
-    maximum: 2_147_483_647,
-    default: 0,
-    description: "The number of results to skip",
-  }),
-}
 export const WebhookDeliveryQuery = Type.Object({
-  ...page,
+  ...Page.properties,
   status: Type.Optional(Words(statuses, "Filter by status")),
   event: Type.Optional(Words(eventTypes, "Filter by event type")),
 })
@@ -170,7 +161,7 @@ export const DeliveryQuery = Type.Object({
 })
 export type DeliveryQuery = Static<typeof DeliveryQuery>
 export const EventQuery = Type.Object({
-  ...page,
+  ...Page.properties,
   type: Type.Optional(Words(eventTypes, "Filter by event type")),
   since: Type.Optional(Since),
 })
@@ -180,6 +171,6 @@ const event = Type.Object({
   createdAt: Timestamp,
   data: Type.Record(Type.String(), Type.Unknown()),
 })
-export const EventList = Type.Object({ data: Type.Array(event), total: Type.Integer() })
+export const EventList = Type.Object({ data: Type.Array(event), ...ListEnd })
 export const EventId = Type.Object({ id: Type.String({ description: "The event's id" }) })
 export const EventWhole = Type.Object({ data: event })
