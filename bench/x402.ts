@@ -1,9 +1,9 @@
 /**
- * Payments verified and settled a second as an x402 facilitator, by one API and one worker process of the real program on
- * Postgres, called by the stock client of facilitators. Beside it, on the same anvil in the same run: the stock facilitator of
+ * Payments verified and settled a second as an x402 facilitator, by one API and one worker process of the real program on a
+ * durable Postgres, called by the stock client of facilitators. Beside it, on the same anvil in the same run: the stock facilitator of
  * `@x402/core` and `@x402/evm`, called in this process as `@x402/express` calls one that it is given, and raw relays that were
- * signed before. The runs take turns, and medians are printed. Goals: verify at least 1.0 of the stock one, settle at least 0.8
- * of raw relays.
+ * signed before. They take turns. Goals: verify at least 1.0 of the stock one, settle at least 0.8 of raw relays. `--against COMMIT`
+ * compares with another commit's program.
  *
  * All use one anvil that mines each transaction at once, and wait until all is mined. What is compared is not the same work: raw
  * relays are sent by one loop that was given signed bytes. They check no signature, simulate, sign and store nothing, and read one
@@ -29,18 +29,33 @@ import { freePort, root, until } from "../server/test/e2e/program.ts"
 import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
 import { fundPayers } from "../server/test/payers.ts"
 import { startPostgres } from "../server/test/postgres.ts"
+import { type Figure, type Figures, rounds } from "./rounds.ts"
 
 const VERIFICATIONS = 600
 const SETTLEMENTS = 200
-const RUNS = 3
+/** Of each, in one process after a warm-up; their median is the figure of the process. */
+const TURNS = 3
 /** Requests under way at once. */
 const AT_ONCE = 32
 /** Transactions in a request to the node, as many as the engine sends in one. */
 const IN_REQUEST = 16
 const NETWORK = "eip155:84532"
 
-const say = (text: string) => process.stdout.write(`${text}\n`)
-const postgres = await startPostgres({ durable: true })
+const FIGURES: Record<string, Figure> = {
+  "verify, stock": { unit: "/s" },
+  "verify, Sluice": { unit: "/s", limit: "verify, stock" },
+  "settle, raw, one a request": { unit: "/s" },
+  [`settle, raw, ${IN_REQUEST} a request`]: { unit: "/s" },
+  "settle, stock": { unit: "/s" },
+  "settle, Sluice": { unit: "/s", limit: "settle, raw, one a request" },
+}
+// This process starts others that measure, and needs nothing of what follows.
+if (!process.argv.includes("--once")) {
+  await rounds(import.meta.filename, FIGURES, () => Promise.reject(new Error("measured without --once")))
+  process.exit(0)
+}
+
+const postgres = await startPostgres({ fsync: true })
 const anvil = await startAnvil({ slotsInAnEpoch: 10 })
 const issuer = await startIssuer()
 const { client } = anvil
@@ -223,26 +238,19 @@ const measures: Record<string, () => Promise<number>> = {
   "settle, stock": () => settles(stock),
   "settle, Sluice": () => settles(sluice),
 }
-const results = new Map(Object.keys(measures).map(name => [name, [] as number[]]))
-// The first round warms up and is not counted.
-for (let run = 0; run <= RUNS; run++)
-  for (const [name, measure] of Object.entries(measures)) {
-    const value = await measure()
-    if (run > 0) results.get(name)?.push(value)
-  }
-
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
-const of = (name: string): number => median(results.get(name) ?? [])
-say(
-  `${VERIFICATIONS} verifications and ${SETTLEMENTS} settlements a run, ${AT_ONCE} at once, ${RUNS} runs, medians a second:`,
-)
-for (const name of results.keys()) say(`  ${name.padEnd(28)} ${of(name).toFixed(0).padStart(6)}`)
-const ratio = (a: string, b: string) => (of(a) / of(b)).toFixed(2)
-say(`  verify ${ratio("verify, Sluice", "verify, stock")} of the stock facilitator (goal 1.0)`)
-say(
-  `  settle ${ratio("settle, Sluice", "settle, raw, one a request")} of raw relays, one a request (goal 0.8), ` +
-    `${ratio("settle, Sluice", "settle, stock")} of the stock facilitator (the same work, nothing stored)`,
-)
-// It leaves gigabytes behind when it is killed.
-await anvil.stop()
-process.exit(0)
+
+async function measure(): Promise<Figures> {
+  const rates = Object.fromEntries(Object.keys(measures).map(name => [name, [] as number[]]))
+  // The first turn warms up and is not counted.
+  for (let turn = 0; turn <= TURNS; turn++)
+    for (const [name, rate] of Object.entries(measures)) {
+      const value = await rate()
+      if (turn > 0) rates[name]?.push(value)
+    }
+  // It leaves gigabytes behind when it is killed.
+  await anvil.stop()
+  return Object.fromEntries(Object.entries(rates).map(([name, values]) => [name, median(values)]))
+}
+
+await rounds(import.meta.filename, FIGURES, measure)
