@@ -24,6 +24,8 @@ export interface UnsignedTransaction {
 export interface SignatureNumbers {
   r: bigint
   s: bigint
+  /** The bit that recovers the wallet, where the signer says it: tried first, as a recovery takes a quarter of a millisecond. */
+  yParity?: 0 | 1
 }
 
 /** A wallet that signs. It exposes no key that could be printed; {@link signTransaction} checks what it signed. */
@@ -56,7 +58,8 @@ export function localSigner(key: Hex): Signer {
     address: account.address.toLowerCase() as Address,
     sign: async bytes => {
       const signature = await account.sign({ hash: keccak256(bytes) })
-      return { r: hexToBigInt(slice(signature, 0, 32)), s: hexToBigInt(slice(signature, 32, 64)) }
+      const [r, s] = [hexToBigInt(slice(signature, 0, 32)), hexToBigInt(slice(signature, 32, 64))]
+      return { r, s, yParity: signature.endsWith("1c") ? 1 : 0 }
     },
   }
 }
@@ -106,7 +109,7 @@ function* recoveries(hash: Hex, given: SignatureNumbers): Generator<{ signature:
   if (![given.r, given.s].every(number => number > 0n && number < ORDER)) return
   const lower = given.s > ORDER / 2n ? ORDER - given.s : given.s
   const [r, s] = [numberToHex(given.r, { size: 32 }), numberToHex(lower, { size: 32 })]
-  for (const yParity of [0, 1] as const) {
+  for (const yParity of given.yParity === 1 ? ([1, 0] as const) : ([0, 1] as const)) {
     const signature = { r, s, yParity }
     const wallet = recoverSigner(hash, serializeSignature(signature))
     if (wallet) yield { signature, wallet }

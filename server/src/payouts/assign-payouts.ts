@@ -15,10 +15,11 @@ import { inFlight } from "./in-flight.ts"
 import { type Payout, policies } from "./lane-policy.ts"
 import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
+import type { Unsigned } from "./unsigned-attempts.ts"
 
-/** How many payouts got a nonce, and how many were due and are held, wait or are cancelled instead. */
+/** What got nonces, and how many payouts were due and are held, wait or are cancelled instead. */
 interface Assigned {
-  assigned: number
+  assigned: Unsigned[]
   postponed: number
 }
 
@@ -34,15 +35,15 @@ export async function assignPayouts(
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
   // The alarms say why nothing is paid then.
-  if (latest === undefined || balance === undefined) return { assigned: 0, postponed: 0 }
+  if (latest === undefined || balance === undefined) return { assigned: [], postponed: 0 }
   const picked = await pickDue(ctx, network, wallet, state)
-  if (!picked) return { assigned: 0, postponed: 0 }
+  if (!picked) return { assigned: [], postponed: 0 }
   const { payouts, held, fees } = picked
   const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
   await applyVerdicts(ctx, judged)
   const approved = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout.id] : []))
   const postponed = held + payouts.length - approved.length
-  if (approved.length === 0) return { assigned: 0, postponed }
+  if (approved.length === 0) return { assigned: [], postponed }
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
   const given = await inTransaction(ctx, ctx => giveNonces(ctx, wallet, approved, terms))

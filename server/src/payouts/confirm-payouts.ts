@@ -3,7 +3,7 @@
  * `mined`, in a finalized block `final` or `reverted`. When its block is displaced, or the chain's count says that its nonce is
  * not used, the same bytes are sent again.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
@@ -40,22 +40,26 @@ export async function confirmPayouts(
   { latest, agreedFinalized }: WalletState,
 ): Promise<number> {
   if (latest === undefined) return 0
-  const found = await Promise.all([
-    openPayouts(ctx, wallet, "assigned", sql`i.nonce < ${latest}`),
-    // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
-    openPayouts(ctx, wallet, "mined", sql`i.nonce >= ${latest}`),
-    displacedPayouts(ctx, wallet, quorum),
-    openPayouts(ctx, wallet, "mined", sql`i.block_number <= ${quorum.finalized}`),
+  const [open, top] = await Promise.all([
+    openPayouts(
+      ctx,
+      wallet,
+      sql`i.state = 'assigned' and i.nonce < ${latest}`,
+      // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
+      sql`i.state = 'mined' and i.nonce >= ${latest}`,
+      sql`i.state = 'mined' and i.block_number <= ${quorum.finalized}`,
+    ),
+    topMined(ctx, wallet),
   ])
-  const observed = [...new Map(found.flat().map(row => [row.id, row])).values()]
+  // One exchange for the highest block and for all that is read anyway.
+  await learn(quorum, [...open, ...top])
+  const displaced = await displacedPayouts(ctx, wallet, quorum, top)
+  await learn(quorum, displaced)
+  const observed = [...new Map([...open, ...displaced].map(row => [row.id, row])).values()]
   if (observed.length === 0) {
     await suspectForeign(ctx, network, wallet, false)
     return 0
   }
-  await quorum.learn(
-    observed.flatMap(row => row.block_number ?? []),
-    observed.flatMap(row => row.hashes),
-  )
   let changed = 0
   let foreign = false
   const settledNow: Settled[] = []
@@ -97,32 +101,38 @@ export async function confirmPayouts(
   return changed
 }
 
+/** What is open and meets one of these conditions on `payouts i`, each at most so many of a round. */
 async function openPayouts(
   ctx: Context,
   wallet: Row<"wallets">,
-  state: "assigned" | "mined",
-  which: ReturnType<typeof sql>,
+  ...which: RawBuilder<unknown>[]
 ): Promise<OpenPayout[]> {
+  const parts = which.map(
+    condition => sql`(select * from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
+      and ${condition} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND})`,
+  )
   const { rows } = await sql<OpenPayout>`
     select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
         order by a.empty, a.n desc) || ${foreign} as hashes,
       array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty
         and a.hash is not null) || ${foreign} as empty
-    from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
-      and ${which} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND}`.execute(ctx.db)
+    from (${sql.join(parts, sql` union all `)}) i`.execute(ctx.db)
   return rows
 }
+
+const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> & Partial<OpenPayout>)[]) =>
+  quorum.learn(
+    rows.flatMap(row => row.block_number ?? []),
+    rows.flatMap(row => row.hashes ?? []),
+  )
 
 /** The transaction at the nonce of payout `i` that a person declared to pay nothing of it. */
 const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
-/**
- * Mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all are, so a quiet
- * round reads one block.
- */
-async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, quorum: Quorum): Promise<OpenPayout[]> {
-  const top = await ctx.db
+/** The mined payout in the highest block, if any. */
+const topMined = (ctx: Context, wallet: Row<"wallets">): Promise<Pick<OpenPayout, "block_number" | "block_hash">[]> =>
+  ctx.db
     .selectFrom("payouts")
     .select(["block_number", "block_hash"])
     .where("chain_id", "=", wallet.chain_id)
@@ -130,11 +140,21 @@ async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, quorum: Qu
     .where("state", "=", "mined")
     .orderBy("block_number", "desc")
     .limit(1)
-    .executeTakeFirst()
+    .execute()
+
+/**
+ * Mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all are, so a quiet
+ * round reads one block.
+ */
+async function displacedPayouts(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  quorum: Quorum,
+  [top]: readonly Pick<OpenPayout, "block_number" | "block_hash">[],
+): Promise<OpenPayout[]> {
   if (!top || top.block_number === null) return []
-  await quorum.learn([top.block_number], [])
   if (quorum.blockAt(top.block_number)?.block.hash === top.block_hash) return []
-  const mined = await openPayouts(ctx, wallet, "mined", sql`true`)
+  const mined = await openPayouts(ctx, wallet, sql`i.state = 'mined'`)
   await quorum.learn(
     mined.flatMap(row => row.block_number ?? []),
     [],

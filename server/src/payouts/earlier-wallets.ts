@@ -48,7 +48,7 @@ export async function finishEarlier(
       if ((await walletRow(ctx, current)).status === "halted") return
       const { status } = await walletRow(ctx, earlier)
       if (status === "active" || (await canOnlyFail(ctx, network, earlier, quorum.finalized)))
-        await sendAttempts(ctx, network, earlier, state, pace)
+        await (await sendAttempts(ctx, network, earlier, state, pace, { evenHalted: true }))?.noted
     })
   }
   return changed

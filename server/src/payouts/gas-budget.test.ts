@@ -288,9 +288,9 @@ describe("the fee for the data of what is in flight", () => {
     const gas = RELEASE_GAS * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
     const turn = async () => {
-      const done = await assignPayouts(ctx, rig.network, wallet, state)
+      const { assigned, postponed } = await assignPayouts(ctx, rig.network, wallet, state)
       await signAttempts(ctx, rig.network, wallet, rig.signer, state)
-      return done
+      return { assigned: assigned.length, postponed }
     }
     return { gas, dataFee, wallet, turn }
   }

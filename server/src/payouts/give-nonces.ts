@@ -15,6 +15,7 @@ import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.
 import { gasOf } from "./screen-and-simulate.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
 import { unsignedAttempt } from "./unsigned-attempt.ts"
+import { toSign, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
@@ -35,7 +36,8 @@ interface Terms {
 }
 
 interface Given {
-  assigned: number
+  /** What was written, to be signed after the commit. */
+  assigned: Unsigned[]
   /** Verdicts about payouts that were approved and get no nonce. */
   judged: Judged[]
 }
@@ -51,16 +53,18 @@ export async function giveNonces(
   terms: Terms,
 ): Promise<Given> {
   const wallet = await lockWallet(ctx, walletId)
-  if (!maySign(ctx, wallet, terms.count)) return { assigned: 0, judged: [] }
+  if (!maySign(ctx, wallet, terms.count)) return { assigned: [], judged: [] }
   const flying = await inFlight(ctx, wallet)
-  const payouts = await lockPayouts(ctx, approved, MAX_IN_FLIGHT - flying.n)
+  const locked = await lockPayouts(ctx, approved, MAX_IN_FLIGHT - flying.n)
+  const payouts = locked.filter(({ backed }) => backed)
+  const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
   const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
   const isAltered = new Set(altered.map(({ payout }) => payout.id))
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
-  const judged = [...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
+  const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
-  await assignAll(ctx, wallet, funded, terms)
-  return { assigned: funded.length, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
+  const assigned = await assignAll(ctx, wallet, funded, terms)
+  return { assigned, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }
 
 /** Payouts whose calldata is not what their rows and their deposit's terms say: somebody altered one of them by hand. */
@@ -96,14 +100,19 @@ function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, c
   return false
 }
 
-const lockPayouts = (ctx: TxContext, ids: readonly string[], limit: number): Promise<Payout[]> =>
+/** Those of them that have no nonce, locked, and whether the money of each is there; a reorg may take it at any time. */
+const lockPayouts = (
+  ctx: TxContext,
+  ids: readonly string[],
+  limit: number,
+): Promise<(Payout & { backed: boolean })[]> =>
   ctx.db
     .selectFrom("payouts")
     .selectAll()
+    .select(sql<boolean>`has_money(payouts)`.as("backed"))
     .where("id", "in", ids)
     .where("state", "in", ["queued", "held"])
     .where(isSignable(ctx))
-    .where(sql<boolean>`has_money(payouts)`)
     .orderBy("created_at")
     .orderBy("id")
     .limit(Math.max(0, limit))
@@ -147,14 +156,14 @@ const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
   waitMs: LOW_GAS_WAIT_MS,
 })
 
-/** Gives payouts the wallet's next nonces, and writes nonces, what is to be signed, and the next nonce. */
+/** Gives payouts the wallet's next nonces; writes nonces, what is to be signed, and the next nonce by one statement, and returns what is to be signed. */
 async function assignAll(
   ctx: TxContext,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
   { fees, dataFee }: Terms,
-): Promise<void> {
-  if (payouts.length === 0) return
+): Promise<Unsigned[]> {
+  if (payouts.length === 0) return []
   const attempts = []
   let nonce = wallet.next_nonce
   for (const payout of payouts) {
@@ -163,10 +172,21 @@ async function assignAll(
     attempts.push(unsignedAttempt(call, terms))
     nonce++
   }
-  const given = attempts.map(each => sql`(${each.payout_id}::uuid, ${each.nonce}::bigint)`)
-  await sql`update payouts i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
-      nonce = given.nonce, updated_at = ${ctx.now()}
-    from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
-  await ctx.db.insertInto("transaction_attempts").values(attempts).execute()
-  await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
+  const given = attempts.map(
+    each => sql`(${each.payout_id}::uuid, ${each.nonce}::bigint, ${each.gas}::bigint,
+    ${each.max_fee}::numeric, ${each.tip}::numeric, ${each.data_fee}::numeric, ${each.unsigned_hash})`,
+  )
+  const { rows } = await sql<Row<"transaction_attempts">>`
+    with given (id, nonce, gas, max_fee, tip, data_fee, unsigned_hash) as (values ${sql.join(given)}),
+      assigned as (update payouts i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
+        nonce = given.nonce, updated_at = ${ctx.now()} from given where i.id = given.id),
+      next as (update wallets set next_nonce = ${nonce} where id = ${wallet.id})
+    insert into transaction_attempts (payout_id, chain_id, wallet, nonce, n, gas, max_fee, tip, data_fee, unsigned_hash)
+      select id, ${wallet.chain_id}::int, ${wallet.address}, nonce, 0, gas, max_fee, tip, data_fee, unsigned_hash from given
+    returning *`.execute(ctx.db)
+  const attemptOf = new Map(rows.map(row => [row.payout_id, row]))
+  return payouts.flatMap(payout => {
+    const attempt = attemptOf.get(payout.id)
+    return attempt ? [toSign(attempt, payout)] : []
+  })
 }

@@ -346,6 +346,32 @@ describe("a chain that takes back", () => {
     expect((await wallet()).status).toBe("active")
   })
 
+  it("what was paid in, between the simulation and the nonce: no nonce is given, until the money is there again", async () => {
+    const { ctx } = rig.service
+    const doubted = (singleSource: boolean) =>
+      ctx.db.updateTable("transfers").set({ single_source: singleSource }).execute()
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    rig.proxy.spoil = async (method, params, result) => {
+      const [call] = params as [{ from?: string }?]
+      if (method === "eth_call" && call?.from === rig.signer.address) await doubted(true)
+      return result
+    }
+    const { next_nonce: next } = await wallet()
+    await rig.round()
+    expect((await rig.payouts()).map(({ state, held_reason, nonce }) => [state, held_reason, nonce])).toEqual([
+      ["held", "short", null],
+      ["held", "short", null],
+    ])
+    expect((await wallet()).next_nonce).toBe(next)
+    rig.proxy.spoil = (_method, _params, result) => result
+    await doubted(false)
+    const got = await gains(2, async () => {
+      await ctx.db.updateTable("payouts").set({ run_at: ctx.now() }).execute()
+      await rig.round()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+  })
+
   it("what was paid out: the same bytes are sent again, and it is paid once", async () => {
     const shop = await rig.sell([50, 50])
     const { client } = rig.anvil

@@ -9,7 +9,7 @@ import { noteDissent } from "../chain/endpoint-troubles.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
-import { readWalletState, walletDissent } from "../chain/wallet-state.ts"
+import { readWalletState, type WalletState, walletDissent } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -37,6 +37,8 @@ const STALLED_MS = 10_000
 const IDLE_MS = 60_000
 /** How often a payout wallet with nothing to do is observed. */
 const OBSERVE_MS = 3_600_000
+/** How often alarms are determined while turns follow each other. */
+const ALARMS_MS = 1_000
 /** How long the lease stays free after a full round for the comparison of the books, which asks for it four times a second. */
 const YIELD_MS = 500
 
@@ -64,8 +66,13 @@ export async function payoutRound(
   const job = { table: "wallets", only: known.id, leaseMs: LEASE_MS, now, nextRunAt: now } as const
   const isClaimed = await withLease(ctx.db, job, async claimed => {
     const until = performance.now() + ROUND_MS
-    while (!isOver && (await turn(ctx, network, claimed, signer, pace)))
-      isOver = ctx.signal.aborted || performance.now() > until
+    const round: Round = { signer, pace, alarmsAt: Number.NEGATIVE_INFINITY, tendsEarlier: true, noted: undefined }
+    try {
+      while (!isOver && (await turn(ctx, network, claimed, round)))
+        isOver = ctx.signal.aborted || performance.now() > until
+    } finally {
+      await round.noted
+    }
   })
   if (!isClaimed) return BUSY_MS
   if (isOver) {
@@ -79,47 +86,74 @@ export async function payoutRound(
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
 }
 
+/** What the turns of one round share. */
+interface Round {
+  signer: Signer
+  pace: Pace
+  /** When alarms were last determined, by `performance.now()`. */
+  alarmsAt: number
+  /** Whether earlier wallets are looked at in the next turn: in the first, and as long as something changes. */
+  tendsEarlier: boolean
+  /** The writing of what endpoints answered to the last broadcast; what needs no chain goes on meanwhile. */
+  noted: Promise<void> | undefined
+}
+
 /** Observes the wallet once and acts on it; answers whether another turn may get on at once. */
-async function turn(
-  ctx: Context,
-  network: Network,
-  claimed: Row<"wallets">,
-  signer: Signer,
-  pace: Pace,
-): Promise<boolean> {
+async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, round: Round): Promise<boolean> {
   const policy = policies[claimed.lane]
-  const cursor = await ctx.db
-    .selectFrom("cursors")
-    .select("block_number")
-    .where("chain_id", "=", network.chainId)
-    .executeTakeFirst()
+  const [block] = await Promise.all([checkpoint(ctx, network), round.noted])
   // Receipts are read after the counts, so that they are never older.
   const [state, quorum] = await Promise.all([
-    readWalletState(network, signer.address, ctx.signal),
-    openQuorum(network, cursor?.block_number ?? 0n, ctx.signal),
+    readWalletState(network, round.signer.address, ctx.signal),
+    openQuorum(network, block, ctx.signal),
   ])
+  const before = await walletRow(ctx, claimed)
   // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.
-  await haltAhead(ctx, network, claimed, state.agreedFinalized)
-  const confirmed =
-    (await confirmPayouts(ctx, network, await walletRow(ctx, claimed), quorum, state)) +
-    (await finishEarlier(ctx, network, claimed, pace))
-  if (confirmed > 0) await policy.afterChange(ctx, network)
-  const wallet = await walletRow(ctx, claimed)
+  await haltAhead(ctx, network, before, state.agreedFinalized)
+  const earlier = round.tendsEarlier ? await finishEarlier(ctx, network, claimed, round.pace) : 0
+  round.tendsEarlier = earlier > 0
+  const confirmed = (await confirmPayouts(ctx, network, before, quorum, state)) + earlier
+  const [wallet] = await Promise.all([
+    walletRow(ctx, claimed),
+    confirmed > 0 ? policy.afterChange(ctx, network) : undefined,
+  ])
   const { proven, apparent } = quorum.dissent()
   await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
-  await reportAlarms(ctx, network, wallet, state)
+  // Where much is under way, a turn takes some hundredths of a second.
+  const isTime = performance.now() - round.alarmsAt > ALARMS_MS
+  if (isTime) {
+    round.alarmsAt = performance.now()
+    await reportAlarms(ctx, network, wallet, state)
+  }
   // A halted wallet is observed, and sends nothing.
-  if (wallet.status === "halted") return false
+  const isHalted = wallet.status === "halted"
+  const changed = isHalted ? 0 : confirmed + (await carryOn(ctx, network, wallet, state, round))
+  if (changed === 0 && !isTime) await reportAlarms(ctx, network, wallet, state)
+  return changed > 0
+}
+
+/** Gives nonces, replaces, signs and sends; answers how much of it another turn may get on with. */
+async function carryOn(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  state: WalletState,
+  round: Round,
+): Promise<number> {
   const { assigned, postponed } = await assignPayouts(ctx, network, wallet, state)
   // While payouts get nonces there is room in flight; a stuck nonce soon uses it up.
-  const replaced = assigned === 0 ? await replaceStuck(ctx, network, wallet, state, pace) : 0
-  const signed = await signAttempts(ctx, network, wallet, signer, state)
-  // A signer may take a while.
-  if ((await walletRow(ctx, wallet)).status === "halted") return false
-  await sendAttempts(ctx, network, wallet, state, pace)
-  if (postponed > 0) await policy.afterChange(ctx, network)
+  const replaced = assigned.length === 0 ? await replaceStuck(ctx, network, wallet, state, round.pace) : 0
+  const signed = await signAttempts(ctx, network, wallet, round.signer, state, assigned)
+  round.noted = (await sendAttempts(ctx, network, wallet, state, round.pace))?.noted
+  if (postponed > 0) await policies[wallet.lane].afterChange(ctx, network)
   // What was found unsigned, too, as nothing gets a nonce until it is signed.
-  return confirmed + assigned + Math.max(0, signed - replaced) + postponed > 0
+  return assigned.length + Math.max(0, signed - replaced) + postponed
+}
+
+/** The highest block that was scanned; 0 before the first. */
+async function checkpoint(ctx: Context, { chainId }: Network): Promise<bigint> {
+  const cursors = ctx.db.selectFrom("cursors").select("block_number").where("chain_id", "=", chainId)
+  return (await cursors.executeTakeFirst())?.block_number ?? 0n
 }
 
 /**

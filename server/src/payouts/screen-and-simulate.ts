@@ -40,16 +40,21 @@ export async function screenAndSimulate(
 ): Promise<Judged[]> {
   if (payouts.length === 0) return []
   const policy = policies[wallet.lane]
-  const short = await shortOf(ctx, payouts)
-  const backed = payouts.filter(({ id }) => !short.has(id))
-  const screened = await screenPayouts(ctx, network, wallet, policy, backed)
+  const screened = await screenPayouts(ctx, network, wallet, policy, payouts)
   const clear = screened.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
+  const refused = screened.filter(({ verdict }) => verdict.kind !== "sign")
+  const short = await shortOf(
+    ctx,
+    refused.map(({ payout }) => payout),
+  )
   return [
-    ...payouts.filter(({ id }) => short.has(id)).map(payout => ({ payout, verdict: { kind: "short" } as const })),
-    ...screened.filter(({ verdict }) => verdict.kind !== "sign"),
+    ...refused.map(each => (short.has(each.payout.id) ? { ...each, verdict: SHORT } : each)),
     ...(await simulate(ctx, network, wallet, clear, terms)),
   ]
 }
+
+/** What a payout is held for whose money is gone, whatever else it would be. Of those to be signed, `giveNonces` finds out. */
+const SHORT: Verdict = { kind: "short" }
 
 /** The ids of payouts whose money a reorg took. */
 async function shortOf(ctx: Context, all: readonly Payout[]): Promise<Set<string>> {
@@ -105,12 +110,20 @@ async function simulate(
   const held = new Map([...reads.keys()].map((id, i) => [id, answers.map(results => results?.[calls.length + i])]))
   const unseen = held.size > 0 ? await unseenAt(ctx, network, held) : new Set<bigint>()
   const judged: Judged[] = []
-  for (const [i, payout] of payouts.entries()) {
+  const outcomes = payouts.map((payout, i) => {
     const trials = answers.flatMap(results => trialOf(results?.[i]))
-    const agreed = agreedTrial(network, trials)?.[0]
+    return { payout, trials, agreed: agreedTrial(network, trials)?.[0] }
+  })
+  const doubtful = outcomes.filter(({ agreed }) => agreed?.outcome !== "succeeds")
+  const short = await shortOf(
+    ctx,
+    doubtful.map(({ payout }) => payout),
+  )
+  for (const { payout, trials, agreed } of outcomes) {
     // The scan that finds the money runs at once, as this payout counts as changed.
     if (payout.deposit_id !== null && unseen.has(payout.deposit_id))
       judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
+    else if (short.has(payout.id)) judged.push({ payout, verdict: SHORT })
     else if (agreed?.outcome === "succeeds") judged.push({ payout, verdict: { kind: "sign" } })
     else if (agreed) judged.push({ payout, verdict: await policy.fails(ctx, network, payout, agreed.error) })
     else {

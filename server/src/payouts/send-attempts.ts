@@ -32,7 +32,9 @@ const SENT_AT_ONCE = 64
 /**
  * Sends the newest signed attempt of each assigned payout, lowest nonce first, and of each mined one whose nonce is unused by the
  * lowest count that any endpoint reports: a reorg may have displaced its block, and every higher nonce waits until the chain
- * has it again. A relay whose time was over before it was sent is not sent any more.
+ * has it again. A relay whose time was over before it was sent is not sent any more. Of a halted wallet nothing is sent, except with
+ * `evenHalted`. Answers when the endpoints have; `noted` ends when what they said is written, and must be awaited before the next broadcast.
+ * Where that is lost, the same bytes are sent again.
  */
 export async function sendAttempts(
   ctx: Context,
@@ -40,18 +42,20 @@ export async function sendAttempts(
   wallet: Row<"wallets">,
   { lowest }: WalletState,
   pace: Pace,
-): Promise<void> {
+  { evenHalted = false } = {},
+): Promise<{ noted: Promise<void> } | undefined> {
   const startMs = unixMs()
   const due = await sql<Due>`
     select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
       and a.raw is not null
+      and exists (select from wallets w where w.id = ${wallet.id} and (w.status = 'active' or ${evenHalted}))
       and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n and b.raw is not null)
       and (a.sends > 0 or a.empty or i.state = 'mined' or coalesce(i.relay_by > ${ctx.now()}, true))
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
     order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
-  if (due.rows.length === 0) return
+  if (due.rows.length === 0) return undefined
   const calls = due.rows.map(({ raw }) => ({ method: "eth_sendRawTransaction", params: [raw] }))
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
   const results = due.rows.map((_, i) => summaryOf(answers.map(answer => classifyAnswer(answer?.[i]))))
@@ -64,7 +68,8 @@ export async function sendAttempts(
     }
     return sql`(${attempt}::bigint, ${result})`
   })
-  await sql`update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
+  const noting =
+    sql`update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
     from (values ${sql.join(sent)}) as sent (id, result) where a.id = sent.id`.execute(ctx.db)
   const step = {
     name: "eth_sendRawTransaction",
@@ -81,6 +86,10 @@ export async function sendAttempts(
     const error = result === "sent" ? undefined : result
     return { attributes: { "sluice.transaction.hash": row.hash, "sluice.broadcast.result": result }, error }
   })
+  const noted = noting.then(() => {})
+  // Whoever awaits it meets its error; until then nobody does.
+  noted.catch(() => {})
+  return { noted }
 }
 
 /** Signed bytes that are to be sent, and their payout. */

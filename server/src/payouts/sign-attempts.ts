@@ -16,7 +16,7 @@ import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { tracePayouts } from "./trace-payouts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
-import { emptyOverdue, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
+import { emptyOverdue, isSound, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** After the first failure a signer is asked again after this, and after each further one twice as late. */
@@ -37,7 +37,8 @@ interface Signed {
 }
 
 /**
- * Signs the newest attempt of each payout that has a nonce and is in no block, and stores what was signed; answers how many. A signer that
+ * Signs the newest attempt of each payout that has a nonce and is in no block, and stores what was signed; answers how many. `given` were
+ * committed by this process a moment ago: nothing else was unsigned then, and they are not read and compared once more. A signer that
  * failed is asked for one signature at a time, later and later, until it signs.
  */
 export async function signAttempts(
@@ -46,6 +47,7 @@ export async function signAttempts(
   wallet: Row<"wallets">,
   signer: Signer,
   { latest }: Pick<WalletState, "latest">,
+  given: readonly Unsigned[] = [],
 ): Promise<number> {
   if (signer.address !== wallet.address)
     throw new Error(`the signer of ${signer.address} can't sign for ${wallet.address}`)
@@ -55,7 +57,10 @@ export async function signAttempts(
   failing.set(signer, failingHere)
   const { failures, againAt } = failingHere.get(network.name) ?? { failures: 0, againAt: 0 }
   if (performance.now() < againAt) return 0
-  const due = await signableAttempts(ctx, network, wallet, latest)
+  const due =
+    given.length > 0
+      ? given.filter(each => isSound(ctx, wallet, each))
+      : await signableAttempts(ctx, network, wallet, latest)
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))

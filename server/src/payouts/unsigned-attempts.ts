@@ -12,7 +12,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
-import { policies } from "./lane-policy.ts"
+import { type Payout, policies } from "./lane-policy.ts"
 import { attemptAgain, EMPTY_GAS } from "./send-attempts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
@@ -50,15 +50,25 @@ export async function signableAttempts(
   const calls = ours.flatMap(row => (row.empty ? [] : [row.payout_id]))
   // Relays move no money of ours; what is to leave a deposit is compared with its deposit once more, as when it got its nonce.
   const faultOf = policies[wallet.lane].keepsBooks ? await calldataFaults(ctx, network, calls) : () => undefined
-  const sound = ours.filter(row => {
-    const reason = faultIn(row, wallet) ?? (row.empty ? undefined : faultOf(row.payout_id))
-    if (reason !== undefined)
-      ctx.log.error({ payoutId: row.payout_id, reason }, "a payout was altered by hand; it is not signed")
-    return reason === undefined
-  })
+  const sound = ours.filter(row => isSound(ctx, wallet, row, row.empty ? undefined : faultOf(row.payout_id)))
   const isDear = (row: Unsigned) => row.max_fee > ctx.settings.payoutMaxFee
   await lowerFees(ctx, wallet, sound.filter(isDear))
   return sound.filter(row => !isDear(row))
+}
+
+/** The attempt of a payout that was just given its nonce, with what is signed for it as it was compared then. */
+export function toSign(attempt: Row<"transaction_attempts">, payout: Payout): Unsigned {
+  const { to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, gas: own_gas } = payout
+  const call = { to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, own_gas }
+  return { ...attempt, unsigned_hash: attempt.unsigned_hash as Hash, ...call }
+}
+
+/** Whether an attempt may be shown to a signer: nothing was `found` wrong with its calldata, and nothing else is. Logs what is. */
+export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned, found?: string): boolean {
+  const reason = faultIn(attempt, wallet) ?? found
+  if (reason !== undefined)
+    ctx.log.error({ payoutId: attempt.payout_id, reason }, "a payout was altered by hand; it is not signed")
+  return reason === undefined
 }
 
 /** Whether the process that serves another factory is to sign it; logs it while the wallet has the alarm that something is not signed. */
