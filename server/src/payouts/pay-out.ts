@@ -92,7 +92,7 @@ interface Round {
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
-  /** Whether earlier wallets are looked at in the next turn: in the first, and as long as something changes. */
+  /** Whether the next turn checks earlier wallets: the first does, and each as long as something changes. */
   tendsEarlier: boolean
   /** The writing of what endpoints answered to the last broadcast; what needs no chain goes on meanwhile. */
   noted: Promise<void> | undefined
