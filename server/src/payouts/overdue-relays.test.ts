@@ -166,6 +166,33 @@ it("of a checkout lets its payer sign again, as often as it was the service's fa
   expect(await on.received(session.payTo)).toEqual([5_000_000n])
 })
 
+it("sent in time is carried out later, also by what replaces it after its time", async () => {
+  const { client } = rig.anvil
+  const got = await moved(async () => {
+    signers.fault = async () => {
+      await client.setAutomine(false)
+      return undefined
+    }
+    await relayed()
+    signers.fault = () => undefined
+    const [first] = await attempts()
+    expect(first?.sends).toBeGreaterThan(0)
+    await client.dropTransaction({ hash: first?.hash as Hex })
+    await client.setAutomine(true)
+    rig.service.advance(HOURS_MS)
+    const pace = { resendMs: 3_600_000, replaceMs: 0 }
+    await round(pace)
+    await round(pace)
+    await finish()
+  })
+  expect([got, await ends()]).toEqual([10_000n, [["final", true]]])
+  expect(await steps()).toEqual([
+    [false, true, true],
+    [false, true, true],
+  ])
+  await expectNoGap()
+})
+
 it("signed while its wallet was halted, which is resumed hours later, moves nothing", async () => {
   let said: (() => Promise<object>) | undefined
   const got = await moved(async () => {

@@ -52,7 +52,8 @@ export async function sendAttempts(
       and a.raw is not null
       and exists (select from wallets w where w.id = ${wallet.id} and (w.status = 'active' or ${evenHalted}))
       and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n and b.raw is not null)
-      and (a.sends > 0 or a.empty or i.state = 'mined' or coalesce(i.relay_by > ${ctx.now()}, true))
+      and (a.empty or i.state = 'mined' or coalesce(i.relay_by > ${ctx.now()}, true)
+        or exists (select from transaction_attempts s where s.payout_id = i.id and s.sends > 0))
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
     order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
   if (due.rows.length === 0) return undefined
