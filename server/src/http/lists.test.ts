@@ -5,7 +5,9 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { newId } from "../ids.ts"
+import { inData, newestFirst, sendList } from "./lists.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
+import type { Page } from "./schemas.ts"
 
 const PRODUCTS = 173
 
@@ -92,6 +94,30 @@ describe("a list", () => {
     await db.deleteFrom("products").where("id", "in", added).execute()
   })
 
+  it("names the next page where a row was added before its rows are read", async () => {
+    const { db } = service.ctx
+    const { id: _, ...product } = await db.selectFrom("products").selectAll().executeTakeFirstOrThrow()
+    const added: string[] = []
+    const add = async () => {
+      added.push(newId("prod"))
+      await db
+        .insertInto("products")
+        .values({ ...product, id: added.at(-1) ?? "", name: "few" })
+        .execute()
+    }
+    await add()
+    const source = newestFirst(db.selectFrom("products").selectAll().where("name", "=", "few"))
+    const read: typeof source.read = async (...place) => {
+      await add()
+      return await source.read(...place)
+    }
+    const reply = {} as Parameters<typeof sendList>[1]
+    const page = { limit: 1, offset: 0 } as Page
+    const answer = await sendList(service.ctx, reply, page, { ...source, read }, rows => rows, inData)
+    expect(answer).toMatchObject({ total: 2, next: expect.any(String) })
+    await db.deleteFrom("products").where("id", "in", added).execute()
+  })
+
   it("counts 10,000 rows after a page, so that who reads on below the total reads all", async () => {
     const { db } = service.ctx
     await sql`insert into products (id, merchant_id, chain_id, name, price, currency, active, created_at, updated_at)
@@ -119,6 +145,7 @@ describe("a list", () => {
       cursor([null, "1"]),
       cursor([time]),
       cursor(["soon", "prod_a"]),
+      cursor(["-271821-04-20T00:00:00.000Z", "prod_a"]),
     ]
     const texts = [cursor([time, "a\u0000"]), cursor([time, 5]), cursor([time, "'"])]
     for (const after of [...bad, ...texts]) {

@@ -62,7 +62,9 @@ function cursorOf<R>(row: R, { at, id }: ListSource<R>["key"]): string {
 /** The key of the row that a cursor names; throws `VALIDATION_ERROR` for what no page of such a list gave. */
 function rowOf<R>(cursor: string, { at, id, isNumber }: ListSource<R>["key"]): R {
   const [time, which] = partsOf(Buffer.from(cursor, "base64url").toString())
-  const hasTime = at === undefined ? time === null : typeof time === "string" && !Number.isNaN(Date.parse(time))
+  // Postgres holds no year that needs a sign here.
+  const isTime = typeof time === "string" && /^\d{4}-/.test(time) && !Number.isNaN(Date.parse(time))
+  const hasTime = at === undefined ? time === null : isTime
   const hasId = typeof which === "string" && (isNumber ? /^[0-9]{1,18}$/ : /^[A-Za-z0-9_-]{1,100}$/).test(which)
   if (!hasTime || !hasId) throw invalid("after", "must be the `next` of a page of this list")
   const found = { [id]: isNumber ? BigInt(which) : which, ...(at === undefined ? {} : { [at]: new Date(`${time}`) }) }
@@ -96,8 +98,9 @@ export async function sendList<R, T, E extends object>(
 ): Promise<E> {
   const { limit, offset, after } = page
   const from = after === undefined ? undefined : rowOf<R>(after, source.key)
-  const counted = await count(ctx, source, page)
   const rows = await source.read(from, Math.min(limit, ROWS_A_READ), offset)
+  // After the rows were read: one that was added before that has pushed the last one to the next page, and is counted.
+  const counted = await count(ctx, source, page)
   const envelope = (items: T[], end: End) => ({ ...wrap(items, counted.total), ...end })
   /** What is said after the last of so many rows. */
   const endAfter = (sent: number, last: R | undefined): End => {
