@@ -44,9 +44,12 @@ interface Listener {
   missed(): void
 }
 
-/** Notifies every process on this database that work of this kind is waiting. */
+/**
+ * Notifies every process on this database that work of this kind is waiting. Its commit does not wait for the disk: listeners hear of it
+ * after that, and who misses it in a crash of the database finds the work by the clock.
+ */
 export async function notify(db: Db, payload: string): Promise<void> {
-  await sql`select pg_notify(${CHANNEL}, ${payload})`.execute(db)
+  await sql`select set_config('synchronous_commit', 'off', true), pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
 /**
