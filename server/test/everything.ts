@@ -66,6 +66,8 @@ export const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
 
 export let service: TestService
 let receiver: Receiver
+/** The address of webhooks in the examples. */
+let exampleUrl = EXAMPLE_URL
 /** What stands in paths: things that exist and are the shop's, `id` by the first part of the path. */
 export let ids: Record<string, string>
 export let apiKeys: Record<"shop" | "rival", string>
@@ -75,9 +77,10 @@ let walletToken: string
 export async function startEverything(): Promise<void> {
   service = await startService({ settings: { metricsToken: METRICS_TOKEN, relayWallet: RELAY } })
   receiver = await startReceiver()
-  // An example's address must answer to be good.
+  // An example's address must answer to be good: this receiver's, also where another file had one before.
   for (const { body } of routes)
-    if (body) body.example = JSON.parse(JSON.stringify(body.example).replaceAll(EXAMPLE_URL, receiver.url))
+    if (body) body.example = JSON.parse(JSON.stringify(body.example).replaceAll(exampleUrl, receiver.url))
+  exampleUrl = receiver.url
 }
 
 export async function stopEverything(): Promise<void> {

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { parseEnv } from "node:util"
 import { sql } from "kysely"
-import { afterEach, describe, expect, it } from "vitest"
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
 import { type Collector, startCollector } from "../../test/collector.ts"
 import { root, until } from "../../test/e2e/program.ts"
 import { noLimits, startService } from "../../test/service.ts"
@@ -15,9 +15,10 @@ import { openTracing } from "./open-tracing.ts"
 import { parseTraceparent, type Tracing, traced } from "./trace.ts"
 
 const stops: (() => unknown)[] = []
+// Before each: a file that ran before in this process has counted, too.
+beforeEach(() => spanResults.reset())
 afterEach(async () => {
   for (const stop of stops.splice(0)) await stop()
-  spanResults.reset()
 })
 
 async function collectorThat(...how: Parameters<typeof startCollector>): Promise<Collector> {
