@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
 import { claimInstallation } from "./installation.ts"
+import { notify, undurable } from "./open.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -28,6 +29,15 @@ describe("the database", () => {
     })
     await expect(work).rejects.toThrow("half way")
     expect(await service.ctx.db.selectFrom("installation").selectAll().execute()).toEqual([])
+  })
+
+  it("lets no transaction be undurable, and no statement after one that is", async () => {
+    const commits = sql<{ commits: string }>`select current_setting('synchronous_commit') as commits`
+    const usual = (await commits.execute(service.ctx.db)).rows
+    await expect(inTransaction(service.ctx, ({ db }) => notify(db, "deliveries"))).rejects.toThrow("wait for the disk")
+    const { rows } = await sql`select ${undurable(service.ctx.db)} as commits`.execute(service.ctx.db)
+    expect(rows).toEqual([{ commits: "off" }])
+    expect((await commits.execute(service.ctx.db)).rows).toEqual(usual)
   })
 
   it("runs many transactions at once, each whole", async () => {

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { setFlagsFromString } from "node:v8"
 import { PGlite, type PGliteOptions } from "@electric-sql/pglite"
-import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, sql } from "kysely"
+import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, type RawBuilder, sql } from "kysely"
 import type pg from "pg"
 import type { Settings } from "../config/settings.ts"
 import { pools } from "../metrics.ts"
@@ -45,11 +45,20 @@ interface Listener {
 }
 
 /**
- * Notifies every process on this database that work of this kind is waiting. Its commit does not wait for the disk: listeners hear of it
- * after that, and who misses it in a crash of the database finds the work by the clock.
+ * A cell of a statement whose commit does not wait for the disk: a crash of the database may undo it. Throws inside a transaction, which would
+ * lose with it what must not be lost.
+ */
+export function undurable(db: Db): RawBuilder<string> {
+  if (db.isTransaction) throw new Error("a transaction's commit must wait for the disk")
+  return sql<string>`set_config('synchronous_commit', 'off', true)`
+}
+
+/**
+ * Notifies every process on this database that work of this kind is waiting. Listeners hear of it after the commit, and who misses it in a
+ * crash of the database finds the work by the clock.
  */
 export async function notify(db: Db, payload: string): Promise<void> {
-  await sql`select set_config('synchronous_commit', 'off', true), pg_notify(${CHANNEL}, ${payload})`.execute(db)
+  await sql`select ${undurable(db)}, pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
 /**

@@ -7,7 +7,6 @@ import { startService, type TestService } from "../../test/service.ts"
 import { newId } from "../ids.ts"
 import { inData, newestFirst, sendList } from "./lists.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
-import type { Page } from "./schemas.ts"
 
 const PRODUCTS = 173
 
@@ -112,7 +111,7 @@ describe("a list", () => {
       return await source.read(...place)
     }
     const reply = {} as Parameters<typeof sendList>[1]
-    const page = { limit: 1, offset: 0 } as Page
+    const page = { limit: 1, offset: 0 }
     const answer = await sendList(service.ctx, reply, page, { ...source, read }, rows => rows, inData)
     expect(answer).toMatchObject({ total: 2, next: expect.any(String) })
     await db.deleteFrom("products").where("id", "in", added).execute()

@@ -1,7 +1,7 @@
 /** Claims due deliveries so that every endpoint gets its turn, however many deliveries wait for another. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
-import type { Db } from "../db/open.ts"
+import { type Db, undurable } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 
 /** The columns that a worker needs; a date costs more to parse than all of these. */
@@ -92,7 +92,7 @@ export async function claimDeliveries(
       last.next_lane, case when w.id is not null and w.deleted_at is null then
       jsonb_build_object('url', w.url, 'active', w.active, 'failing', w.failing_since is not null) end as endpoint
     from (select coalesce((select lane from lanes where n = ${job.lanes}), '') as next_lane,
-        set_config('synchronous_commit', 'off', true) as commits) last
+        ${undurable(db)} as commits) last
       left join claimed on true
       left join events e on e.id = claimed.event_id
       left join webhooks w on w.id = claimed.webhook_id
