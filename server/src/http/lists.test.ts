@@ -93,29 +93,43 @@ describe("a list", () => {
     await db.deleteFrom("products").where("id", "in", added).execute()
   })
 
-  it("names the next page where a row was added before its rows are read", async () => {
-    const { db } = service.ctx
-    const { id: _, ...product } = await db.selectFrom("products").selectAll().executeTakeFirstOrThrow()
-    const added: string[] = []
-    const add = async () => {
-      added.push(newId("prod"))
-      await db
-        .insertInto("products")
-        .values({ ...product, id: added.at(-1) ?? "", name: "few" })
-        .execute()
-    }
-    await add()
-    const source = newestFirst(db.selectFrom("products").selectAll().where("name", "=", "few"))
-    const read: typeof source.read = async (...place) => {
-      await add()
-      return await source.read(...place)
-    }
-    const reply = {} as Parameters<typeof sendList>[1]
-    const page = { limit: 1, offset: 0 }
-    const answer = await sendList(service.ctx, reply, page, { ...source, read }, rows => rows, inData)
-    expect(answer).toMatchObject({ total: 2, next: expect.any(String) })
-    await db.deleteFrom("products").where("id", "in", added).execute()
-  })
+  it.each(["added before its rows are read", "removed before they are counted"])(
+    "names the next page where a row was %s",
+    async when => {
+      const { db } = service.ctx
+      const { id: _, ...product } = await db.selectFrom("products").selectAll().executeTakeFirstOrThrow()
+      const few = [newId("prod"), newId("prod")]
+      const add = (id: string) =>
+        db
+          .insertInto("products")
+          .values({ ...product, id, name: "few" })
+          .execute()
+      await add(few[0] as string)
+      if (when.startsWith("removed")) await add(few[1] as string)
+      const source = newestFirst(db.selectFrom("products").selectAll().where("name", "=", "few"))
+      const read: typeof source.read = async (...place) => {
+        if (when.startsWith("added")) await add(few[1] as string)
+        const rows = await source.read(...place)
+        if (when.startsWith("removed"))
+          await db
+            .deleteFrom("products")
+            .where("id", "=", rows[0]?.id ?? "")
+            .execute()
+        return rows
+      }
+      const reply = {} as Parameters<typeof sendList>[1]
+      const answer = await sendList(
+        service.ctx,
+        reply,
+        { limit: 1, offset: 0 },
+        { ...source, read },
+        rows => rows,
+        inData,
+      )
+      expect(answer).toMatchObject({ data: [expect.anything()], next: expect.any(String) })
+      await db.deleteFrom("products").where("id", "in", few).execute()
+    },
+  )
 
   it("counts 10,000 rows after a page, so that who reads on below the total reads all", async () => {
     const { db } = service.ctx
@@ -145,6 +159,9 @@ describe("a list", () => {
       cursor([time]),
       cursor(["soon", "prod_a"]),
       cursor(["-271821-04-20T00:00:00.000Z", "prod_a"]),
+      cursor(["0000-01-01T00:00:00.000Z", "prod_a"]),
+      cursor(["9999-12-31T23:59:59-23:59", "prod_a"]),
+      cursor(["2026-01-31", "prod_a"]),
     ]
     const texts = [cursor([time, "a\u0000"]), cursor([time, 5]), cursor([time, "'"])]
     for (const after of [...bad, ...texts]) {

@@ -62,13 +62,18 @@ function cursorOf<R>(row: R, { at, id }: ListSource<R>["key"]): string {
 /** The key of the row that a cursor names; throws `VALIDATION_ERROR` for what no page of such a list gave. */
 function rowOf<R>(cursor: string, { at, id, isNumber }: ListSource<R>["key"]): R {
   const [time, which] = partsOf(Buffer.from(cursor, "base64url").toString())
-  // Postgres holds no year that needs a sign here.
-  const isTime = typeof time === "string" && /^\d{4}-/.test(time) && !Number.isNaN(Date.parse(time))
+  const isTime = typeof time === "string" && /^(?!0000)\d{4}-/.test(time) && isoOf(time) === time
   const hasTime = at === undefined ? time === null : isTime
   const hasId = typeof which === "string" && (isNumber ? /^[0-9]{1,18}$/ : /^[A-Za-z0-9_-]{1,100}$/).test(which)
   if (!hasTime || !hasId) throw invalid("after", "must be the `next` of a page of this list")
   const found = { [id]: isNumber ? BigInt(which) : which, ...(at === undefined ? {} : { [at]: new Date(`${time}`) }) }
   return found as R
+}
+
+/** A time as `cursorOf` writes it, or undefined for what is no time. */
+function isoOf(time: string): string | undefined {
+  const parsed = new Date(time)
+  return Number.isNaN(parsed.getTime()) ? undefined : parsed.toISOString()
 }
 
 function partsOf(text: string): unknown[] {
@@ -98,18 +103,21 @@ export async function sendList<R, T, E extends object>(
 ): Promise<E> {
   const { limit, offset, after } = page
   const from = after === undefined ? undefined : rowOf<R>(after, source.key)
-  const rows = await source.read(from, Math.min(limit, ROWS_A_READ), offset)
-  // After the rows were read: one that was added before that has pushed the last one to the next page, and is counted.
+  /** The next rows of the page, and whether others follow: one more is read, as a count says what was true at another moment. */
+  const readPart = async (last: R | undefined, sent: number, skipped: number): Promise<Part<R>> => {
+    const most = Math.min(limit - sent, ROWS_A_READ)
+    const rows = await source.read(last, most + 1, skipped)
+    return { rows: rows.slice(0, most), hasMore: rows.length > most }
+  }
+  let part = await readPart(from, 0, offset)
   const counted = await count(ctx, source, page)
   const envelope = (items: T[], end: End) => ({ ...wrap(items, counted.total), ...end })
-  /** What is said after the last of so many rows. */
-  const endAfter = (sent: number, last: R | undefined): End => {
-    const isLast = sent < limit || (after === undefined && !counted.isLeast && offset + sent >= counted.total)
-    const next = isLast || last === undefined ? {} : { next: cursorOf(last, source.key) }
+  const endAfter = ({ rows, hasMore }: Part<R>): End => {
+    const last = rows.at(-1)
+    const next = hasMore && last !== undefined ? { next: cursorOf(last, source.key) } : {}
     return counted.isLeast ? { totalIsLeast: true, ...next } : next
   }
-  if (rows.length < ROWS_A_READ || limit === ROWS_A_READ)
-    return envelope(await format(rows), endAfter(rows.length, rows.at(-1)))
+  if (!part.hasMore || limit <= ROWS_A_READ) return envelope(await format(part.rows), endAfter(part))
 
   const outside = (end: End) => `${reply.serialize(envelope([], end))}`.split("[]")
   const [head = "", tail = ""] = outside({})
@@ -118,22 +126,26 @@ export async function sendList<R, T, E extends object>(
   async function* parts(): AsyncGenerator<string> {
     let before = `${head}[`
     let sent = 0
-    let part = rows
     for (;;) {
-      const items = await itemsOf(part)
+      const items = await itemsOf(part.rows)
       if (items !== "") {
         yield before + items
         before = ","
       }
-      sent += part.length
-      if (sent === limit || part.length < ROWS_A_READ) break
-      const read = await source.read(part.at(-1), Math.min(limit - sent, ROWS_A_READ), 0)
-      if (read.length === 0) break
-      part = read
+      sent += part.rows.length
+      if (sent === limit || !part.hasMore) break
+      const next = await readPart(part.rows.at(-1), sent, 0)
+      if (next.rows.length === 0) break
+      part = next
     }
-    yield `${before === "," ? "" : before}]${outside(endAfter(sent, part.at(-1)))[1]}`
+    yield `${before === "," ? "" : before}]${outside(endAfter(part))[1]}`
   }
   return (await sendParts(ctx, reply, "application/json; charset=utf-8", parts())) as unknown as E
+}
+
+interface Part<R> {
+  rows: R[]
+  hasMore: boolean
 }
 
 interface End {
