@@ -5,11 +5,12 @@
  */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
-import { readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { createServer } from "node:http"
+import { connect, createServer as listener, type Socket } from "node:net"
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
-import { Agent } from "undici"
 import { readSettings } from "../server/src/config/settings.ts"
 import { atOnce, type Context, inTransaction } from "../server/src/context.ts"
 import { openPostgres } from "../server/src/db/open.ts"
@@ -18,6 +19,7 @@ import { processLimits } from "../server/src/limits/limiter.ts"
 import { openLog } from "../server/src/log.ts"
 import { runDeliveries } from "../server/src/webhooks/deliver-events.ts"
 import { emit } from "../server/src/webhooks/emit.ts"
+import type { emitTogether } from "../server/src/webhooks/emit-together.ts"
 import { rollSecret } from "../server/src/webhooks/secrets.ts"
 import { openSender } from "../server/src/webhooks/send.ts"
 import { startPostgres } from "../server/test/postgres.ts"
@@ -68,48 +70,124 @@ async function openContext(url: string): Promise<Context & { close(): Promise<vo
   }
 }
 
-/** The receiver: counts, and keeps when each message arrived that bears a time. */
-function receive(): void {
-  let count = 0
-  let latencies: number[] = []
-  const server = createServer((request, response) => {
-    if (request.url === "/stats") {
-      response.end(JSON.stringify({ count, lastAt, latencies }))
-      count = 0
-      latencies = []
-      return
+/** Where one message of a socket ends: its head, and a body as long as the head says. */
+const LENGTH = /\r\ncontent-length: *(\d+)/i
+
+/** Calls back with each HTTP message of a socket; without the work of a server or a client that must know all of HTTP. */
+function onMessages(socket: Socket, got: (head: string, body: string) => void): void {
+  let text = ""
+  socket.setNoDelay().setEncoding("latin1")
+  socket.on("data", (chunk: string) => {
+    text += chunk
+    for (;;) {
+      const headEnd = text.indexOf("\r\n\r\n")
+      if (headEnd === -1) return
+      const head = text.slice(0, headEnd)
+      const end = headEnd + 4 + Number(LENGTH.exec(head)?.[1] ?? 0)
+      if (text.length < end) return
+      const body = text.slice(headEnd + 4, end)
+      text = text.slice(end)
+      got(head, body)
     }
-    const chunks: Buffer[] = []
-    request.on("data", chunk => chunks.push(chunk))
-    request.on("end", () => {
-      count++
-      lastAt = clock()
-      const sentAt = Number.parseFloat(/"sentAt":([\d.]+)/.exec(Buffer.concat(chunks).toString())?.[1] ?? "")
-      if (sentAt) latencies.push(lastAt - sentAt)
-      response.end("ok")
-    })
   })
-  let lastAt = 0
+  socket.on("error", () => {})
+}
+
+interface Arrivals {
+  count: number
+  /** When the last one arrived. */
+  lastAt: number
+  /** In milliseconds, of those that bear the time when they were sent. */
+  latencies: number[]
+}
+
+/** The receiver: counts, keeps how long each message took that bears a time, and reports both when its parent asks. */
+function receive(): void {
+  let arrivals: Arrivals = { count: 0, lastAt: 0, latencies: [] }
+  const server = listener(socket =>
+    onMessages(socket, (_, body) => {
+      arrivals.count++
+      arrivals.lastAt = clock()
+      const sentAt = Number.parseFloat(/"sentAt":([\d.]+)/.exec(body)?.[1] ?? "")
+      if (sentAt) arrivals.latencies.push(arrivals.lastAt - sentAt)
+      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+    }),
+  )
+  process.on("message", () => {
+    process.send?.(arrivals)
+    arrivals = { ...arrivals, count: 0, latencies: [] }
+  })
   server.listen(0, "127.0.0.1", () => process.send?.((server.address() as { port: number }).port))
 }
 
-/** The front: `POST /MERCHANT` with a body is a message, answered when it is committed. */
+/** Sends messages to the front, each over a connection that no other uses meanwhile. */
+function openDriver(port: number): { send(n: number, more?: object, own?: boolean): Promise<void>; close(): void } {
+  const free: Socket[] = []
+  const all: Socket[] = []
+  const answered = new Map<Socket, (head: string) => void>()
+  const open = (): Socket => {
+    const socket = connect(port, "127.0.0.1")
+    all.push(socket)
+    socket.on("close", () => answered.get(socket)?.("closed"))
+    onMessages(socket, head => {
+      free.push(socket)
+      answered.get(socket)?.(head)
+    })
+    return socket
+  }
+  return {
+    send: async (n, more = {}, own = false) => {
+      const body = JSON.stringify({ ...data, ...more })
+      const socket = free.pop() ?? open()
+      const { promise, resolve } = Promise.withResolvers<string>()
+      answered.set(socket, resolve)
+      socket.write(
+        `POST /${merchant(n)}${own ? "/own" : ""} HTTP/1.1\r\nhost: front\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      )
+      const head = await promise
+      if (!head.startsWith("HTTP/1.1 202")) throw new Error(`the front answered ${head}`)
+    },
+    close: () => {
+      for (const each of all) each.destroy()
+    },
+  }
+}
+
+/** How a message is emitted that no other change belongs to; a commit that knows no better does so in a transaction of its own. */
+async function emitterOf(): Promise<typeof emitTogether> {
+  const together = join(import.meta.dirname, "../server/src/webhooks/emit-together.ts")
+  if (existsSync(together)) return ((await import(together)) as { emitTogether: typeof emitTogether }).emitTogether
+  return async (ctx, event) => (await inTransaction(ctx, ctx => emit(ctx, event))) ?? ""
+}
+
+/**
+ * The front: `POST /MERCHANT` with a body is a message, answered when it is committed; to `/MERCHANT/own` it is emitted in a transaction
+ * of its own, as together with a payment.
+ */
 async function accept(url: string): Promise<void> {
   const ctx = await openContext(url)
+  const emitLone = await emitterOf()
   let n = 0
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []
     request.on("data", chunk => chunks.push(chunk))
     request.on("end", async () => {
       const data = JSON.parse(Buffer.concat(chunks).toString())
-      const merchantId = request.url?.slice(1) ?? ""
-      const orderKey = `cs_${process.pid}_${n++}`
-      await inTransaction(ctx, ctx => emit(ctx, { merchantId, type: "checkout.session.completed", orderKey, data }))
+      const [, merchantId = "", own] = request.url?.split("/") ?? []
+      const event = {
+        merchantId,
+        type: "checkout.session.completed",
+        orderKey: `cs_${process.pid}_${n++}`,
+        data,
+      } as const
+      await (own ? inTransaction(ctx, ctx => emit(ctx, event)) : emitLone(ctx, event))
       ctx.wakes.wakeSoon("deliveries")
       response.statusCode = 202
       response.end()
     })
   })
+  // The driver keeps its connections for as long as it likes.
+  server.keepAliveTimeout = 0
   server.listen(0, "127.0.0.1", () => process.send?.((server.address() as { port: number }).port))
 }
 
@@ -166,24 +244,23 @@ async function measure(): Promise<Figures> {
     return [started, said]
   }
   const ctx = await openContext(postgres.url)
-  const agent = new Agent({ connections: AT_ONCE })
+  let driver: ReturnType<typeof openDriver> | undefined
   try {
-    const [, receiverPort] = await child("receive")
+    const [receiving, receiverPort] = await child("receive")
     const receiver = `http://127.0.0.1:${receiverPort}`
     await settle(ctx, receiver)
     const [front, frontPort] = await child("accept")
-    const origin = `http://127.0.0.1:${frontPort}`
-    const stats = async () =>
-      (await (await fetch(`${receiver}/stats`)).json()) as { count: number; lastAt: number; latencies: number[] }
-    const send = async (n: number, more = {}): Promise<void> => {
-      const body = JSON.stringify({ ...data, ...more })
-      const { body: answer } = await agent.request({ origin, path: `/${merchant(n)}`, method: "POST", body })
-      await answer.dump()
+    driver = openDriver(frontPort as number)
+    const { send } = driver
+    const stats = async () => {
+      receiving.send("stats")
+      const [arrivals] = await once(receiving, "message")
+      return arrivals as Arrivals
     }
-    const sendAll = async (count: number, to: (i: number) => number): Promise<void> => {
+    const sendAll = async (count: number, to: (i: number) => number, own = false): Promise<void> => {
       let i = 0
       const one = async () => {
-        while (i < count) await send(to(i++))
+        while (i < count) await send(to(i++), {}, own)
       }
       await Promise.all(Array.from({ length: AT_ONCE }, one))
     }
@@ -198,16 +275,23 @@ async function measure(): Promise<Figures> {
     const inTurn = (i: number) => i % ENDPOINTS
     const [first] = await child("work")
     first.send("go")
-    await sendAll(1_000, inTurn)
-    await arrived(1_000, 0)
+    for (const own of [false, true]) await sendAll(1_000, inTurn, own)
+    await arrived(2_000, 0)
     await asLater(ctx)
-    const cpu = () => [front.pid ?? 0, first.pid ?? 0, postgres.pid()].map(cpuOf)
+    const cpu = () => [front.pid, first.pid, postgres.pid(), receiving.pid].map(pid => cpuOf(pid ?? 0))
     const before = cpu()
+    const ownBefore = process.cpuUsage()
     let startedAt = clock()
     await sendAll(MESSAGES, inTurn)
     const accepted = (MESSAGES / (clock() - startedAt)) * 1_000
     const end = (MESSAGES / (await arrived(MESSAGES, startedAt))) * 1_000
-    const [ofFront = 0, ofWorker = 0, ofPostgres = 0] = cpu().map((ms, i) => (ms - (before[i] ?? 0)) / MESSAGES)
+    const each = cpu().map((ms, i) => (ms - (before[i] ?? 0)) / MESSAGES)
+    const [ofFront = 0, ofWorker = 0, ofPostgres = 0, ofReceiver = 0] = each
+    const own = process.cpuUsage(ownBefore)
+    const ofDriver = (own.user + own.system) / 1_000 / MESSAGES
+    startedAt = clock()
+    await sendAll(MESSAGES, inTurn, true)
+    const single = (MESSAGES / (await arrived(MESSAGES, startedAt))) * 1_000
     startedAt = clock()
     await sendAll(MESSAGES / ENDPOINTS, () => ENDPOINTS)
     const fan = (MESSAGES / (await arrived(MESSAGES, startedAt))) * 1_000
@@ -223,6 +307,7 @@ async function measure(): Promise<Figures> {
     return {
       accepted,
       "end to end": end,
+      "own transactions": single,
       "one to ten": fan,
       drain,
       p50: at(0.5),
@@ -230,10 +315,12 @@ async function measure(): Promise<Figures> {
       ofFront,
       ofWorker,
       ofPostgres,
+      ofReceiver,
+      ofDriver,
     }
   } finally {
     for (const each of children) each.kill("SIGKILL")
-    await agent.destroy()
+    driver?.close()
     await ctx.close()
     await postgres.stop()
   }
@@ -242,7 +329,7 @@ async function measure(): Promise<Figures> {
 /** Messages at a steady rate, whether the ones before were answered or not; how long each took to arrive, sorted. */
 async function steadily(
   send: (n: number, more: object) => Promise<void>,
-  stats: () => Promise<{ latencies: number[] }>,
+  stats: () => Promise<Arrivals>,
 ): Promise<number[]> {
   const count = RATE * RATE_SECONDS
   const startedAt = clock()
@@ -269,6 +356,7 @@ else
     {
       accepted: { unit: "messages/s" },
       "end to end": { unit: "messages/s" },
+      "own transactions": { unit: "messages/s" },
       "one to ten": { unit: "deliveries/s" },
       drain: { unit: "deliveries/s" },
       p50: { unit: "ms" },
@@ -276,6 +364,8 @@ else
       ofFront: { unit: "ms of CPU a message" },
       ofWorker: { unit: "ms of CPU a message" },
       ofPostgres: { unit: "ms of CPU a message" },
+      ofReceiver: { unit: "ms of CPU a message" },
+      ofDriver: { unit: "ms of CPU a message" },
     },
     measure,
   )
