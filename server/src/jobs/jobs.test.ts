@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
+import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { gather } from "../db/gather.ts"
 import { claimDue, freeLeases, withLease } from "./claim.ts"
@@ -88,6 +90,42 @@ describe("withLease", () => {
   it("releases the lease when the work throws", async () => {
     await cursors(1)
     await expect(leased(() => Promise.reject(new Error("broken")))).rejects.toThrow("broken")
+    expect(await lease()).toEqual(free)
+  })
+
+  it("renews the lease while the work runs, but not past its end", async () => {
+    await cursors(1)
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const { db } = service.ctx
+    const leftOf = async () => (((await lease())?.lease_until ?? new Date(0)).getTime() - Date.now()) / 1_000
+    for (const [leaseMs, least, most] of [
+      [900_000, 25, 31],
+      [31_000, 10, 31],
+    ] as const)
+      await leased(async () => {
+        expect(await leftOf()).toBeLessThan(31)
+        await db.updateTable("cursors").set({ lease_until: new Date() }).execute()
+        vi.advanceTimersByTime(10_000)
+        await until("renewed", async () => (await leftOf()) > least)
+        expect(await leftOf()).toBeLessThan(most)
+      }, leaseMs)
+    expect(await lease()).toEqual(free)
+    vi.useRealTimers()
+  })
+
+  it("releases the lease when the database takes it, where it did not at the end of the work", async () => {
+    await cursors(1)
+    const { db } = service.ctx
+    const work = async () => {
+      await sql`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`.execute(
+        db,
+      )
+      await sql`create trigger refuse before update on cursors for each row execute function refuse()`.execute(db)
+    }
+    await expect(leased(work)).rejects.toThrow("refused")
+    expect((await lease())?.claim_id).toBeTypeOf("string")
+    await sql`drop function refuse cascade`.execute(db)
+    await until("released", async () => (await lease())?.claim_id === null)
     expect(await lease()).toEqual(free)
   })
 
