@@ -97,18 +97,27 @@ describe("withLease", () => {
     await cursors(1)
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     const { db } = service.ctx
-    const leftOf = async () => (((await lease())?.lease_until ?? new Date(0)).getTime() - Date.now()) / 1_000
-    for (const [leaseMs, least, most] of [
-      [900_000, 25, 31],
-      [31_000, 10, 31],
-    ] as const)
+    const leaseEnd = async () => (await lease())?.lease_until?.getTime() ?? 0
+    /** When the lease ended at first, and when after a renewal 100 ms later. */
+    const renewed = async (leaseMs: number) => {
+      let ends: number[] = []
       await leased(async () => {
-        expect(await leftOf()).toBeLessThan(31)
-        await db.updateTable("cursors").set({ lease_until: new Date() }).execute()
+        const first = await leaseEnd()
+        await until("100 ms have passed", async () => Date.now() > first - 29_900)
+        await db
+          .updateTable("cursors")
+          .set({ lease_until: new Date(0) })
+          .execute()
         vi.advanceTimersByTime(10_000)
-        await until("renewed", async () => (await leftOf()) > least)
-        expect(await leftOf()).toBeLessThan(most)
+        await until("it is renewed", async () => (await leaseEnd()) > 0)
+        ends = [first, await leaseEnd()]
       }, leaseMs)
+      return ends as [number, number]
+    }
+    const [first, second] = await renewed(900_000)
+    expect(second - first).toBeGreaterThanOrEqual(100)
+    const [start, end] = await renewed(30_050)
+    expect(end - start).toBe(50)
     expect(await lease()).toEqual(free)
     vi.useRealTimers()
   })
