@@ -10,6 +10,7 @@ import type { Quorum } from "../chain/quorum.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
@@ -28,8 +29,15 @@ const PAYOUTS_A_ROUND = 200
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
+/** What is read of an open payout: its calldata is most of the row, and not needed. */
+const COLUMNS = [
+  ...(["id", "chain_id", "wallet", "kind", "lane", "state", "nonce", "traceparent"] as const),
+  ...(["payment_id", "escrow_id", "deposit_id", "share", "token", "recipient", "amount", "payer"] as const),
+  ...(["tx_hash", "block_number", "block_hash"] as const),
+] as const satisfies (keyof Row<"payouts">)[]
+
 /** `hashes`: of all transactions that can have used its nonce; those in `empty` pay nothing of it. */
-type OpenPayout = Row<"payouts"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
+type OpenPayout = Pick<Row<"payouts">, (typeof COLUMNS)[number]> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
 /** Writes the states that the chain has for payouts with a nonce; answers how many changed. */
 export async function confirmPayouts(
@@ -44,6 +52,7 @@ export async function confirmPayouts(
     openPayouts(
       ctx,
       wallet,
+      "/* named: open_payouts */",
       sql`i.state = 'assigned' and i.nonce < ${latest}`,
       // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
       sql`i.state = 'mined' and i.nonce >= ${latest}`,
@@ -105,14 +114,16 @@ export async function confirmPayouts(
 async function openPayouts(
   ctx: Context,
   wallet: Row<"wallets">,
+  name: "/* named: open_payouts */" | "",
   ...which: RawBuilder<unknown>[]
 ): Promise<OpenPayout[]> {
+  const columns = sql.join(COLUMNS.map(column => sql.ref(`i.${column}`)))
   const parts = which.map(
-    condition => sql`(select * from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
+    condition => sql`(select ${columns} from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and ${condition} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND})`,
   )
   const { rows } = await sql<OpenPayout>`
-    select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
+    ${sql.raw(name)} select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
         order by a.empty, a.n desc) || ${foreign} as hashes,
       array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty
         and a.hash is not null) || ${foreign} as empty
@@ -131,16 +142,17 @@ const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
 /** The mined payout in the highest block, if any. */
-const topMined = (ctx: Context, wallet: Row<"wallets">): Promise<Pick<OpenPayout, "block_number" | "block_hash">[]> =>
-  ctx.db
-    .selectFrom("payouts")
-    .select(["block_number", "block_hash"])
-    .where("chain_id", "=", wallet.chain_id)
-    .where("wallet", "=", wallet.address)
-    .where("state", "=", "mined")
-    .orderBy("block_number", "desc")
-    .limit(1)
-    .execute()
+async function topMined(
+  ctx: Context,
+  wallet: Row<"wallets">,
+): Promise<Pick<OpenPayout, "block_number" | "block_hash">[]> {
+  const { rows } = await sql<Pick<OpenPayout, "block_number" | "block_hash">>`
+    /* named: top_mined */ select block_number, block_hash from payouts
+    where chain_id = ${wallet.chain_id} and wallet = ${wallet.address} and state = 'mined' order by block_number desc limit 1`.execute(
+    ctx.db,
+  )
+  return rows
+}
 
 /**
  * Mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all are, so a quiet
@@ -154,7 +166,7 @@ async function displacedPayouts(
 ): Promise<OpenPayout[]> {
   if (!top || top.block_number === null) return []
   if (quorum.blockAt(top.block_number)?.block.hash === top.block_hash) return []
-  const mined = await openPayouts(ctx, wallet, sql`i.state = 'mined'`)
+  const mined = await openPayouts(ctx, wallet, "", sql`i.state = 'mined'`)
   await quorum.learn(
     mined.flatMap(row => row.block_number ?? []),
     [],
@@ -204,19 +216,19 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
  */
 async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
-  const rows = settled.map(
-    ({ row, receipt, state }) =>
-      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean, ${receipt.cost ?? null}::numeric,
-        ${(row.kind === "void" && receipt.succeeded && movedBy(receipt, row)) || row.amount}::numeric)`,
-  )
+  const rows = settled.map(({ row, receipt, state }) => ({
+    ...{ id: row.id, state, tx_hash: receipt.txHash, block_number: `${receipt.blockNumber}` },
+    ...{ block_hash: receipt.blockHash, succeeded: receipt.succeeded, cost: receipt.cost?.toString() ?? null },
+    amount: `${(row.kind === "void" && receipt.succeeded && movedBy(receipt, row)) || row.amount}`,
+  }))
   const ids = settled.map(({ row }) => row.id)
   const startMs = unixMs()
   const written = await sql<{ id: string; state: string; lane: Lane }>`
-    update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
+    /* named: confirm_payouts */ update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
-    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost, amount)
+    from (${givenRows(rows, "id uuid, state text, tx_hash text, block_number bigint, block_hash text, succeeded boolean, cost numeric, amount numeric")}) s
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.id, i.state, i.lane`.execute(ctx.db)

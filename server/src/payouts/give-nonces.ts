@@ -7,6 +7,7 @@ import type { Fees } from "../chain/fees.ts"
 import { networkOf } from "../chain/networks.ts"
 import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
 import { lockBudgets } from "./gas-budget.ts"
@@ -14,7 +15,7 @@ import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
 import { gasOf } from "./screen-and-simulate.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
-import { unsignedAttempt } from "./unsigned-attempt.ts"
+import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { toSign, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
@@ -164,7 +165,7 @@ async function assignAll(
   { fees, dataFee }: Terms,
 ): Promise<Unsigned[]> {
   if (payouts.length === 0) return []
-  const attempts = []
+  const attempts: UnsignedRow[] = []
   let nonce = wallet.next_nonce
   for (const payout of payouts) {
     const call = { ...payout, wallet: wallet.address, nonce }
@@ -172,21 +173,21 @@ async function assignAll(
     attempts.push(unsignedAttempt(call, terms))
     nonce++
   }
-  const given = attempts.map(
-    each => sql`(${each.payout_id}::uuid, ${each.nonce}::bigint, ${each.gas}::bigint,
-    ${each.max_fee}::numeric, ${each.tip}::numeric, ${each.data_fee}::numeric, ${each.unsigned_hash})`,
-  )
-  const { rows } = await sql<Row<"transaction_attempts">>`
-    with given (id, nonce, gas, max_fee, tip, data_fee, unsigned_hash) as (values ${sql.join(given)}),
+  const given = attempts.map(({ payout_id: id, unsigned_hash, ...each }) => ({
+    ...{ id, unsigned_hash, nonce: `${each.nonce}`, gas: `${each.gas}` },
+    ...{ max_fee: `${each.max_fee}`, tip: `${each.tip}`, data_fee: `${each.data_fee}` },
+  }))
+  const { rows } = await sql<{ id: bigint; payout_id: string }>`
+    /* named: give_nonces */ with given as (${givenRows(given, "id uuid, nonce bigint, gas bigint, max_fee numeric, tip numeric, data_fee numeric, unsigned_hash text")}),
       assigned as (update payouts i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
         nonce = given.nonce, updated_at = ${ctx.now()} from given where i.id = given.id),
       next as (update wallets set next_nonce = ${nonce} where id = ${wallet.id})
     insert into transaction_attempts (payout_id, chain_id, wallet, nonce, n, gas, max_fee, tip, data_fee, unsigned_hash)
-      select id, ${wallet.chain_id}::int, ${wallet.address}, nonce, 0, gas, max_fee, tip, data_fee, unsigned_hash from given
-    returning *`.execute(ctx.db)
-  const attemptOf = new Map(rows.map(row => [row.payout_id, row]))
-  return payouts.flatMap(payout => {
-    const attempt = attemptOf.get(payout.id)
-    return attempt ? [toSign(attempt, payout)] : []
+      select id, ${wallet.chain_id}::int, ${wallet.address}, nonce, 0, gas, max_fee, tip, data_fee, unsigned_hash from given order by nonce
+    returning id, payout_id`.execute(ctx.db)
+  const idOf = new Map(rows.map(row => [row.payout_id, row.id]))
+  return payouts.flatMap((payout, i) => {
+    const [id, attempt] = [idOf.get(payout.id), attempts[i]]
+    return id !== undefined && attempt ? [toSign({ ...attempt, id }, payout)] : []
   })
 }

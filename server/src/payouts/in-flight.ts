@@ -27,7 +27,7 @@ export interface InFlight {
 /** Reads what a wallet has in flight. */
 export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<InFlight> {
   const { rows } = await sql<InFlight>`
-    select count(distinct i.id)::int as n, min(greatest(i.updated_at, first.signed_at)) filter (where first.hash is not null) as since,
+    /* named: in_flight */ select count(distinct i.id)::int as n, min(greatest(i.updated_at, first.signed_at)) filter (where first.hash is not null) as since,
       count(*) filter (where a.raw is null)::int as unsigned,
       coalesce(bool_or(a.raw is null and a.created_at < clock_timestamp() - ${UNSIGNED_MS}::int * interval '1 millisecond'), false) as "isUnsignedLong",
       coalesce(sum(a.gas * a.max_fee), 0) as wei,

@@ -227,7 +227,12 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
  * Plans another sweep after one that reverted on chain. After `most` in a row the next is held until a person retries it: a token
  * that always reverts would cost gas for ever. Call it inside a transaction.
  */
-export async function sweepAfterRevert(ctx: TxContext, failed: Row<"payouts">, most: number, at: Date): Promise<void> {
+export async function sweepAfterRevert(
+  ctx: TxContext,
+  failed: Pick<Row<"payouts">, "id" | "deposit_id" | "token">,
+  most: number,
+  at: Date,
+): Promise<void> {
   const { rows } = await sql<{ n: number }>`select count(*)::int as n from payouts
     where deposit_id = ${failed.deposit_id} and token = ${failed.token} and kind = 'sweep' and state = 'reverted'
       and created_at > coalesce((select max(created_at) from payouts where deposit_id = ${failed.deposit_id}

@@ -118,7 +118,11 @@ export async function returnsOf(
  * Makes a new return for one that failed for good, held until it would succeed. After `most` failures, or when a reorg removed
  * the money, the payment is open again instead. Call it inside a transaction that holds the payment's lock.
  */
-export async function returnAgain(ctx: TxContext, failed: Row<"payouts">, most: number): Promise<void> {
+export async function returnAgain(
+  ctx: TxContext,
+  failed: Pick<Row<"payouts">, "id" | "payment_id">,
+  most: number,
+): Promise<void> {
   const payment = await ctx.db
     .selectFrom("payments")
     .selectAll()

@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { type Except, smallOf } from "./gas-budget.ts"
 import { isSignable } from "./give-nonces.ts"
 import { type Payout, policies } from "./lane-policy.ts"
@@ -21,12 +22,24 @@ export async function duePayouts(
   limit: number,
   except: Except = { merchants: [], small: [] },
 ): Promise<Payout[]> {
-  const due = await oldest(ctx, network, wallet, limit, except)
-  return policies[wallet.lane].takesTurns && due.length === limit ? await inTurns(ctx, network, wallet, limit) : due
+  // One more, to know whether all that is due fits.
+  const due = await oldest(ctx, network, wallet, limit + 1, except)
+  if (due.length <= limit) return await payoutsOf(ctx, due)
+  return policies[wallet.lane].takesTurns
+    ? await inTurns(ctx, network, wallet, limit)
+    : await payoutsOf(ctx, due.slice(0, limit))
+}
+
+/** Payouts by their ids, in this order. They were found by a statement that is planned once, and so lists no columns. */
+async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]> {
+  if (ids.length === 0) return []
+  const { rows } = await sql<Payout>`select * from payouts where id = any(${sqlArray("uuid", ids)})`.execute(ctx.db)
+  const byId = new Map(rows.map(row => [row.id, row]))
+  return ids.flatMap(id => byId.get(id) ?? [])
 }
 
 /**
- * The payouts that are due, without those of some merchants and the small ones of others. Payouts that failed before come
+ * The ids of the payouts that are due, without those of some merchants and the small ones of others. Payouts that failed before come
  * last: they may be many, and somebody's.
  */
 async function oldest(
@@ -34,36 +47,26 @@ async function oldest(
   network: Network,
   wallet: Row<"wallets">,
   limit: number,
-  except: Except,
-): Promise<Payout[]> {
-  const due: Payout[] = []
+  { merchants, small }: Except,
+): Promise<string[]> {
+  const left = [
+    ...(merchants.length > 0 ? [sql`and merchant_id <> all(${sqlArray("text", merchants)})`] : []),
+    ...(small.length > 0
+      ? [sql`and (merchant_id <> all(${sqlArray("text", small)}) or not ${smallOf(ctx, sql.table("payouts"))})`]
+      : []),
+  ]
   // Each part is a range of one index in its order, so the number of payouts that wait costs nothing.
-  for (const failed of [0, 1])
-    if (due.length < limit)
-      due.push(
-        ...(await ctx.db
-          .selectFrom("payouts")
-          .selectAll()
-          .where("chain_id", "=", wallet.chain_id)
-          .where("lane", "=", wallet.lane)
-          .where(policies[wallet.lane].ours(network, sql`${wallet.address}`))
-          .where("state", "in", ["queued", "held"])
-          .where(sql<boolean>`least(checks, 1) = ${failed}`)
-          .where(isSignable(ctx))
-          .where("run_at", "<=", ctx.now())
-          .$if(except.merchants.length > 0, query => query.where("merchant_id", "not in", [...except.merchants]))
-          .$if(except.small.length > 0, query =>
-            query.where(eb =>
-              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("payouts")))]),
-            ),
-          )
-          .orderBy("run_at")
-          .orderBy("created_at")
-          .orderBy("id")
-          .limit(limit - due.length)
-          .execute()),
-      )
-  return due
+  const parts = [0, 1].map(
+    failed => sql`(select id, ${sql.lit(failed)} as failed, run_at, created_at from payouts
+      where chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and ${policies[wallet.lane].ours(network, sql`${wallet.address}`)}
+        and state in ('queued', 'held') and least(checks, 1) = ${sql.lit(failed)} and ${isSignable(ctx)} and run_at <= ${ctx.now()}
+        ${sql.join(left, sql` `)}
+      order by run_at, created_at, id limit ${limit})`,
+  )
+  const name = left.length === 0 ? sql.raw(`/* named: due_${wallet.lane}s */`) : sql``
+  const { rows } = await sql<{ id: string }>`${name} select id from (${sql.join(parts, sql` union all `)}) due
+    order by failed, run_at, created_at, id limit ${limit}`.execute(ctx.db)
+  return rows.map(({ id }) => id)
 }
 
 /** The class of refunds: one of a merchant at a time. */

@@ -10,6 +10,7 @@ import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
@@ -46,7 +47,8 @@ export async function sendAttempts(
 ): Promise<{ noted: Promise<void> } | undefined> {
   const startMs = unixMs()
   const due = await sql<Due>`
-    select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent from payouts i join transaction_attempts a on a.payout_id = i.id
+    /* named: attempts_to_send */ select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent
+    from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
       and a.raw is not null
@@ -67,11 +69,11 @@ export async function sendAttempts(
       ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is; a person must act")
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "send" })
     }
-    return sql`(${attempt}::bigint, ${result})`
+    return { id: `${attempt}`, result }
   })
   const noting =
-    sql`update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
-    from (values ${sql.join(sent)}) as sent (id, result) where a.id = sent.id`.execute(ctx.db)
+    sql`/* named: note_sent */ update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
+    from (${givenRows(sent, "id bigint, result text")}) sent where a.id = sent.id`.execute(ctx.db)
   const step = {
     name: "eth_sendRawTransaction",
     kind: "client" as const,

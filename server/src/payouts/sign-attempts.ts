@@ -11,6 +11,7 @@ import type { Network } from "../chain/networks.ts"
 import { type Signer, SignerError, signTransaction } from "../chain/signer.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
@@ -117,13 +118,13 @@ function report(ctx: Context, network: Network, wallet: Row<"wallets">, { remote
  */
 async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Signed[]): Promise<number> {
   if (signed.length === 0) return 0
-  const rows = signed.map(each => sql`(${each.id}::bigint, ${each.unsigned_hash}, ${each.raw}, ${each.hash})`)
+  const rows = signed.map(({ id, ...each }) => ({ id: `${id}`, ...each }))
   return await inTransaction(ctx, async ctx => {
     // Whoever writes another attempt of a nonce holds it too.
     await lockWallet(ctx, wallet.id)
-    const stored = await sql`update transaction_attempts a
+    const stored = await sql`/* named: store_signatures */ update transaction_attempts a
       set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null
-      from (values ${sql.join(rows)}) as s (id, unsigned_hash, raw, hash)
+      from (${givenRows(rows, "id bigint, unsigned_hash text, raw text, hash text")}) s
       where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null
         and not exists (select from transaction_attempts b where b.payout_id = a.payout_id and b.n > a.n)
         and not exists (select from transaction_attempts c where c.hash = s.hash)

@@ -14,11 +14,14 @@ import { sqlArray } from "../db/sql-array.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
 import { type Payout, policies } from "./lane-policy.ts"
 import { attemptAgain, EMPTY_GAS } from "./send-attempts.ts"
-import { transactionOf } from "./unsigned-attempt.ts"
+import { transactionOf, type UnsignedRow } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** An attempt that is not signed, with what it is for. */
-export type Unsigned = Row<"transaction_attempts"> &
+export type Unsigned = Pick<
+  Row<"transaction_attempts">,
+  "id" | "payout_id" | "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty"
+> &
   Pick<
     Row<"payouts">,
     "to_address" | "data" | "value" | "lane" | "kind" | "payment_id" | "escrow_id" | "traceparent"
@@ -50,17 +53,17 @@ export async function signableAttempts(
   const calls = ours.flatMap(row => (row.empty ? [] : [row.payout_id]))
   // Relays move no money of ours; what is to leave a deposit is compared with its deposit once more, as when it got its nonce.
   const faultOf = policies[wallet.lane].keepsBooks ? await calldataFaults(ctx, network, calls) : () => undefined
-  const sound = ours.filter(row => isSound(ctx, wallet, row, row.empty ? undefined : faultOf(row.payout_id)))
+  const found = (row: Unsigned) => alteredSince(row) ?? (row.empty ? undefined : faultOf(row.payout_id))
+  const sound = ours.filter(row => isSound(ctx, wallet, row, found(row)))
   const isDear = (row: Unsigned) => row.max_fee > ctx.settings.payoutMaxFee
   await lowerFees(ctx, wallet, sound.filter(isDear))
   return sound.filter(row => !isDear(row))
 }
 
 /** The attempt of a payout that was just given its nonce, with what is signed for it as it was compared then. */
-export function toSign(attempt: Row<"transaction_attempts">, payout: Payout): Unsigned {
+export function toSign(attempt: UnsignedRow & { id: bigint }, payout: Payout): Unsigned {
   const { to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, gas: own_gas } = payout
-  const call = { to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, own_gas }
-  return { ...attempt, unsigned_hash: attempt.unsigned_hash as Hash, ...call }
+  return { ...attempt, to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, own_gas }
 }
 
 /** Whether an attempt may be shown to a signer: nothing was `found` wrong with its calldata, and nothing else is. Logs what is. */
@@ -89,10 +92,14 @@ function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefine
   if (attempt.lane !== lane) return "it is for another wallet"
   if (!empty && attempt.value !== 0n) return "it sends ether"
   if (gas > (empty ? EMPTY_GAS : (own_gas ?? RELEASE_GAS))) return "its gas is more than its call takes"
-  if (unsignedHash(transactionOf(attempt, attempt)) !== attempt.unsigned_hash)
-    return "its transaction is not what it was when it got its nonce"
   return undefined
 }
+
+/** What is wrong with an attempt that was read back: it has another hash than when it got its nonce. */
+const alteredSince = (attempt: Unsigned): string | undefined =>
+  unsignedHash(transactionOf(attempt, attempt)) === attempt.unsigned_hash
+    ? undefined
+    : "its transaction is not what it was when it got its nonce"
 
 /** Fees within `PAYOUT_MAX_FEE`, which may have been lowered since they were given. */
 function withinCap(

@@ -23,7 +23,6 @@ export const namedEvents = [
   "checkout.authorized",
   "checkout.voided",
   "paywall.granted",
-  "payment.exception",
   "subscription.past_due",
   "subscription.canceled",
   "subscription.resumed",

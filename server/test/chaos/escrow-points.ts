@@ -48,6 +48,12 @@ export const kindOfRaw = (raw: Hex): Kind | undefined => kindOfCall(parseTransac
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
+/** The rows that a statement is given as one value. */
+export function givenTo(values: unknown[]): { id: string; state?: string }[] {
+  const json = values.find(value => typeof value === "string" && value.startsWith("[{"))
+  return json === undefined ? [] : JSON.parse(String(json))
+}
+
 /** What a statement does, as points name it; `kindOf` knows payouts that were read. */
 function namesOf(role: "api" | "worker", text: string, values: unknown[], kindOf: (id: unknown) => Kind | undefined) {
   const kind = () => values.find(value => kinds.includes(value as Kind))
@@ -58,8 +64,11 @@ function namesOf(role: "api" | "worker", text: string, values: unknown[], kindOf
     return values.flatMap(value =>
       /^0x02[0-9a-f]{100}/.test(String(value)) ? `attempt ${kindOfRaw(value as Hex)}` : [],
     )
-  if (/^\s*update payouts i set state = s.state/.test(text))
-    return ["mined", "final"].flatMap(state => idsOf(i => values[i + 1] === state).map(each => `${state} ${each}`))
+  if (text.includes("update payouts i set state = s.state"))
+    return givenTo(values).flatMap(({ id, state }) => {
+      const kind = state === "mined" || state === "final" ? kindOf(id) : undefined
+      return kind ? [`${state} ${kind}`] : []
+    })
   if (/^update "payouts" set "state" = \$1, "tx_hash"/.test(text)) return ["displaced"]
   if (/^insert into "counted_calls"/.test(text)) return idsOf(() => true).map(each => `counted ${each}`)
   if (/^insert into "events"/.test(text))

@@ -23,6 +23,7 @@ import { openLog } from "../../src/log.ts"
 import { payoutRound } from "../../src/payouts/pay-out.ts"
 import { checkBooks } from "../../src/reconciliation/check-books.ts"
 import { sales } from "../../src/sales.ts"
+import { givenTo } from "./escrow-points.ts"
 
 /** Moments in the worker itself; the proxy knows those of sending. */
 export type KillPoint = "after signing" | "before commit" | "after commit" | "before final"
@@ -75,13 +76,9 @@ function watchQueries(): void {
     // The pool gives a deadline with each statement, and so an object in place of text and values.
     const [first, second] = args
     const { text, values } = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
-    if (
-      /^\s*update payouts i set state = s.state/.test(String(text)) &&
-      Array.isArray(values) &&
-      values.includes("final")
-    )
-      moment("before final")
-    if (/^\s*update transaction_attempts a\s+set raw/.test(String(text))) storing = true
+    const isConfirming = String(text).includes("update payouts i set state = s.state")
+    if (isConfirming && givenTo(values as unknown[]).some(({ state }) => state === "final")) moment("before final")
+    if (/update transaction_attempts a\s+set raw/.test(String(text))) storing = true
     if (text !== "commit" || !storing) return query.apply(this, args)
     moment("before commit")
     storing = false
