@@ -487,7 +487,7 @@ describe("what the merchant is notified of", () => {
       metadata: null,
       sequence: 1,
     })
-    expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed"])
+    expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed", "payment.exception"])
   })
 
   it("of a paywall's payment is a completed session too, under the payment's id", async () => {

@@ -25,8 +25,15 @@ interface Job<T extends JobTable> {
   now: Date
   /** When the claimed row is due again. It is written with the claim, so a row whose worker dies comes back by itself. */
   nextRunAt: Date
+  /** How long the claim counts. {@link withLease} takes and renews it in parts. */
   leaseMs: number
 }
+
+/** A row is free this long after its worker was killed, however long the work may take. */
+const PART_MS = 30_000
+const RENEWAL_MS = PART_MS / 3
+/** Until a lease that could not be released is released again. */
+const RELEASE_RETRY_MS = 500
 
 /** The clocks of two processes differ by less than this. */
 const MOST_SKEW_MS = 600_000
@@ -76,23 +83,50 @@ export async function claimDue<T extends JobTable>(
 }
 
 /**
- * Runs `work` on one row under a lease, and releases the lease afterwards, also when `work` throws. Answers false, and runs
- * nothing, when the row is not due or another worker holds its lease.
+ * Runs `work` on one row under a lease, and releases the lease afterwards, also when `work` throws. The lease is renewed
+ * while `work` runs, up to `leaseMs`: a worker that hangs loses the row then, and one that was killed within 30 seconds.
+ * Answers false, and runs nothing, when the row is not due or another worker holds its lease.
  */
 export async function withLease<T extends JobTable>(
   db: Db,
   job: Job<T> & { only: string | number },
   work: (row: Row<T>) => Promise<void>,
 ): Promise<boolean> {
-  const [row] = await claimDue(db, { ...job, limit: 1 })
+  const partMs = Math.min(job.leaseMs, PART_MS)
+  const [row] = await claimDue(db, { ...job, leaseMs: partMs, limit: 1 })
   if (!row) return false
-  const claimed = row as Claimed<T>
+  const claimed = row as Claimed<T> & { lease_until: Date }
+  const end = new Date(claimed.lease_until.getTime() + job.leaseMs - partMs)
+  const renew = () => void renewLease(db, job.table, claimed, end).catch(() => undefined)
+  const renewal = job.leaseMs > partMs ? setInterval(renew, RENEWAL_MS) : undefined
   try {
     await work(row)
   } finally {
-    await releaseLease(db, job.table, claimed)
+    clearInterval(renewal)
+    await releaseLease(db, job.table, claimed).catch(error => {
+      releaseLater(db, job.table, claimed)
+      throw error
+    })
   }
   return true
+}
+
+/** Extends the lease on a claimed row to 30 seconds from now, but not past `end`. */
+async function renewLease<T extends JobTable>(db: Db, table: T, claimed: Claimed<T>, end: Date): Promise<void> {
+  const until = sql`least(clock_timestamp() + make_interval(secs => ${PART_MS / 1_000}), ${end})`
+  await sql`update ${sql.table(table)} set lease_until = ${until} where ${isHeld(table, claimed)}`.execute(db)
+}
+
+/** Releases a lease when the database is back: nobody works on its row meanwhile. Ends when the lease has expired. */
+function releaseLater<T extends JobTable>(
+  db: Db,
+  table: T,
+  claimed: Claimed<T>,
+  triesLeft = PART_MS / RELEASE_RETRY_MS,
+) {
+  if (triesLeft === 0) return
+  const again = () => releaseLease(db, table, claimed).catch(() => releaseLater(db, table, claimed, triesLeft - 1))
+  setTimeout(() => void again(), RELEASE_RETRY_MS).unref()
 }
 
 /** Releases the lease on a claimed row, unless another worker has claimed the row since. */

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
+import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { gather } from "../db/gather.ts"
 import { claimDue, freeLeases, withLease } from "./claim.ts"
@@ -88,6 +90,51 @@ describe("withLease", () => {
   it("releases the lease when the work throws", async () => {
     await cursors(1)
     await expect(leased(() => Promise.reject(new Error("broken")))).rejects.toThrow("broken")
+    expect(await lease()).toEqual(free)
+  })
+
+  it("renews the lease while the work runs, but not past its end", async () => {
+    await cursors(1)
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const { db } = service.ctx
+    const leaseEnd = async () => (await lease())?.lease_until?.getTime() ?? 0
+    /** When the lease ended at first, and when after a renewal 100 ms later. */
+    const renewed = async (leaseMs: number) => {
+      let ends: number[] = []
+      await leased(async () => {
+        const first = await leaseEnd()
+        await until("100 ms have passed", async () => Date.now() > first - 29_900)
+        await db
+          .updateTable("cursors")
+          .set({ lease_until: new Date(0) })
+          .execute()
+        vi.advanceTimersByTime(10_000)
+        await until("it is renewed", async () => (await leaseEnd()) > 0)
+        ends = [first, await leaseEnd()]
+      }, leaseMs)
+      return ends as [number, number]
+    }
+    const [first, second] = await renewed(900_000)
+    expect(second - first).toBeGreaterThanOrEqual(100)
+    const [start, end] = await renewed(30_050)
+    expect(end - start).toBe(50)
+    expect(await lease()).toEqual(free)
+    vi.useRealTimers()
+  })
+
+  it("releases the lease when the database takes it, where it did not at the end of the work", async () => {
+    await cursors(1)
+    const { db } = service.ctx
+    const work = async () => {
+      await sql`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`.execute(
+        db,
+      )
+      await sql`create trigger refuse before update on cursors for each row execute function refuse()`.execute(db)
+    }
+    await expect(leased(work)).rejects.toThrow("refused")
+    expect((await lease())?.claim_id).toBeTypeOf("string")
+    await sql`drop function refuse cascade`.execute(db)
+    await until("released", async () => (await lease())?.claim_id === null)
     expect(await lease()).toEqual(free)
   })
 

@@ -17,7 +17,7 @@ import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./scan-lag.ts"
 import { learnTokens } from "./tokens.ts"
 
-/** Longer than a round's requests and its settling can take together. */
+/** Longer than the requests of a round and its settling can take together. A worker that hangs loses the network then. */
 const LEASE_MS = 90_000
 
 /**

@@ -51,6 +51,17 @@ const completed = async () =>
       .execute()
   ).map(row => JSON.parse(row.body).data)
 
+/** What merchants were notified of about money that waits. */
+const notified = async () =>
+  (
+    await db()
+      .selectFrom("events")
+      .select("body")
+      .where("type", "=", "payment.exception")
+      .orderBy("created_at")
+      .execute()
+  ).map(row => JSON.parse(row.body).data)
+
 /** Two recipients that nobody else has, for 70 and 30 percent. */
 async function split() {
   const [first, second] = [fresh(), fresh()]
@@ -144,6 +155,23 @@ describe("at a checkout", () => {
     const { notifyDuePayments } = await import("./notify-paid.ts")
     await notifyDuePayments(rig.service.ctx)
     expect(await completed()).toMatchObject([{ id: session.id, exception: "underpaid", amountReceived: "3.00" }])
+    const { address: payer } = rig.buyer(0)
+    expect(await notified()).toEqual([
+      {
+        ...{ paymentId: id, merchantId: await rig.service.merchant("shop"), sessionId: session.id, paywallId: null },
+        ...{
+          exception: "underpaid",
+          payer,
+          amount: "3.00",
+          currency: "USDC",
+          currencyVerified: true,
+          decimals: 6,
+          txHash,
+        },
+        ...{ token: checksummed(rig.network.token.address), chain: rig.network.name, chainId: rig.network.chainId },
+        updatedAt: expect.any(String),
+      },
+    ])
     await booksHold()
   })
 
@@ -283,6 +311,8 @@ describe("at a checkout", () => {
     const open = await waiting("exception=wrong_asset")
     expect(open.length).toBe(2)
     expect(open[0]).toMatchObject({ amount: "7.00", currency: "OTH", decimals: 6, token: checksummed(rig.other) })
+    const other = { exception: "wrong_asset", amount: "7.00", currency: "OTH", currencyVerified: false }
+    expect(await notified()).toMatchObject([other, other])
     const of = (session: { id: string }) =>
       open.find((row: { sessionId: string }) => row.sessionId === session.id).id as string
     expect((await accept(of(kept))).body).toMatchObject({ status: "granted", exception: "wrong_asset" })

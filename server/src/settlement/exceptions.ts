@@ -9,6 +9,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 import { traceparentNow } from "../tracing/trace.ts"
+import { notifyWaiting } from "./notify-waiting.ts"
 import { publicApprovals } from "./public-approval.ts"
 import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
 import { tracePayment } from "./trace-payment.ts"
@@ -83,11 +84,16 @@ export async function writeOpen(
     ctx,
     looked.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
   )
-  for (const { group, known } of matched) await writeOne(ctx, part, group, known)
+  const news: string[] = []
+  for (const { group, known } of matched) {
+    const { id, isNews } = await writeOne(ctx, part, group, known)
+    if (isNews) news.push(id)
+  }
   await refresh(
     ctx,
     present.map(row => row.id),
   )
+  await notifyWaiting(ctx, part.network, news)
 }
 
 /**
@@ -154,12 +160,13 @@ async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): P
     and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
 }
 
+/** Answers the payment's id, and whether it did not wait for this reason before. */
 async function writeOne(
   ctx: TxContext,
   part: Part,
   { exception, transfers }: Waiting,
   known: Row<"payments"> | undefined,
-): Promise<void> {
+): Promise<{ id: string; isNews: boolean }> {
   const last = transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
   const id = known?.id ?? newId("pay")
@@ -190,6 +197,7 @@ async function writeOne(
     id,
     transfers.filter(row => row.payment_id !== id),
   )
+  return { id, isNews: known?.status !== "open" || known.exception !== exception }
 }
 
 /**

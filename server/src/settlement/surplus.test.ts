@@ -87,6 +87,10 @@ it("waits while the rest is swept, and goes back once, to where its payer says",
     surplus: { amount: "2.00", status: "open" },
     return: null,
   })
+  const events = db().selectFrom("events").select("body").where("type", "=", "payment.exception")
+  expect((await events.execute()).map(({ body }) => JSON.parse(body).data)).toMatchObject([
+    { paymentId: waiting.id, sessionId: null, paywallId: shop.id, exception: "overpaid", amount: "2.00" },
+  ])
   const before = await merchantHas()
   await sweep()
   expect([(await merchantHas()) - before, await rig.balanceOf(shop.payTo)]).toEqual([usd("5"), usd("2")])

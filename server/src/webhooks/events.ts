@@ -1,5 +1,6 @@
 /** The content of each event: the wire contract of `data`, from which the types and the API document are generated. */
 import { type Static, type TSchema, Type } from "typebox"
+import { exceptions } from "../books/schema.ts"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
 import { type EventType, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
 
@@ -120,6 +121,36 @@ const refund = Type.Object({
   ...about,
 })
 
+const waiting = Type.Object({
+  paymentId: Described(
+    Type.String(),
+    "Accept or return the payment by this id: `POST /api/console/payments/{id}/accept` or `/return`",
+  ),
+  merchantId: Type.String(),
+  sessionId: Described(Nullable(Type.String()), "The checkout session that was paid; null for a paywall"),
+  paywallId: Described(Nullable(Type.String()), "The paywall that was paid; null for a checkout session"),
+  exception: Type.Enum(exceptions, { type: "string" }),
+  payer: AddressText,
+  amount: Described(
+    Type.String(),
+    "All of the payment, or of an overpaid one what it brought beyond the price. In base units where `decimals` is null",
+  ),
+  currency: Described(Type.String(), "The token's symbol; its address where the symbol is not known"),
+  currencyVerified: Described(
+    Type.Boolean(),
+    "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
+  ),
+  token: AddressText,
+  decimals: Nullable(Type.Integer()),
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  txHash: HashText,
+  updatedAt: Described(
+    Timestamp,
+    "Events can arrive out of order: the one with the greatest time has the current state. The list of payments says what was decided since",
+  ),
+})
+
 const renewal = Type.Object({
   subscriptionId: Type.String(),
   invoiceId: Described(Type.String(), "Use it as the key to recognize repeats"),
@@ -158,6 +189,7 @@ const schemas = {
   "checkout.session.completed": checkout,
   "payment.refunded": refund,
   "subscription.renewal.created": renewal,
+  "payment.exception": waiting,
   "subscription.past_due": subscription,
   "subscription.canceled": subscription,
   "subscription.resumed": subscription,
@@ -215,6 +247,8 @@ const summaries: Record<EventType, string> = {
   "payment.refunded":
     "A refund of a payment through escrow succeeded, full or partial; sent once for each refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
+  "payment.exception":
+    "Money that was paid waits for a decision: it is too little, too much, late, a second time, in another token, or of a sanctioned sender. Sent again when it waits for another reason, or waits again after the chain removed it",
   "subscription.past_due": "An invoice was not paid three days after it was due, and access ended",
   "subscription.canceled": "A subscription ended: as somebody asked, unpaid for 30 days, or after its last period",
   "subscription.resumed": "A subscription runs again after a pause, or after a late payment",

@@ -23,6 +23,7 @@ export const namedEvents = [
   "checkout.authorized",
   "checkout.voided",
   "paywall.granted",
+  "payment.exception",
   "subscription.past_due",
   "subscription.canceled",
   "subscription.resumed",
