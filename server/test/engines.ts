@@ -42,7 +42,7 @@ export const onBoth: Record<string, string> = {
   "server/src/proxy/sell-bundle.test.ts": "thousands of transfers at one address",
   "server/src/splits/routes.test.ts": "lists of rows in one answer",
   "server/src/audit/audit.test.ts": "who acts in a transaction, on one connection that all share",
-  "server/src/books/books.test.ts": "sums of numeric, and long exports",
+  "server/src/books/csv-lines.test.ts": "what it makes of numeric, times and text in long files",
   "server/src/reconciliation/check-books.test.ts": "the longest statements",
   "server/src/scanner/scan-foreign-tokens.test.ts": "amounts beyond all sense",
 }

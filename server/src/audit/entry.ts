@@ -5,7 +5,8 @@ import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { percentOf } from "../splits/split.ts"
 
-type Fields = Record<string, unknown>
+/** The columns of a row, as the log keeps them. */
+export type Fields = Record<string, unknown>
 
 /** Columns whose name in the API is another than their own in camel case. */
 const names: Record<string, string> = {
@@ -41,7 +42,8 @@ export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entrie
 const objectOf = ({ action, object_id }: Row<"audit_entries">): string =>
   action.startsWith("wallet_proof.") ? checksummed(object_id) : object_id
 
-const shown = (fields: Fields, decimals: number | undefined): Fields =>
+/** These columns with the names and forms of the API. */
+export const shown = (fields: Fields, decimals: number | undefined): Fields =>
   Object.fromEntries(Object.entries(fields).map(([column, value]) => [nameOf(column), formOf(column, value, decimals)]))
 
 function formOf(column: string, value: unknown, decimals: number | undefined): unknown {

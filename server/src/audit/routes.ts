@@ -1,9 +1,10 @@
 /** `/api/console/audit`: who changed what of the merchant's, when, and from where. */
 import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { CsvAnswer, csv, quoted, sendCsv } from "../http/csv.ts"
+import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { auditCsv } from "./audit-csv.ts"
 import { entryOf } from "./entry.ts"
 import { entriesOf } from "./queries.ts"
 import { AuditFilters, AuditList, AuditQuery } from "./schema.ts"
@@ -51,25 +52,7 @@ export function auditRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const read = await reading(ctx)
-      const entries = newestFirst(entriesOf(read, merchantId, request.query), byTime)
-      const format = (rows: Row<"audit_entries">[]) => rows.map(row => cellsOf(entryOf(ctx.chain.networks, row)))
-      const parts = csv(columns, format, (last, limit) => entries.read(last, limit, 0))
-      return await sendCsv(ctx, reply, "audit.csv", parts)
+      return await sendCsv(ctx, reply, "audit.csv", auditCsv(read, merchantId, request.query))
     },
   )
-}
-
-const columns = [
-  ...(["at", "actorKind", "actorId", "actorIssuer", "action", "objectId", "before", "after"] as const),
-  ...(["address", "userAgent", "route", "requestId", "id"] as const),
-]
-
-/** What comes from outside is quoted. */
-function cellsOf({ actor, object, before, after, userAgent, requestId, ...entry }: ReturnType<typeof entryOf>) {
-  return {
-    ...entry,
-    ...{ actorKind: actor.kind, actorId: quoted(actor.id), actorIssuer: quoted(actor.issuer) },
-    ...{ objectId: quoted(object.id), userAgent: quoted(userAgent), requestId: quoted(requestId) },
-    ...{ before: before && quoted(JSON.stringify(before)), after: after && quoted(JSON.stringify(after)) },
-  }
 }

@@ -1,5 +1,5 @@
 import { parseUnits } from "viem"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { checksummed } from "../chain/hex.ts"
@@ -158,42 +158,5 @@ describe("the books of a merchant", () => {
     const lines = (await csvOf("/api/console/deposits.csv")).trim().split("\r\n")
     expect(lines).toHaveLength(4)
     expect(lines[0]?.split(",").map(name => `${body.data[0][name] ?? ""}`)).toEqual(lines[1]?.split(","))
-  })
-})
-
-describe("the export of many", () => {
-  beforeEach(() => life.begin())
-
-  it("has each row once, whatever the number of rows", async () => {
-    const { deposit } = await rig.sell()
-    const { db } = rig.service.ctx
-    const row = {
-      chain_id: 84532,
-      token: rig.token,
-      to_address: deposit.address,
-      deposit_id: deposit.id,
-      from_address: deposit.owner,
-      value: 1n,
-      block_number: 1n,
-      block_hash: `0x${"1".repeat(64)}` as never,
-      log_index: 0,
-      block_time: new Date(),
-      state: "final" as const,
-      created_at: new Date(),
-    }
-    // All at the same time: the order by id alone continues the reading.
-    const rows = Array.from({ length: 2_500 }, (_, k) => ({ ...row, k, tx_hash: row.block_hash }))
-    for (let start = 0; start < rows.length; start += 500)
-      await db
-        .insertInto("transfers")
-        .values(rows.slice(start, start + 500))
-        .execute()
-    const ids = (await csvOf("/api/console/books.csv"))
-      .trim()
-      .split("\r\n")
-      .slice(1)
-      .map(line => line.split(",").at(-1))
-    expect(new Set(ids).size).toBe(2_500)
-    expect(ids).toHaveLength(2_500)
   })
 })

@@ -1,0 +1,54 @@
+/** The audit log as CSV: the database writes the lines, and what only this process knows how to show is put in here. */
+import { randomUUID } from "node:crypto"
+import { type RawBuilder, sql } from "kysely"
+import { continued, linesOf, quotedCell, timeCell } from "../books/csv-lines.ts"
+import { checksummed } from "../chain/hex.ts"
+import type { TxContext } from "../context.ts"
+import { quoted } from "../http/csv.ts"
+import { type Fields, shown } from "./entry.ts"
+import { entriesOf } from "./queries.ts"
+import type { AuditFilters } from "./schema.ts"
+
+/** All entries that match the filter as CSV, newest first: of each what `entryOf` shows, quoted where it comes from outside. */
+export function auditCsv(ctx: TxContext, merchantId: string, filter: AuditFilters): AsyncGenerator<string | Buffer> {
+  // A filter that is not valid is refused before anything is sent.
+  const entries = entriesOf(ctx, merchantId, filter) as never
+  // Whoever wrote a text of these rows could not know it.
+  const boundary = randomUUID()
+  const here = (kind: "w" | "j", text: RawBuilder<unknown>) => sql`${boundary} || ${kind} || ${text} || ${boundary}`
+  const fields = (json: RawBuilder<unknown>) => here("j", sql`coalesce(r.chain_id::text, '') || ${json}::text`)
+  const { networks } = ctx.chain
+  const decimalsOf = new Map(networks.map(({ chainId, token }) => [`${chainId}`, token.decimals]))
+  const cellOf = (piece: string): string => {
+    if (piece.startsWith("w")) return `${quoted(checksummed(piece.slice(1)))}`
+    const at = piece.indexOf("{")
+    const columns = JSON.parse(piece.slice(at)) as Fields
+    return `${quoted(JSON.stringify(shown(columns, decimalsOf.get(piece.slice(1, at)))))}`
+  }
+  return linesOf(ctx, {
+    cells: {
+      at: timeCell(sql`r.at`),
+      actorKind: sql`r.actor_kind`,
+      actorId: quotedCell(sql`r.actor_id`),
+      actorIssuer: quotedCell(sql`r.actor_issuer`),
+      action: sql`r.action`,
+      objectId: sql`case when starts_with(r.action, 'wallet_proof.') then ${here("w", sql`r.object_id`)}
+        else ${quotedCell(sql`r.object_id`)} end`,
+      before: fields(sql`r.before`),
+      after: fields(sql`r.after`),
+      address: sql`r.address`,
+      userAgent: quotedCell(sql`r.user_agent`),
+      route: sql`r.route`,
+      requestId: quotedCell(sql`r.request_id`),
+      id: sql`'aud_' || replace(r.id::text, '-', '')`,
+    },
+    ofAnyNetwork: true,
+    key: ["at", "n"],
+    rows: (last, limit) => continued(entries, { at: "at", id: "n" }, last && { at: last.at, id: last.n }, limit),
+    finish: text =>
+      text
+        .split(boundary)
+        .map((piece, i) => (i % 2 === 0 ? piece : cellOf(piece)))
+        .join(""),
+  })
+}
