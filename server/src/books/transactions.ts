@@ -8,7 +8,7 @@ import type { Row, WaitingFor } from "../db/schema.ts"
 import { timeAt } from "../http/time.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../ids.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
-import { amountCell, byNetwork, continued, kindCell, linesOf, timeCell, unitOf } from "./csv-lines.ts"
+import { amountCell, byNetwork, continued, kindCell, linesOf, payoutIdCell, timeCell, unitOf } from "./csv-lines.ts"
 
 /** What narrows the list; text as received. */
 export interface Filter {
@@ -28,11 +28,14 @@ export interface Filter {
  */
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
   let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
-  if (filter.type !== undefined) query = query.where("type", "=", filter.type)
-  if (filter.status === "open") query = query.where(isWaiting)
+  if (filter.type !== undefined)
+    query = query.where("type", "=", filter.type).where("source", "in", sources[filter.type])
+  if (filter.status === "open") query = query.where(isWaiting(merchantId))
   else if (filter.status !== undefined) query = query.where("status", "=", filter.status)
   if (filter.exception !== undefined) query = query.where("exception", "=", filter.exception)
   if (filter.exceptional) query = query.where("exception", "is not", null)
+  if (filter.status === "open" || filter.exceptional || filter.exception !== undefined)
+    query = query.where("source", "=", "payments")
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.q === undefined) return query
@@ -40,15 +43,31 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
-  if (filter.q.startsWith("po_")) return query.where("id", "=", rowIdOf(filter.q))
-  if (filter.q.startsWith("set_") || filter.q.startsWith("re_")) return query.where("id", "=", filter.q)
+  if (filter.q.startsWith("po_")) return query.where("payout_id", "=", rowIdOf(filter.q))
+  if (filter.q.startsWith("set_")) return query.where("id", "=", filter.q).where("source", "=", "settlements")
+  if (filter.q.startsWith("re_")) return query.where("id", "=", filter.q).where("source", "=", "refunds")
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
-  return query.where("resource_id", "=", filter.q)
+  // What a payout was for is read of its deposit, which an index finds.
+  return query.where(sql<boolean>`((source <> 'payouts' and resource_id = ${filter.q})
+    or (source = 'payouts' and out_of = any(array(select d.id from deposits d where d.resource_id = ${filter.q}))))`)
 }
 
-/** Payments that wait for the merchant, and granted ones whose surplus does. */
-const isWaiting = sql<boolean>`(transactions.status = 'open' or (transactions.status = 'granted'
-  and exists (select from surpluses s where s.payment_id = transactions.id and s.state = 'open')))`
+/** Where transactions of a type come from: the planner leaves the other parts of the view out. */
+const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"][]> = {
+  payment: ["payments", "escrows"],
+  agent: ["payments", "settlements"],
+  share: ["payouts"],
+  sweep: ["payouts"],
+  return: ["payouts"],
+  capture: ["calls"],
+  void: ["calls"],
+  refund: ["refunds"],
+}
+
+/** Payments that wait for the merchant, and granted ones whose surplus does: these are few, so they are listed first. */
+const isWaiting = (merchantId: string) => sql<boolean>`(status = 'open' or (status = 'granted' and id = any(array(
+  select s.payment_id from surpluses s join payments p on p.id = s.payment_id
+  where s.state = 'open' and p.merchant_id = ${merchantId}))))`
 
 /** Transactions in the API's form. */
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
@@ -77,7 +96,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
 export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filter): AsyncGenerator<string | Buffer> {
   return linesOf(ctx, {
     cells: {
-      id: sql`case when r.id like '%\\_%' then r.id else 'po_' || replace(r.id, '-', '') end`,
+      id: sql`case when r.id like '%\\_%' then r.id else ${payoutIdCell(sql`r.id`)} end`,
       type: sql`r.type`,
       status: sql`r.status`,
       exception: sql`r.exception`,
@@ -94,6 +113,7 @@ export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filt
       token: byToken(ctx, "r", sql`r.token`, ({ token }) => checksummed(token.address)),
       decimals: byToken(ctx, "r", sql`k.decimals::text`, ({ token }) => `${token.decimals}`),
     },
+    key: ["at", "id"],
     rows: (last, limit) => {
       const unit = byToken(ctx, "transactions", sql`'1e-' || k.decimals`, ({ token }) => unitOf(token.decimals))
       const query = transactions(ctx, merchantId, filter).select(["created_at as at", sql`${unit}::numeric`.as("unit")])

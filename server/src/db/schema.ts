@@ -291,7 +291,7 @@ interface Nonces {
 interface Transactions {
   id: string
   merchant_id: string
-  type: "payment" | "agent" | Row<"payouts">["kind"]
+  type: "payment" | "agent" | Exclude<Row<"payouts">["kind"], "authorize" | "settle" | "reserve">
   /** Of a payment through escrow, its session's. */
   status: Row<"payments">["status"] | Row<"payouts">["state"] | Row<"checkout_sessions">["status"]
   exception: WaitingFor | null
@@ -305,6 +305,11 @@ interface Transactions {
   resource_id: string | null
   payment_id: string | null
   created_at: Date
+  /** The table, or the kind of payouts, that the row is of. */
+  source: "payments" | "payouts" | "settlements" | "escrows" | "calls" | "refunds"
+  payout_id: string | null
+  /** The deposit that a payout takes the money out of. */
+  out_of: bigint | null
 }
 
 export interface Database {

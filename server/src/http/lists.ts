@@ -12,8 +12,8 @@ import type { Page } from "./schemas.ts"
 /** A full checkout is some 11 KB, so that a part is about 500 KB; the default page of 100 is two reads. */
 const ROWS_A_READ = 50
 
-/** Rows that are counted after those of a page: two milliseconds, whatever the table holds. */
-const MOST_COUNTED = 10_000
+/** Rows that are counted after those of a page: some 0.3 ms. 10,000 took up to 2 more, of a page that takes 4. */
+const MOST_COUNTED = 2_500
 
 /** The source of a list. */
 export interface ListSource<R> {
@@ -110,7 +110,8 @@ export async function sendList<R, T, E extends object>(
     return { rows: rows.slice(0, most), hasMore: rows.length > most }
   }
   let part = await readPart(from, 0, offset)
-  const counted = await count(ctx, source, page)
+  const isWhole = after === undefined && offset === 0 && !part.hasMore
+  const counted = isWhole ? { total: part.rows.length, isLeast: false } : await count(ctx, source, page)
   const envelope = (items: T[], end: End) => ({ ...wrap(items, counted.total), ...end })
   const endAfter = ({ rows, hasMore }: Part<R>): End => {
     const last = rows.at(-1)
