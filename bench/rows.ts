@@ -2,6 +2,7 @@
  * Rows of one merchant as they are after so many payments, written by SQL in seconds instead of paid in days: checkouts, each with its deposit,
  * transfer, claim, payment, sweep, event, delivery and attempt, an access to one paywall, and an entry of the audit log.
  */
+import { createHash } from "node:crypto"
 import { sql } from "kysely"
 import type { Db } from "../server/src/db/open.ts"
 
@@ -29,12 +30,18 @@ const tables: Record<string, string> = {
     select uuid, 84532, 'sweep', 'sweep:' || n, n, mer, token, '0x${"0a".repeat(20)}', 5000000, '0x${"fa".repeat(20)}', '0x00', true, 'final', at, '0x${"0b".repeat(20)}', n,
       hash, n, hash, true, at, at, 1000, at, at`,
   events: `(id, merchant_id, type, dedupe_key, body, created_at)
-    select evt, mer, 'checkout.session.completed', 'checkout.session.completed:' || cs, '{"id":"' || evt || '"}', at`,
+    select evt, mer, 'checkout.session.completed', 'checkout.session.completed:' || cs, '{"id":"' || evt || '","event":"checkout.session.completed","createdAt":"2026-01-01T00:00:00.000Z","data":{}}', at`,
   deliveries: `(id, event_id, merchant_id, webhook_id, lane, order_key, status, attempts, run_at, created_at, updated_at)
-    select dlv, evt, mer, webhook, webhook, cs, 'delivered', 1, at, at, at`,
+    select dlv, evt, mer, webhook, webhook, cs, case n % 1000 when 1 then 'failed' else 'delivered' end, 1, at, at, at`,
   delivery_attempts: `(delivery_id, started_at, duration_ms, status) select dlv, at, 20, 200`,
   access: `(paywall_id, address, expires_at, tx_hash, since_at) select paywall, payer, null, hash, at`,
   grants: `(id, payment_id, paywall_id, address, tx_hash, granted_at) select grant_id, pay, paywall, payer, hash, at`,
+  submissions: `(resource_id, by_sender, chain_id, tx_hash, address, status, message, submitted_at, updated_at)
+    select cs, false, 84532, hash, payer, 'granted', '', at, at`,
+  transaction_attempts: `(payout_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip, signed_at, sent_at, sends, last_result, created_at)
+    select uuid, 84532, '0x${"0b".repeat(20)}', n, 1, '0x00', hash, 100000, 1, 1, at, at, 1, 'sent', at`,
+  idempotency_keys: `(merchant_id, route, key, request_hash, status, answer, expires_at)
+    select mer, 'POST /api/checkouts', 'key-' || n, substr(hash, 3), 201, '{}', now() + interval '1 day'`,
   audit_entries: `(merchant_id, at, actor_kind, actor_id, action, object_id, after, address, route, request_id)
     select mer, at, 'console', 'user-1', 'paywall.changed', paywall, '{"name":"Film"}', '127.0.0.1', 'PUT /api/console/paywalls/:id', 'req-' || n`,
 }
@@ -43,6 +50,13 @@ const tables: Record<string, string> = {
 const FIRST_ID = 1_000
 
 export type Rows = keyof typeof tables
+export const allTables = Object.keys(tables)
+
+const digest = createHash("md5")
+  .update(`${FIRST_ID + 1}`)
+  .digest("hex")
+/** Who paid first, and has access. */
+export const firstPayer = `0x${digest.slice(0, 20)}${digest.slice(-20)}`
 
 /** Whose rows they are. */
 export interface Owner {
@@ -78,6 +92,9 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
       await sql.raw(`update pg_index set indisready = false where indrelid = '${table}'::regclass`).execute(tx)
       await sql.raw(`insert into ${table} ${tables[table]} ${rows}`).execute(tx)
       await sql.raw(`reindex table ${table}`).execute(tx)
+      // What the service adds gets the numbers after these.
+      await sql`select setval(pg_get_serial_sequence(${table}, column_name), ${FIRST_ID + to}) from information_schema.columns
+        where table_schema = 'public' and table_name = ${table} and is_identity = 'YES'`.execute(tx)
     })
     await run(`vacuum analyze ${table}`)
   }
