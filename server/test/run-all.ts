@@ -5,7 +5,7 @@
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
-import { bundlePackages } from "./packages.ts"
+import { bundlePrograms } from "./bundle.ts"
 import { postgresBinaries, startPostgres } from "./postgres.ts"
 import { redisBinary } from "./redis.ts"
 import { makeScratch } from "./scratch.ts"
@@ -75,13 +75,14 @@ function failuresOf(report: Report): string[] {
 
 // The checks use one core at most times, and the tests wait for blocks, browsers and processes.
 const checks = run(["npm", "run", "--silent", "check"], "pipe")
-const TEST_PACKAGES = await bundlePackages(join(scratch, "packages"))
+// Programs take half the CPU to start from a few large files.
+const TEST_BUNDLE = await bundlePrograms(join(scratch, "bundle"))
 // What is killed writes nothing to the cache of compiled modules, and most programs of the first tests are killed.
-await run([process.execPath, `--import=${TEST_PACKAGES}`, "server/src/main.ts", "--help"], "pipe")
+await run([process.execPath, `--import=${TEST_BUNDLE}`, "server/src/main.ts", "--help"], "pipe")
 const postgres = postgresBinaries() ? await startPostgres({ autovacuum: false }) : undefined
 if (!postgres && process.env.CI) counts.failed++
 if (!postgres) say("Postgres is missing: all tests run on the embedded database, and those of Postgres are skipped.")
-await tests({ TEST_PACKAGES, ...(postgres ? { DATABASE_URL: postgres.socketUrl } : {}) })
+await tests({ TEST_BUNDLE, ...(postgres ? { DATABASE_URL: postgres.socketUrl } : {}) })
 await postgres?.stop()
 const { ok, output } = await checks
 say(`\n— style, types, generated files\n${output}`)

@@ -66,14 +66,14 @@ export interface Run {
 
 /**
  * What a program of ours needs of the test runner's environment, which has settings of its own (MODE, BASE_URL): in a whole run
- * the compiled modules and the packages of `packages.ts`, too.
+ * the compiled modules and the programs of `bundle.ts`, too.
  */
 export function plainEnv(): Record<string, string> {
-  const { PATH = "", HOME = "", NODE_COMPILE_CACHE, TEST_PACKAGES } = process.env
+  const { PATH = "", HOME = "", NODE_COMPILE_CACHE, TEST_BUNDLE } = process.env
   return {
     ...{ PATH, HOME },
     ...(NODE_COMPILE_CACHE ? { NODE_COMPILE_CACHE } : {}),
-    ...(TEST_PACKAGES ? { NODE_OPTIONS: `--import=${TEST_PACKAGES}` } : {}),
+    ...(TEST_BUNDLE ? { NODE_OPTIONS: `--import=${TEST_BUNDLE}` } : {}),
   }
 }
 
