@@ -28,9 +28,11 @@ beforeAll(startEverything)
 afterAll(stopEverything)
 /** What stands there before a request. */
 let prepared: Record<string, unknown> | undefined
+/** Whether the last test has just found it so: all tables are read once in a test, as that takes as long as ten requests. */
+let isAsPrepared = false
 beforeEach(async () => {
   // Most requests leave no trace, which is what is tested: then all is as it was.
-  if (prepared && isDeepStrictEqual(await contents(), prepared)) return
+  if (isAsPrepared || (prepared && isDeepStrictEqual(await contents(), prepared))) return
   await prepare()
   prepared = await contents()
 })
@@ -48,7 +50,7 @@ async function contents(): Promise<Record<string, unknown>> {
 }
 /** Sends each and expects that it is refused, and that nothing was written in all. */
 async function expectRefused(route: Route, all: Sent[], expected: { status?: number; error?: string } = {}) {
-  const before = await contents()
+  isAsPrepared = false
   for (const sent of all) {
     const { status, headers, body } = await send(route, sent)
     const what = `${route.name} with ${JSON.stringify(sent).slice(0, 300)}: ${status} ${JSON.stringify(body).slice(0, 500)}`
@@ -64,7 +66,8 @@ async function expectRefused(route: Route, all: Sent[], expected: { status?: num
       if (body.details.length === 1) expect(message, what).not.toMatch(/undefined|NaN/)
     }
   }
-  expect(await contents()).toEqual(before)
+  expect(await contents()).toEqual(prepared)
+  isAsPrepared = true
 }
 
 /** So deep that JSON can be parsed, and little else done with it. */
@@ -128,6 +131,7 @@ function note(message: string): void {
 
 describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, route) => {
   it("takes its own examples: what is refused below is refused for its one fault", async () => {
+    isAsPrepared = false
     const own = await signed[route.name]?.()
     const { status, body } = await send(route, own ? { body: JSON.stringify(own) } : {})
     // Without a payment, what is sold to agents asks for one.

@@ -32,14 +32,24 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
   })
   await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
   issuer = `http://127.0.0.1:${(server.address() as { port: number }).port}${ending}`
+  const sign = (sub: string, claims: object, header: object): Promise<string> =>
+    new SignJWT({ iss: issuer, aud: AUDIENCE, sub, exp: Math.floor(Date.now() / 1_000) + 3_600, ...claims })
+      .setProtectedHeader({ alg: "ES256", kid: "test", ...header })
+      .sign(privateKey)
+  // A subject's plain token is the same for half an hour: a signature takes 0.15 ms of CPU, and each request carries one.
+  const plain = new Map<string, { token: Promise<string>; until: number }>()
   return {
     issuer,
     privateKey,
     publicJwk,
-    token: async (sub, claims = {}, header = {}) =>
-      await new SignJWT({ iss: issuer, aud: AUDIENCE, sub, exp: Math.floor(Date.now() / 1_000) + 3_600, ...claims })
-        .setProtectedHeader({ alg: "ES256", kid: "test", ...header })
-        .sign(privateKey),
+    token: async (sub, claims, header) => {
+      if (claims || header) return await sign(sub, claims ?? {}, header ?? {})
+      const known = plain.get(sub)
+      if (known && known.until > Date.now()) return await known.token
+      const token = sign(sub, {}, {})
+      plain.set(sub, { token, until: Date.now() + 1_800_000 })
+      return await token
+    },
     stop: () =>
       new Promise(resolve => {
         server.closeAllConnections()
