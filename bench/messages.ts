@@ -349,8 +349,11 @@ async function steadily(
 
 const roles: Record<string, (url: string) => void | Promise<void>> = { receive, accept, work }
 const role = roles[process.argv[2] ?? ""]
-if (role) await role(process.argv[3] ?? "")
-else
+if (role) {
+  // Nobody would end it where its parent was killed.
+  process.once("disconnect", () => process.exit())
+  await role(process.argv[3] ?? "")
+} else
   await rounds(
     import.meta.filename,
     {

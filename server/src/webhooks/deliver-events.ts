@@ -199,7 +199,7 @@ async function exchange(
 ): Promise<Result | undefined> {
   const { body } = row
   const to = await destinationOf(ctx, row)
-  const isPaused = row.url === null && !row.by_hand && row.endpoint?.active === false
+  const isPaused = row.url === null && !row.by_hand && row.target.endpoint?.active === false
   if (!to || isPaused) {
     await skip(ctx, row)
     return undefined
@@ -228,7 +228,8 @@ interface Destination {
  * address that a delivery was bound to has, as long as the endpoint's secrets sign.
  */
 async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
-  const { merchant_id: merchantId, webhook_id: webhookId, url, endpoint, sealed } = row
+  const { merchant_id: merchantId, webhook_id: webhookId, url } = row
+  const { endpoint, sealed } = row.target
   const secrets = sealed?.map(each => opened(ctx, { merchantId, webhookId }, each))
   const webhook = webhookId !== null && endpoint ? { id: webhookId, failing: endpoint.failing } : undefined
   if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined

@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders } from "node:http"
 import { Agent, type Dispatcher } from "undici"
 import type { WebhookSettings } from "../config/settings.ts"
 import { addressRule, isPublicAddress } from "../public-address.ts"
+import { remember } from "../remember.ts"
 import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
@@ -142,11 +143,15 @@ function exchange(
   return promise
 }
 
-function requestOf({ url, secrets, eventId, idempotencyKey, body, traceparent }: Message): Dispatcher.DispatchOptions {
+/** Most deliveries go where others went just before. */
+const addressOf = remember(url => {
   const { origin, pathname, search } = new URL(url)
+  return { origin, path: pathname + search }
+})
+
+function requestOf({ url, secrets, eventId, idempotencyKey, body, traceparent }: Message): Dispatcher.DispatchOptions {
   return {
-    origin,
-    path: pathname + search,
+    ...addressOf(url),
     method: "POST",
     // Signatures are made and checked by wall time, whatever the service's clock says.
     headers: {
