@@ -15,7 +15,11 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
   const rows = await ctx.db
     .selectFrom("payments")
     .leftJoin("surpluses", join =>
-      join.onRef("surpluses.payment_id", "=", "payments.id").on("surpluses.state", "=", "open"),
+      join
+        .onRef("surpluses.payment_id", "=", "payments.id")
+        .on("surpluses.state", "=", "open")
+        // That of a payment which the chain removed stays, and counts when the payment is granted again.
+        .on("payments.status", "=", "granted"),
     )
     .selectAll("payments")
     .select("surpluses.amount as surplus")

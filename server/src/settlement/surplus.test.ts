@@ -30,6 +30,16 @@ const decide = (id: string, how: "accept" | "return", body: object = {}) =>
   rig.service.call("POST", `/api/console/payments/${id}/${how}`, body, as)
 const listed = async (query = "status=open") =>
   (await rig.service.call("GET", `/api/console/payments?${query}`, undefined, as)).body.data
+/** What merchants were notified of about money that waits. */
+const notified = async () =>
+  (
+    await db()
+      .selectFrom("events")
+      .select("body")
+      .where("type", "=", "payment.exception")
+      .orderBy("created_at")
+      .execute()
+  ).map(({ body }) => JSON.parse(body).data)
 const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("source_key").execute()
 const merchantHas = () => rig.balanceOf(PAYOUT_ADDRESS)
 
@@ -87,8 +97,7 @@ it("waits while the rest is swept, and goes back once, to where its payer says",
     surplus: { amount: "2.00", status: "open" },
     return: null,
   })
-  const events = db().selectFrom("events").select("body").where("type", "=", "payment.exception")
-  expect((await events.execute()).map(({ body }) => JSON.parse(body).data)).toMatchObject([
+  expect(await notified()).toMatchObject([
     { paymentId: waiting.id, sessionId: null, paywallId: shop.id, exception: "overpaid", amount: "2.00" },
   ])
   const before = await merchantHas()
@@ -216,12 +225,41 @@ it.each(["checkout", "paywall"])(
     await rig.rounds(3)
     const [again] = await listed()
     expect(again).toMatchObject({ id, surplus: { amount: "2.00", status: "open" } })
+    const waits = { paymentId: id, exception: "overpaid", amount: "2.00" }
+    expect(await notified()).toMatchObject([waits, waits])
     expect((await decide(id, "return", { address: to })).status).toBe(200)
     await rig.payOut()
     await sweep()
     expect([await rig.balanceOf(to), await rig.balanceOf(shop.payTo)]).toEqual([usd("2"), 0n])
   },
 )
+
+it("is notified again when a part was removed and another one paid in its place", async () => {
+  const shop = await paywall()
+  const submit = async (amount: string) => {
+    const txHash = await rig.pay(shop.payTo, amount)
+    await rig.service.call("POST", `/api/paywalls/${shop.id}/pay`, { txHash, address: rig.buyer(0).address })
+    return txHash
+  }
+  await submit("3")
+  const removed = await submit("4")
+  await rig.rounds(2, 2)
+  const { client } = rig.anvil
+  const { blockNumber } = await client.getTransactionReceipt({ hash: removed })
+  const depth = Number((await client.getBlockNumber()) - blockNumber) + 1
+  await client.request({ method: "anvil_reorg", params: [depth, []] } as never)
+  for (let i = 0; i < 4; i++) {
+    await rig.rounds(1, 3)
+    rig.service.advance(31_000)
+  }
+  await paid(shop, "5")
+  const [{ id }] = await listed()
+  expect(await notified()).toMatchObject([
+    { paymentId: id, exception: "overpaid", amount: "2.00" },
+    { paymentId: id, exception: "underpaid", amount: "3.00" },
+    { paymentId: id, exception: "overpaid", amount: "3.00" },
+  ])
+})
 
 it("goes back by the signature of the wallet that its address names, over the surplus alone", async () => {
   expect((await rig.service.call("PUT", "/api/console/settings", { approver: "wallet" }, as)).status).toBe(200)

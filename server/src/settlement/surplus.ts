@@ -7,7 +7,6 @@ import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { parseAmount } from "../money/amount.ts"
-import { notifyWaiting } from "./notify-waiting.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
 /** The surplus of a payment, held until the transaction ends; undefined where it has none. */
@@ -26,8 +25,7 @@ export async function writeSurplus(
   transfers: readonly ClaimedTransfer[],
   beyond: bigint,
 ): Promise<void> {
-  const network = networkOf(ctx.chain, payment.chain_id)
-  const { token } = network
+  const { token } = networkOf(ctx.chain, payment.chain_id)
   const known = await holdSurplus(ctx, payment.id)
   if (known ? known.state !== "open" : !payment.isNew) return
   const before = transfers.find(row => row.id === known?.transfer_id)
@@ -40,7 +38,6 @@ export async function writeSurplus(
     .values({ payment_id: payment.id, ...facts, state: "open" })
     .onConflict(conflict => conflict.column("payment_id").doUpdateSet(facts))
     .execute()
-  if (!known) await notifyWaiting(ctx, network, [payment.id])
 }
 
 /** The payment as what would go back of it: its surplus, from the deposit that holds that. */

@@ -8,6 +8,7 @@ import { countPayment } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { traceparentNow } from "../tracing/trace.ts"
 import { claim, hashesClaimed } from "./exceptions.ts"
+import { notifyWaiting } from "./notify-waiting.ts"
 import type { Paid, Part, Sellable } from "./sellable.ts"
 import { dropSurplus, writeSurplus } from "./surplus.ts"
 import { tracePayment } from "./trace-payment.ts"
@@ -55,6 +56,7 @@ async function writeGranted(ctx: TxContext, sellable: Sellable, part: Part, paid
   // What was granted before stays as it was counted: it may be paid out.
   const isNew = before?.status !== "granted" || before.amount !== amount
   await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
+  if (isNew && amount > price) await notifyWaiting(ctx, part.network, [id])
   await pay(ctx, sellable, part, { id, payer: last.from_address, tx_hash: last.tx_hash }, transfers.map(hashOf))
   ctx.tracing?.active()?.set({ "sluice.payment.id": id, "sluice.payment.state": "granted" })
   if (before?.status !== "granted") countGranted(ctx, part, facts)
@@ -95,6 +97,7 @@ export async function grantAgain(
     .set({ status: "granted", updated_at: ctx.now(), ...place })
     .where("id", "=", payment.id)
     .execute()
+  if (payment.exception !== null) await notifyWaiting(ctx, part.network, [payment.id])
   await pay(ctx, sellable, part, payment, await hashesClaimed(ctx, payment.id))
   countGranted(ctx, part, payment)
 }
