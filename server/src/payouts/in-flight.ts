@@ -32,10 +32,9 @@ export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<
       coalesce(bool_or(a.raw is null and a.created_at < clock_timestamp() - ${UNSIGNED_MS}::int * interval '1 millisecond'), false) as "isUnsignedLong",
       coalesce(sum(a.gas * a.max_fee), 0) as wei,
       coalesce(sum(${dataPartsOf}), 0) as parts
-    from payouts i join transaction_attempts a on a.payout_id = i.id
+    from payouts i cross join lateral (select * from transaction_attempts where payout_id = i.id order by n desc limit 1) a
       left join lateral (select b.hash, b.signed_at from transaction_attempts b where b.payout_id = i.id and b.raw is not null
         order by b.n limit 1) first on true
-    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
-      and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)`.execute(ctx.db)
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'`.execute(ctx.db)
   return rows[0] ?? { n: 0, unsigned: 0, isUnsignedLong: false, since: null, wei: 0n, parts: 0n }
 }

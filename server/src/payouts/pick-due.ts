@@ -91,8 +91,8 @@ async function inTurns(ctx: Context, network: Network, wallet: Row<"wallets">, l
     and ${policies[wallet.lane].ours(network, sql`${wallet.address}`)}`
   const order = sql`run_at, payouts.created_at, payouts.id`
   const aged = new Date(now.getTime() - AGED_MS)
-  const { rows } = await sql<Payout>`
-    with recursive queues as (
+  const { rows } = await sql<{ id: string }>`
+    /* named: relays_in_turn */ with recursive queues as (
       (select merchant_id, ${classOf} as class from payouts where ${waiting} order by merchant_id, class limit 1)
       union all
       select next.* from queues q cross join lateral (select merchant_id, ${classOf} as class from payouts
@@ -105,11 +105,14 @@ async function inTurns(ctx: Context, network: Network, wallet: Row<"wallets">, l
         where o.chain_id = ${wallet.chain_id} and o.merchant_id = q.merchant_id and o.kind = 'refund' and o.state = 'assigned'
           and o.wallet = ${wallet.address})
       order by rank, head.run_at, head.created_at, head.id limit ${limit})
-    select each.* from first cross join lateral (
-      select payouts.*, row_number() over (order by ${order}) as turn from payouts
+    select each.id from first cross join lateral (
+      select id, run_at, created_at, row_number() over (order by ${order}) as turn from payouts
       where ${due} and merchant_id = first.merchant_id and ${classOf} = first.class
       order by ${order} limit case when first.class = ${sql.lit(REFUNDS)} then 1 else ${limit}::int end) each
     order by case when each.run_at < ${aged} then 0 else first.class end, turn, each.run_at, each.created_at, each.id
     limit ${limit}`.execute(ctx.db)
-  return rows
+  return await payoutsOf(
+    ctx,
+    rows.map(({ id }) => id),
+  )
 }

@@ -46,14 +46,14 @@ export async function sendAttempts(
   { evenHalted = false } = {},
 ): Promise<{ noted: Promise<void> } | undefined> {
   const startMs = unixMs()
+  // Looked up for each payout in flight: joined, all attempts of the past were read, wherever the planner knew little of them.
   const due = await sql<Due>`
     /* named: attempts_to_send */ select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent
-    from payouts i join transaction_attempts a on a.payout_id = i.id
+    from payouts i cross join lateral (select * from transaction_attempts where payout_id = i.id and raw is not null
+      order by n desc limit 1) a
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
-      and a.raw is not null
       and exists (select from wallets w where w.id = ${wallet.id} and (w.status = 'active' or ${evenHalted}))
-      and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n and b.raw is not null)
       and (a.empty or i.state = 'mined' or coalesce(i.relay_by > ${ctx.now()}, true)
         or exists (select from transaction_attempts s where s.payout_id = i.id and s.sends > 0))
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))

@@ -139,14 +139,16 @@ export async function emptyOverdue(
   latest: bigint,
 ): Promise<void> {
   if (lane !== "relay") return
-  const overdue = (wallet: number) => sql<Row<"transaction_attempts">>`
-    select a.* from wallets w join payouts i on i.chain_id = w.chain_id and i.wallet = w.address
+  const which = (
+    wallet: number,
+  ) => sql`from wallets w join payouts i on i.chain_id = w.chain_id and i.wallet = w.address
       join transaction_attempts a on a.payout_id = i.id
     where w.id = ${wallet} and w.status = 'active' and i.state = 'assigned' and i.relay_by <= ${ctx.now()} and not a.empty
       and a.nonce >= ${latest}
-      and not exists (select from transaction_attempts b where b.payout_id = i.id and (b.n > a.n or b.sends > 0))
-    order by a.nonce`
-  if ((await overdue(walletId).execute(ctx.db)).rows.length === 0) return
+      and not exists (select from transaction_attempts b where b.payout_id = i.id and (b.n > a.n or b.sends > 0))`
+  const { rows } = await sql`/* named: overdue_relays */ select a.id ${which(walletId)} limit 1`.execute(ctx.db)
+  if (rows.length === 0) return
+  const overdue = (wallet: number) => sql<Row<"transaction_attempts">>`select a.* ${which(wallet)} order by a.nonce`
   await inTransaction(ctx, async ctx => {
     // Whoever stores a signature holds it too: either that is there by now, or it is never stored.
     const wallet = await lockWallet(ctx, walletId)
