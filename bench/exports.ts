@@ -1,23 +1,27 @@
 /**
  * How long a merchant waits for the CSV of a million rows, beside the database's own `COPY … TO STDOUT` of the same rows, and what memory the
- * process that makes it takes at most. The server and a Postgres that survives a power cut are processes of their own; the reader throws
- * away what it reads. `script/bench exports [--against COMMIT]`; `BENCH_ROWS` is for a look with fewer
+ * process that makes it takes at most. It is the program as it is installed (`sluice start --role api`), on a Postgres that survives a power
+ * cut; the reader throws away what it reads. `script/bench exports [--against COMMIT]`; `BENCH_ROWS` is for a look with fewer
  */
-import { fork, spawn } from "node:child_process"
+import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { readFileSync, writeFileSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { request } from "node:http"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { performance } from "node:perf_hooks"
 import { openPostgres } from "../server/src/db/open.ts"
+import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
+import { freePort, root, until } from "../server/test/e2e/program.ts"
+import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
-import { startService } from "../server/test/service.ts"
 import { type Figures, rounds } from "./rounds.ts"
 import { addRows, type Owner } from "./rows.ts"
 
 /** Below a million the reader and the first compilation weigh too much. */
 const ROWS = Number(process.env.BENCH_ROWS ?? 1_000_000)
 const AS = "shop"
+const PAYOUT_ADDRESS = `0x${"ab".repeat(20)}`
 
 /** The rows of each file, as `COPY` reads them. */
 const files = {
@@ -34,14 +38,52 @@ const files = {
     from audit_entries where merchant_id = $ order by at desc, n desc`,
 }
 
-async function serve(url: string): Promise<void> {
-  const database = await openPostgres(url, error => process.stderr.write(`database: ${error.message}\n`))
-  const service = await startService({ database })
-  const merchantId = await service.merchant(AS)
-  const paywall = await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: AS })
-  const token = service.ctx.chain.networks[0]?.token.address ?? ""
-  const owner: Owner = { merchantId, paywallId: paywall.body.id, webhookId: `c${"w".repeat(24)}`, token }
-  process.send?.([await service.listen(), await service.issuer.token(AS), owner])
+interface Program {
+  base: string
+  token: string
+  owner: Owner
+  pid: number
+  stop(): Promise<void>
+}
+
+/** The program with a merchant, on a chain of its own. */
+async function start(url: string): Promise<Program> {
+  const [anvil, issuer, port] = [await startAnvil(), await startIssuer(), await freePort()]
+  await placeMulticall3(anvil.client)
+  const token = await deployTestUsdc(anvil.client)
+  const dir = mkdtempSync(join(tmpdir(), "sluice-exports-"))
+  const env = {
+    ...{ PATH: process.env.PATH, MODE: "test", LOG_LEVEL: "warn", PORT: `${port}`, DATA_DIR: dir, DATABASE_URL: url },
+    ...{ SECRET_KEY: "5f".repeat(32), OIDC_ISSUER: issuer.issuer, OIDC_AUDIENCE: AUDIENCE },
+    ...{ RPC_BASE_SEPOLIA: anvil.rpcUrl, TOKEN_BASE_SEPOLIA: token, VERIFY_INTERVAL: "1s" },
+    DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
+  }
+  const args = ["server/src/cli/sluice.ts", "start", "--role", "api"]
+  const child = spawn(process.execPath, args, { cwd: root, env, stdio: ["ignore", "ignore", "inherit"] })
+  const kill = () => void child.kill("SIGKILL")
+  process.once("exit", kill)
+  const base = `http://127.0.0.1:${port}`
+  const bearer = await issuer.token(AS)
+  const headers = { authorization: `Bearer ${bearer}`, "content-type": "application/json" }
+  const call = async (method: string, path: string, body: object): Promise<Record<string, string>> => {
+    const answer = await fetch(`${base}/api/console/${path}`, { method, headers, body: JSON.stringify(body) })
+    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`)
+    return (await answer.json()) as Record<string, string>
+  }
+  const settings = () => call("PUT", "settings", { payoutAddress: PAYOUT_ADDRESS }).catch(() => undefined)
+  await until("the program answers", async () => child.exitCode !== null || (await settings()) !== undefined, 60_000)
+  const { merchantId = "" } = (await settings()) ?? {}
+  const { id: paywallId = "" } = await call("POST", "paywalls", { name: "Film", price: 5 })
+  const stop = async () => {
+    process.off("exit", kill)
+    const ended = once(child, "exit")
+    kill()
+    await ended
+    await Promise.all([anvil.stop(), issuer.stop()])
+    rmSync(dir, { recursive: true, force: true })
+  }
+  const owner = { merchantId, paywallId, webhookId: `c${"w".repeat(24)}`, token }
+  return { base, token: bearer, owner, pid: child.pid ?? 0, stop }
 }
 
 /** Milliseconds until a file was read to its end. */
@@ -77,14 +119,12 @@ function peakOf(pid: number): number {
 
 async function measure(): Promise<Figures> {
   const postgres = await startPostgres({ durable: true, fsync: true })
-  const server = fork(import.meta.filename, ["serve", postgres.url], { execArgv: [] })
+  const { base, token, owner, pid, stop } = await start(postgres.url)
   try {
-    const [[base, token, owner]] = (await once(server, "message")) as [[string, string, Owner]]
     const database = await openPostgres(postgres.url, () => {})
     const tables = ["resources", "deposits", "transfers", "payments", "claims", "audit_entries"]
-    await addRows(database.db, owner, tables, 1, ROWS)
+    await addRows(database.background, owner, tables, 1, ROWS)
     await database.close()
-    const pid = server.pid ?? 0
     const figures: Figures = {}
     await download(base, token, "deposits")
     peakOf(pid)
@@ -99,24 +139,22 @@ async function measure(): Promise<Figures> {
     }
     return figures
   } finally {
-    server.kill("SIGKILL")
+    await stop()
     await postgres.stop()
   }
 }
 
-if (process.argv[2] === "serve") await serve(process.argv[3] ?? "")
-else
-  await rounds(
-    import.meta.filename,
-    {
-      ...Object.fromEntries(
-        Object.keys(files).flatMap(file => [
-          [`COPY ${file}`, { unit: "s" }],
-          [`${file}.csv`, { unit: "s", limit: `COPY ${file}` }],
-          [`${file}.csv, peak`, { unit: "MB" }],
-        ]),
-      ),
-      idle: { unit: "MB before" },
-    },
-    measure,
-  )
+await rounds(
+  import.meta.filename,
+  {
+    ...Object.fromEntries(
+      Object.keys(files).flatMap(file => [
+        [`COPY ${file}`, { unit: "s" }],
+        [`${file}.csv`, { unit: "s", limit: `COPY ${file}` }],
+        [`${file}.csv, peak`, { unit: "MB" }],
+      ]),
+    ),
+    idle: { unit: "MB before" },
+  },
+  measure,
+)

@@ -80,7 +80,7 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
       timestamptz '2026-01-01' + n * interval '1 second' as at
     from generate_series(${FIRST_ID + from}, ${FIRST_ID + to}) n, lateral (select md5(n::text) as digest) d) row`
   const run = async (text: string) => void (await sql.raw(text).execute(db))
-  for (const table of of) {
+  const add = async (table: Rows) => {
     await db.transaction().execute(async tx => {
       for (const setting of [
         "session_replication_role = replica",
@@ -98,5 +98,11 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
     })
     await run(`vacuum analyze ${table}`)
   }
+  // Two at a time, as a machine has at least two cores.
+  const waiting = [...of]
+  const addNext = async () => {
+    for (let table = waiting.shift(); table !== undefined; table = waiting.shift()) await add(table)
+  }
+  await Promise.all([addNext(), addNext()])
   await run("checkpoint")
 }
