@@ -79,6 +79,7 @@ async function serve(url: string, rows: number): Promise<void> {
     .execute()
   await ensureCursor(service.ctx, network)
   const inner = innerPaths(rig, merchantId, shop)
+  process.once("disconnect", () => process.exit())
   process.on("message", async (name: string) => process.send?.(await inner[name]?.()))
   const ready: Ready = {
     ...{ base: await service.listen(), token: await service.issuer.token(AS), key: body.key },
@@ -285,6 +286,9 @@ const paths: Record<string, Path> = {
     Object.keys(innerPaths({ service: {} } as never, "", {} as never)).map(name => [name, inside(name)]),
   ),
 }
+
+// What was started ends with the process that started it.
+for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
 
 async function start(rows: number): Promise<{ side: Side; stop(): Promise<void> }> {
   const postgres = await startPostgres({ durable: true, fsync: true })
