@@ -5,10 +5,9 @@
  */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
-import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import { createServer } from "node:http"
 import { connect, createServer as listener, type Socket } from "node:net"
-import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import { readSettings } from "../server/src/config/settings.ts"
@@ -19,7 +18,6 @@ import { processLimits } from "../server/src/limits/limiter.ts"
 import { openLog } from "../server/src/log.ts"
 import { runDeliveries } from "../server/src/webhooks/deliver-events.ts"
 import { emit } from "../server/src/webhooks/emit.ts"
-import type { emitTogether } from "../server/src/webhooks/emit-together.ts"
 import { rollSecret } from "../server/src/webhooks/secrets.ts"
 import { openSender } from "../server/src/webhooks/send.ts"
 import { startPostgres } from "../server/test/postgres.ts"
@@ -121,7 +119,7 @@ function receive(): void {
 }
 
 /** Sends messages to the front, each over a connection that no other uses meanwhile. */
-function openDriver(port: number): { send(n: number, more?: object, own?: boolean): Promise<void>; close(): void } {
+function openDriver(port: number): { send(n: number, more?: object): Promise<void>; close(): void } {
   const free: Socket[] = []
   const all: Socket[] = []
   const answered = new Map<Socket, (head: string) => void>()
@@ -136,14 +134,12 @@ function openDriver(port: number): { send(n: number, more?: object, own?: boolea
     return socket
   }
   return {
-    send: async (n, more = {}, own = false) => {
+    send: async (n, more = {}) => {
       const body = JSON.stringify({ ...data, ...more })
       const socket = free.pop() ?? open()
       const { promise, resolve } = Promise.withResolvers<string>()
       answered.set(socket, resolve)
-      socket.write(
-        `POST /${merchant(n)}${own ? "/own" : ""} HTTP/1.1\r\nhost: front\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-      )
+      socket.write(`POST /${merchant(n)} HTTP/1.1\r\nhost: front\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
       const head = await promise
       if (!head.startsWith("HTTP/1.1 202")) throw new Error(`the front answered ${head}`)
     },
@@ -153,34 +149,23 @@ function openDriver(port: number): { send(n: number, more?: object, own?: boolea
   }
 }
 
-/** How a message is emitted that no other change belongs to; a commit that knows no better does so in a transaction of its own. */
-async function emitterOf(): Promise<typeof emitTogether> {
-  const together = join(import.meta.dirname, "../server/src/webhooks/emit-together.ts")
-  if (existsSync(together)) return ((await import(together)) as { emitTogether: typeof emitTogether }).emitTogether
-  return async (ctx, event) => (await inTransaction(ctx, ctx => emit(ctx, event))) ?? ""
-}
-
-/**
- * The front: `POST /MERCHANT` with a body is a message, answered when it is committed; to `/MERCHANT/own` it is emitted in a transaction
- * of its own, as together with a payment.
- */
+/** The front: `POST /MERCHANT` with a body is a message, answered when it is committed, in a transaction of its own as a payment's is. */
 async function accept(url: string): Promise<void> {
   const ctx = await openContext(url)
-  const emitLone = await emitterOf()
   let n = 0
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []
     request.on("data", chunk => chunks.push(chunk))
     request.on("end", async () => {
       const data = JSON.parse(Buffer.concat(chunks).toString())
-      const [, merchantId = "", own] = request.url?.split("/") ?? []
+      const merchantId = request.url?.slice(1) ?? ""
       const event = {
         merchantId,
         type: "checkout.session.completed",
         orderKey: `cs_${process.pid}_${n++}`,
         data,
       } as const
-      await (own ? inTransaction(ctx, ctx => emit(ctx, event)) : emitLone(ctx, event))
+      await inTransaction(ctx, ctx => emit(ctx, event))
       ctx.wakes.wakeSoon("deliveries")
       response.statusCode = 202
       response.end()
@@ -257,10 +242,10 @@ async function measure(): Promise<Figures> {
       const [arrivals] = await once(receiving, "message")
       return arrivals as Arrivals
     }
-    const sendAll = async (count: number, to: (i: number) => number, own = false): Promise<void> => {
+    const sendAll = async (count: number, to: (i: number) => number): Promise<void> => {
       let i = 0
       const one = async () => {
-        while (i < count) await send(to(i++), {}, own)
+        while (i < count) await send(to(i++))
       }
       await Promise.all(Array.from({ length: AT_ONCE }, one))
     }
@@ -275,8 +260,8 @@ async function measure(): Promise<Figures> {
     const inTurn = (i: number) => i % ENDPOINTS
     const [first] = await child("work")
     first.send("go")
-    for (const own of [false, true]) await sendAll(1_000, inTurn, own)
-    await arrived(2_000, 0)
+    await sendAll(1_000, inTurn)
+    await arrived(1_000, 0)
     await asLater(ctx)
     const cpu = () => [front.pid, first.pid, postgres.pid(), receiving.pid].map(pid => cpuOf(pid ?? 0))
     const before = cpu()
@@ -289,9 +274,6 @@ async function measure(): Promise<Figures> {
     const [ofFront = 0, ofWorker = 0, ofPostgres = 0, ofReceiver = 0] = each
     const own = process.cpuUsage(ownBefore)
     const ofDriver = (own.user + own.system) / 1_000 / MESSAGES
-    startedAt = clock()
-    await sendAll(MESSAGES, inTurn, true)
-    const single = (MESSAGES / (await arrived(MESSAGES, startedAt))) * 1_000
     startedAt = clock()
     await sendAll(MESSAGES / ENDPOINTS, () => ENDPOINTS)
     const fan = (MESSAGES / (await arrived(MESSAGES, startedAt))) * 1_000
@@ -307,7 +289,6 @@ async function measure(): Promise<Figures> {
     return {
       accepted,
       "end to end": end,
-      "own transactions": single,
       "one to ten": fan,
       drain,
       p50: at(0.5),
@@ -359,7 +340,6 @@ if (role) {
     {
       accepted: { unit: "messages/s" },
       "end to end": { unit: "messages/s" },
-      "own transactions": { unit: "messages/s" },
       "one to ten": { unit: "deliveries/s" },
       drain: { unit: "deliveries/s" },
       p50: { unit: "ms" },

@@ -119,6 +119,8 @@ it.each([
   ])
   const open = payments.filter(({ status }) => status === "open").reduce((sum, { amount }) => sum + amount, 0n)
   expect(open).toBe(from === "many" ? 500n : BigInt(DUST - BATCH + 1))
+  const events = await db().selectFrom("events").select("id").where("type", "=", "payment.exception").execute()
+  expect(events.length).toBe(from === "many" ? 20 : 3)
   const book = await db()
     .selectFrom("deposit_books")
     .selectAll()

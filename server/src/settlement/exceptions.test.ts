@@ -401,10 +401,16 @@ describe("at a checkout", () => {
 describe("at a paywall", () => {
   it("too little is in sight at once, and becomes the payment that it reaches, under its id", async () => {
     const shop = await paywall()
-    const txHash = await rig.pay(shop.payTo, "4.99")
-    await submit(shop.id, txHash)
+    await submit(shop.id, await rig.pay(shop.payTo, "3"))
     await rig.rounds(2)
     const { id } = await one("exception=underpaid")
+    const txHash = await rig.pay(shop.payTo, "1.99")
+    await submit(shop.id, txHash)
+    await rig.rounds(2)
+    expect(await notified()).toMatchObject([
+      { paymentId: id, exception: "underpaid", amount: "3.00" },
+      { paymentId: id, exception: "underpaid", amount: "4.99" },
+    ])
     expect(await one()).toMatchObject({ status: "open", amount: "4.99", paywallId: shop.id })
     expect(await paymentState(shop.id, txHash)).toMatchObject({ status: "failed", reason: "underpaid" })
     await submit(shop.id, await rig.pay(shop.payTo, "0.01"))

@@ -28,15 +28,18 @@ function apart({ exception, transfers }: Waiting): Waiting[] {
 
 const amountOf = ({ transfers }: Waiting): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
 
-/** Those of most money, where there are too many; other tokens, whose amounts say nothing, after the settlement token. */
-function greatest(groups: Waiting[], token: Address): Waiting[] {
-  if (groups.length <= MOST_OPEN) return groups
+/** Of what begins to wait at one thing at once, so many are notified: with a hundred endpoints it is half a second of the database. */
+const MOST_NOTIFIED = 20
+
+/** Those of most money, where there are more than `most`; other tokens, whose amounts say nothing, after the settlement token. */
+function greatest(groups: Waiting[], token: Address, most: number): Waiting[] {
+  if (groups.length <= most) return groups
   const isOther = ({ transfers }: Waiting) => (transfers[0]?.token === token ? 0 : 1)
   const sums = new Map(groups.map(group => [group, amountOf(group)]))
   const sumOf = (group: Waiting) => sums.get(group) ?? 0n
   return groups
     .toSorted((a, b) => isOther(a) - isOther(b) || (sumOf(a) < sumOf(b) ? 1 : sumOf(a) > sumOf(b) ? -1 : 0))
-    .slice(0, MOST_OPEN)
+    .slice(0, most)
 }
 
 /**
@@ -52,7 +55,11 @@ export async function writeOpen(
 ): Promise<void> {
   const { token } = part.network
   const undecided = await withoutReturning(ctx, waiting)
-  const groups = greatest(undecided.filter(({ transfers }) => transfers.length > 0).flatMap(apart), token.address)
+  const groups = greatest(
+    undecided.filter(({ transfers }) => transfers.length > 0).flatMap(apart),
+    token.address,
+    MOST_OPEN,
+  )
   // Where one payment is all, what is left of a reversed one is counted with the rest.
   const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
   const present = [...(await openOf(ctx, part)), ...reversed]
@@ -84,16 +91,21 @@ export async function writeOpen(
     ctx,
     looked.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
   )
-  const news: string[] = []
+  const news = new Map<Waiting, string>()
   for (const { group, known } of matched) {
     const { id, isNews } = await writeOne(ctx, part, group, known)
-    if (isNews) news.push(id)
+    if (isNews) news.set(group, id)
   }
   await refresh(
     ctx,
     present.map(row => row.id),
   )
-  await notifyWaiting(ctx, part.network, news)
+  const notified = greatest([...news.keys()], token.address, MOST_NOTIFIED)
+  await notifyWaiting(
+    ctx,
+    part.network,
+    notified.flatMap(group => news.get(group) ?? []),
+  )
 }
 
 /**
@@ -160,7 +172,7 @@ async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): P
     and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
 }
 
-/** Answers the payment's id, and whether it did not wait for this reason before. */
+/** Answers the payment's id, and whether it did not wait so before: for another reason, with another amount, or not at all. */
 async function writeOne(
   ctx: TxContext,
   part: Part,
@@ -197,7 +209,8 @@ async function writeOne(
     id,
     transfers.filter(row => row.payment_id !== id),
   )
-  return { id, isNews: known?.status !== "open" || known.exception !== exception }
+  const isSame = known?.status === "open" && known.exception === exception && known.amount === facts.amount
+  return { id, isNews: !isSame }
 }
 
 /**

@@ -9,11 +9,9 @@ import { until } from "../../test/e2e/program.ts"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
-import { DatabaseUnavailable } from "../db/pool.ts"
 import { registry } from "../metrics.ts"
 import { type Deliverer, forgetOldEvents, openDeliverer } from "./deliver-events.ts"
 import { emit, emitAll, type NewEvent } from "./emit.ts"
-import { emitTogether } from "./emit-together.ts"
 import { measureBacklog } from "./measure-backlog.ts"
 import { recordAttempts } from "./record-attempts.ts"
 import { secretsOf } from "./secrets.ts"
@@ -416,60 +414,6 @@ describe("an event that is emitted alone", () => {
       expect(await eventOf(alone)).toEqual(await eventOf(beside))
     })
     await assert(law, { numRuns: 25 })
-  })
-})
-
-describe("events that are emitted together", () => {
-  const ofNumber = (n: number, merchant = merchantId) =>
-    ({ merchantId: merchant, type: "checkout.confirmed", orderKey: `cs_${n}`, data: { n } as never }) as const
-  const emitted = () => sql<{ id: string; n: number; traceparent: string | null; transaction: string }>`
-    select id, (body::jsonb -> 'data' ->> 'n')::int as n, traceparent, xmin::text as transaction from events order by n`
-  const traceOf = (n: number) => `00-${`${n}`.padStart(32, "a")}-${"b".repeat(16)}-01`
-
-  it("are one statement, and each is committed with its own deliveries before its call is answered", async () => {
-    const to = await receiver()
-    await register(to.url, ["checkout.confirmed"])
-    const numbers = Array.from({ length: 120 }, (_, n) => n)
-    const ids = await Promise.all(
-      numbers.map(async n => {
-        const id = await emitTogether(service.ctx, { ...ofNumber(n), traceparent: traceOf(n) })
-        const row = await service.ctx.db.selectFrom("deliveries").select("order_key").where("event_id", "=", id)
-        expect(await row.execute()).toEqual([{ order_key: `cs_${n}` }])
-        return id
-      }),
-    )
-    const { rows } = await emitted().execute(service.ctx.db)
-    expect(rows).toEqual(numbers.map(n => ({ id: ids[n], n, traceparent: traceOf(n), transaction: expect.anything() })))
-    expect(new Set(rows.map(({ transaction }) => transaction)).size).toBe(2)
-    await deliver()
-    expect(to.received.slice(1).map(({ body }) => JSON.parse(body).data.n)).toEqual(expect.arrayContaining(numbers))
-    expect(to.received).toHaveLength(121)
-  })
-
-  it("fail alone: one that the database refuses is no fault of those beside it", async () => {
-    const other = `mer_${"x".repeat(24)}`
-    const ends = await Promise.allSettled([
-      emitTogether(service.ctx, ofNumber(0)),
-      emitTogether(service.ctx, ofNumber(1, other)),
-      emitTogether(service.ctx, ofNumber(2)),
-    ])
-    expect(ends).toMatchObject([{ status: "fulfilled" }, { reason: { code: "23503" } }, { status: "fulfilled" }])
-    expect((await emitted().execute(service.ctx.db)).rows.map(({ n }) => n)).toEqual([0, 2])
-  })
-
-  it("are not tried again where nobody knows whether they were committed", async () => {
-    let statements = 0
-    const gone = {
-      transformQuery: () => {
-        statements++
-        throw new DatabaseUnavailable(new Error("no answer"))
-      },
-      transformResult: () => Promise.reject(new Error("there is none")),
-    }
-    const ctx = { ...service.ctx, db: service.ctx.db.withPlugin(gone) }
-    const ends = await Promise.allSettled([0, 1, 2].map(n => emitTogether(ctx, ofNumber(n))))
-    expect(ends.map(end => end.status === "rejected" && end.reason.name)).toEqual(Array(3).fill("DatabaseUnavailable"))
-    expect(statements).toBe(1)
   })
 })
 

@@ -6,7 +6,6 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { newCuid, newId } from "../ids.ts"
 import { emit } from "./emit.ts"
-import { emitTogether } from "./emit-together.ts"
 import type { EventData } from "./events.ts"
 import { skipWaiting } from "./record-attempts.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
@@ -207,14 +206,24 @@ export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<str
 
 /** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
 export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
-  await readWebhook(ctx, merchantId, id)
-  const ping = { merchantId, type: PING, data: { webhookId: id }, orderKey: newId("evt"), onlyTo: id } as const
-  const eventId = await emitTogether(ctx, ping)
-  const delivery = await ctx.db.selectFrom("deliveries").select("id").where("event_id", "=", eventId).executeTakeFirst()
-  // It was deleted meanwhile.
-  if (!delivery) throw new ApiError("NOT_FOUND")
+  const deliveryId = await inTransaction(ctx, async ctx => {
+    await readWebhook(ctx, merchantId, id)
+    const eventId = await emit(ctx, {
+      merchantId,
+      type: PING,
+      data: { webhookId: id },
+      orderKey: newId("evt"),
+      onlyTo: id,
+    })
+    const { id: deliveryId } = await ctx.db
+      .selectFrom("deliveries")
+      .select("id")
+      .where("event_id", "=", eventId ?? "")
+      .executeTakeFirstOrThrow()
+    return deliveryId
+  })
   ctx.wakes.wakeSoon("deliveries")
-  return delivery.id
+  return deliveryId
 }
 
 /**

@@ -45,9 +45,6 @@ const unconditionalEvents = [
   "settings.webhook_changed",
 ] as const
 
-/** The type of one of {@link unconditionalEvents}. */
-export type UnconditionalType = (typeof unconditionalEvents)[number]
-
 /** Whether an event is one of {@link unconditionalEvents}. */
 export const isUnconditional = (type: EventType): boolean => unconditionalEvents.some(each => each === type)
 
