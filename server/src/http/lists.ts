@@ -135,9 +135,7 @@ export async function sendList<R, T, E extends object>(
       }
       sent += part.rows.length
       if (sent === limit || !part.hasMore) break
-      const next = await readPart(part.rows.at(-1), sent, 0)
-      if (next.rows.length === 0) break
-      part = next
+      part = await readPart(part.rows.at(-1), sent, 0)
     }
     yield `${before === "," ? "" : before}]${outside(endAfter(part))[1]}`
   }

@@ -73,7 +73,8 @@ export function filteredDeliveries(
   const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
   let query = deliveriesOf(ctx, merchantId)
   if (status !== undefined) query = query.where("deliveries.status", "=", status)
-  if (event !== undefined) query = query.where("events.type", "=", event)
+  // By the merchant as well, or the index of a merchant's types is of no use: the join does not know that it is the same.
+  if (event !== undefined) query = query.where("events.type", "=", event).where("events.merchant_id", "=", merchantId)
   if (eventId !== undefined) query = query.where("deliveries.event_id", "=", eventId)
   if (webhookId !== undefined) query = query.where("deliveries.webhook_id", "=", webhookId)
   if (sessionId !== undefined) query = query.where("deliveries.order_key", "=", sessionId)
