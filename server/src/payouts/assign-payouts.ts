@@ -17,18 +17,6 @@ import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
 import type { Unsigned } from "./unsigned-attempts.ts"
 
-/** What is due, judged before the wallet is locked. */
-export interface Judgement {
-  /** The ids of payouts that may be signed. */
-  approved: string[]
-  /** How many were due and are held, wait or are cancelled instead. */
-  postponed: number
-  /** What was simulated, and is to be signed. */
-  fees: Fees
-  /** Whether more may be due than was picked. */
-  isFull: boolean
-}
-
 /** What got nonces, and how many payouts were due and are held, wait or are cancelled instead. */
 interface Assigned {
   assigned: Unsigned[]
@@ -36,7 +24,7 @@ interface Assigned {
 }
 
 /**
- * Gives nonces to what was judged, as far as there is room; to nothing while an earlier nonce is not signed, as it could not be mined, and what
+ * Gives nonces to what is due, as far as there is room; to nothing while an earlier nonce is not signed, as it could not be mined, and what
  * has a nonce can't be cancelled.
  */
 export async function assignPayouts(
@@ -44,14 +32,17 @@ export async function assignPayouts(
   network: Network,
   wallet: Row<"wallets">,
   state: WalletState,
-  judgement?: Judgement,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
   // The alarms say why nothing is paid then.
   if (latest === undefined || balance === undefined) return { assigned: [], postponed: 0 }
-  const judged = judgement ?? (await judgeDue(ctx, network, wallet, state))
-  if (!judged) return { assigned: [], postponed: 0 }
-  const { approved, postponed, fees } = judged
+  const picked = await pickDue(ctx, network, wallet, state)
+  if (!picked) return { assigned: [], postponed: 0 }
+  const { payouts, held, fees } = picked
+  const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
+  await applyVerdicts(ctx, judged)
+  const approved = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout.id] : []))
+  const postponed = held + payouts.length - approved.length
   if (approved.length === 0) return { assigned: [], postponed }
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
@@ -61,45 +52,18 @@ export async function assignPayouts(
   return { assigned: given.assigned, postponed: postponed + given.judged.length }
 }
 
-/**
- * Picks what is due, screens and simulates it, and writes the verdicts; undefined where nothing can get a nonce. `ahead`: for the next turn,
- * by when all that is in flight now will be mined.
- */
-export async function judgeDue(
-  ctx: Context,
-  network: Network,
-  wallet: Row<"wallets">,
-  state: WalletState,
-  { ahead = false } = {},
-): Promise<Judgement | undefined> {
-  const { balance } = state
-  const room = ahead ? MAX_IN_FLIGHT : await roomFor(ctx, wallet)
-  const picked = room > 0 ? await pickDue(ctx, network, wallet, state, room) : undefined
-  if (!picked || balance === undefined) return undefined
-  const { payouts, held, fees } = picked
-  const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
-  await applyVerdicts(ctx, judged)
-  const approved = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout.id] : []))
-  return { approved, postponed: held + payouts.length - approved.length, fees, isFull: payouts.length === room }
-}
-
-/** How many payouts may get nonces now: none while one waits for its signature. */
-async function roomFor(ctx: Context, wallet: Row<"wallets">): Promise<number> {
-  const { n, unsigned } = await inFlight(ctx, wallet)
-  return unsigned > 0 ? 0 : MAX_IN_FLIGHT - n
-}
-
-/** At most `room` due payouts that fit into their merchants' budgets, and what to bid; undefined where nothing can get a nonce. */
+/** The due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined where nothing can get a nonce. */
 async function pickDue(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
   { market, dataFee }: WalletState,
-  room: number,
 ): Promise<{ payouts: Payout[]; held: number; fees: Fees } | undefined> {
   const policy = policies[wallet.lane]
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
-  if (!fees) return undefined
+  const flying = await inFlight(ctx, wallet)
+  const room = MAX_IN_FLIGHT - flying.n
+  if (room <= 0 || flying.unsigned > 0 || !fees) return undefined
   const due = await duePayouts(ctx, network, wallet, room)
   const most = RELEASE_GAS * fees.maxFee + dataFee
   if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined

@@ -82,37 +82,6 @@ describe("shares", () => {
     expect((await rig.service.call("GET", path, undefined, { as: "rival" })).status).toBe(404)
   })
 
-  it("that are more than fit in flight are each simulated once, while the chain mines those before them", async () => {
-    const shop = await rig.sell(Array.from({ length: 16 }, () => 6.25))
-    for (let i = 0; i < 4; i++) await rig.paid(shop, 10_000_000n)
-    const { depositFactory } = rig.network
-    // o: the wallet is observed; t: something is simulated; s: something is sent.
-    const seen: string[] = []
-    rig.proxy.spoil = (method, params, result) => {
-      const [first] = params as [{ to?: string } | string]
-      if (method === "eth_maxPriorityFeePerGas") seen.push("o")
-      if (method === "eth_call" && typeof first === "object" && first.to === depositFactory) seen.push("t")
-      if (method === "eth_sendRawTransaction") seen.push("s")
-      return result
-    }
-    await rig.anvil.client.setAutomine(false)
-    await rig.round()
-    // On a chain that mines nothing meanwhile, the next ones are not simulated.
-    expect(seen.filter(each => each === "t")).toHaveLength(16)
-    await rig.anvil.client.setAutomine(true)
-    await mine()
-    await rig.round()
-    expect(await rig.states()).not.toContain("queued")
-    expect(await attempts()).toHaveLength(64)
-    expect(seen.filter(each => each === "t")).toHaveLength(64)
-    expect(seen.filter(each => each === "s")).toHaveLength(64)
-    expect(seen.join("")).toMatch(/os{16}/)
-    await mine()
-    await rig.round()
-    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
-    expect((await wallet()).next_nonce).toBe(BigInt(await chainNonce()))
-  })
-
   it("carry the payout's id at the end of their calldata", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.round()

@@ -15,7 +15,7 @@ import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
 import { reportAlarms, showQueue, showWallet, waitingPayouts } from "./alarms.ts"
-import { assignPayouts, type Judgement, judgeDue } from "./assign-payouts.ts"
+import { assignPayouts } from "./assign-payouts.ts"
 import { confirmPayouts } from "./confirm-payouts.ts"
 import { finishEarlier } from "./earlier-wallets.ts"
 import { policies } from "./lane-policy.ts"
@@ -66,8 +66,7 @@ export async function payoutRound(
   const job = { table: "wallets", only: known.id, leaseMs: LEASE_MS, now, nextRunAt: now } as const
   const isClaimed = await withLease(ctx.db, job, async claimed => {
     const until = performance.now() + ROUND_MS
-    const begun = { checkpoint: await checkpoint(ctx, network), alarmsAt: Number.NEGATIVE_INFINITY, tendsEarlier: true }
-    const round: Round = { signer, pace, ...begun, noted: undefined, latest: undefined, ahead: undefined }
+    const round: Round = { signer, pace, alarmsAt: Number.NEGATIVE_INFINITY, tendsEarlier: true, noted: undefined }
     try {
       while (!isOver && (await turn(ctx, network, claimed, round)))
         isOver = ctx.signal.aborted || performance.now() > until
@@ -91,28 +90,22 @@ export async function payoutRound(
 interface Round {
   signer: Signer
   pace: Pace
-  /** The highest block that was scanned when it began; 0 before the first. */
-  checkpoint: bigint
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
   /** Whether the next turn checks earlier wallets: the first does, and each as long as something changes. */
   tendsEarlier: boolean
   /** The writing of what endpoints answered to the last broadcast; what needs no chain goes on meanwhile. */
   noted: Promise<void> | undefined
-  /** The chain's count in the turn before. */
-  latest: bigint | undefined
-  /** What the turn before judged for this one. */
-  ahead: Judgement | undefined
 }
 
 /** Observes the wallet once and acts on it; answers whether another turn may get on at once. */
 async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, round: Round): Promise<boolean> {
   const policy = policies[claimed.lane]
-  await round.noted
+  const [block] = await Promise.all([checkpoint(ctx, network), round.noted])
   // Receipts are read after the counts, so that they are never older.
   const [state, quorum] = await Promise.all([
     readWalletState(network, round.signer.address, ctx.signal),
-    openQuorum(network, round.checkpoint, ctx.signal),
+    openQuorum(network, block, ctx.signal),
   ])
   const before = await walletRow(ctx, claimed)
   // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.
@@ -147,20 +140,11 @@ async function carryOn(
   state: WalletState,
   round: Round,
 ): Promise<number> {
-  const judged = round.ahead ?? (await judgeDue(ctx, network, wallet, state))
-  const { assigned, postponed } = await assignPayouts(ctx, network, wallet, state, judged)
+  const { assigned, postponed } = await assignPayouts(ctx, network, wallet, state)
   // While payouts get nonces there is room in flight; a stuck nonce soon uses it up.
   const replaced = assigned.length === 0 ? await replaceStuck(ctx, network, wallet, state, round.pace) : 0
   const signed = await signAttempts(ctx, network, wallet, round.signer, state, assigned)
-  // A chain that mines within a turn is given the time to mine this one, and the next is judged meanwhile. On a slower one that would only be
-  // simulated again when its turn comes.
-  const isFast = round.latest !== undefined && (state.latest ?? 0n) > round.latest
-  const looksAhead = isFast && judged?.isFull === true && signed > 0 && signed === assigned.length
-  const [sent, ahead] = await Promise.all([
-    sendAttempts(ctx, network, wallet, state, round.pace),
-    looksAhead ? judgeDue(ctx, network, wallet, state, { ahead: true }) : undefined,
-  ])
-  Object.assign(round, { noted: sent?.noted, latest: state.latest, ahead })
+  round.noted = (await sendAttempts(ctx, network, wallet, state, round.pace))?.noted
   if (postponed > 0) await policies[wallet.lane].afterChange(ctx, network)
   // What was found unsigned, too, as nothing gets a nonce until it is signed.
   return assigned.length + Math.max(0, signed - replaced) + postponed
