@@ -346,7 +346,9 @@ describe("a priced call", () => {
       ["agent", "granted", null, "0.05"],
       ["payment", "open", "late", "0.07"],
     ])
-    const events = await rig.service.ctx.db.selectFrom("events").select("type").execute()
-    expect(events.filter(({ type }) => !type.startsWith("settings."))).toEqual([])
+    const events = await rig.service.ctx.db.selectFrom("events").select(["type", "body"]).execute()
+    const others = events.filter(({ type }) => !type.startsWith("settings."))
+    const waits = { sessionId: null, paywallId: null, bundleId: expect.stringMatching(/^bdl_/) }
+    expect(others.map(({ type, body }) => [type, JSON.parse(body).data])).toMatchObject([["payment.exception", waits]])
   })
 })

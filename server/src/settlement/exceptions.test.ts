@@ -158,7 +158,13 @@ describe("at a checkout", () => {
     const { address: payer } = rig.buyer(0)
     expect(await notified()).toEqual([
       {
-        ...{ paymentId: id, merchantId: await rig.service.merchant("shop"), sessionId: session.id, paywallId: null },
+        ...{
+          paymentId: id,
+          merchantId: await rig.service.merchant("shop"),
+          sessionId: session.id,
+          paywallId: null,
+          bundleId: null,
+        },
         ...{
           exception: "underpaid",
           payer,

@@ -36,6 +36,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
       merchantId: row.merchant_id,
       sessionId: ifKind("cs", row.resource_id),
       paywallId: ifKind("pw", row.resource_id),
+      bundleId: ifKind("bdl", row.resource_id),
       exception,
       payer: checksummed(row.payer),
       ...format({ ...row, amount: surplus ?? row.amount }),

@@ -127,8 +127,9 @@ const waiting = Type.Object({
     "Accept or return the payment by this id: `POST /api/console/payments/{id}/accept` or `/return`",
   ),
   merchantId: Type.String(),
-  sessionId: Described(Nullable(Type.String()), "The checkout session that was paid; null for a paywall"),
-  paywallId: Described(Nullable(Type.String()), "The paywall that was paid; null for a checkout session"),
+  sessionId: Described(Nullable(Type.String()), "The checkout session whose address was paid, if it was one's"),
+  paywallId: Described(Nullable(Type.String()), "The paywall whose address was paid, if it was one's"),
+  bundleId: Described(Nullable(Type.String()), "The proxy bundle whose address was paid, if it was one's"),
   exception: Type.Enum(exceptions, { type: "string" }),
   payer: AddressText,
   amount: Described(
