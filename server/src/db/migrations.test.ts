@@ -37,11 +37,6 @@ describe("migrations", () => {
     await pglite.close()
   })
 
-  it("have a number each, as they are applied in the order of their names", () => {
-    const all = readdirSync(new URL("./migrations/", import.meta.url)).filter(name => name.endsWith(".sql"))
-    expect(new Set(all.map(name => name.slice(0, 4))).size).toBe(all.length)
-  })
-
   it("0009 finds the token of each payment, and schedules a new check of those that waited before", async () => {
     const pglite = await openEmptyPGlite()
     const dir = new URL("./migrations/", import.meta.url)
