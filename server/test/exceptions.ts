@@ -13,6 +13,7 @@ import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { checkConsistency } from "../src/reconciliation/check-consistency.ts"
 import { ensureCursor } from "../src/scanner/scan-round.ts"
 import { verifyRound } from "../src/settlement/verify-payments.ts"
+import type { EventType } from "../src/webhooks/webhook.ts"
 import {
   type Anvil,
   deployDepositFactory,
@@ -48,6 +49,8 @@ export interface ExceptionsRig {
   /** Rounds of the engine until nothing changes any more and all is final. */
   payOut(): Promise<void>
   balanceOf(address: string, token?: Address): Promise<bigint>
+  /** The data of all events of a type, oldest first. */
+  notified(type: EventType): Promise<Record<string, unknown>[]>
   sanction(address: string, value: boolean): Promise<void>
   blacklist(address: string, value: boolean): Promise<void>
   /** Empties the database; `shop` is a merchant again. */
@@ -133,6 +136,11 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
         await catchUp()
         await assertBooks()
       }
+    },
+    notified: async type => {
+      const events = service.ctx.db.selectFrom("events").select("body").where("type", "=", type)
+      const rows = await events.orderBy("created_at").execute()
+      return rows.map(({ body }) => JSON.parse(body).data)
     },
     balanceOf: (address, token = usdc) =>
       client.readContract({ address: token, abi: erc20Abi, functionName: "balanceOf", args: [address as Hex] }),

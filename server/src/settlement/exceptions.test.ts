@@ -41,26 +41,7 @@ const one = async (query?: string) => {
   return all[0]
 }
 const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("source_key").execute()
-const completed = async () =>
-  (
-    await db()
-      .selectFrom("events")
-      .select("body")
-      .where("type", "=", "checkout.session.completed")
-      .orderBy("created_at")
-      .execute()
-  ).map(row => JSON.parse(row.body).data)
-
-/** What merchants were notified of about money that waits. */
-const notified = async () =>
-  (
-    await db()
-      .selectFrom("events")
-      .select("body")
-      .where("type", "=", "payment.exception")
-      .orderBy("created_at")
-      .execute()
-  ).map(row => JSON.parse(row.body).data)
+const completed = () => rig.notified("checkout.session.completed")
 
 /** Two recipients that nobody else has, for 70 and 30 percent. */
 async function split() {
@@ -156,7 +137,7 @@ describe("at a checkout", () => {
     await notifyDuePayments(rig.service.ctx)
     expect(await completed()).toMatchObject([{ id: session.id, exception: "underpaid", amountReceived: "3.00" }])
     const { address: payer } = rig.buyer(0)
-    expect(await notified()).toEqual([
+    expect(await rig.notified("payment.exception")).toEqual([
       {
         ...{
           paymentId: id,
@@ -318,7 +299,7 @@ describe("at a checkout", () => {
     expect(open.length).toBe(2)
     expect(open[0]).toMatchObject({ amount: "7.00", currency: "OTH", decimals: 6, token: checksummed(rig.other) })
     const other = { exception: "wrong_asset", amount: "7.00", currency: "OTH", currencyVerified: false }
-    expect(await notified()).toMatchObject([other, other])
+    expect(await rig.notified("payment.exception")).toMatchObject([other, other])
     const of = (session: { id: string }) =>
       open.find((row: { sessionId: string }) => row.sessionId === session.id).id as string
     expect((await accept(of(kept))).body).toMatchObject({ status: "granted", exception: "wrong_asset" })
@@ -413,7 +394,7 @@ describe("at a paywall", () => {
     const txHash = await rig.pay(shop.payTo, "1.99")
     await submit(shop.id, txHash)
     await rig.rounds(2)
-    expect(await notified()).toMatchObject([
+    expect(await rig.notified("payment.exception")).toMatchObject([
       { paymentId: id, exception: "underpaid", amount: "3.00" },
       { paymentId: id, exception: "underpaid", amount: "4.99" },
     ])

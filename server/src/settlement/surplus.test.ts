@@ -30,16 +30,6 @@ const decide = (id: string, how: "accept" | "return", body: object = {}) =>
   rig.service.call("POST", `/api/console/payments/${id}/${how}`, body, as)
 const listed = async (query = "status=open") =>
   (await rig.service.call("GET", `/api/console/payments?${query}`, undefined, as)).body.data
-/** What merchants were notified of about money that waits. */
-const notified = async () =>
-  (
-    await db()
-      .selectFrom("events")
-      .select("body")
-      .where("type", "=", "payment.exception")
-      .orderBy("created_at")
-      .execute()
-  ).map(({ body }) => JSON.parse(body).data)
 const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("source_key").execute()
 const merchantHas = () => rig.balanceOf(PAYOUT_ADDRESS)
 
@@ -97,7 +87,7 @@ it("waits while the rest is swept, and goes back once, to where its payer says",
     surplus: { amount: "2.00", status: "open" },
     return: null,
   })
-  expect(await notified()).toMatchObject([
+  expect(await rig.notified("payment.exception")).toMatchObject([
     { paymentId: waiting.id, sessionId: null, paywallId: shop.id, exception: "overpaid", amount: "2.00" },
   ])
   const before = await merchantHas()
@@ -226,7 +216,7 @@ it.each(["checkout", "paywall"])(
     const [again] = await listed()
     expect(again).toMatchObject({ id, surplus: { amount: "2.00", status: "open" } })
     const waits = { paymentId: id, exception: "overpaid", amount: "2.00" }
-    expect(await notified()).toMatchObject([waits, waits])
+    expect(await rig.notified("payment.exception")).toMatchObject([waits, waits])
     expect((await decide(id, "return", { address: to })).status).toBe(200)
     await rig.payOut()
     await sweep()
@@ -254,7 +244,7 @@ it("is notified again when a part was removed and another one paid in its place"
   }
   await paid(shop, "5")
   const [{ id }] = await listed()
-  expect(await notified()).toMatchObject([
+  expect(await rig.notified("payment.exception")).toMatchObject([
     { paymentId: id, exception: "overpaid", amount: "2.00" },
     { paymentId: id, exception: "underpaid", amount: "3.00" },
     { paymentId: id, exception: "overpaid", amount: "3.00" },
