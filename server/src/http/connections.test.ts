@@ -1,5 +1,5 @@
 import { once } from "node:events"
-import type { RequestListener } from "node:http"
+import { type IncomingMessage, type RequestListener, ServerResponse } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
@@ -12,7 +12,7 @@ afterEach(async () => {
 })
 
 /** A server with these limits; `dropped` lists why connections were closed. */
-async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0) {
+async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0, Response?: typeof ServerResponse) {
   const dropped: string[] = []
   const bounded = boundedConnections(reason => dropped.push(reason), { ...defaultBounds, ...own })
   const server = bounded.open(
@@ -20,7 +20,7 @@ async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0) 
       listener(request, response)
       bounded.hold(response, held)
     },
-    { keepAliveTimeout: 72_000, requestTimeout: 60_000 },
+    { keepAliveTimeout: 72_000, requestTimeout: 60_000, ...(Response && { ServerResponse: Response }) },
   )
   await once(server.listen(0, "127.0.0.1"), "listening")
   closers.push(() => server.close())
@@ -65,6 +65,53 @@ describe("a connection", () => {
     socket.resume().write(get("/").repeat(1_000))
     await once(socket, "close")
     expect({ asked, dropped }).toEqual({ asked: 1, dropped: ["pipelined"] })
+  })
+
+  it.each(["Host: a\r\n", ""])("is parsed no further than the request that closes it (%j)", async host => {
+    let parsed = 0
+    class Counted extends ServerResponse {
+      constructor(request: IncomingMessage) {
+        super(request)
+        parsed++
+      }
+    }
+    const { open } = await serve({ pipelined: 3 }, () => undefined, 0, Counted as typeof ServerResponse)
+    const socket = await open()
+    socket.resume().write(`GET / HTTP/1.1\r\n${host}\r\n`.repeat(1_000))
+    await once(socket, "close")
+    // One runs, three wait, and the next closes the connection.
+    expect(parsed).toBe(5)
+  })
+
+  it("whose body comes in chunks of one byte holds a few parts, and all of it arrives in order", async () => {
+    const body = Array.from({ length: 30_000 }, (_, i) => String(i % 10)).join("")
+    let parts = 0
+    const { open } = await serve({}, (request, response) => {
+      let read = ""
+      request.on("data", part => {
+        parts++
+        read += part
+      })
+      request.on("end", () => response.end(read === body ? "<same>" : "<other>"))
+    })
+    const socket = await open()
+    const chunks = [...body].map(byte => `1\r\n${byte}\r\n`).join("")
+    socket.write(`POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`)
+    expect(await readUntil(socket, ">")).toContain("<same>")
+    expect(parts).toBeLessThan(300)
+  })
+
+  it("whose body nobody reads is paused after what a stream holds, in chunks of one byte too", async () => {
+    let held: IncomingMessage | undefined
+    const { open } = await serve({}, request => {
+      held = request
+    })
+    const socket = await open()
+    socket.write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    const sent = 3_000_000
+    socket.write("1\r\na\r\n".repeat(sent))
+    await until("the socket is paused", () => held?.socket.isPaused() ?? false)
+    expect(held?.readableLength).toBeLessThan(sent / 4)
   })
 
   it("that is not read is closed first when answers hold too much memory, and others are served", async () => {
