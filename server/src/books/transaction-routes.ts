@@ -3,12 +3,12 @@ import { type Static, Type } from "typebox"
 import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
-import { inData, newestFirst, sendList } from "../http/lists.ts"
+import { byCreation, inData, newestFirst, sendList } from "../http/lists.ts"
 import { Described, ListEnd, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
 import { transaction } from "./schema.ts"
-import { type Filter, transactions, transactionsCsv, transactionsOf } from "./transactions.ts"
+import { type Filter, transactions, transactionsCsv, transactionsOf, usualName } from "./transactions.ts"
 
 const tags = ["transactions"]
 const Status = Type.Unsafe<Row<"transactions">["status"]>({
@@ -62,7 +62,8 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       const { limit, offset, after, ...filter } = request.query
       const query = transactions(read, await callingMerchant(request), filterOf(filter))
       const format = (rows: Row<"transactions">[]) => transactionsOf(read, rows)
-      return await sendList(read, reply, { limit, offset, after }, newestFirst(query), format, inData)
+      const source = newestFirst(query, byCreation, usualName(filter))
+      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
     },
   )
 

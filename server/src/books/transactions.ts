@@ -22,20 +22,30 @@ export interface Filter {
   q?: string | undefined
 }
 
+/** Listed, as a named statement fails after a migration that adds a column to `*`. */
+const columns = [
+  ...(["id", "merchant_id", "type", "status", "exception", "chain_id", "token", "amount", "tx_hash", "payer"] as const),
+  ...(["recipient", "resource_id", "payment_id", "created_at", "source", "payout_id", "out_of"] as const),
+] satisfies (keyof Row<"transactions">)[]
+
 /**
  * The merchant's transactions that match the filter, not yet ordered. `from` and `to` are instants: from ≤ created <
  * to.
  */
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
-  let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
+  let query = ctx.db.selectFrom("transactions").select(columns).where("merchant_id", "=", merchantId)
   if (filter.type !== undefined)
-    query = query.where("type", "=", filter.type).where("source", "in", sources[filter.type])
+    query = query.where("type", "=", filter.type).where(
+      "source",
+      "in",
+      sources[filter.type].map(each => sql.lit(each)),
+    )
   if (filter.status === "open") query = query.where(isWaiting(merchantId))
   else if (filter.status !== undefined) query = query.where("status", "=", filter.status)
   if (filter.exception !== undefined) query = query.where("exception", "=", filter.exception)
   if (filter.exceptional) query = query.where("exception", "is not", null)
   if (filter.status === "open" || filter.exceptional || filter.exception !== undefined)
-    query = query.where("source", "=", "payments")
+    query = query.where("source", "=", sql.lit("payments" as const))
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.q === undefined) return query
@@ -50,6 +60,18 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   // What a payout was for is read of its deposit, which an index finds.
   return query.where(sql<boolean>`((source <> 'payouts' and resource_id = ${filter.q})
     or (source = 'payouts' and out_of = any(array(select d.id from deposits d where d.resource_id = ${filter.q}))))`)
+}
+
+/**
+ * The name of the list's statements where they are the usual ones. To plan the view takes ten times as long as to read a page of
+ * it (5 ms and 0.5, measured). Not of each filter: a prepared statement of it takes 270 KB on each connection.
+ */
+export function usualName({ q, ...filter }: Filter): string | undefined {
+  const narrows = Object.values(filter).filter(value => value !== undefined)
+  if (narrows.length > 0)
+    return narrows.length === 1 && q === undefined && filter.exceptional ? "exceptions" : undefined
+  if (q === undefined) return "transactions"
+  return parseHash(q) ? "transactions_of_hash" : undefined
 }
 
 /** Where transactions of a type come from: the planner leaves the other parts of the view out. */

@@ -151,13 +151,13 @@ const READ_ONLY = "25006"
 const STALE = /^(0A000|26000|42P05)$/
 
 /**
- * The name of a statement that says in a comment how it is to be called: `/* named: emit *\/`. A connection parses such a statement
+ * The name of a statement that says in a comment, first or after `select`, how it is to be called: `/* named: emit *\/`. A connection parses such a statement
  * once, and mostly plans it once: of `emit`, that was half of its cost. Only for those that run all the time, with one text and with
  * columns that it lists itself: a named `select *` fails after a migration that adds a column. Only where each connection is known to
  * have a session of its own: behind a pooler that shares them, other sessions would not know the name.
  */
 const nameOf = (text: string): string | undefined => NAMED.exec(text)?.[1]
-const NAMED = /^\s*\/\* named: (\w+) \*\//
+const NAMED = /^\s*(?:select )?\/\* named: (\w+) \*\//
 
 /**
  * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns and cancelled

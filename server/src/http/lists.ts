@@ -7,7 +7,7 @@ import type { TxContext } from "../context.ts"
 import type { Database } from "../db/schema.ts"
 import { invalid } from "../errors.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
-import type { Page } from "./schemas.ts"
+import { DEFAULT_LIMIT, type Page } from "./schemas.ts"
 
 /** A full checkout is some 11 KB, so that a part is about 500 KB; the default page of 100 is two reads. */
 const ROWS_A_READ = 50
@@ -17,6 +17,8 @@ const MOST_COUNTED = 2_500
 
 /** The source of a list. */
 export interface ListSource<R> {
+  /** The prefix of the names of its usual statements, which connections keep prepared (`db/pool.ts`). */
+  named?: string | undefined
   /** A query of all rows, in any order and without a limit, to be counted. */
   all: RawBuilder<unknown>
   /** The names of the fields of a row that order it: a time, where not the id alone does, and an id. */
@@ -29,23 +31,34 @@ interface ListReply extends PartsReply {
   serialize(payload: unknown): string | ArrayBuffer | Buffer
 }
 
+/** The order of most lists. */
+export const byCreation = { at: "created_at", id: "id" }
+
 /**
  * Orders the rows of a query, newest first by a time and an id. The next rows are found from the last one, so that a
- * row added meanwhile shifts none.
+ * row added meanwhile shifts none. `named` is for a query that is dear to plan, with the same text each time and columns that it
+ * lists itself.
  */
 export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
-  { at, id, isNumber = false }: { at: string; id: string; isNumber?: boolean } = { at: "created_at", id: "id" },
+  { at, id, isNumber = false }: { at: string; id: string; isNumber?: boolean } = byCreation,
+  named?: string,
 ): ListSource<O> {
   const key = { at: fieldOf(at), id: fieldOf(id), isNumber }
   const of = (row: O, field: string) => (row as Record<string, unknown>)[field]
   return {
     key,
+    named,
     all: sql`${query.clearSelect().select(sql<number>`1`.as("one"))}`,
     read: async (last, limit, offset) => {
       const after = sql<boolean>`(${sql.ref(at)}, ${sql.ref(id)}) < (${last && of(last, key.at)}, ${last && of(last, key.id)})`
-      const ordered = query.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc").limit(limit).offset(offset)
-      return await (last === undefined ? ordered : ordered.where(after)).execute()
+      const rows = last === undefined ? query : query.where(after)
+      const ordered = rows.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc")
+      if (named === undefined || limit !== ROWS_A_READ + 1 || offset !== 0)
+        return await ordered.limit(limit).offset(offset).execute()
+      // A plan that is kept does not know its parameters: with a limit of unknown size, it would read and sort all rows.
+      const name = sql.raw(`/* named: ${named}_${last === undefined ? "newest" : "next"} */`)
+      return await ordered.limit(sql.lit(limit)).modifyFront(name).execute()
     },
   }
 }
@@ -153,10 +166,12 @@ interface End {
 }
 
 /** How many rows there are, and whether there are more than were counted. A program that reads on while `offset` is below the total reads all. */
-async function count<R>({ db }: Pick<TxContext, "db">, { all }: ListSource<R>, { limit, offset }: Page) {
+async function count<R>({ db }: Pick<TxContext, "db">, { all, named }: ListSource<R>, { limit, offset }: Page) {
   const most = offset + limit + MOST_COUNTED
+  const isUsual = named !== undefined && offset === 0 && limit === DEFAULT_LIMIT
+  const [name, atMost] = isUsual ? [sql.raw(`/* named: ${named}_counted */`), sql.lit(most + 1)] : [sql``, most + 1]
   const { rows } = await sql<{ total: number }>`
-    select count(*)::int as total from (${all} limit ${most + 1}) counted`.execute(db)
+    select ${name} count(*)::int as total from (${all} limit ${atMost}) counted`.execute(db)
   const total = rows[0]?.total ?? 0
   return { total: Math.min(total, most), isLeast: total > most }
 }

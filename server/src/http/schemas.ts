@@ -69,9 +69,17 @@ export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
 export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 
+/** Rows of a page whose caller names no limit. */
+export const DEFAULT_LIMIT = 100
+
 /** What every list takes. */
 export const Page = Type.Object({
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "The maximum number of results" }),
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: 1_000,
+    default: DEFAULT_LIMIT,
+    description: "The maximum number of results",
+  }),
   offset: Type.Integer({
     minimum: 0,
     maximum: 2_147_483_647,

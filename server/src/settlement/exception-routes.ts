@@ -2,13 +2,13 @@
 
 import type { FastifyRequest } from "fastify"
 import type { Hex } from "viem"
-import { transactions } from "../books/transactions.ts"
+import { transactions, usualName } from "../books/transactions.ts"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
-import { inData, newestFirst, sendList } from "../http/lists.ts"
+import { byCreation, inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
 import { approvedByWallet } from "../identity/wallet-lock.ts"
@@ -48,8 +48,10 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const { exception, status, ...page } = request.query
-      const query = transactions(read, merchantId, { exception, status, exceptional: true })
-      return await sendList(read, reply, page, newestFirst(query), rows => exceptionsOf(read, rows), inData)
+      const filter = { exception, status, exceptional: true }
+      const query = transactions(read, merchantId, filter)
+      const source = newestFirst(query, byCreation, usualName(filter))
+      return await sendList(read, reply, page, source, rows => exceptionsOf(read, rows), inData)
     },
   )
 
