@@ -41,7 +41,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
       sources[filter.type].map(each => sql.lit(each)),
     )
   if (filter.status === "open") query = query.where(isWaiting(merchantId))
-  else if (filter.status !== undefined) query = query.where("status", "=", filter.status)
+  else if (filter.status !== undefined) query = query.where("status", "=", sql.lit(filter.status))
   if (filter.exception !== undefined) query = query.where("exception", "=", filter.exception)
   if (filter.exceptional) query = query.where("exception", "is not", null)
   if (filter.status === "open" || filter.exceptional || filter.exception !== undefined)
