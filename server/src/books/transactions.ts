@@ -67,11 +67,11 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
  * it (5 ms and 0.5, measured). Not of each filter: a prepared statement of it takes 270 KB on each connection.
  */
 export function usualName({ q, ...filter }: Filter): string | undefined {
-  const narrows = Object.values(filter).filter(value => value !== undefined)
-  if (narrows.length > 0)
-    return narrows.length === 1 && q === undefined && filter.exceptional ? "exceptions" : undefined
-  if (q === undefined) return "transactions"
-  return parseHash(q) ? "transactions_of_hash" : undefined
+  const [only, ...others] = Object.entries(filter).filter(([, value]) => value !== undefined)
+  if (only === undefined && q === undefined) return "transactions"
+  if (only === undefined) return parseHash(q ?? "") && "transactions_of_hash"
+  if (others.length > 0 || q !== undefined) return undefined
+  return { "exceptional,true": "exceptions", "status,granted": "granted_transactions" }[only.join()]
 }
 
 /** Where transactions of a type come from: the planner leaves the other parts of the view out. */
