@@ -3,7 +3,7 @@
  * each relay costs the service gas.
  */
 import { randomUUID } from "node:crypto"
-import { type InsertObject, sql } from "kysely"
+import { sql } from "kysely"
 import type { Hex } from "viem"
 import { type Authorization, readSignature, relayCall, type SignedBy } from "../chain/authorizations.ts"
 import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
@@ -12,7 +12,8 @@ import { marked } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
-import type { Database, Row } from "../db/schema.ts"
+import { givenRows } from "../db/given-rows.ts"
+import type { Row } from "../db/schema.ts"
 import { continueTrace } from "../tracing/trace.ts"
 import { relaysSpent } from "./gas-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./relays.ts"
@@ -146,18 +147,38 @@ export async function writeRelay(
   return (await writeRelays(ctx, [relayRow(ctx, network, relay, facts)])).size > 0
 }
 
-/** A relay's row to be written. */
-export type RelayRow = InsertObject<Database, "payouts"> & Pick<Row<"payouts">, "id" | "traceparent">
+/** A relay's row to be written; without a `source_key` it gets that of its authorization. */
+export type RelayRow = Pick<
+  Row<"payouts">,
+  | ("id" | "chain_id" | "kind" | "deposit_id" | "escrow_id" | "token" | "recipient" | "amount" | "to_address" | "data")
+  | ("gas" | "payer" | "auth_nonce" | "auth_digest" | "relay_by" | "traceparent")
+> & { source_key: string | null; merchant_id: string | null }
 
-/** Writes relays; the ids of those that no other relay of the same nonce forestalled. Call it inside a transaction. */
-export async function writeRelays(ctx: TxContext, rows: readonly RelayRow[]): Promise<Set<string>> {
-  const made = await ctx.db
-    .insertInto("payouts")
-    .values([...rows])
-    .onConflict(conflict => conflict.doNothing())
-    .returning("id")
-    .execute()
-  return new Set(made.map(({ id }) => id))
+const COLUMNS = `id uuid, chain_id integer, kind text, deposit_id bigint, escrow_id text, merchant_id text, token text, recipient text,
+  amount numeric, to_address text, data text, gas bigint, payer text, auth_nonce text, auth_digest text, relay_by timestamptz,
+  traceparent text`
+const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
+
+/**
+ * Writes relays in this order; the ids of those that no other relay of the same nonce forestalled. Call it inside a transaction. The
+ * relays that were ever made of a nonce are counted in the statement that writes the next.
+ */
+export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): Promise<Set<string>> {
+  const now = ctx.now()
+  const rows = relays.map((relay, n) => ({
+    ...relay,
+    ...{ n, deposit_id: relay.deposit_id === null ? null : `${relay.deposit_id}` },
+    ...{ amount: `${relay.amount}`, gas: relay.gas === null ? null : `${relay.gas}` },
+  }))
+  const made = await sql<{ id: string }>`
+    /* named: write_relays */ insert into payouts (${sql.raw(NAMES)}, source_key, reserved, state, run_at, created_at, updated_at)
+    select ${sql.raw(NAMES)}, coalesce(source_key, kind || ':' || chain_id || ':' || token || ':' || payer || ':' || auth_nonce || ':' ||
+        (select count(*) from payouts i where i.chain_id = g.chain_id and i.token = g.token and i.payer = g.payer
+          and i.auth_nonce = g.auth_nonce)),
+      false, 'queued', ${dueNow(now)}, ${now}::timestamptz, ${now}::timestamptz
+    from (${givenRows(rows, `n integer, source_key text, ${COLUMNS}`)}) g order by n
+    on conflict do nothing returning id`.execute(ctx.db)
+  return new Set(made.rows.map(({ id }) => id))
 }
 
 /**
@@ -173,32 +194,12 @@ export function relayRow(
   { id, data, gas }: Pick<CheckedRelay, "id" | "data" | "gas">,
   { kind, authorization: { from, to: recipient, value, nonce }, digest, relayBy, to, traceparent = null }: NewRelay,
 ): RelayRow {
-  const now = ctx.now()
-  const key = `${kind}:${chainId}:${token.address}:${from}:${nonce}:`
   return {
-    id,
-    chain_id: chainId,
-    kind,
-    // The relays that were ever made of this nonce are counted in the statement that writes the next.
-    source_key: sql<string>`${key}::text || (select count(*) from payouts i where i.chain_id = ${chainId}
-      and i.token = ${token.address} and i.payer = ${from} and i.auth_nonce = ${nonce})`,
+    ...{ id, chain_id: chainId, kind, source_key: null, escrow_id: null },
     deposit_id: "depositId" in to ? to.depositId : null,
-    ...("merchantId" in to ? { merchant_id: to.merchantId } : {}),
-    token: token.address,
-    recipient,
-    amount: value,
-    to_address: token.address,
-    data,
-    gas,
-    payer: from,
-    auth_nonce: nonce,
-    auth_digest: digest,
-    relay_by: relayBy,
-    reserved: false,
-    state: "queued",
-    run_at: dueNow(now),
-    created_at: now,
-    updated_at: now,
+    merchant_id: "merchantId" in to ? to.merchantId : null,
+    ...{ token: token.address, recipient, amount: value, to_address: token.address, data, gas },
+    ...{ payer: from, auth_nonce: nonce, auth_digest: digest, relay_by: relayBy },
     traceparent: continueTrace(ctx, traceparent),
   }
 }

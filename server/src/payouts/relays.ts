@@ -15,6 +15,7 @@ import { dataParts, quorumOf, sharedWalletState } from "../chain/wallet-state.ts
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
@@ -235,24 +236,14 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
  * as many sessions as it likes.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
-  const rows = await ctx.db
-    .selectFrom("payouts")
-    .select("payer")
-    .where("payer", "in", [...payers])
-    .where("succeeded", "=", false)
-    // A nonce that an empty transfer used up is not the payer's doing.
-    .where(
-      sql<boolean>`not exists (select from transaction_attempts a where a.payout_id = payouts.id and a.empty and a.hash = payouts.tx_hash)`,
-    )
-    // Somebody else was quicker, and the payer paid.
-    .where(
-      sql<boolean>`not exists (select from settlements s where s.payout_id = payouts.id and s.found_hash is not null)`,
-    )
-    .where("updated_at", ">", new Date(ctx.now().getTime() - DAY_MS))
-    .groupBy("payer")
-    .having(eb => eb(eb.fn.countAll(), ">=", MAX_REVERTED))
-    .execute()
-  return new Set(rows.flatMap(row => row.payer ?? []))
+  // A nonce that an empty transfer used up is not the payer's doing; and where somebody else was quicker, the payer paid.
+  const { rows } = await sql<{ payer: Address }>`
+    /* named: failing_payers */ select payer from payouts i
+    where payer = any(${sqlArray("text", payers)}) and succeeded = false and updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
+      and not exists (select from transaction_attempts a where a.payout_id = i.id and a.empty and a.hash = i.tx_hash)
+      and not exists (select from settlements s where s.payout_id = i.id and s.found_hash is not null)
+    group by payer having count(*) >= ${MAX_REVERTED}`.execute(ctx.db)
+  return new Set(rows.map(row => row.payer))
 }
 
 /** Whether a payer is one of them; asked by many requests at the same time. */

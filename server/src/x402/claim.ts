@@ -9,6 +9,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
@@ -19,7 +20,8 @@ import { LEASE_S } from "./lease.ts"
 import { readSettlement, resolveOutcome } from "./outcome.ts"
 import type { Payment, Price } from "./protocol.ts"
 import type { Refusal } from "./reasons.ts"
-import { writeFirstClaim } from "./write-claims.ts"
+import { settlementColumns } from "./settlement-columns.ts"
+import { scannedOf, writeFirstClaim } from "./write-claims.ts"
 
 /** From its last signature to the end of an authorization, in milliseconds: it can still be mined then. */
 const LAST_SIGNED_MS = 3_000
@@ -136,16 +138,15 @@ type Found = Row<"settlements"> & { payout_state: Row<"payouts">["state"] }
 
 const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Found>> => {
   const wanted = keys.map(key => {
-    const [chainId, token, payer, nonce] = key.split(",")
-    return sql`(${Number(chainId)}::integer, ${token}, ${payer}, ${nonce})`
+    const [chain_id, token, payer, nonce] = key.split(",")
+    return { chain_id, token, payer, nonce }
   })
-  const rows = await ctx.db
-    .selectFrom("settlements as s")
-    .innerJoin("payouts", "payouts.id", "s.payout_id")
-    .selectAll("s")
-    .select("payouts.state as payout_state")
-    .where(sql<boolean>`(s.chain_id, s.token, s.payer, s.nonce) in (${sql.join(wanted)})`)
-    .execute()
+  // Each is looked up: of a list of rows Postgres made a scan, which took 1.8 ms with a few hundred settlements.
+  const { rows } = await sql<Found>`
+    /* named: known_settlements */ select ${settlementColumns}, i.state as payout_state
+    from (${givenRows(wanted, "chain_id integer, token text, payer text, nonce text")}) k
+      join settlements s on s.chain_id = k.chain_id and s.token = k.token and s.payer = k.payer and s.nonce = k.nonce
+      join payouts i on i.id = s.payout_id`.execute(ctx.db)
   return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))
 })
 
@@ -183,21 +184,18 @@ async function writeClaim(
     binding,
     payload_hash: hash,
     identifier: identifier ?? null,
-    ...unended,
     // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
     ...{ digest, pay_to: to, amount: value, valid_before: asTime(validBefore) },
     payout_id: relay.id,
-    from_block: heightOf(network),
     claim_id: claimId,
     caller: sale.caller,
-    lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
     updated_at: ctx.now(),
   }
   const key = { chain_id: network.chainId, token: network.token.address, payer, nonce }
   let written: Row<"settlements"> | undefined
   try {
     written = before
-      ? await claimAgain(ctx, before, relayRow(ctx, network, relay, facts), claim)
+      ? await claimAgain(ctx, before, relayRow(ctx, network, relay, facts), { ...claim, ...unended, ...begun(network) })
       : await writeFirstClaim(ctx, {
           relay: relayRow(ctx, network, relay, facts),
           settlement: { ...claim, ...key, id: newId("set"), created_at: ctx.now() },
@@ -240,9 +238,11 @@ async function claimAgain(
   })
 }
 
-/** The height up to which a network was scanned, when its row is written; 0 before the first scan. */
-const heightOf = ({ chainId }: NetworkInfo) =>
-  sql<bigint>`coalesce((select block_number from cursors where chain_id = ${chainId}), 0)`
+/** What the database says of a claim as it is written. */
+const begun = ({ chainId }: NetworkInfo) => ({
+  from_block: scannedOf(sql`${chainId}::integer`),
+  lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
+})
 
 /** The payment that a caller named so before: a buyer here, a server at the facilitator. */
 function namedPayment(

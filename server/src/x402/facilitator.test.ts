@@ -11,12 +11,12 @@ import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import { type Authorization, authorizationDigest, relayCall } from "../chain/authorizations.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Settings } from "../config/settings.ts"
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import { DatabaseUnavailable } from "../db/pool.ts"
 import type { Database } from "../db/schema.ts"
 import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
-import { relayRow } from "../payouts/accept-relay.ts"
+import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { endServing, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
@@ -110,7 +110,7 @@ async function claimsOf(as: string) {
       settlement: {
         ...{ id: newId("set"), merchant_id, identifier, chain_id, token: token.address },
         ...{ payer, nonce, digest, pay_to, amount, valid_before, binding: "b", payload_hash: "p", payout_id: id },
-        ...{ from_block: 0n, created_at: now, updated_at: now },
+        ...{ resource_id: null, claim_id: null, caller: "", created_at: now, updated_at: now },
       },
     }
   }
@@ -179,15 +179,15 @@ describe("the facilitator", () => {
       ])
       const [held, letGo] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
       const gone = new Error("the other process has died")
-      const frozen = ctx.db.transaction().execute(async db => {
+      const frozen = inTransaction(ctx, async ctx => {
         const others = [await claim(nonce), await claim(await sign(buyer), "same")]
-        await db
-          .insertInto("payouts")
-          .values(others.map(({ relay }) => relay))
-          .execute()
-        await db
+        await writeRelays(
+          ctx,
+          others.map(({ relay }) => relay),
+        )
+        await ctx.db
           .insertInto("settlements")
-          .values(others.map(({ settlement }) => settlement))
+          .values(others.map(({ settlement }) => ({ ...settlement, from_block: 0n })))
           .execute()
         held.resolve()
         await letGo.promise

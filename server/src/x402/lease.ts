@@ -8,6 +8,7 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { addressGroup } from "../limits/buckets.ts"
@@ -42,13 +43,16 @@ export const takeServing = (
 
 /** Requests whose payments are settled in one block ask at the same time. */
 const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { caller: string; answerMs: number })[]) => {
-  const values = asked.map(
-    ({ id, claimId, caller, answerMs }) => sql`(${id}, ${claimId}::uuid, ${caller}, ${answerMs / 1_000}::float8)`,
-  )
+  const given = asked.map(({ id, claimId, caller, answerMs }) => ({
+    id,
+    claim_id: claimId,
+    caller,
+    seconds: answerMs / 1_000,
+  }))
   const { rows } = await sql<{ claim_id: string; retry_until: Date | null }>`
-    update settlements s set served_at = ${ctx.now()}, answered_at = null, updated_at = ${ctx.now()}, claim_id = a.claim_id,
-      lease_until = clock_timestamp() + make_interval(secs => a.seconds)
-    from (values ${sql.join(values)}) as a (id, claim_id, caller, seconds)
+    /* named: take_serving */ update settlements s set served_at = ${ctx.now()}, answered_at = null, updated_at = ${ctx.now()},
+      claim_id = a.claim_id, lease_until = clock_timestamp() + make_interval(secs => a.seconds)
+    from (${givenRows(given, "id text, claim_id uuid, caller text, seconds float8")}) a
     where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
       and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
     returning s.claim_id, s.retry_until`.execute(ctx.db)
@@ -149,10 +153,10 @@ const noteAnswered = async (ctx: TxContext, right: Right, hasToken: boolean): Pr
   (await noteAll(ctx, { ...right, hasToken })) === true
 
 const noteAll = gatherBy(async (ctx: TxContext, ends: readonly (Right & { hasToken: boolean })[]) => {
-  const values = ends.map(({ id, claimId, hasToken }) => sql`(${id}, ${claimId}::uuid, ${hasToken}::boolean)`)
+  const given = ends.map(({ id, claimId, hasToken }) => ({ id, claim_id: claimId, has_token: hasToken }))
   const { rows } = await sql<{ claim_id: string }>`
-    update settlements s set answered_at = ${ctx.now()}
-    from (values ${sql.join(values)}) as e (id, claim_id, has_token)
+    /* named: note_answered */ update settlements s set answered_at = ${ctx.now()}
+    from (${givenRows(given, "id text, claim_id uuid, has_token boolean")}) e
     where s.id = e.id and ${inOrder(ends)} and s.claim_id = e.claim_id and s.answered_at is null
       and (e.has_token or s.served_at is not null)
     returning s.claim_id`.execute(ctx.db)

@@ -1,5 +1,5 @@
 /** How a settlement stands: by its relay, or by whoever else carried the authorization out. */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import { pad, toEventSelector } from "viem"
 import { type Hash, parseHash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -9,11 +9,13 @@ import type { Receipt, Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 import { TOO_LATE, wasSigned } from "../payouts/relay-standing.ts"
 import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
+import { settlementColumns } from "./settlement-columns.ts"
 
 /** EIP-3009: emitted when an authorization moves money, and when its wallet cancels it. */
 const AUTHORIZATION_USED = toEventSelector("AuthorizationUsed(address,bytes32)")
@@ -42,24 +44,30 @@ export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement |
 /** The same; undefined while it is pending by the rows. Of what is read by those who wait, most is pending. */
 export const readUnlessPending = (ctx: TxContext, id: string): Promise<Settlement | undefined> => movedOf(ctx.db, id)
 
-const rowsOf = (db: Db, ids: readonly string[]) =>
-  db
-    .selectFrom("settlements")
-    .innerJoin("payouts", "payouts.id", "settlements.payout_id")
-    .selectAll("settlements")
-    .select(["payouts.state", "payouts.succeeded", "payouts.tx_hash", "payouts.held_detail", "payouts.block_number"])
-    .select(sql<boolean>`settlements.claim_id is null or settlements.lease_until < clock_timestamp()`.as("is_free"))
-    .where("settlements.id", "in", ids)
+async function rowsOf(
+  db: Db,
+  ids: readonly string[],
+  name: "/* named: settlements */" | "/* named: moved_settlements */",
+  which: RawBuilder<unknown>,
+): Promise<Map<string, Settlement>> {
+  const wanted = ids.map(id => ({ id }))
+  const { rows } = await sql<Settlement>`
+    ${sql.raw(name)} select ${settlementColumns}, i.state, i.succeeded, i.tx_hash, i.held_detail, i.block_number,
+      (s.claim_id is null or s.lease_until < clock_timestamp()) as is_free
+    from (${givenRows(wanted, "id text")}) k join settlements s on s.id = k.id join payouts i on i.id = s.payout_id
+    where ${which}`.execute(db)
+  return new Map(rows.map(row => [row.id, row]))
+}
 
-const byId = (rows: readonly Settlement[]): Map<string, Settlement> => new Map(rows.map(row => [row.id, row]))
-
-const settlementsOf = gatherBy(async (db: Db, ids: readonly string[]) => byId(await rowsOf(db, ids).execute()))
+const settlementsOf = gatherBy((db: Db, ids: readonly string[]) =>
+  rowsOf(db, ids, "/* named: settlements */", sql`true`),
+)
 
 /** Whether {@link outcomeOf} has another answer than `pending`. */
-const isMoved = sql<boolean>`(settlements.found_hash is not null or settlements.failed_at is not null
-  or payouts.succeeded is not null or payouts.state = 'cancelled')`
+const isMoved = sql`(s.found_hash is not null or s.failed_at is not null or i.succeeded is not null
+  or i.state = 'cancelled')`
 
-const movedOf = gatherBy(async (db: Db, ids: readonly string[]) => byId(await rowsOf(db, ids).where(isMoved).execute()))
+const movedOf = gatherBy((db: Db, ids: readonly string[]) => rowsOf(db, ids, "/* named: moved_settlements */", isMoved))
 
 /** The outcome by the rows alone; undefined where the chain has to be asked, because the relay moved nothing. */
 export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {

@@ -2,19 +2,30 @@
  * Writes the first claims of payments, each with its relay. Those that come at the same time are one transaction: ten requests
  * cost what one does.
  */
-import { type InsertObject, sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
+import { givenRows } from "../db/given-rows.ts"
 import { DatabaseUnavailable } from "../db/pool.ts"
-import type { Database, Row } from "../db/schema.ts"
+import type { Row } from "../db/schema.ts"
 import { type RelayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { traced } from "../tracing/trace.ts"
+import { LEASE_S } from "./lease.ts"
+import { settlementColumns } from "./settlement-columns.ts"
 
 /** A payment's row and its relay's, as they are to be written. */
 export interface NewClaim {
   relay: RelayRow
-  settlement: InsertObject<Database, "settlements"> & Pick<Row<"settlements">, "chain_id" | "token" | "payer" | "nonce">
+  settlement: FirstClaim
 }
+
+/** What a payment's row begins with; its height and its lease are the database's. */
+type FirstClaim = Pick<
+  Row<"settlements">,
+  | ("id" | "merchant_id" | "chain_id" | "token" | "payer" | "nonce" | "digest" | "pay_to" | "amount" | "valid_before")
+  | ("resource_id" | "binding" | "payload_hash" | "identifier" | "payout_id" | "claim_id" | "caller")
+  | ("created_at" | "updated_at")
+>
 
 /** How a claim ended: with its row, as `lost` where another request was quicker, with an error, or so that it is to be written `alone`. */
 type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown } | { alone: true }
@@ -99,15 +110,7 @@ async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Ma
     ordered(claims, relayOrder).map(({ relay }) => relay),
   )
   const ours = ordered(claims, claimOrder).filter(({ relay }) => made.has(relay.id))
-  const rows =
-    ours.length === 0
-      ? []
-      : await ctx.db
-          .insertInto("settlements")
-          .values(ours.map(({ settlement }) => settlement))
-          .onConflict(conflict => conflict.doNothing())
-          .returningAll()
-          .execute()
+  const rows = ours.length === 0 ? [] : await insertClaims(ctx, ours)
   if (rows.length < ours.length) throw forestalled
   const byPayout = new Map(rows.map(row => [row.payout_id, row]))
   return new Map(
@@ -116,4 +119,27 @@ async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Ma
       return [claim, row ? { row } : { lost: true }]
     }),
   )
+}
+
+/** The height up to which a network was scanned, when its row is written; 0 before the first scan. */
+export const scannedOf = (chainId: RawBuilder<unknown>) =>
+  sql<bigint>`coalesce((select block_number from cursors where chain_id = ${chainId}), 0)`
+
+const COLUMNS = `id text, merchant_id text, chain_id integer, token text, payer text, nonce text, digest text, pay_to text,
+  amount numeric, valid_before bigint, resource_id text, binding text, payload_hash text, identifier text, payout_id uuid,
+  claim_id uuid, caller text, created_at timestamptz, updated_at timestamptz`
+const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
+
+/** Inserts the rows of claims in this order; the rows that were not there. */
+async function insertClaims(ctx: TxContext, claims: readonly NewClaim[]): Promise<Row<"settlements">[]> {
+  const rows = claims.map(({ settlement }, n) => ({
+    ...settlement,
+    ...{ n, amount: `${settlement.amount}`, valid_before: `${settlement.valid_before}` },
+  }))
+  const written = await sql<Row<"settlements">>`
+    /* named: write_claims */ insert into settlements as s (${sql.raw(NAMES)}, from_block, lease_until)
+    select ${sql.raw(NAMES)}, ${scannedOf(sql`g.chain_id`)}, clock_timestamp() + make_interval(secs => ${LEASE_S})
+    from (${givenRows(rows, `n integer, ${COLUMNS}`)}) g order by n
+    on conflict do nothing returning ${settlementColumns}`.execute(ctx.db)
+  return written.rows
 }

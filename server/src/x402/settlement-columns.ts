@@ -1,0 +1,14 @@
+/** The columns of `settlements`, for named statements, which must list them: one that is added later would end those of a connection. */
+import { sql } from "kysely"
+import type { Row } from "../db/schema.ts"
+
+const COLUMNS: Record<keyof Row<"settlements">, true> = {
+  ...{ id: true, merchant_id: true, chain_id: true, token: true, payer: true, nonce: true, digest: true, pay_to: true },
+  ...{ amount: true, valid_before: true, resource_id: true, binding: true, payload_hash: true, identifier: true },
+  ...{ payout_id: true, from_block: true, found_hash: true, found_block: true, found_final: true, caller: true },
+  ...{ claim_id: true, lease_until: true, served_at: true, answered_at: true, failed_at: true, retry_until: true },
+  ...{ created_at: true, updated_at: true },
+}
+
+/** All columns of the table that a statement calls `s`. */
+export const settlementColumns = sql.join(Object.keys(COLUMNS).map(column => sql.ref(`s.${column}`)))
