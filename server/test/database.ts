@@ -62,6 +62,19 @@ export function placeDatabase(dataDir: string): void {
   cpSync(join(folder, "db"), join(dataDir, "db"), { recursive: true })
 }
 
+/**
+ * A migrated database for a program on the server of these tests, and what drops it, also while the program is connected; undefined where
+ * they run on the embedded one.
+ */
+export async function copyTemplate(): Promise<{ url: string; drop: () => Promise<void> } | undefined> {
+  const { DATABASE_URL, TEST_TEMPLATE } = process.env
+  if (DATABASE_URL === undefined || TEST_TEMPLATE === undefined) return undefined
+  const name = `test_${randomBytes(8).toString("hex")}`
+  await runOn(DATABASE_URL, `create database ${name} template ${TEST_TEMPLATE}`)
+  const { href } = Object.assign(new URL(DATABASE_URL), { pathname: `/${name}` })
+  return { url: href, drop: () => runOn(DATABASE_URL, `drop database ${name} with (force)`) }
+}
+
 async function runOn(server: string, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: server })
   await client.connect()

@@ -7,7 +7,6 @@
 export const ownDatabase = [
   "server/test/chaos/**/*.test.ts",
   "server/test/e2e/**/*.test.ts",
-  "server/test/x402/**/*.test.ts",
   "contracts/**/*.test.ts",
   "server/src/db/migrations.test.ts",
 ]

@@ -6,7 +6,7 @@ import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { placeDatabase } from "../database.ts"
+import { copyTemplate, placeDatabase } from "../database.ts"
 
 export const root = new URL("../../../", import.meta.url).pathname
 
@@ -79,14 +79,15 @@ export function plainEnv(): Record<string, string> {
 
 /**
  * A place for a sandbox, with nothing started. Its embedded database is `new`, which takes the first start four seconds of CPU, or
- * `migrated` as an earlier start left it.
+ * `migrated` as an earlier start left it. A `migrated` one is on Postgres in tests that run there.
  */
 export async function newSandbox(
   env: Record<string, string> = {},
   database: "new" | "migrated" = "new",
 ): Promise<Sandbox> {
   const dir = mkdtempSync(join(tmpdir(), "sluice-e2e-"))
-  if (database === "migrated") placeDatabase(join(dir, "data"))
+  const copy = database === "migrated" ? await copyTemplate() : undefined
+  if (database === "migrated" && !copy) placeDatabase(join(dir, "data"))
   const [port, rpcPort] = [await freePort(), await freePort()]
   const url = `http://127.0.0.1:${port}`
   const runs: Run[] = []
@@ -97,6 +98,7 @@ export async function newSandbox(
         DATA_DIR: join(dir, "data"),
         PORT: String(port),
         RPC_PORT: String(rpcPort),
+        ...(copy ? { DATABASE_URL: copy.url } : {}),
         ...env,
       },
       stdio: ["ignore", "pipe", "pipe"],
@@ -144,6 +146,7 @@ export async function newSandbox(
     remove: async () => {
       for (const run of runs)
         if (run.process.exitCode === null && run.process.signalCode === null) await run.kill("SIGTERM")
+      await copy?.drop()
       rmSync(dir, { recursive: true, force: true })
     },
   }
