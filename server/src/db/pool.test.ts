@@ -2,7 +2,7 @@
 import { createServer, type Socket, connect as tcpConnect } from "node:net"
 import { Kysely, PostgresDialect, sql } from "kysely"
 import pg from "pg"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/postgres.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
@@ -13,7 +13,8 @@ import { errorTable } from "../errors.ts"
 import { acting } from "./acting.ts"
 import { connectClient } from "./hosts.ts"
 import { type Db, type OpenDatabase, openPostgres } from "./open.ts"
-import { DatabaseUnavailable } from "./pool.ts"
+import { bounded, DatabaseUnavailable, openPool, requestDeadlines } from "./pool.ts"
+import type { Database } from "./schema.ts"
 
 let postgres: TestPostgres
 let database: OpenDatabase
@@ -138,6 +139,62 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     await expect(begun).rejects.toThrow("division by zero")
     expect((await sql`select 1 as one`.execute(db)).rows).toEqual([{ one: 1 }])
     await db.destroy()
+  })
+
+  /** A database of one connection, which is known to be a session. */
+  const openOne = () => {
+    const pool = openPool(postgres.url, requestDeadlines, () => {}, 1)
+    const dialect = new PostgresDialect({ pool: bounded(pool, requestDeadlines, () => true) })
+    return { pool, db: new Kysely<Database>({ dialect: acting(dialect, "begin") }) }
+  }
+
+  it("begins a transaction with its first statement, and none where there is no statement", async () => {
+    const { pool, db } = openOne()
+    const client = await pool.connect()
+    client.release()
+    const sent = vi.spyOn(client, "query")
+    const callsOf = async (work: (db: Db) => Promise<unknown>) => {
+      sent.mockClear()
+      await db.transaction().execute(work)
+      return sent.mock.calls.length
+    }
+    expect(await callsOf(async () => {})).toBe(0)
+    const one = sql<{ one: number }>`select ${1}::int as one`
+    expect(await callsOf(async db => expect((await one.execute(db)).rows).toEqual([{ one: 1 }]))).toBe(2)
+    // What says who acts goes with it, and answers nothing.
+    const actor = { kind: "operator", id: "ops", route: "a test" } as const
+    const acted = sql<{ actor: string }>`select current_setting('sluice.actor') as actor, ${1}::int`
+    const asOps = (db: Db) => acted.execute(db).then(({ rows }) => expect(atob(rows[0]?.actor ?? "")).toContain("ops"))
+    expect(await withActor(actor, () => callsOf(asOps))).toBe(2)
+    // Several statements in one text have no values, and follow alone.
+    expect(await callsOf(db => sql`lock table installation; select 1`.execute(db))).toBe(3)
+    await db.destroy()
+  })
+
+  it("undoes a transaction whose first statement failed, and prepares that under its name once it can be", async () => {
+    const { db } = openOne()
+    const insert = (db: Db, key: string) =>
+      sql`/* named: insert_first */ insert into installation (key, value) values (${key}, ${key})`.execute(db)
+    const first = (key: string, fail = false) =>
+      db.transaction().execute(async db => {
+        await insert(db, key)
+        if (fail) throw new Error("given up")
+      })
+    try {
+      await sql`alter table installation rename to renamed`.execute(db)
+      await expect(first("a")).rejects.toMatchObject({ code: "42P01" })
+      await sql`alter table renamed rename to installation`.execute(db)
+      await expect(first("a", true)).rejects.toThrow("given up")
+      await first("a")
+      await expect(first("a")).rejects.toMatchObject({ code: "23505" })
+      await first("b")
+      expect((await keys()).sort()).toEqual(["a", "b"])
+      const { rows } = await sql<{ name: string }>`select name from pg_prepared_statements where name <> ''`.execute(db)
+      expect(rows).toEqual([{ name: "insert_first" }])
+    } finally {
+      await sql`delete from installation`.execute(db)
+      await db.destroy()
+    }
   })
 
   it("is found behind a host that lets clients in and then says nothing", async () => {

@@ -5,6 +5,7 @@
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
+import { openingOf, queryAfter } from "./begin.ts"
 import { clientOf, hostsOf } from "./hosts.ts"
 
 /** How long one user of the database may wait, each in milliseconds. */
@@ -126,12 +127,28 @@ export async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
 
 function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () => boolean): PostgresPoolClient {
   let lost: DatabaseUnavailable | undefined
+  /** Of a transaction without a statement so far. */
+  let opening: readonly string[] | undefined
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
+    const begins = openingOf(text)
+    if (begins) {
+      opening = begins
+      return { rows: [] }
+    }
+    const first = opening
+    opening = undefined
+    // It has not begun.
+    if (first && (text === "commit" || text === "rollback")) return { command: text.toUpperCase(), rows: [] }
     const name = areSessions() ? nameOf(text) : undefined
+    const config = { name, text, values, query_timeout: answerMs }
     try {
-      return await client.query({ name, text, values, query_timeout: answerMs } as pg.QueryConfig)
+      if (!first) return await client.query(config as pg.QueryConfig)
+      // A text without values may be several statements, which can't be sent together with others.
+      if (values.length > 0) return await queryAfter(client, first, config)
+      await client.query({ text: first.join("; "), query_timeout: answerMs } as pg.QueryConfig)
+      return await client.query(config as pg.QueryConfig)
     } catch (error) {
       const code = error instanceof pg.DatabaseError ? error.code : undefined
       const isStale = name !== undefined && STALE.test(code ?? "")

@@ -3,9 +3,10 @@
  * driver. The product knows nothing of it. Each moment is named by what happens and of which call: `within row capture` is after
  * the row of a capture was written and before that is committed.
  */
-import pg from "pg"
+import type pg from "pg"
 import { type Hex, parseTransaction, toFunctionSelector } from "viem"
 import { authCaptureEscrowAbi as abi } from "../../src/chain/abi.ts"
+import { watchQueries } from "./watch-queries.ts"
 
 /** The calls of an escrow. */
 const kinds = ["reserve", "capture", "void", "refund"] as const
@@ -49,13 +50,18 @@ export const kindOfRaw = (raw: Hex): Kind | undefined => kindOfCall(parseTransac
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** The rows that a statement is given as one value. */
-export function givenTo(values: unknown[]): { id: string; state?: string }[] {
+export function givenTo(values: readonly unknown[]): { id: string; state?: string }[] {
   const json = values.find(value => typeof value === "string" && value.startsWith("[{"))
   return json === undefined ? [] : JSON.parse(String(json))
 }
 
 /** What a statement does, as points name it; `kindOf` knows payouts that were read. */
-function namesOf(role: "api" | "worker", text: string, values: unknown[], kindOf: (id: unknown) => Kind | undefined) {
+function namesOf(
+  role: "api" | "worker",
+  text: string,
+  values: readonly unknown[],
+  kindOf: (id: unknown) => Kind | undefined,
+) {
   const kind = () => values.find(value => kinds.includes(value as Kind))
   const idsOf = (isMeant: (i: number) => boolean) =>
     values.flatMap((value, i) => (UUID.test(String(value)) && isMeant(i) ? (kindOf(value) ?? []) : []))
@@ -84,27 +90,20 @@ export function watchStatements(role: "api" | "worker", moment: (point: string) 
     for (const row of Array.isArray(rows) ? rows : [])
       if (kinds.includes(row?.kind) && UUID.test(row.id)) known.set(row.id, row.kind)
   }
-  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
-  pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
-    const [first, second] = args
-    const given = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
-    const text = String(given.text)
-    const names = new Set(namesOf(role, text, Array.isArray(given.values) ? given.values : [], id => known.get(id)))
-    if (/^(begin|start transaction)/.test(text)) open.set(this, new Set())
-    if (text === "rollback") open.delete(this)
+  watchQueries(async (client, { text, values, begins }, send) => {
+    const names = new Set(namesOf(role, text, values, id => known.get(id)))
+    if (begins) open.set(client, new Set())
+    if (text === "rollback") open.delete(client)
     for (const name of names) moment(`before ${name}`)
-    const pending = open.get(this)
+    const pending = open.get(client)
     const isCommit = text === "commit" && pending !== undefined
     if (isCommit) for (const name of pending) moment(`within ${name}`)
-    const done = query.apply(this, args)
-    if (!(done instanceof Promise)) return done
-    return done.then(result => {
-      learn(result?.rows)
-      const committed = isCommit ? pending : pending ? [] : names
-      if (!isCommit) for (const name of names) pending?.add(name)
-      else open.delete(this)
-      for (const name of committed) moment(`after ${name}`)
-      return result
-    })
-  } as typeof pg.Client.prototype.query
+    const result = await send()
+    learn(result.rows)
+    const committed = isCommit ? pending : pending ? [] : names
+    if (!isCommit) for (const name of names) pending?.add(name)
+    else open.delete(client)
+    for (const name of committed) moment(`after ${name}`)
+    return result
+  })
 }

@@ -6,7 +6,6 @@
 
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
-import pg from "pg"
 import type { Hex } from "viem"
 import type { Address } from "../../src/chain/hex.ts"
 import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
@@ -24,6 +23,7 @@ import { payoutRound } from "../../src/payouts/pay-out.ts"
 import { checkBooks } from "../../src/reconciliation/check-books.ts"
 import { sales } from "../../src/sales.ts"
 import { givenTo } from "./escrow-points.ts"
+import { watchQueries } from "./watch-queries.ts"
 
 /** Moments in the worker itself; the proxy knows those of sending. */
 export type KillPoint = "after signing" | "before commit" | "after commit" | "before final"
@@ -70,24 +70,18 @@ function watched(signer: Signer): Signer {
 let storing = false
 
 /** The driver's queries, with the moments around the storing of signed bytes and before the end of a payout is written. */
-function watchQueries(): void {
-  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
-  pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
-    // The pool gives a deadline with each statement, and so an object in place of text and values.
-    const [first, second] = args
-    const { text, values } = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
-    const isConfirming = String(text).includes("update payouts i set state = s.state")
-    if (isConfirming && givenTo(values as unknown[]).some(({ state }) => state === "final")) moment("before final")
-    if (/update transaction_attempts a\s+set raw/.test(String(text))) storing = true
-    if (text !== "commit" || !storing) return query.apply(this, args)
+function watchStoring(): void {
+  watchQueries(async (_, { text, values }, send) => {
+    const isConfirming = text.includes("update payouts i set state = s.state")
+    if (isConfirming && givenTo(values).some(({ state }) => state === "final")) moment("before final")
+    if (/update transaction_attempts a\s+set raw/.test(text)) storing = true
+    if (text !== "commit" || !storing) return await send()
     moment("before commit")
     storing = false
-    const done = query.apply(this, args) as Promise<unknown>
-    return done.then(result => {
-      moment("after commit")
-      return result
-    })
-  } as typeof pg.Client.prototype.query
+    const result = await send()
+    moment("after commit")
+    return result
+  })
 }
 
 async function main(options: WorkerOptions): Promise<void> {
@@ -108,7 +102,7 @@ async function main(options: WorkerOptions): Promise<void> {
     wakes: await openWakes(database),
     signal: stop.signal,
   }
-  watchQueries()
+  watchStoring()
   const local = localSigner(options.key)
   const key = { kind: "web3signer", name: options.signer ?? "" } as const
   const signer = watched(options.signer ? remoteSigner(key, local.address, { timeoutMs: SIGNER_MS }) : local)

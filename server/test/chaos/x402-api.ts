@@ -3,7 +3,7 @@
  * the product knows nothing of it. It prints its address, each claim that it makes or serves, so that nobody waits for the lease of a process
  * that is gone, and which settlements it begins to serve and has recorded as answered.
  */
-import pg from "pg"
+import type pg from "pg"
 import { openApp } from "../../src/app.ts"
 import type { Address } from "../../src/chain/hex.ts"
 import { checkNetwork, type NetworkSettings } from "../../src/chain/networks.ts"
@@ -14,6 +14,7 @@ import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { sales } from "../../src/sales.ts"
+import { watchQueries } from "./watch-queries.ts"
 import type { ApiPoint } from "./x402.ts"
 
 export interface ApiOptions {
@@ -30,15 +31,11 @@ const serving = /^\s*update (?:"settlements"|settlements s) set "?served_at"? = 
 const answering = /^\s*update (?:"settlements"|settlements s) set "?answered_at"?/
 
 /** Watches all statements about settlements. */
-function watchQueries(killAt: ApiPoint | undefined): void {
+function watchSettlements(killAt: ApiPoint | undefined): void {
   const moment = (here: ApiPoint) => here === killAt && process.kill(process.pid, "SIGKILL")
   const claims = new WeakSet<pg.Client>()
-  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
-  pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
-    const [first, second] = args
-    const given = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
-    const text = String(given.text)
-    const values = Array.isArray(given.values) ? given.values.map(String) : []
+  watchQueries(async (client, { text, values: given }, send) => {
+    const values = given.map(String)
     const claim = values.filter(value => UUID.test(value)).join(" ")
     const settlements = values.filter(value => value.startsWith("set_"))
     const print = (word: string) => process.stdout.write(settlements.map(id => `${word} ${id}\n`).join(""))
@@ -46,21 +43,18 @@ function watchQueries(killAt: ApiPoint | undefined): void {
     if (serving.test(text)) print("serves")
     if (claiming.test(text)) {
       moment("before claim")
-      claims.add(this)
+      claims.add(client)
     }
     if (serving.test(text)) moment("before serving")
     if (answering.test(text)) moment("before answered")
-    const isClaim = text === "commit" && claims.delete(this)
+    const isClaim = text === "commit" && claims.delete(client)
     if (isClaim) moment("before claim's commit")
     const after = isClaim ? "after claim's commit" : serving.test(text) ? "after serving" : undefined
-    const done = query.apply(this, args)
-    if (!after && !answering.test(text)) return done
-    return (done as Promise<unknown>).then(result => {
-      if (after) moment(after)
-      else print("answered")
-      return result
-    })
-  } as typeof pg.Client.prototype.query
+    const result = await send()
+    if (after) moment(after)
+    else if (answering.test(text)) print("answered")
+    return result
+  })
 }
 
 async function main({ databaseUrl, network, relayWallet, killAt }: ApiOptions): Promise<void> {
@@ -86,7 +80,7 @@ async function main({ databaseUrl, network, relayWallet, killAt }: ApiOptions): 
   }
   const app = openApp(ctx, { verify: async () => undefined })
   const url = await app.listen({ host: "127.0.0.1", port: 0 })
-  watchQueries(killAt)
+  watchSettlements(killAt)
   process.stdout.write(`${url}\n`)
 }
 
