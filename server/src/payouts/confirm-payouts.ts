@@ -33,7 +33,7 @@ const HOUR_MS = 3_600_000
 const COLUMNS = [
   ...(["id", "chain_id", "wallet", "kind", "lane", "state", "nonce", "traceparent"] as const),
   ...(["payment_id", "escrow_id", "deposit_id", "share", "token", "recipient", "amount", "payer"] as const),
-  ...(["tx_hash", "block_number", "block_hash"] as const),
+  ...(["tx_hash", "block_number", "block_hash", "succeeded", "gas_cost"] as const),
 ] as const satisfies (keyof Row<"payouts">)[]
 
 /** `hashes`: of all transactions that can have used its nonce; those in `empty` pay nothing of it. */
@@ -60,18 +60,18 @@ export async function confirmPayouts(
     ),
     topMined(ctx, wallet),
   ])
+  const heights = open.filter(row => endsByBlock(row, latest)).map(({ id, block_number }) => ({ id, block_number }))
+  const byBlock = new Set(heights.map(({ id }) => id))
   // One exchange for the highest block and for all that is read anyway.
-  await learn(quorum, [...open, ...top])
+  await learn(quorum, [...open.filter(({ id }) => !byBlock.has(id)), ...heights, ...top])
   const displaced = await displacedPayouts(ctx, wallet, quorum, top)
-  await learn(quorum, displaced)
-  const observed = [...new Map([...open, ...displaced].map(row => [row.id, row])).values()]
-  if (observed.length === 0) {
-    await suspectForeign(ctx, network, wallet, false)
-    return 0
-  }
+  const settledNow = open.flatMap(row => (byBlock.has(row.id) ? finalAsMined(row, quorum) : []))
+  const final = new Set(settledNow.map(({ row }) => row.id))
+  const others = [...open, ...displaced].filter(({ id }) => !final.has(id))
+  await learn(quorum, others)
+  const observed = [...new Map(others.map(row => [row.id, row])).values()]
   let changed = 0
   let foreign = false
-  const settledNow: Settled[] = []
   for (const row of observed) {
     const answers = row.hashes.map(hash => quorum.receiptOf(hash))
     // At most one transaction of a nonce is mined.
@@ -90,25 +90,43 @@ export async function confirmPayouts(
     settledNow.filter(each => !isAlone(each)),
   )
   // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks its session.
-  for (const each of settledNow.filter(isAlone))
-    changed += await inTransaction(ctx, async ctx => {
-      // The payment is locked before its payouts and books, as settlement does.
-      const { payment_id: id } = each.row
-      const heirs = id === null ? [] : await heirsOf(ctx, id)
-      if (id !== null)
-        await ctx.db
-          .selectFrom("payments")
-          .select("id")
-          .where("id", "in", [id, ...heirs])
-          .orderBy("id")
-          .forNoKeyUpdate()
-          .execute()
-      const written = await write(ctx, network, [each])
-      if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row, heirs)
-      return written
-    })
+  for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
   return changed
 }
+
+/**
+ * Whether a payout may become final by its block alone: its receipt was read when it was mined, and a block's hash covers the receipts in
+ * it. One that failed, or whose cost nobody reported, is read again.
+ */
+const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
+  row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
+
+/** The end of a payout whose block endpoints agree on and call final; none where they report another block, or not that one. */
+function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
+  const { tx_hash: txHash, block_number: blockNumber, block_hash: blockHash } = row
+  if (txHash === null || blockNumber === null || blockHash === null || blockNumber > quorum.finalized) return []
+  if (quorum.blockAt(blockNumber)?.block.hash !== blockHash || row.empty.includes(txHash)) return []
+  return [{ row, receipt: { txHash, blockNumber, blockHash, succeeded: true }, state: "final" }]
+}
+
+/** Writes one change in a transaction of its own, with what follows from a failure. */
+const writeAlone = (ctx: Context, network: Network, each: Settled): Promise<number> =>
+  inTransaction(ctx, async ctx => {
+    // The payment is locked before its payouts and books, as settlement does.
+    const { payment_id: id } = each.row
+    const heirs = id === null ? [] : await heirsOf(ctx, id)
+    if (id !== null)
+      await ctx.db
+        .selectFrom("payments")
+        .select("id")
+        .where("id", "in", [id, ...heirs])
+        .orderBy("id")
+        .forNoKeyUpdate()
+        .execute()
+    const written = await write(ctx, network, [each])
+    if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row, heirs)
+    return written
+  })
 
 /** What is open and meets one of these conditions on `payouts i`, each at most so many of a round. */
 async function openPayouts(
@@ -174,10 +192,10 @@ async function displacedPayouts(
   return mined.filter(row => quorum.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
-/** The state that a receipt gives a payout. */
+/** The state that a receipt gives a payout; without transfers they are those that were written when it was mined. */
 interface Settled {
   row: OpenPayout
-  receipt: Receipt
+  receipt: Pick<Receipt, "txHash" | "blockNumber" | "blockHash" | "succeeded"> & Partial<Receipt>
   state: "mined" | "final" | "reverted"
 }
 
@@ -250,10 +268,10 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
  * gives back all that is left, which is more than was expected where a capture before it failed when it was mined again.
  */
 const movedBy = (
-  receipt: Receipt,
+  { transfers = [] }: Settled["receipt"],
   row: Pick<Row<"payouts">, "kind" | "token" | "recipient" | "amount" | "payer">,
 ): bigint | undefined =>
-  receipt.transfers.find(
+  transfers.find(
     ({ token, from, to, value }) =>
       token === row.token &&
       to === row.recipient &&

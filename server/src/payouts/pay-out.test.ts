@@ -7,7 +7,7 @@ import { startProxy } from "../../test/proxy.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { payoutIdIn } from "../chain/release-call.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
@@ -544,6 +544,29 @@ describe("what endpoints say of receipts", () => {
     await rig.round()
     expect(await rig.states()).toEqual(["mined", "mined"])
     expect((await attempts()).length).toBe(2)
+  })
+
+  it("is asked once where they report the same block as final; again where they report another, or the cost is not known", async () => {
+    await rig.paid(await rig.sell([25, 25, 50]), 1_000_000n)
+    await rig.round()
+    const mined = await rig.payouts()
+    const [first, second] = mined
+    const { db } = rig.service.ctx
+    const change = (id = "") => db.updateTable("payouts").where("id", "=", id)
+    await change(first?.id).set({ gas_cost: null, gas_cost_at: null }).execute()
+    await change(second?.id)
+      .set({ block_hash: `0x${"5".repeat(64)}` as Hash })
+      .execute()
+    await mine()
+    const asked: unknown[] = []
+    rig.proxy.spoil = (method, [hash], result) => {
+      if (method === "eth_getTransactionReceipt") asked.push(hash)
+      return result
+    }
+    await rig.round()
+    expect(new Set(asked)).toEqual(new Set([first?.tx_hash, second?.tx_hash]))
+    const ended = (await rig.payouts()).map(({ state, block_hash, gas_cost }) => [state, block_hash, gas_cost !== null])
+    expect(ended).toEqual(mined.map(({ block_hash }) => ["final", block_hash, true]))
   })
 })
 
