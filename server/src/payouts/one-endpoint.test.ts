@@ -1,8 +1,8 @@
 // What one endpoint that lies alone can do to payouts and relays: of three nothing, of two it has them wait.
-import { encodeFunctionData, type Hex, parseAbi } from "viem"
+import { toFunctionSelector } from "viem"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { failed } from "../../test/node.ts"
-import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
@@ -36,10 +36,10 @@ function among(honest: number): void {
 }
 
 /** Spoils calls to an address, alone or in a batch of its own. */
-function spoilCalls(to: string, answer: unknown, selector: Hex = "0x"): void {
+function spoilCalls(to: string, answerOf: (data: string) => unknown): void {
   liar.spoil = (method, [call], result) => {
-    const { to: called, data } = (method === "eth_call" ? call : {}) as { to?: string; data?: string }
-    return called?.toLowerCase() === to.toLowerCase() && data?.startsWith(selector) ? answer : result
+    const { to: called, data = "" } = (method === "eth_call" ? call : {}) as { to?: string; data?: string }
+    return called?.toLowerCase() === to.toLowerCase() ? answerOf(data) : result
   }
 }
 
@@ -52,7 +52,7 @@ describe("one that says that payouts would fail", () => {
   it("is outvoted by two others", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     among(2)
-    spoilCalls(rig.network.depositFactory, failed("execution reverted: lie"))
+    spoilCalls(rig.network.depositFactory, () => failed("execution reverted: lie"))
     await rig.round()
     expect(await rig.states()).toEqual(["mined", "mined"])
   })
@@ -60,7 +60,7 @@ describe("one that says that payouts would fail", () => {
   it("has them wait where it is one of two, and is an alarm; nothing is held for it", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     among(1)
-    spoilCalls(rig.network.depositFactory, failed("execution reverted: lie"))
+    spoilCalls(rig.network.depositFactory, () => failed("execution reverted: lie"))
     const before = await unavailable()
     await rig.round()
     expect(await rig.states()).toEqual(["queued", "queued"])
@@ -74,10 +74,11 @@ describe("one that says that payouts would fail", () => {
 })
 
 describe("one that says that an authorization is used", () => {
-  const abi = parseAbi(["function authorizationState(address, bytes32) view returns (bool)"])
-  const zero = `0x${"0".repeat(64)}` as const
-  const state = encodeFunctionData({ abi, functionName: "authorizationState", args: [recipient(0), zero] })
-  const lie = () => spoilCalls(rig.token, `0x${"1".padStart(64, "0")}`, state.slice(0, 10) as Hex)
+  const state = toFunctionSelector("function authorizationState(address, bytes32)")
+  const lie = () =>
+    spoilCalls(rig.token, data =>
+      data.startsWith(state) ? `0x${"1".padStart(64, "0")}` : failed("execution reverted: used or canceled"),
+    )
 
   it("is outvoted by two others", async () => {
     among(2)

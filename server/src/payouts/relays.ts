@@ -103,14 +103,18 @@ export async function tryRelay(
     ...(fees && trialFees(fees, gas, balance)),
   }
   const calls = [
-    stateCall(network, payer, nonce),
     { method: "eth_call", params: [call, "latest"] },
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
     ...(deposit ? [balanceCall(network, deposit.address)] : []),
   ]
   // A contract wallet decides how long a node is busy with its call.
-  const answers = await (by === "key" ? askTogether(ctx, { network, calls }) : askEach(network, calls, ctx.signal))
-  const trials = answers.flatMap(results => trialOf(results, by) ?? [])
+  const ask = (calls: readonly RpcCall[]) =>
+    by === "key" ? askTogether(ctx, { network, calls }) : askEach(network, calls, ctx.signal)
+  let answers = await ask(calls)
+  // A token refuses a nonce that is used: only where a call fails, it is asked whether that is why.
+  const isDoubtful = answers.some(results => results?.some(each => !each.ok && failedTrial.test(each.error)))
+  if (isDoubtful) answers = await ask([...calls, stateCall(network, payer, nonce)])
+  const trials = answers.flatMap(results => trialOf(results, by, isDoubtful ? results?.at(-1) : UNUSED) ?? [])
   const agreed = agreedTrial(network, trials)
   if (!agreed) {
     reportDisagreement(ctx, network, "relay", trials)
@@ -135,9 +139,14 @@ interface RelayTrial extends Trial {
   took?: bigint
 }
 
-/** One endpoint's outcome of the calls of {@link tryRelay}; undefined where the endpoint failed by itself. */
-function trialOf(results: RpcResult[] | undefined, by: SignedBy): RelayTrial | undefined {
-  const [used, trial, estimate] = results ?? []
+/** What a token says of a nonce that is neither used nor cancelled. */
+const UNUSED: RpcResult = { ok: true, value: `0x${"0".repeat(64)}` }
+
+/**
+ * One endpoint's outcome of the calls of {@link tryRelay}, and of whether the nonce is `used`; undefined where the endpoint failed by itself.
+ */
+function trialOf(results: RpcResult[] | undefined, by: SignedBy, used: RpcResult | undefined): RelayTrial | undefined {
+  const [trial, estimate] = results ?? []
   if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) return undefined
   if (wordOf(used) === 1n) return { outcome: "used" }
   if (!trial.ok) return { outcome: "fails", error: trial.error }

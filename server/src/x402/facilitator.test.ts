@@ -22,8 +22,8 @@ import { endServing, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
-/** The first bytes of `authorizationState(address,bytes32)`. */
-const AUTHORIZATION_STATE = "0xe94a0102"
+/** The first bytes of the call that carries a payment out, by a key's signature. */
+const TRANSFER_WITH_AUTHORIZATION = "0xe3ee160e"
 const payTo = `0x${"5e".repeat(20)}` as Address
 
 let rig: PayoutRig
@@ -308,7 +308,7 @@ describe("the facilitator", () => {
     const exchanges = vi.spyOn(globalThis, "fetch")
     const answers = await Promise.all(signed.map(each => post("/x402/verify", bodyOf(each))))
     const simulated = exchanges.mock.calls.filter(
-      ([url, init]) => url === rig.proxy.url && `${init?.body}`.includes(AUTHORIZATION_STATE),
+      ([url, init]) => url === rig.proxy.url && `${init?.body}`.includes(TRANSFER_WITH_AUTHORIZATION),
     )
     exchanges.mockRestore()
     expect(answers.map(({ body }) => body.invalidReason ?? "valid")).toEqual(
