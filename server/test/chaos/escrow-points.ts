@@ -50,7 +50,7 @@ export const kindOfRaw = (raw: Hex): Kind | undefined => kindOfCall(parseTransac
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** The rows that a statement is given as one value. */
-export function givenTo(values: readonly unknown[]): { id: string; state?: string }[] {
+export function givenTo(values: readonly unknown[]): { id: string; state?: string; kind?: string }[] {
   const json = values.find(value => typeof value === "string" && value.startsWith("[{"))
   return json === undefined ? [] : JSON.parse(String(json))
 }
@@ -65,7 +65,9 @@ function namesOf(
   const kind = () => values.find(value => kinds.includes(value as Kind))
   const idsOf = (isMeant: (i: number) => boolean) =>
     values.flatMap((value, i) => (UUID.test(String(value)) && isMeant(i) ? (kindOf(value) ?? []) : []))
-  if (/^insert into "payouts"/.test(text)) return [`${role === "api" ? "row" : "own"} ${kind()}`]
+  const by = role === "api" ? "row" : "own"
+  if (/^insert into "payouts"/.test(text)) return [`${by} ${kind()}`]
+  if (text.includes("/* named: write_relays */")) return givenTo(values).map(row => `${by} ${row.kind}`)
   if (/^insert into "transaction_attempts"/.test(text))
     return values.flatMap(value =>
       /^0x02[0-9a-f]{100}/.test(String(value)) ? `attempt ${kindOfRaw(value as Hex)}` : [],

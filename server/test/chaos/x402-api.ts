@@ -14,6 +14,7 @@ import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { sales } from "../../src/sales.ts"
+import { givenTo } from "./escrow-points.ts"
 import { watchQueries } from "./watch-queries.ts"
 import type { ApiPoint } from "./x402.ts"
 
@@ -25,17 +26,17 @@ export interface ApiOptions {
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
-const claiming = /^insert into "settlements"/
+const claiming = /^\s*\/\* named: write_claims \*\//
 // One settlement by a token, or all that are asked for at the same time.
-const serving = /^\s*update (?:"settlements"|settlements s) set "?served_at"? = \S+, "?answered_at"?/
-const answering = /^\s*update (?:"settlements"|settlements s) set "?answered_at"?/
+const serving = /^update "settlements" set "served_at" = \S+, "answered_at"|^\s*\/\* named: take_serving \*\//
+const answering = /^\s*\/\* named: note_answered \*\//
 
 /** Watches all statements about settlements. */
 function watchSettlements(killAt: ApiPoint | undefined): void {
   const moment = (here: ApiPoint) => here === killAt && process.kill(process.pid, "SIGKILL")
   const claims = new WeakSet<pg.Client>()
   watchQueries(async (client, { text, values: given }, send) => {
-    const values = given.map(String)
+    const values = [...given, ...givenTo(given).flatMap(row => Object.values(row))].map(String)
     const claim = values.filter(value => UUID.test(value)).join(" ")
     const settlements = values.filter(value => value.startsWith("set_"))
     const print = (word: string) => process.stdout.write(settlements.map(id => `${word} ${id}\n`).join(""))
