@@ -3,7 +3,7 @@ import { type IncomingMessage, type RequestListener, ServerResponse } from "node
 import { type AddressInfo, connect, type Socket } from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
-import { boundedConnections, defaultBounds } from "./connections.ts"
+import { boundedConnections, connectionsFor, defaultBounds } from "./connections.ts"
 import type { Bounds } from "./held-connections.ts"
 
 const closers: (() => unknown)[] = []
@@ -42,6 +42,10 @@ async function readUntil(socket: Socket, text: string): Promise<string> {
   while (!read.includes(text)) read += (await once(socket, "data"))[0]
   return read
 }
+
+it("there are fewer connections in a small heap, whose headers alone could fill it", () => {
+  expect([256, 512, 1_000, 4_096].map(mb => connectionsFor(mb * 1024 * 1024))).toEqual([1_024, 2_048, 4_000, 4_000])
+})
 
 describe("a connection", () => {
   it("is served one request at a time, in order", async () => {
@@ -99,6 +103,21 @@ describe("a connection", () => {
     socket.write(`POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`)
     expect(await readUntil(socket, ">")).toContain("<same>")
     expect(parts).toBeLessThan(300)
+  })
+
+  it("whose body comes a byte a read holds little more than the bytes", async () => {
+    const parts: Buffer[] = []
+    const { open } = await serve({}, (request, response) => {
+      request.on("data", part => {
+        if (parts.push(part) === 100) response.end("<end>")
+        else socket.write("a")
+      })
+    })
+    const socket = await open()
+    socket.setNoDelay().write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\na")
+    await readUntil(socket, "<end>")
+    const stores = new Set(parts.map(({ buffer }) => buffer))
+    expect([...stores].reduce((bytes, { byteLength }) => bytes + byteLength, 0)).toBeLessThan(3 * Buffer.poolSize)
   })
 
   it("whose body nobody reads is paused after what a stream holds, in chunks of one byte too", async () => {

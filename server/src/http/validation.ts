@@ -7,6 +7,8 @@ import { nearest } from "./suggest-field.ts"
 
 /** Enough to correct any request. Without a limit, 256 KB of unknown fields would be answered with 5 MB. */
 const MAX_DETAILS = 100
+/** Longer than any path of a field that exists: the names of others are their callers', and may be 256 KB. */
+const MAX_PATH = 200
 
 /** Reports all faults at once, each with the schema that it violates. */
 const options: Options = { allErrors: true, verbose: true, useDefaults: true, removeAdditional: false, strict: false }
@@ -52,7 +54,8 @@ export const detailsOf = (faults: ErrorObject[]): ErrorDetail[] =>
   faults.slice(0, MAX_DETAILS).map(fault => {
     const parts = fault.instancePath.split("/").slice(1).map(unescaped)
     const { missingProperty, additionalProperty } = fault.params
-    return { path: [...parts, missingProperty ?? additionalProperty ?? []].flat().join("."), message: wordsOf(fault) }
+    const path = [...parts, missingProperty ?? additionalProperty ?? []].flat().join(".")
+    return { path: path.length > MAX_PATH ? `${path.slice(0, MAX_PATH)}…` : path, message: wordsOf(fault) }
   })
 
 /** A part of a JSON pointer (RFC 6901). */

@@ -303,6 +303,24 @@ describe("an answer", () => {
     expect(digest.digest("hex")).toBe(expected.digest("hex"))
   })
 
+  it("in chunks of one byte is passed on in far fewer", async () => {
+    const text = Array.from({ length: 50_000 }, (_, n) => `${n % 10}`).join("")
+    respond = (_response, _asked, { socket }) => {
+      const chunks = [...text].map(byte => `1\r\n${byte}\r\n`).join("")
+      socket.end(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`)
+    }
+    expect((await call("/api/p/shop-api/free/x")).text).toBe(text)
+    const forwarder = openForwarder(ctx.settings)
+    const asking = { originUrl, method: "GET", path: "/x", headers: [], body: undefined }
+    const found = await forwarder.forward(asking, new AbortController().signal)
+    if (found.failure !== undefined) throw new Error(found.failure)
+    const parts: Buffer[] = []
+    for await (const part of found.body) parts.push(part)
+    await forwarder.close()
+    expect(Buffer.concat(parts).toString()).toBe(text)
+    expect(parts.length).toBeLessThan(100)
+  })
+
   it("is one of a hundred that stream at a time; the next caller is asked to wait before it pays", async () => {
     const open: ServerResponse[] = []
     respond = response => {
