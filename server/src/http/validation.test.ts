@@ -76,6 +76,12 @@ describe("a fault", () => {
     const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`field${i}`, 1]))
     expect(faultsOf(Strict({}), many)).toHaveLength(100)
   })
+
+  it("names a field whose name is long by its beginning", () => {
+    expect(faultsOf(Strict({}), { ["x".repeat(200_000)]: 1 })).toEqual([
+      `${"x".repeat(200)}…: is not a field of this request; remove it`,
+    ])
+  })
 })
 
 it("queries may be numbers in text, bodies may not", () => {
