@@ -6,6 +6,7 @@ import { spawn } from "node:child_process"
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { bundlePrograms } from "./bundle.ts"
+import { longest } from "./longest.ts"
 import { postgresBinaries, startPostgres } from "./postgres.ts"
 import { redisBinary } from "./redis.ts"
 import { makeScratch } from "./scratch.ts"
@@ -20,9 +21,14 @@ interface Report {
     name: string
     status: string
     message: string
+    startTime: number
+    endTime: number
     assertionResults: { fullName: string; status: string; failureMessages: string[] }[]
   }[]
 }
+
+/** A file that takes longer should be among `longest`. */
+const LONG_MS = 12_000
 
 const counts = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
@@ -61,6 +67,11 @@ async function tests(more: Record<string, string>): Promise<void> {
   // A file that can't be loaded has no failed test, but is a failure anyway.
   counts.failed += report.numFailedTests || (ok && report.success ? 0 : 1)
   failures.push(...failuresOf(report))
+  const late = report.testResults.filter(
+    ({ name, startTime, endTime }) => endTime - startTime > LONG_MS && !longest.some(path => name.endsWith(`/${path}`)),
+  )
+  for (const { name, startTime, endTime } of late)
+    say(`${name} took ${Math.round((endTime - startTime) / 1_000)} s: server/test/longest.ts should name it.`)
 }
 
 /** One text per failed test, or per file that could not be loaded: its name and the beginning of its message. */

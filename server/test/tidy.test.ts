@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest"
 import { errorTable } from "../src/errors.ts"
 import { onBoth, ownDatabase } from "./engines.ts"
 import { longFunctions } from "./long-functions.ts"
-import { longest } from "./longest-first.ts"
+import { longest } from "./longest.ts"
 
 const root = new URL("../../", import.meta.url).pathname
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
