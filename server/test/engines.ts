@@ -33,7 +33,6 @@ export const onBoth: Record<string, string> = {
   "server/src/identity/identity.test.ts": "first tokens at once make one merchant",
   "server/src/checkouts/splits.test.ts": "a checkout from its session to its payouts and events",
   "server/src/payouts/one-endpoint.test.ts": "payouts, relays, and what is held",
-  "server/src/operator/unstick.test.ts": "what an operator changes while payouts are sent",
   "server/src/escrow/create-escrow.test.ts": "reservations, and the states that the database refuses",
   "server/src/deposits/versions.test.ts": "addresses that replace others",
   "server/src/paywalls/routes.test.ts": "submissions, and exact answers of the API",

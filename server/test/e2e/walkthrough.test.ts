@@ -16,7 +16,8 @@ const blocks = blocksOf("README.md")
 let sandbox: Sandbox
 let run: Run
 beforeAll(async () => {
-  sandbox = await newSandbox()
+  // `--reset` below is the start without a database, and `kill.test.ts` has the first one.
+  sandbox = await newSandbox({}, "migrated")
   run = await sandbox.start()
 })
 afterAll(() => sandbox.remove())
@@ -36,6 +37,9 @@ async function shell(text: string): Promise<string> {
   return stdout
 }
 
+/** Where payers look at what the walks made. */
+const pages: string[] = []
+
 const walks = blocks.filter(block => block.kind === "walkthrough")
 
 /** What the commands of a block answer, in turn. */
@@ -54,6 +58,7 @@ describe("the README", () => {
     expect(walks.length).toBe(3)
     const answers = await answersOf(walks[0]?.text)
     const [paywall, before, submitted, state, after] = answers
+    pages.push(`/paywall/${paywall.id}`)
     expect(paywall).toMatchObject({ name: "My first paywall", price: "5.00", currency: "USDC", chainId: 84532 })
     expect(before).toEqual({ hasAccess: false })
     expect(submitted).toMatchObject({ status: "verifying", paywallId: paywall.id })
@@ -63,6 +68,7 @@ describe("the README", () => {
 
   it("walks on through a checkout, and its event is in the inbox", async () => {
     const [sent, status] = await answersOf(walks[1]?.text)
+    pages.push(`/pay/${status.sessionId}`, `/receipt/${status.sessionId}`)
     expect(status).toMatchObject({ status: "confirmed", amount: "19.90", txHash: sent.txHash, exception: null })
     let notified: { name: string; body: string }[] = []
     await until("the inbox got the event", async () => {
@@ -114,6 +120,18 @@ describe("docs/subscriptions.md", () => {
     expect(subscription).toMatchObject({ status: "active", trialDays: 14, customerEmail: "reader@shop.example" })
     const invoice = { subscriptionId, productId, sequence: 2, status: "open", amount: "5.00", periodStart }
     expect(renewed).toMatchObject({ data: [invoice], total: 1 })
+    pages.push(`/invoice/${renewed.data[0].id}`)
+  })
+})
+
+describe("the pages of what was sold", () => {
+  it("are read from the embedded database too; `web` has them on Postgres", async () => {
+    expect(pages).toHaveLength(4)
+    for (const page of pages) {
+      const response = await fetch(sandbox.url + page)
+      expect([page, response.status]).toEqual([page, 200])
+      expect(await response.text()).toMatch(/(5|19)\.[09]0/)
+    }
   })
 })
 
