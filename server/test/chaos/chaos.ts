@@ -10,7 +10,7 @@ import { randomBytes } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import pg from "pg"
-import { type Hex, toHex } from "viem"
+import { erc20Abi, type Hex, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { newEndpoint } from "../../src/chain/endpoints.ts"
 import type { Address, Hash } from "../../src/chain/hex.ts"
@@ -45,7 +45,7 @@ const RETURN_EVERY = 5
 /** Payouts that become due at once while the rest waits for more workers to be ended. */
 const HELPING = 12
 
-/** How long a careless engine goes on once it has been careless. */
+/** How long a careless engine goes on once it has been careless, unless somebody is paid twice before. */
 const AFTERMATH_MS = 5_000
 
 type Doom = KillPoint | "before send" | "after send" | "at random"
@@ -132,7 +132,9 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     if (options.mutant) await until("the engine was careless", () => wasCareless(stage), limitMs)
     // What a mutant has done may let nothing end.
     const waitMs = options.mutant ? AFTERMATH_MS : limitMs
-    await until("all payouts have ended", () => isOver(stage, options, report), waitMs).catch(error => {
+    const isEnough = async () =>
+      (options.mutant !== undefined && (await wasPaidTwice(stage))) || (await isOver(stage, options, report))
+    await until("all payouts have ended", isEnough, waitMs).catch(error => {
       report.violations.push(`jammed: ${error.message}`)
     })
     over.abort()
@@ -490,6 +492,14 @@ async function wasCareless({ database }: Stage): Promise<boolean> {
       database.db,
     )
   return rows.length > 0
+}
+
+/** Whether a recipient has two transfers. */
+async function wasPaidTwice({ anvil: { client }, token: address, deposits, owed }: Stage): Promise<boolean> {
+  const query = { address, abi: erc20Abi, eventName: "Transfer", args: { from: deposits }, fromBlock: 0n } as const
+  const logs = await client.getContractEvents({ ...query, strict: true })
+  const paid = logs.map(({ args }) => args.to.toLowerCase() as Address).filter(to => owed.has(to))
+  return new Set(paid).size < paid.length
 }
 
 /** A generator of numbers from 0 to 1 that a seed repeats (mulberry32). */
