@@ -6,7 +6,7 @@ import fc from "fast-check"
 import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
-import { newSandbox, type Run, type Sandbox, until } from "./program.ts"
+import { newSandbox, plainEnv, type Run, type Sandbox, until } from "./program.ts"
 
 const MB = 1024 * 1024
 /** Of some 7 KB each: together they make a list of 7 MB. A socket's buffers take 4 of it, the process holds the rest. */
@@ -66,7 +66,7 @@ describe.runIf(postgresBinaries())("callers who do not read their answers", () =
       LOG_LEVEL: "fatal",
       METRICS_TOKEN,
       DATABASE_URL: postgres.url,
-      NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,
+      NODE_OPTIONS: `${plainEnv().NODE_OPTIONS ?? ""} --max-old-space-size=${HEAP_MB}`,
     })
     run = await sandbox.start()
     const [merchant] = sandbox.file().merchants
