@@ -1,5 +1,5 @@
 /** Loops: work again and again until they are stopped, asleep between rounds, awake early when something waits. */
-import { setTimeout as sleep } from "node:timers/promises"
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises"
 import type { Context } from "../context.ts"
 import { loopDuration, loopRounds } from "../metrics.ts"
 import type { WakeChannel } from "./wake.ts"
@@ -9,8 +9,8 @@ export interface Loop {
   /** Does one round and says how many milliseconds the next may wait at most. */
   round: (ctx: Context) => Promise<number>
   wokenBy: WakeChannel
-  /** The least time between the starts of two rounds, so that a flood of wake-ups is one round. */
-  gapMs: number
+  /** The least time between the starts of two rounds, so that a flood of wake-ups is one round; asked after each round. */
+  gapMs: number | (() => number)
 }
 
 /** After a failed round: soon enough to recover by itself, late enough not to fill the log. */
@@ -34,8 +34,11 @@ export async function runLoop(ctx: Context, loop: Loop): Promise<void> {
     const tookMs = performance.now() - startedAt
     loopDuration.observe({ loop: loop.name }, tookMs / 1_000)
     loopRounds.inc({ loop: loop.name, result })
-    const gapMs = Math.max(0, loop.gapMs - tookMs)
-    await sleep(gapMs, undefined, { signal }).catch(() => {})
+    const leastMs = typeof loop.gapMs === "number" ? loop.gapMs : loop.gapMs()
+    const gapMs = Math.max(0, leastMs - tookMs)
+    if (gapMs > 0) await sleep(gapMs, undefined, { signal }).catch(() => {})
+    // A timer takes a millisecond at least.
+    else await nextTurn()
     await wakes.next(Math.max(0, sleepMs - gapMs), signal)
   }
   wakes.close()

@@ -275,6 +275,21 @@ describe("a delivery", () => {
     expect(seen.filter(n => n !== 9)).toEqual([1, 2, 3])
   })
 
+  it("is claimed the later the more are claimed with it, at most 10 ms, and at once where more wait or nothing came", async () => {
+    const to = [await receiver(), await receiver(), await receiver()]
+    for (const { url } of to) await register(url)
+    const claimed = async (events: number) => {
+      for (let n = 0; n < events; n++) await send()
+      await deliverer.round()
+      const gapMs = deliverer.gapMs()
+      await deliver()
+      return [gapMs, deliverer.gapMs()]
+    }
+    expect(await claimed(1)).toEqual([3, 0])
+    expect(await claimed(10)).toEqual([10, 0])
+    expect(await claimed(20)).toEqual([0, 0])
+  })
+
   it("carries its own event, however the deliveries of many events follow each other in a claim", async () => {
     const to = [await receiver(), await receiver(), await receiver()]
     for (const { url } of to) await register(url)

@@ -34,6 +34,11 @@ const QUICK_MS = 250
 const AHEAD_MS = 1_000
 /** Rows are prefetched while this share of the places is free; otherwise rows of other lanes need the places more. */
 const AHEAD_FREE = 0.25
+/**
+ * For each row that a claim found, the next claim is a millisecond later, at most this many: where new ones come by the thousand a second,
+ * each statement then claims, and records, several times as many. A single one delays nobody.
+ */
+const MOST_GAP_MS = 10
 /** A stopping process waits this long for answers; another process retries the deliveries that are still open then. */
 const STOP_GRACE_MS = 10_000
 
@@ -43,6 +48,8 @@ export interface Deliverer {
    * claimed.
    */
   round(): Promise<number>
+  /** How many milliseconds after the start of the last round the next is to start at the earliest. */
+  gapMs(): number
   /**
    * Resolves when nothing is being sent or recorded. After the signal, deliveries that have not started are given back.
    */
@@ -75,6 +82,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   const work = new Set<Promise<void>>()
   let places = concurrency
   let turn = ""
+  let gapMs = 0
   const recorder = openRecorder(ctx, cut, recorded => {
     places += recorded
     // A place is free, so a row that waited for one of these to be tried first may start.
@@ -82,6 +90,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   })
 
   async function round(): Promise<number> {
+    gapMs = 0
     for (const name of lanes.keys()) advance(name)
     if (places <= 0) return 0
     const ahead = places > concurrency * AHEAD_FREE ? concurrencyPerEndpoint : 0
@@ -94,13 +103,17 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     if (rows.length === 0) return 0
     places -= rows.length
     const claimedAt = performance.now()
+    let isAll = turn === "" && places > 0
     for (const [name, ofLane] of Map.groupBy(rows, ({ lane }) => lane)) {
       const held = lanes.get(name) ?? { sending: 0, waiting: [], hasMore: false }
       for (const row of ofLane) held.waiting.push({ row, claimedAt })
       held.hasMore = ofLane.length >= perLane - (taken.get(name) ?? 0)
+      if (held.hasMore) isAll = false
       lanes.set(name, held)
       advance(name)
     }
+    // What waits already is claimed as soon as there is room.
+    if (isAll) gapMs = Math.min(MOST_GAP_MS, rows.length)
     return rows.length
   }
 
@@ -155,7 +168,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     while (work.size > 0) await Promise.all(work)
   }
 
-  return { round, idle }
+  return { round, gapMs: () => gapMs, idle }
 }
 
 /** How fast each lane's endpoint answered last. */
@@ -255,7 +268,7 @@ export async function runDeliveries(ctx: Context, sender: Sender): Promise<void>
     await deliverer.round()
     return MAX_SLEEP_MS
   }
-  await runLoop(ctx, { name: "deliveries", wokenBy: "deliveries", gapMs: 0, round })
+  await runLoop(ctx, { name: "deliveries", wokenBy: "deliveries", gapMs: deliverer.gapMs, round })
   const grace = setTimeout(() => cut.abort(), STOP_GRACE_MS)
   await deliverer.idle()
   clearTimeout(grace)
