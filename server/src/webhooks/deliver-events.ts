@@ -112,7 +112,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       lanes.set(name, held)
       advance(name)
     }
-    // What waits already is claimed as soon as there is room.
+    // More that is pending is claimed as soon as there is room.
     if (isAll) gapMs = Math.min(MOST_GAP_MS, rows.length)
     return rows.length
   }
