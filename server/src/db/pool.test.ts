@@ -197,6 +197,32 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     }
   })
 
+  it("runs no statement of a transaction that has not begun: not beside its first one, and not after that has failed", async () => {
+    const { db } = openOne()
+    const insert = (db: Db, key: string) => sql`insert into installation (key, value) values (${key}, 'x')`.execute(db)
+    // The client itself refuses a name that another text has, so that nothing is sent.
+    const refused = (db: Db) => sql`/* named: taken */ select ${1}::int as one`.execute(db)
+    const wrong = (db: Db) => sql`select ${1}::int / 0`.execute(db)
+    try {
+      await db.transaction().execute(db => sql`/* named: taken */ select ${2}::int as two`.execute(db))
+      for (const fails of [refused, wrong]) {
+        const beside = db.transaction().execute(db => Promise.all([fails(db), insert(db, "beside")]))
+        await expect(beside).rejects.toThrow()
+        const after = db.transaction().execute(async db => {
+          await fails(db).catch(() => {})
+          await insert(db, "after").catch(() => {})
+        })
+        await expect(after).rejects.toThrow("rolled back instead of committed")
+        expect(await keys()).toEqual([])
+      }
+      await db.transaction().execute(db => Promise.all([insert(db, "one"), insert(db, "two")]))
+      expect((await keys()).sort()).toEqual(["one", "two"])
+    } finally {
+      await sql`delete from installation`.execute(db)
+      await db.destroy()
+    }
+  })
+
   it("is found behind a host that lets clients in and then says nothing", async () => {
     const { port, host } = new URL(postgres.url)
     const sockets: Socket[] = []

@@ -129,6 +129,10 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
   let lost: DatabaseUnavailable | undefined
   /** Of a transaction without a statement so far. */
   let opening: readonly string[] | undefined
+  /** The first statement of a transaction, on its way. */
+  let beginning: Promise<unknown> | undefined
+  /** Why a transaction may not have begun. Then any other statement of it would be committed alone. */
+  let unbegun: unknown
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
@@ -139,16 +143,21 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
     }
     const first = opening
     opening = undefined
+    const isEnd = text === "commit" || text === "rollback"
     // It has not begun.
-    if (first && (text === "commit" || text === "rollback")) return { command: text.toUpperCase(), rows: [] }
+    if (first && isEnd) return { command: text.toUpperCase(), rows: [] }
     const name = areSessions() ? nameOf(text) : undefined
     const config = { name, text, values, query_timeout: answerMs }
     try {
-      if (!first) return await client.query(config as pg.QueryConfig)
-      // A text without values may be several statements, which can't be sent together with others.
-      if (values.length > 0) return await queryAfter(client, first, config)
-      await client.query({ text: first.join("; "), query_timeout: answerMs } as pg.QueryConfig)
-      return await client.query(config as pg.QueryConfig)
+      if (first) {
+        beginning = begin(first, config)
+        return await beginning
+      }
+      await beginning?.catch(() => {})
+      if (unbegun !== undefined && !isEnd) throw unbegun
+      if (unbegun === undefined) return await client.query(config as pg.QueryConfig)
+      unbegun = undefined
+      return await client.query({ text: "rollback", query_timeout: answerMs } as pg.QueryConfig)
     } catch (error) {
       const code = error instanceof pg.DatabaseError ? error.code : undefined
       const isStale = name !== undefined && STALE.test(code ?? "")
@@ -159,6 +168,20 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
       if (code === undefined || code === READ_ONLY || isStale) lost = unavailable
       throw unavailable
     }
+  }
+  /** Begins a transaction with its first statement. */
+  async function begin(opening: readonly string[], config: pg.QueryConfig & { query_timeout: number }) {
+    try {
+      // A text without values may be several statements, which can't be sent together with others.
+      if (config.values?.length) return await queryAfter(client, opening, config)
+      await client.query({ text: opening.join("; "), query_timeout: answerMs } as pg.QueryConfig)
+    } catch (error) {
+      unbegun = error
+      throw error
+    } finally {
+      beginning = undefined
+    }
+    return await client.query(config)
   }
   return { query: query as unknown as PostgresPoolClient["query"], release: () => client.release(lost) }
 }

@@ -7,12 +7,14 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { addressGroup } from "../limits/buckets.ts"
+import { defaultBounds } from "./connections.ts"
+import { goneSignal } from "./gone.ts"
 import { awaitEnd, MAX_WAIT_S } from "./long-poll.ts"
 
 /** One address may be an office: some people with two pages each. */
 const MOST_BY_ADDRESS = 20
 /** A quarter of the connections that the server keeps. */
-const MOST_IN_ALL = 1_000
+const MOST_IN_ALL = Math.floor(defaultBounds.connections / 4)
 /** A page takes three times this for a dead network (`web/src/pay/live.ts`); proxies close what is silent for a minute. */
 const HEARTBEAT_MS = 10_000
 /** What the caller waits before it connects again, in milliseconds. */
@@ -79,10 +81,8 @@ export async function sendEvents<T>(
       giveBack()
       throw error
     })
-  const gone = new AbortController()
   const { raw } = reply
-  raw.once("close", () => gone.abort())
-  const signal = AbortSignal.any([ctx.signal, gone.signal, AbortSignal.timeout(LIFE_MS)])
+  const signal = AbortSignal.any([ctx.signal, goneSignal(raw), AbortSignal.timeout(LIFE_MS)])
   const wakes = ctx.wakes.subscribe("payments")
   reply.hijack()
   raw.writeHead(200, {

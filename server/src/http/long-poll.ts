@@ -1,6 +1,7 @@
 /** Long-polls: a caller that waits for a payment is woken when any payment changes, and reads again. */
 import type { FastifyReply } from "fastify"
 import type { Context } from "../context.ts"
+import { goneSignal } from "./gone.ts"
 
 /** The longest wait that a caller may ask for, in seconds. */
 export const MAX_WAIT_S = 25
@@ -17,9 +18,7 @@ export async function awaitEnd<T>(
   isOver: (state: T) => boolean,
   everyMs = Number.POSITIVE_INFINITY,
 ): Promise<T> {
-  const gone = new AbortController()
-  reply.raw.once("close", () => gone.abort())
-  const signal = AbortSignal.any([ctx.signal, gone.signal])
+  const signal = AbortSignal.any([ctx.signal, goneSignal(reply.raw)])
   const wakes = ctx.wakes.subscribe("payments")
   const until = performance.now() + waitS * 1_000
   try {

@@ -299,8 +299,9 @@ export function sendError(
   errorPage?: ErrorPage,
 ): void {
   const known = toApiError(error)
-  // NOT_READY answers a probe, and what makes the process unready is logged where it was noticed.
-  if (!known || (errorTable[known.code].status >= 500 && known.code !== "NOT_READY"))
+  // NOT_READY answers a probe, and what makes the process unready is logged where it was noticed. An origin is a merchant's.
+  const isElsewhere = known?.code === "NOT_READY" || known?.code === "ORIGIN_FAILED"
+  if (!known || (errorTable[known.code].status >= 500 && !isElsewhere))
     ctx.log.error(
       { err: known?.cause ?? error, requestId: request.id, route: request.routeOptions.url },
       "a request failed",

@@ -11,8 +11,11 @@ import type { Context } from "../context.ts"
 import { nobodyKnown } from "../http/authenticate.ts"
 import { openServer } from "../http/server.ts"
 import { openForwarder } from "./forward.ts"
+import { bundleFinder } from "./load-bundle.ts"
 import type { Offer, Paid, Payments } from "./payments.ts"
+import { openPlaces } from "./places.ts"
 import { proxyRoutes } from "./routes.ts"
+import { serveCall } from "./serve-call.ts"
 
 const SECRET = "Bearer of-the-origin"
 /** Of the impatient server: the others wait as long as a loaded machine needs. */
@@ -367,6 +370,61 @@ describe("an answer", () => {
     expect(closed).toBe(false)
     request.destroy()
     await until("the origin's connection is closed", () => closed)
+  })
+
+  it("is not asked for where its caller left before the API was found, and its place is free", async () => {
+    const places = openPlaces()
+    let asked = 0
+    const forwarder = {
+      forward: async () => {
+        asked++
+        return { failure: "asked", shown: "was asked" }
+      },
+      close: async () => {},
+    }
+    const app = openServer(ctx, nobodyKnown)
+    apps.push(app)
+    let finding = () => {}
+    let ended: Promise<unknown> | undefined
+    app.get("/api/p/:slug/*", async (request, reply) => {
+      const left = once(reply.raw, "close")
+      const find: ReturnType<typeof bundleFinder> = async (...of) => {
+        finding()
+        await left
+        return await bundleFinder()(...of)
+      }
+      ended = serveCall(ctx, { find, forwarder, places, payments }, request, reply)
+      return await ended
+    })
+    await app.listen({ host: "127.0.0.1", port: 0 })
+    const { port } = app.server.address() as AddressInfo
+    for (const path of ["free", "paid"]) {
+      const isFinding = new Promise<void>(resolve => (finding = resolve))
+      const request = httpRequest({ host: "127.0.0.1", port, path: `/api/p/shop-api/${path}/x`, agent: false })
+      request.on("error", () => undefined).end()
+      await isFinding
+      request.destroy()
+      await ended
+    }
+    expect([asked, offers.length]).toEqual([0, 0])
+    const taken = Array.from({ length: 100 }, () => places.take(bundleId, 0))
+    expect(taken).not.toContain(undefined)
+  })
+
+  it("that breaks off before its first byte is a failure like any other, in our own shape", async () => {
+    respond = (_response, _asked, { socket }) =>
+      socket.end("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nx-origin: a\r\ncontent-length: 100\r\n\r\n")
+    const { status, headers, text } = await call("/api/p/shop-api/free/x")
+    expect([status, headers["content-type"], headers["x-origin"]]).toEqual([
+      502,
+      "application/json; charset=utf-8",
+      undefined,
+    ])
+    expect(json(text)).toEqual({
+      error: "ORIGIN_FAILED",
+      message: "The API behind this address did not end its answer.",
+      requestId: headers["x-request-id"],
+    })
   })
 
   it("that does not come, as its caller left, stops the origin as well", async () => {

@@ -4,6 +4,7 @@ import { Readable } from "node:stream"
 import { setImmediate } from "node:timers/promises"
 import { Agent } from "undici"
 import type { Settings } from "../config/settings.ts"
+import { ApiError } from "../errors.ts"
 import { joinedParts } from "../http/joined-parts.ts"
 import { addressRule } from "../public-address.ts"
 import { guardedConnector, openResolver, type Resolve } from "../webhooks/connector.ts"
@@ -90,14 +91,18 @@ async function* partsOf(body: Readable): AsyncGenerator<Buffer> {
     if (part) yield part
   }
   let parts = 0
-  for await (const first of body as AsyncIterable<Buffer>) {
-    for (let part: Buffer | null = first; part !== null; part = body.read()) {
-      if (++parts % PARTS_A_TURN === 0) await setImmediate()
-      if (joined.add(part)) continue
+  try {
+    for await (const first of body as AsyncIterable<Buffer>) {
+      for (let part: Buffer | null = first; part !== null; part = body.read()) {
+        if (++parts % PARTS_A_TURN === 0) await setImmediate()
+        if (joined.add(part)) continue
+        yield* take()
+        if (!joined.add(part)) yield part
+      }
       yield* take()
-      if (!joined.add(part)) yield part
     }
-    yield* take()
+  } catch (error) {
+    throw new ApiError("ORIGIN_FAILED", undefined, "The API behind this address did not end its answer.", error)
   }
 }
 

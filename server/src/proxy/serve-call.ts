@@ -9,6 +9,7 @@ import type { Context } from "../context.ts"
 import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable, invalid } from "../errors.ts"
+import { goneSignal } from "../http/gone.ts"
 import { dropSlowReader } from "../http/parts.ts"
 import { recordFailure, recordServed } from "./failures.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
@@ -51,13 +52,13 @@ export async function serveCall(
   const call = await findCall(ctx, parts, request)
   const leave = parts.places.take(call.bundle.id, call.body?.length ?? 0)
   if (!leave) throw new ApiError("ORIGIN_BUSY")
-  const gone = new AbortController()
-  reply.raw.once("close", () => {
+  const gone = goneSignal(reply.raw)
+  if (gone.aborted) {
     leave()
-    gone.abort("gone")
-  })
-  if (reply.raw.destroyed) leave()
-  if (call.route.price === 0n) return await answer(ctx, parts, request, reply, call, undefined, gone.signal)
+    return reply
+  }
+  gone.addEventListener("abort", leave)
+  if (call.route.price === 0n) return await answer(ctx, parts, request, reply, call, undefined, gone)
   // Its caller may pay with any wallet too; then the scan must find it.
   await watch(ctx, call.bundle.id)
   if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
@@ -65,7 +66,7 @@ export async function serveCall(
   const paid = await payments.take(ctx, request, reply, await offerOf(ctx, request, call))
   if (!paid) return reply
   try {
-    return await answer(ctx, parts, request, reply, call, { payments, paid }, gone.signal)
+    return await answer(ctx, parts, request, reply, call, { payments, paid }, gone)
   } catch (error) {
     // No-op where another request serves the payment: the lease of this one has expired.
     await payments.giveBack(ctx, paid)
@@ -200,12 +201,17 @@ function sendAnswer(
   reply: FastifyReply,
   { status, headers, body }: Extract<OriginAnswer, { failure?: undefined }>,
 ): FastifyReply {
-  reply.code(status).headers(headersForCaller(headers))
+  const passed = headersForCaller(headers)
+  reply.code(status).headers(passed)
   if (isBodiless(request.method, status)) {
     body.on("error", () => undefined).resume()
     return reply.send()
   }
   finished(body, dropSlowReader(ctx, reply))
+  // Until the first byte has come the caller can be told what happened, and not in the origin's type or length.
+  body.once("error", () => {
+    if (!reply.raw.headersSent) for (const name of Object.keys(passed)) reply.removeHeader(name)
+  })
   return reply.send(body)
 }
 
