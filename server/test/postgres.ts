@@ -82,12 +82,17 @@ export async function startPostgres({
   const url = `postgres://sluice@127.0.0.1:${port}/postgres`
   await answering(url)
   /** To the server and to each of its children, which are in process groups of their own. */
+  const signalChildren = (name: "STOP" | "CONT" | "KILL") =>
+    void spawnSync("pkill", [`-${name}`, "-P", `${server.pid}`])
   const signalAll = (name: "STOP" | "CONT") => {
     server.kill(`SIG${name}`)
-    spawnSync("pkill", [`-${name}`, "-P", `${server.pid}`])
+    signalChildren(name)
   }
   const end = async () => {
     const ended = new Promise(resolve => server.once("exit", resolve))
+    // It makes no more children. Those it has would notice a moment later that it is gone, and commit until then.
+    server.kill("SIGSTOP")
+    signalChildren("KILL")
     server.kill("SIGKILL")
     await ended
   }
