@@ -223,6 +223,33 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     }
   })
 
+  it("runs nothing that a failed transaction has still queued, and keeps no connection whose rollback failed", async () => {
+    const { pool, db } = openOne()
+    const insert = (db: Db, key: string) => sql`insert into installation (key, value) values (${key}, 'x')`.execute(db)
+    try {
+      const wrong = (db: Db) => sql`select ${1}::int / 0`.execute(db)
+      const queued = db.transaction().execute(async db => {
+        await sql`select ${1}::int`.execute(db)
+        await Promise.all([wrong(db), ...["a", "b", "c", "d"].map(key => insert(db, key))])
+      })
+      await expect(queued).rejects.toThrow("division by zero")
+      await sql`select 1`.execute(db)
+      expect(await keys()).toEqual([])
+      // As by a cancel that comes late.
+      const client = await pool.connect()
+      const { query } = client
+      vi.spyOn(client, "query").mockImplementation(((config: pg.QueryConfig, ...rest: unknown[]) =>
+        config.text === "rollback"
+          ? Promise.reject(Object.assign(new pg.DatabaseError("canceling statement", 0, "error"), { code: "57014" }))
+          : Reflect.apply(query, client, [config, ...rest])) as typeof client.query)
+      client.release()
+      await expect(db.transaction().execute(wrong)).rejects.toThrow()
+      expect((await sql<{ one: number }>`select 1 as one`.execute(db)).rows).toEqual([{ one: 1 }])
+    } finally {
+      await db.destroy()
+    }
+  })
+
   it("is found behind a host that lets clients in and then says nothing", async () => {
     const { port, host } = new URL(postgres.url)
     const sockets: Socket[] = []

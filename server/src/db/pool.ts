@@ -133,17 +133,23 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
   let beginning: Promise<unknown> | undefined
   /** Why a transaction may not have begun. Then any other statement of it would be committed alone. */
   let unbegun: unknown
+  /** Whether a transaction has ended, or the connection is another's: what Kysely still has queued of a failed transaction comes then. */
+  let isOver = false
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
     const begins = openingOf(text)
     if (begins) {
       opening = begins
+      isOver = false
       return { rows: [] }
     }
     const first = opening
     opening = undefined
     const isEnd = text === "commit" || text === "rollback"
+    // It would be committed alone.
+    if (isOver && !isEnd) throw new Error("A statement was sent after the end of its transaction.")
+    isOver ||= isEnd
     // It has not begun.
     if (first && isEnd) return { command: text.toUpperCase(), rows: [] }
     const name = areSessions() ? nameOf(text) : undefined
@@ -183,7 +189,12 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
     }
     return await client.query(config)
   }
-  return { query: query as unknown as PostgresPoolClient["query"], release: () => client.release(lost) }
+  /** Kysely discards a connection whose rollback failed: the next user would be inside the transaction. */
+  const release = (discard?: unknown) => {
+    isOver = true
+    client.release(lost ?? discard === true)
+  }
+  return { query: query as unknown as PostgresPoolClient["query"], release }
 }
 
 const READ_ONLY = "25006"

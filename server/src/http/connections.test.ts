@@ -211,6 +211,28 @@ describe("a connection", () => {
     expect(dropped).toEqual(["too_many"])
   })
 
+  it("beyond the limit closes the one that waits for longest where none is idle", async () => {
+    let arrived = () => {}
+    const { open, dropped } = await serve({ connections: 2 }, (request, response) => {
+      if (request.url === "/small") response.end("small")
+      else arrived()
+    })
+    const waiting: Socket[] = []
+    for (let nth = 0; nth < 2; nth++) {
+      const isWaiting = new Promise<void>(resolve => (arrived = resolve))
+      const socket = await open()
+      waiting.push(socket)
+      socket.resume().write(get("/wait"))
+      await isWaiting
+    }
+    const closed = once(waiting[0] as Socket, "close")
+    const third = await open()
+    third.write(get("/small"))
+    await readUntil(third, "small")
+    await closed
+    expect({ dropped, other: waiting[1]?.destroyed }).toEqual({ dropped: ["too_many"], other: false })
+  })
+
   it("whose caller reads nothing of its answer is closed after a time; one whose caller waits for an answer is not", async () => {
     const { open, dropped } = await serve({ stalledMs: 50 }, (request, response) => {
       if (request.url === "/big") response.end("x".repeat(8_000_000))

@@ -29,7 +29,10 @@ import { joinedParts } from "./joined-parts.ts"
 const CONNECTION_BYTES = 256 * 1024
 const MOST_CONNECTIONS = 4_000
 
-/** How many connections a process may hold whose heap may grow to so many bytes: 1,024 with 256 MB, 4,000 from a gigabyte on. */
+/**
+ * How many connections a process may hold whose heap may grow to so many bytes: 1,408 with `--max-old-space-size=256`, by which V8 lets it
+ * grow to 352 MB; 4,000 from a gigabyte on.
+ */
 export function connectionsFor(heapBytes: number): number {
   return Math.min(MOST_CONNECTIONS, Math.floor(heapBytes / CONNECTION_BYTES))
 }

@@ -58,6 +58,8 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
   const connections = new Map<Socket, Connection>()
   /** In the order in which they became idle. */
   const idle = new Set<Socket>()
+  /** In the order in which their requests began. */
+  const running = new Set<Socket>()
   /** Of those that hold answers, in the order in which their callers last read. */
   const answers = heldBytes()
   const requests = heldBytes()
@@ -70,15 +72,21 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
     const [longestUnread] = answers.sockets()
-    const other = longestIdle === socket ? (longestUnread ?? requests.largest()) : longestIdle
+    // The longest running one is a page or a long-poll that waits, and comes again: 1,400 of them kept everybody else out.
+    const [longestRunning] = running
+    const other = longestIdle === socket ? (longestUnread ?? requests.largest() ?? longestRunning) : longestIdle
     drop(other ?? socket, "too_many")
   }
 
-  const began = (socket: Socket) => void idle.delete(socket)
+  function began(socket: Socket): void {
+    idle.delete(socket)
+    running.add(socket)
+  }
 
   function finished(socket: Socket): void {
     answers.letGo(socket)
     requests.letGo(socket)
+    running.delete(socket)
     idle.add(socket)
   }
 
@@ -110,6 +118,7 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     connection.waiting = []
     connections.delete(socket)
     idle.delete(socket)
+    running.delete(socket)
   }
 
   const of = (socket: Socket) => connections.get(socket)

@@ -208,7 +208,7 @@ function sendAnswer(
     return reply.send()
   }
   finished(body, dropSlowReader(ctx, reply))
-  // Until the first byte has come the caller can be told what happened, and not in the origin's type or length.
+  // Before the first byte, the error handler answers; the origin's type and length are not those of its answer.
   body.once("error", () => {
     if (!reply.raw.headersSent) for (const name of Object.keys(passed)) reply.removeHeader(name)
   })
