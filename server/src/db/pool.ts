@@ -5,7 +5,7 @@
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
-import { openingOf, queryAfter } from "./begin.ts"
+import { transactional } from "./begin.ts"
 import { clientOf, hostsOf } from "./hosts.ts"
 
 /** How long one user of the database may wait, each in milliseconds. */
@@ -127,43 +127,13 @@ export async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
 
 function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () => boolean): PostgresPoolClient {
   let lost: DatabaseUnavailable | undefined
-  /** Of a transaction without a statement so far. */
-  let opening: readonly string[] | undefined
-  /** The first statement of a transaction, on its way. */
-  let beginning: Promise<unknown> | undefined
-  /** Why a transaction may not have begun. Then any other statement of it would be committed alone. */
-  let unbegun: unknown
-  /** Whether a transaction has ended, or the connection is another's: what Kysely still has queued of a failed transaction comes then. */
-  let isOver = false
+  const statements = transactional(client, answerMs)
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
-    const begins = openingOf(text)
-    if (begins) {
-      opening = begins
-      isOver = false
-      return { rows: [] }
-    }
-    const first = opening
-    opening = undefined
-    const isEnd = text === "commit" || text === "rollback"
-    // It would be committed alone.
-    if (isOver && !isEnd) throw new Error("A statement was sent after the end of its transaction.")
-    isOver ||= isEnd
-    // It has not begun.
-    if (first && isEnd) return { command: text.toUpperCase(), rows: [] }
     const name = areSessions() ? nameOf(text) : undefined
-    const config = { name, text, values, query_timeout: answerMs }
     try {
-      if (first) {
-        beginning = begin(first, config)
-        return await beginning
-      }
-      await beginning?.catch(() => {})
-      if (unbegun !== undefined && !isEnd) throw unbegun
-      if (unbegun === undefined) return await client.query(config as pg.QueryConfig)
-      unbegun = undefined
-      return await client.query({ text: "rollback", query_timeout: answerMs } as pg.QueryConfig)
+      return await statements.query({ name, text, values, query_timeout: answerMs })
     } catch (error) {
       const code = error instanceof pg.DatabaseError ? error.code : undefined
       const isStale = name !== undefined && STALE.test(code ?? "")
@@ -175,23 +145,9 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
       throw unavailable
     }
   }
-  /** Begins a transaction with its first statement. */
-  async function begin(opening: readonly string[], config: pg.QueryConfig & { query_timeout: number }) {
-    try {
-      // A text without values may be several statements, which can't be sent together with others.
-      if (config.values?.length) return await queryAfter(client, opening, config)
-      await client.query({ text: opening.join("; "), query_timeout: answerMs } as pg.QueryConfig)
-    } catch (error) {
-      unbegun = error
-      throw error
-    } finally {
-      beginning = undefined
-    }
-    return await client.query(config)
-  }
   /** Kysely discards a connection whose rollback failed: the next user would be inside the transaction. */
   const release = (discard?: unknown) => {
-    isOver = true
+    statements.end()
     client.release(lost ?? discard === true)
   }
   return { query: query as unknown as PostgresPoolClient["query"], release }
