@@ -118,11 +118,6 @@ async function callEscrow(
   const escrow = await ctx.db.selectFrom("escrows").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
   const n = ++transfers
   const isMined = state === "final"
-  await ctx.db
-    .updateTable("escrows")
-    .set({ payer: PAYER, auth_id: escrow.auth_id ?? hashOf(n), run_at: new Date(0) })
-    .where("session_id", "=", id)
-    .execute()
   const signed = { payer: PAYER, auth_nonce: hashOf(n), auth_digest: hashOf(n) }
   await ctx.db
     .insertInto("payouts")
@@ -137,6 +132,12 @@ async function callEscrow(
         : {}),
       ...(isMined ? { succeeded: true } : {}),
     })
+    .execute()
+  // After the call is there: the states are prepared side by side, and another's turn would find nothing, and make this escrow due no more.
+  await ctx.db
+    .updateTable("escrows")
+    .set({ payer: PAYER, auth_id: escrow.auth_id ?? hashOf(n), run_at: new Date(0) })
+    .where("session_id", "=", id)
     .execute()
   await advanceEscrows(ctx)
 }
