@@ -12,7 +12,7 @@ import { type RpcProxy, startProxy } from "../proxy.ts"
 import { freePort, plainEnv, root, until } from "./program.ts"
 
 /** Enough for the worker to die among them; `script/bench load` drives thousands. */
-const PAYMENTS = 200
+const PAYMENTS = 300
 /** Checkouts of the same merchant beside them, each with a callback. */
 const CHECKOUTS = 50
 const PAYOUT_ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -66,7 +66,7 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     await anvil?.stop()
   })
 
-  it("grants each of 200 payments once, though the worker dies among them", async () => {
+  it("grants each of 300 payments once, though the worker dies among them", async () => {
     const [port, metricsPort] = [await freePort(), await freePort()]
     start("api", { PORT: `${port}`, METRICS_PORT: `${metricsPort}` })
     const url = `http://127.0.0.1:${port}`
