@@ -523,16 +523,20 @@ describe("after its time", () => {
   it("a subscription's next invoice is paid on its page, and the wallet that pays it cancels it", async () => {
     const daily = { name: "Daily news", price: "2.50", billingInterval: "day" }
     const { id: productId } = await merchant("/api/console/products", daily)
-    const { url } = await merchant("/api/console/checkouts", { productId })
+    const { id: sessionId, url } = await merchant("/api/console/checkouts", { productId })
     const wallet = await newWallet("50")
     const page = await openPage(url, {}, wallet)
     await page.getByText("Renews every day. You pay each invoice yourself; nothing is charged by itself.").waitFor()
     await payWithPocket(page)
     await stage(page, "paid")
     await page.getByText(/^Your subscription is paid until /).waitFor()
-    // Half a day before its period, once the first payment is final.
-    await sandbox.call("/sandbox/clock", { advance: "13h" })
+    // The next invoice is made once the payment is final. A round that finds it reversible checks again a minute later.
     await sandbox.call("/sandbox/mine", { blocks: 12 })
+    const entries = async () => (await merchant(`/api/console/books?sessionId=${sessionId}`)).data
+    const isFinal = ({ status }: { status: string }) => status === "final"
+    await until("the first payment is final", async () => (await entries()).some(isFinal))
+    // Half a day before its period.
+    await sandbox.call("/sandbox/clock", { advance: "13h" })
     const open = async () => (await merchant("/api/console/invoices?status=open")).data[0]?.id
     await until("the next invoice is made", async () => (await open()) !== undefined)
     await page.goto(`${sandbox.url}/invoice/${await open()}`)
