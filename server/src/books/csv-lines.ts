@@ -76,33 +76,51 @@ export async function* linesOf<C extends string, K extends string>(
 }
 
 const HASH_LENGTH = 66
-/** Addresses that recur, such as a factory's, are looked up; payers mostly don't, and looking up costs a fifth of a checksum. */
-const MOST_KNOWN = 2_000
-const isLowerHex = (code: number): boolean => (code >= 48 && code <= 57) || (code >= 97 && code <= 102)
+const [ZERO, X] = [..."0x"].map(char => char.charCodeAt(0))
+const IS_LOWER_HEX = Uint8Array.from({ length: 256 }, (_, code) =>
+  "0123456789abcdef".includes(String.fromCharCode(code)) ? 1 : 0,
+)
+/** The bit by which letters differ from capitals; digits have it. */
+const LOWER = 32
 
 /**
- * The bytes of ASCII text, with the checksum of each lower-case address; hashes stay as they are. It is written into the bytes, as
- * millions of pieces of text are slow to collect.
+ * The bytes of ASCII text, with the checksum of each lower-case address; hashes stay as they are. It is done in the bytes: with pieces of
+ * text and a map of them, a line of seven addresses and hashes took 3.7 µs and not 2.2.
  */
 function withChecksums(text: string): Buffer {
   const bytes = Buffer.from(text, "latin1")
-  const known = new Map<string, number>()
-  for (let at = text.indexOf("0x"); at >= 0; at = text.indexOf("0x", at)) {
+  const seen = new Int32Array(16 ** 3).fill(-1)
+  for (let x = 1; x < bytes.length; x++) {
+    if (bytes[x] !== X || bytes[x - 1] !== ZERO) continue
+    const at = x - 1
     let end = at + 2
-    while (isLowerHex(text.charCodeAt(end)) && end - at < HASH_LENGTH) end++
-    if (end - at === ADDRESS_LENGTH) checksumOnce(bytes, text.slice(at, end), at, known)
-    at = end
+    while (IS_LOWER_HEX[bytes[end] ?? 0] && end - at < HASH_LENGTH) end++
+    if (end - at === ADDRESS_LENGTH) checksumOnce(bytes, at, seen)
+    x = end
   }
   return bytes
 }
 
-/** Writes the checksum at `at`, by copying it from where the same address already has one. */
-function checksumOnce(bytes: Buffer, address: string, at: number, known: Map<string, number>): void {
-  const before = known.get(address)
-  if (before !== undefined) return void bytes.copyWithin(at, before, before + ADDRESS_LENGTH)
+/**
+ * Writes the checksum at `at`. Addresses that recur, such as a factory's, are copied from where they have one already: `seen` has the last
+ * place for each of three first digits.
+ */
+function checksumOnce(bytes: Buffer, at: number, seen: Int32Array): void {
+  const digit = (i: number) => (bytes[at + 2 + i] ?? 0) & 15
+  const slot = (digit(0) * 16 + digit(1)) * 16 + digit(2)
+  const before = seen[slot] ?? -1
+  if (before >= 0 && isSameAddress(bytes, before, at)) {
+    for (let i = 2; i < ADDRESS_LENGTH; i++) bytes[at + i] = bytes[before + i] ?? 0
+    return
+  }
   checksumAt(bytes, at)
-  if (known.size >= MOST_KNOWN) known.clear()
-  known.set(address, at)
+  seen[slot] = at
+}
+
+/** Whether the lower-case address at `at` is the one that has its checksum at `before`. */
+function isSameAddress(bytes: Buffer, before: number, at: number): boolean {
+  for (let i = 2; i < ADDRESS_LENGTH; i++) if (((bytes[before + i] ?? 0) | LOWER) !== bytes[at + i]) return false
+  return true
 }
 
 /** What is said of the network of a row, in SQL. */
