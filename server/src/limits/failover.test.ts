@@ -18,10 +18,11 @@ const countsOf = (caller: string, limit = LIMIT) => [
   { key: `sluice:limit:{${caller}}:public`, limit: limit * KEYS_A_MERCHANT },
 ]
 
+// At once: each waits for servers that wait for each other.
 describe.runIf(onRedis).each([
   { name: "Sentinel", start: startSentinels },
   { name: "Cluster", start: startCluster },
-])("limits by $name", ({ start }) => {
+])("limits by $name", { concurrent: true }, ({ start }) => {
   let group: TestRedisGroup
   const all: Limits[] = []
   const lines: string[] = []

@@ -22,18 +22,25 @@ beforeAll(async () => {
 })
 afterAll(() => sandbox.remove())
 
-/** A payment is confirmed in some five seconds; on a busy machine a request that waits for it is sent again after its 25. */
-const patientCurl = `curl() {
+/**
+ * A payment is confirmed in some five seconds; on a busy machine a request that waits for it is sent again after its 25. Each second's
+ * sleep passes five more for the service and its chain: a refund looks for its allowance after fifteen.
+ */
+const prelude = `curl() {
   local answer
   while answer=$(command curl "$@"); [[ "$*" == *wait=* && "$answer" =~ \\"status\\":\\"(pending|verifying)\\" ]]; do :; done
   printf %s "$answer"
+}
+sleep() {
+  command sleep "$1"
+  command curl -sf "$API/sandbox/clock" -H "Content-Type: application/json" -d '{"advance":"5s"}' >/dev/null
 }
 `
 
 /** Runs README lines in a shell, with the test's folder and ports in the place of the default ones. */
 async function shell(text: string): Promise<string> {
   const here = text.replaceAll("./.data/", `${sandbox.dir}/`).replaceAll("http://127.0.0.1:4000", sandbox.url)
-  const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", patientCurl + here], { cwd: root })
+  const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", prelude + here], { cwd: root })
   return stdout
 }
 
