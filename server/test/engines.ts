@@ -25,10 +25,10 @@ export const onBoth: Record<string, string> = {
   "server/src/context.test.ts": "an error in a transaction",
   "server/src/jobs/jobs.test.ts": "leases, wakes, and rivals on one connection",
   "server/src/http/idempotency.test.ts": "a key that many requests bring at once, on one connection",
-  "server/src/subscriptions/subscriptions.test.ts":
-    "intervals and nulls as it reads them, and two jobs on one connection",
+  "server/src/subscriptions/advance-subscriptions.test.ts":
+    "intervals and nulls as it reads them, and four jobs on one connection",
   "server/src/settlement/settle.test.ts": "many settle one transfer at once, on one connection",
-  "server/src/webhooks/deliver-events.test.ts": "rivals deliver the same events, on one connection",
+  "server/src/webhooks/claim-deliveries.test.ts": "rivals deliver the same events, on one connection",
   "server/src/x402/facilitator.test.ts": "fifty settle one payment at once, on one connection",
   "server/src/identity/identity.test.ts": "first tokens at once make one merchant",
   "server/src/checkouts/splits.test.ts": "a checkout from its session to its payouts and events",
@@ -37,10 +37,8 @@ export const onBoth: Record<string, string> = {
   "server/src/deposits/versions.test.ts": "addresses that replace others",
   "server/src/paywalls/routes.test.ts": "submissions, and exact answers of the API",
   "server/src/subscriptions/subscriber-routes.test.ts": "what a subscriber sees, exactly",
-  "server/src/proxy/sell-bundle.test.ts": "thousands of transfers at one address",
+  "server/src/proxy/console-routes.test.ts": "a slug that several ask for at once, on one connection",
   "server/src/splits/routes.test.ts": "lists of rows in one answer",
   "server/src/audit/audit.test.ts": "who acts in a transaction, on one connection that all share",
   "server/src/books/csv-lines.test.ts": "what it makes of numeric, times and text in long files",
-  "server/src/reconciliation/check-books.test.ts": "the longest statements",
-  "server/src/scanner/scan-foreign-tokens.test.ts": "amounts beyond all sense",
 }

@@ -188,9 +188,10 @@ describe("the style law", () => {
     expect(named.filter(path => !files.includes(path))).toEqual([])
     expect([...ownDatabase, ...named].filter(path => !path.endsWith(".test.ts"))).toEqual([])
     const rooms = new Set(product.filter(path => /(select|delete)From\(|sql(<.*>)?`/.test(textOf(path))).map(roomOf))
-    // Programs run the statements of these on the embedded database in `e2e`: those of an operator in `wallet.test.ts`, of pages in
-    // `walkthrough.test.ts`. Those of `chain` name no table.
-    for (const elsewhere of ["chain", "cli", "operator", "pages", "sandbox", undefined]) rooms.delete(elsewhere)
+    // Programs run the statements of these on the embedded database in `e2e`: those of an operator and of the reconciliation in
+    // `wallet.test.ts`, of pages and of the scanner in `walkthrough.test.ts`. Those of `chain` name no table.
+    const inPrograms = ["cli", "operator", "pages", "reconciliation", "sandbox", "scanner"]
+    for (const elsewhere of ["chain", ...inPrograms, undefined]) rooms.delete(elsewhere)
     expect(rooms.size).toBeGreaterThan(15)
     expect([...rooms].filter(room => !named.some(path => roomOf(path) === room))).toEqual([])
   })
