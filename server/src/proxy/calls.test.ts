@@ -378,7 +378,7 @@ describe("an answer", () => {
     const forwarder = {
       forward: async () => {
         asked++
-        return { failure: "asked", shown: "was asked" }
+        return { failure: "asked", shown: "was asked", wasSent: true }
       },
       close: async () => {},
     }

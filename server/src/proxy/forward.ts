@@ -2,7 +2,7 @@
 // I/O: requests to origins; it is made once, with the settings alone.
 import { Readable } from "node:stream"
 import { setImmediate } from "node:timers/promises"
-import { Agent } from "undici"
+import { Agent, type Dispatcher } from "undici"
 import type { Settings } from "../config/settings.ts"
 import { ApiError } from "../errors.ts"
 import { joinedParts } from "../http/joined-parts.ts"
@@ -34,10 +34,13 @@ interface OriginCall {
   body: Buffer | undefined
 }
 
-/** The origin's answer, or why there is none: for the merchant, and for the caller, who is not shown addresses. */
+/**
+ * The origin's answer, or why there is none: for the merchant, and for the caller, who is not shown addresses. `wasSent`: whether the origin
+ * may have got any of the request.
+ */
 export type OriginAnswer =
   | { status: number; headers: Record<string, string | string[] | undefined>; body: Readable; failure?: undefined }
-  | { failure: string; shown: string }
+  | { failure: string; shown: string; wasSent: boolean }
 
 export interface Forwarder {
   /** Forwards one request; never rejects. `signal` ends it, its body too. */
@@ -106,12 +109,28 @@ async function* partsOf(body: Readable): AsyncGenerator<Buffer> {
   }
 }
 
+/** Calls `onSend` before the first byte of a request is written to a connection. */
+const noting =
+  (onSend: () => void): Dispatcher.DispatcherComposeInterceptor =>
+  dispatch =>
+  (options, handler) => {
+    const start = handler.onRequestStart?.bind(handler)
+    handler.onRequestStart = (controller, context) => {
+      start?.(controller, context)
+      // Where it was aborted while it waited for the connection, nothing of it is written.
+      if (!controller.aborted) onSend()
+    }
+    return dispatch(options, handler)
+  }
+
 async function exchange(
   agent: Agent,
   { originUrl, method, path, headers, body }: OriginCall,
   signal: AbortSignal,
   timeoutMs: number,
 ): Promise<OriginAnswer> {
+  let wasSent = false
+  const sender = agent.compose(noting(() => (wasSent = true)))
   const late = new AbortController()
   const either = AbortSignal.any([signal, late.signal])
   // undici aborts a request only once it has a connection. While one is being made, this rejects in its place.
@@ -123,7 +142,7 @@ async function exchange(
   const timer = setTimeout(() => late.abort("late"), timeoutMs)
   try {
     const { origin, pathname } = new URL(originUrl)
-    const request = agent.request({
+    const request = sender.request({
       origin,
       path: (pathname === "/" ? "" : pathname) + path,
       method: method as "GET",
@@ -139,15 +158,15 @@ async function exchange(
     if (failure === undefined)
       return { status: response.statusCode, headers: response.headers, body: joined(response.body) }
     response.body.on("error", () => undefined).destroy()
-    return { failure, shown: `answered ${response.statusCode}` }
+    return { failure, shown: `answered ${response.statusCode}`, wasSent }
   } catch (error) {
     if (late.signal.aborted) {
       const shown = `did not begin its answer within ${timeoutMs / 1_000} s`
-      return { failure: shown, shown }
+      return { failure: shown, shown, wasSent }
     }
     if (signal.aborted)
-      return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end" }
-    return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked" }
+      return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end", wasSent }
+    return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked", wasSent }
   } finally {
     clearTimeout(timer)
   }

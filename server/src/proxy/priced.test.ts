@@ -1,7 +1,7 @@
 /** Priced calls with real payments on a real chain: paid, forwarded, failed by their origin, repeated, settled. */
 import { once } from "node:events"
 import { createServer, request as httpRequest, type Server, type ServerResponse } from "node:http"
-import type { AddressInfo } from "node:net"
+import { type AddressInfo, createServer as createTcpServer } from "node:net"
 import { compactVerify, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, parseAbi } from "viem"
@@ -204,6 +204,33 @@ describe("a priced call", () => {
     }
     expect((await on.relays()).length).toBe(2)
     expect(await failures()).toEqual([])
+  })
+
+  it("whose caller left before the origin was connected to is forwarded for the same payment, whatever its method", async () => {
+    const base = await listening
+    // It takes connections and begins no TLS.
+    const silent = createTcpServer().listen(0, "127.0.0.1")
+    const connected = once(silent, "connection")
+    await once(silent, "listening")
+    const move = (originUrl: string) =>
+      rig.service.call("PUT", `/api/console/bundles/${bundleId}`, { originUrl }, { as: "shop" })
+    expect((await move(`https://127.0.0.1:${(silent.address() as AddressInfo).port}`)).status).toBe(200)
+    const forecast = { days: 7 }
+    const asks = await required(OSLO, forecast)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const headers = { ...payment, "content-type": "application/json" }
+    const cut = httpRequest(`${base}${OSLO}`, { method: "POST", headers })
+    cut.on("error", () => undefined).end(JSON.stringify(forecast))
+    await carryOut(1)
+    const [socket] = await connected
+    cut.destroy()
+    await expect.poll(async () => (await stored()).map(row => row.claim_id), { timeout: 20_000 }).toEqual([null])
+    await move(`http://127.0.0.1:${(origin.address() as AddressInfo).port}`)
+    expect((await call(OSLO, payment, forecast)).status).toBe(200)
+    expect((await call(OSLO, payment, forecast)).status).toBe(409)
+    expect([asked.length, (await on.relays()).length]).toEqual([1, 1])
+    socket.destroy()
+    silent.close()
   })
 
   it("whose process is killed before its answer is forwarded for the same payment again, once its lease is over", async () => {

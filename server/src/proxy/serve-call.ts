@@ -176,8 +176,8 @@ function drop(found: OriginAnswer): void {
 }
 
 /**
- * Ends a call whose caller has left before its answer began. A call that only reads may be repeated by whoever paid; of any other
- * the origin may have done its work, and would do it again for nothing.
+ * Ends a call whose caller has left before its answer began. A call that only reads, or that never reached the origin, may be repeated by
+ * whoever paid; of any other the origin may have done its work, and would do it again for nothing.
  */
 async function endUnread(
   ctx: Context,
@@ -189,7 +189,8 @@ async function endUnread(
   drop(found)
   if (!bought) return reply
   const { payments, paid } = bought
-  const mayRepeat = method === "GET" || method === "HEAD"
+  const wasSent = found.failure === undefined || found.wasSent
+  const mayRepeat = !wasSent || method === "GET" || method === "HEAD"
   await (mayRepeat ? payments.release(ctx, paid) : payments.end(ctx, paid))
   return reply
 }
