@@ -21,7 +21,7 @@ export interface DeliveryRig {
   /** An endpoint, registered as a merchant does; without the notice of it to the others. Throws where it is refused. */
   register(url: string, events?: string[]): Promise<{ id: string; secret: string }>
   /** Emits an event in a transaction of its own. */
-  send(more?: Partial<NewEvent<"subscription.renewal.created">>): Promise<string | undefined>
+  send(more?: Partial<NewEvent<"subscription.renewal.created">>): Promise<string>
   /** Delivers until nothing is due. */
   deliver(by?: Deliverer): Promise<void>
   stop(): Promise<void>

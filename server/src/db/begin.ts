@@ -1,4 +1,7 @@
-/** A transaction begins with its first statement: both are sent together, so that the beginning costs no round trip. */
+/**
+ * A transaction begins with its first statement, and ends with its last where nobody reads what that answers: they are sent together, so
+ * that neither the beginning nor the commit costs a round trip.
+ */
 // I/O: what it sends goes over the connection that it is given.
 import pg from "pg"
 
@@ -16,7 +19,12 @@ interface Wired {
   handleCommandComplete(message: unknown, wire: Wire): void
 }
 
-type Statement = Omit<pg.QueryConfig, "name"> & { name: string | undefined; query_timeout: number }
+type Statement = Omit<pg.QueryConfig, "name"> & {
+  name: string | undefined
+  query_timeout: number
+  /** Nobody reads what it answers: in a transaction it waits for the next statement, and is sent with the commit where that is the next. */
+  isDeferred: boolean
+}
 
 /**
  * The statements of one user of a connection. No statement of a transaction runs outside it, where it would be committed alone: not beside
@@ -24,18 +32,49 @@ type Statement = Omit<pg.QueryConfig, "name"> & { name: string | undefined; quer
  * connection is another's from now on.
  */
 export function transactional(client: pg.ClientBase, answerMs: number) {
+  const transaction = openTransaction(client, answerMs)
+  let phase: "none" | "within" | "over" = "none"
+  /** Sent before the next statement, or with the commit. */
+  let deferred: Statement | undefined
+
+  async function query(statement: Statement): Promise<Answer> {
+    const begins = openingOf(statement.text)
+    if (begins) {
+      transaction.open(begins)
+      phase = "within"
+      return { rows: [] }
+    }
+    const isEnd = isEndOf(statement)
+    if (phase === "over" && !isEnd) throw new Error("A statement was sent after the end of its transaction.")
+    const waiting = statement.text === ROLLBACK || transaction.hasFailed() ? undefined : deferred
+    deferred = undefined
+    if (isEnd) phase = "over"
+    if (waiting && statement.text === COMMIT) return await transaction.commitWith(waiting)
+    if (waiting) await transaction.run(waiting)
+    if (!statement.isDeferred || phase !== "within" || transaction.hasFailed()) return await transaction.run(statement)
+    deferred = statement
+    return { rows: [] }
+  }
+
+  const end = () => {
+    phase = "over"
+  }
+  return { query, end }
+}
+
+/** Sends a transaction's beginning with its first statement, and its commit with its last. */
+function openTransaction(client: pg.ClientBase, answerMs: number) {
   /** Of a transaction without a statement so far. */
   let opening: readonly string[] | undefined
   /** The first statement of a transaction, on its way. */
   let beginning: Promise<unknown> | undefined
   /** Why a transaction may not have begun. */
   let unbegun: unknown
-  let isOver = false
 
   async function begin(first: readonly string[], statement: Statement) {
     try {
       // A text without values may be several statements, which can't be sent together with others.
-      if (statement.values?.length) return await queryAfter(client, first, statement)
+      if (statement.values?.length) return await queryBetween(client, first, statement, [])
       await client.query({ text: first.join("; "), query_timeout: answerMs } as pg.QueryConfig)
     } catch (error) {
       unbegun = error
@@ -46,35 +85,44 @@ export function transactional(client: pg.ClientBase, answerMs: number) {
     return await client.query(statement as pg.QueryConfig)
   }
 
-  async function query(statement: Statement): Promise<{ command?: string; rows: unknown[] }> {
-    const begins = openingOf(statement.text)
-    if (begins) {
-      opening = begins
-      isOver = false
-      return { rows: [] }
-    }
+  async function run(statement: Statement): Promise<Answer> {
     const first = opening
     opening = undefined
-    const isEnd = statement.text === "commit" || statement.text === "rollback"
     // It has not begun.
-    if (first && isEnd) return { command: statement.text.toUpperCase(), rows: [] }
-    if (isOver && !isEnd) throw new Error("A statement was sent after the end of its transaction.")
-    isOver ||= isEnd
+    if (first && isEndOf(statement)) return { command: statement.text.toUpperCase(), rows: [] }
     if (first) {
       beginning = begin(first, statement)
       return (await beginning) as pg.QueryResult
     }
     await beginning?.catch(() => {})
     if (unbegun === undefined) return await client.query(statement as pg.QueryConfig)
-    if (!isEnd) throw unbegun
+    if (!isEndOf(statement)) throw unbegun
     unbegun = undefined
-    return await client.query({ text: "rollback", query_timeout: answerMs } as pg.QueryConfig)
+    return await client.query({ text: ROLLBACK, query_timeout: answerMs } as pg.QueryConfig)
   }
 
-  const end = () => {
-    isOver = true
+  async function commitWith(last: Statement): Promise<Answer> {
+    await beginning?.catch(() => {})
+    if (unbegun !== undefined) throw unbegun
+    const first = opening
+    opening = undefined
+    // A statement without a transaction around it is one by itself.
+    if (first?.length === 1) await client.query(last as pg.QueryConfig)
+    else await queryBetween(client, first ?? [], last, [COMMIT])
+    return { command: "COMMIT", rows: [] }
   }
-  return { query, end }
+
+  const open = (first: readonly string[]) => {
+    opening = first
+  }
+  return { open, run, commitWith, hasFailed: () => unbegun !== undefined }
+}
+
+const isEndOf = ({ text }: Statement): boolean => text === COMMIT || text === ROLLBACK
+
+interface Answer {
+  command?: string
+  rows: unknown[]
 }
 
 /** The statements that a text begins a transaction with, which `acting` makes; undefined for any other text. */
@@ -83,35 +131,53 @@ function openingOf(text: string): readonly string[] | undefined {
   return text.startsWith(`${BEGIN}; `) ? [BEGIN, text.slice(BEGIN.length + 2)] : undefined
 }
 const BEGIN = "begin"
+const COMMIT = "commit"
+const ROLLBACK = "rollback"
 
 /**
- * Runs the statements of `opening`, and then this one, and answers what this one does; all in one message to the server, which skips
- * what follows an error. Resolves and rejects as `client.query` does.
+ * Runs the statements of `before`, this one, and those of `after`, and answers what this one does; all in one message to the server, which
+ * skips what follows an error. Resolves and rejects as `client.query` does.
  */
-function queryAfter(client: pg.ClientBase, opening: readonly string[], config: Statement): Promise<pg.QueryResult> {
-  const query = Object.assign(new pg.Query(config), { query_timeout: config.query_timeout })
+function queryBetween(
+  client: pg.ClientBase,
+  before: readonly string[],
+  config: Statement,
+  after: readonly string[],
+): Promise<pg.QueryResult> {
+  const query = Object.assign(new pg.Query(config), { query_timeout: config.query_timeout, before, after })
   const wired = query as unknown as Wired
   const { prepare, handleDataRow, handleCommandComplete } = wired
   const { name } = config
+  /** Those of `before` that are not complete. */
   let openings = 0
+  let isComplete = false
+  const send = (wire: Wire, text: string) => {
+    wire.parse({ text })
+    wire.bind({})
+    wire.execute({})
+  }
   // The first "parsed" that comes is the opening's, and `pg` would note it for this statement's name.
   Object.defineProperty(query, "name", { get: () => (openings > 0 ? undefined : name) })
   wired.requiresPreparation = () => true
   wired.prepare = wire => {
-    for (const text of opening) {
-      wire.parse({ text })
-      wire.bind({})
-      wire.execute({})
+    for (const text of before) send(wire, text)
+    const execute = (portal: object) => {
+      wire.execute(portal)
+      // Only here: it is not reached where a value can't be sent, and then nothing must follow.
+      for (const text of after) send(wire, text)
     }
-    prepare.call(query, wire)
-    openings = opening.length
+    prepare.call(query, Object.create(wire, { execute: { value: execute } }))
+    openings = before.length
   }
   wired.handleDataRow = message => {
     if (openings === 0) handleDataRow.call(query, message)
   }
   wired.handleCommandComplete = (message, wire) => {
-    if (openings === 0) handleCommandComplete.call(query, message, wire)
-    else openings--
+    if (openings > 0) openings--
+    else if (!isComplete) {
+      isComplete = true
+      handleCommandComplete.call(query, message, wire)
+    }
   }
   return new Promise((resolve, reject) => {
     const answered = (error: Error | null, result: pg.QueryResult) => (error ? reject(error) : resolve(result))

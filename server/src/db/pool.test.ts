@@ -2,7 +2,7 @@
 import { createServer, type Socket, connect as tcpConnect } from "node:net"
 import { Kysely, PostgresDialect, sql } from "kysely"
 import pg from "pg"
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/postgres.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
@@ -248,6 +248,74 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     } finally {
       await db.destroy()
     }
+  })
+
+  describe("a deferred statement", () => {
+    let db: Db
+    let sent: { mock: { calls: unknown[] }; mockClear(): unknown }
+    const insert = (db: Db, key: string) => sql`insert into installation (key, value) values (${key}, 'x')`.execute(db)
+    const later = (db: Db, key: string, value: unknown = "later") =>
+      sql`/* named: later, deferred */ insert into installation (key, value) values (${key}, ${value})`.execute(db)
+    const callsOf = async (work: (db: Db) => Promise<unknown>) => {
+      sent.mockClear()
+      await db.transaction().execute(work)
+      return sent.mock.calls.length
+    }
+    beforeAll(async () => {
+      const opened = openOne()
+      db = opened.db
+      const client = await opened.pool.connect()
+      client.release()
+      sent = vi.spyOn(client, "query")
+    })
+    afterEach(async () => void (await sql`delete from installation`.execute(db)))
+    afterAll(() => db.destroy())
+
+    it("is sent with the commit, alone, or before the next statement, which sees what it wrote", async () => {
+      expect(await callsOf(db => later(db, "a"))).toBe(1)
+      expect(await callsOf(db => insert(db, "b").then(() => later(db, "c")))).toBe(2)
+      expect(await callsOf(db => later(db, "d").then(() => later(db, "e")))).toBe(2)
+      const read = async (db: Db) => {
+        await later(db, "f")
+        return await sql<{ key: string }>`select key from installation where key = ${"f"}`.execute(db)
+      }
+      expect(await callsOf(db => read(db).then(({ rows }) => expect(rows).toEqual([{ key: "f" }])))).toBe(3)
+      const actor = { kind: "operator", id: "ops", route: "a test" } as const
+      const acted = (db: Db) =>
+        sql`/* named: acted, deferred */ insert into installation (key, value) values (${"g"}, current_setting('sluice.actor'))`.execute(
+          db,
+        )
+      expect(await withActor(actor, () => callsOf(acted))).toBe(1)
+      expect((await keys()).sort()).toEqual(["a", "b", "c", "d", "e", "f", "g"])
+      // Outside a transaction there is nothing to wait for.
+      await later(db, "h")
+      expect(await keys()).toContain("h")
+    })
+
+    it("undoes its transaction where it fails, and is not sent where that fails", async () => {
+      const circular: Record<string, unknown> = {}
+      circular.itself = circular
+      await later(db, "taken")
+      const failing: [string, (db: Db) => Promise<unknown>][] = [
+        ["duplicate key", db => insert(db, "a").then(() => later(db, "taken"))],
+        ["duplicate key", db => later(db, "taken").then(() => insert(db, "a"))],
+        ["duplicate key", db => later(db, "taken")],
+        // Its values can't be sent: the commit must not be either.
+        ["circular", db => insert(db, "a").then(() => later(db, "b", circular))],
+        ["given up", db => later(db, "a").then(() => Promise.reject(new Error("given up")))],
+        ["division by zero", db => Promise.all([sql`select ${1}::int / 0`.execute(db), later(db, "a")])],
+      ]
+      for (const [words, work] of failing) {
+        await expect(db.transaction().execute(work)).rejects.toThrow(words)
+        expect(await keys()).toEqual(["taken"])
+      }
+      const caught = db.transaction().execute(async db => {
+        await sql`select ${1}::int / 0`.execute(db).catch(() => {})
+        await later(db, "a").catch(() => {})
+      })
+      await expect(caught).rejects.toThrow("rolled back instead of committed")
+      expect(await keys()).toEqual(["taken"])
+    })
   })
 
   it("is found behind a host that lets clients in and then says nothing", async () => {

@@ -131,9 +131,11 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
-    const name = areSessions() ? nameOf(text) : undefined
+    const [, named, deferred] = NAMED.exec(text) ?? []
+    const name = areSessions() ? named : undefined
     try {
-      return await statements.query({ name, text, values, query_timeout: answerMs })
+      const isDeferred = deferred !== undefined
+      return await statements.query({ name, text, values, query_timeout: answerMs, isDeferred })
     } catch (error) {
       const code = error instanceof pg.DatabaseError ? error.code : undefined
       const isStale = name !== undefined && STALE.test(code ?? "")
@@ -162,9 +164,10 @@ const STALE = /^(0A000|26000|42P05)$/
  * once, and mostly plans it once: of `emit`, that was half of its cost. Only for those that run all the time, with one text and with
  * columns that it lists itself: a named `select *` fails after a migration that adds a column. Only where each connection is known to
  * have a session of its own: behind a pooler that shares them, other sessions would not know the name.
+ *
+ * `/* named: emit, deferred *\/` is one whose answer nobody reads: it is sent with the commit, or before the transaction's next statement.
  */
-const nameOf = (text: string): string | undefined => NAMED.exec(text)?.[1]
-const NAMED = /^\s*(?:select )?\/\* named: (\w+) \*\//
+const NAMED = /^\s*(?:select )?\/\* named: (\w+)(, deferred)? \*\//
 
 /**
  * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns and cancelled

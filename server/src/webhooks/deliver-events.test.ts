@@ -195,7 +195,8 @@ describe("a delivery", () => {
     const to = await rig.receiver()
     await rig.register(to.url)
     const emitted = await Promise.all([1, 2, 3].map(() => rig.send({ dedupeKey: "checkout.session.completed:cs_1" })))
-    expect(emitted.filter(id => id !== undefined)).toHaveLength(1)
+    const events = await rig.service.ctx.db.selectFrom("events").select("id").where("id", "in", emitted).execute()
+    expect(events).toHaveLength(1)
     await expect(
       inTransaction(rig.service.ctx, async ctx => {
         await emit(ctx, {

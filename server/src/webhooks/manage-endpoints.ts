@@ -218,7 +218,7 @@ export async function sendTest(ctx: Context, merchantId: string, id: string): Pr
     const { id: deliveryId } = await ctx.db
       .selectFrom("deliveries")
       .select("id")
-      .where("event_id", "=", eventId ?? "")
+      .where("event_id", "=", eventId)
       .executeTakeFirstOrThrow()
     return deliveryId
   })

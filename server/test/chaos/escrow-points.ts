@@ -50,7 +50,7 @@ export const kindOfRaw = (raw: Hex): Kind | undefined => kindOfCall(parseTransac
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** The rows that a statement is given as one value. */
-export function givenTo(values: readonly unknown[]): { id: string; state?: string; kind?: string }[] {
+export function givenTo(values: readonly unknown[]): { id: string; state?: string; kind?: string; type?: string }[] {
   const json = values.find(value => typeof value === "string" && value.startsWith("[{"))
   return json === undefined ? [] : JSON.parse(String(json))
 }
@@ -79,8 +79,10 @@ function namesOf(
     })
   if (/^update "payouts" set "state" = \$1, "tx_hash"/.test(text)) return ["displaced"]
   if (/^insert into "counted_calls"/.test(text)) return idsOf(() => true).map(each => `counted ${each}`)
-  if (/^insert into "events"/.test(text))
-    return values.flatMap(each => (/^[a-z]+(\.[a-z]+)+$/.test(`${each}`) ? `event ${each}` : []))
+  if (text.includes("/* named: emit"))
+    return [...values, ...givenTo(values).map(({ type }) => type)].flatMap(each =>
+      /^[a-z]+(\.[a-z]+)+$/.test(`${each}`) ? `event ${each}` : [],
+    )
   return []
 }
 
@@ -92,17 +94,18 @@ export function watchStatements(role: "api" | "worker", moment: (point: string) 
     for (const row of Array.isArray(rows) ? rows : [])
       if (kinds.includes(row?.kind) && UUID.test(row.id)) known.set(row.id, row.kind)
   }
-  watchQueries(async (client, { text, values, begins }, send) => {
+  watchQueries(async (client, { text, values, begins, commits }, send) => {
     const names = new Set(namesOf(role, text, values, id => known.get(id)))
     if (begins) open.set(client, new Set())
     if (text === "rollback") open.delete(client)
     for (const name of names) moment(`before ${name}`)
     const pending = open.get(client)
-    const isCommit = text === "commit" && pending !== undefined
-    if (isCommit) for (const name of pending) moment(`within ${name}`)
+    const isCommit = commits && pending !== undefined
+    // What is sent together with the commit is met here too.
+    if (isCommit) for (const name of [...pending, ...names]) moment(`within ${name}`)
     const result = await send()
     learn(result.rows)
-    const committed = isCommit ? pending : pending ? [] : names
+    const committed = isCommit ? [...pending, ...names] : pending ? [] : names
     if (!isCommit) for (const name of names) pending?.add(name)
     else open.delete(client)
     for (const name of committed) moment(`after ${name}`)

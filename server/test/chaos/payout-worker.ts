@@ -71,11 +71,11 @@ let storing = false
 
 /** The driver's queries, with the moments around the storing of signed bytes and before the end of a payout is written. */
 function watchStoring(): void {
-  watchQueries(async (_, { text, values }, send) => {
+  watchQueries(async (_, { text, values, commits }, send) => {
     const isConfirming = text.includes("update payouts i set state = s.state")
     if (isConfirming && givenTo(values).some(({ state }) => state === "final")) moment("before final")
     if (/update transaction_attempts a\s+set raw/.test(text)) storing = true
-    if (text !== "commit" || !storing) return await send()
+    if (!commits || !storing) return await send()
     moment("before commit")
     storing = false
     const result = await send()

@@ -6,6 +6,8 @@ interface Sent {
   values: readonly unknown[]
   /** Whether it begins a transaction: it is `begin`, or is sent together with one. */
   begins: boolean
+  /** Whether it commits one: it is `commit`, or is sent together with one. */
+  commits: boolean
 }
 interface Result {
   rows?: unknown
@@ -21,9 +23,11 @@ export function watchQueries(watch: (client: pg.Client, sent: Sent, send: () => 
     const given = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
     const values = Array.isArray(given.values) ? given.values : []
     const text = String(given.text)
-    // The first statement of a transaction is a query of its own kind (`db/begin.ts`). It calls back, as for a pool's own statements.
-    const isFirst = first instanceof pg.Query
-    const sent = { text, values, begins: isFirst || /^(begin|start transaction)/.test(text) }
+    // What is sent together with others is a query of its own kind (`db/begin.ts`). It calls back, as for a pool's own statements.
+    const isQuery = first instanceof pg.Query
+    const { before = [], after = [] } = given as { before?: string[]; after?: string[] }
+    const begins = before.length > 0 || /^(begin|start transaction)/.test(text)
+    const sent = { text, values, begins, commits: after.length > 0 || text === "commit" }
     const callback = args.at(-1)
     if (typeof callback !== "function") return watch(this, sent, () => query.apply(this, args) as Promise<Result>)
     const send = () => {
@@ -36,6 +40,6 @@ export function watchQueries(watch: (client: pg.Client, sent: Sent, send: () => 
       result => callback(null, result),
       error => callback(error),
     )
-    return isFirst ? first : undefined
+    return isQuery ? first : undefined
   } as typeof pg.Client.prototype.query
 }

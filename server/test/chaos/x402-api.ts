@@ -35,7 +35,7 @@ const answering = /^\s*\/\* named: note_answered \*\//
 function watchSettlements(killAt: ApiPoint | undefined): void {
   const moment = (here: ApiPoint) => here === killAt && process.kill(process.pid, "SIGKILL")
   const claims = new WeakSet<pg.Client>()
-  watchQueries(async (client, { text, values: given }, send) => {
+  watchQueries(async (client, { text, values: given, commits }, send) => {
     const values = [...given, ...givenTo(given).flatMap(row => Object.values(row))].map(String)
     const claim = values.filter(value => UUID.test(value)).join(" ")
     const settlements = values.filter(value => value.startsWith("set_"))
@@ -48,7 +48,7 @@ function watchSettlements(killAt: ApiPoint | undefined): void {
     }
     if (serving.test(text)) moment("before serving")
     if (answering.test(text)) moment("before answered")
-    const isClaim = text === "commit" && claims.delete(client)
+    const isClaim = commits && claims.delete(client)
     if (isClaim) moment("before claim's commit")
     const after = isClaim ? "after claim's commit" : serving.test(text) ? "after serving" : undefined
     const result = await send()
