@@ -1,18 +1,19 @@
 /**
  * Payments verified and settled a second as an x402 facilitator, by one API and one worker process of the real program on a
- * durable Postgres, called by the stock client of facilitators. Beside it, on the same anvil in the same run: the stock facilitator of
+ * durable Postgres, called by the stock client of facilitators. Beside it in the same run: the stock facilitator of
  * `@x402/core` and `@x402/evm`, called in this process as `@x402/express` calls one that it is given, and raw relays that were
- * signed before. They take turns. Goals: verify at least 1.0 of the stock one, settle at least 0.8 of raw relays. `--against COMMIT`
- * compares with another commit's program.
+ * signed before. They take turns, each first as often as last. Goals: verify at least 1.0 of the stock one, settle at least 0.8 of raw
+ * relays. `--against COMMIT` compares with another commit's program.
  *
- * All use one anvil that mines each transaction at once, and wait until all is mined. What is compared is not the same work: raw
+ * Each kind has an anvil of its own that mines each transaction at once, and settles as many payments in each turn: all chains are equally
+ * old in a turn, as an anvil takes more for each block the longer its chain is. What is compared is not the same work: raw
  * relays are sent by one loop that was given signed bytes. They check no signature, simulate, sign and store nothing, and read one
  * count at the end, no receipts. The stock facilitator does what ours does for the buyer (check, simulate, sign, send, receipt), in the
- * caller's process and without a record: so it is the one to compare with, and raw relays are the limit of the chain. Raw relays get slower
- * with each turn, as anvil takes more for each block while the chain grows (1.2 to 7 ms, measured): the ratio depends on the turn.
+ * caller's process and without a record: so it is the one to compare with, and raw relays are the limit of the chain. Both facilitators are
+ * asked for as many payments at once.
  */
 import { type ChildProcess, spawn } from "node:child_process"
-import { mkdtempSync, rmSync } from "node:fs"
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { x402Facilitator } from "@x402/core/facilitator"
@@ -21,9 +22,8 @@ import type { PaymentPayload } from "@x402/core/types"
 import { ExactEvmScheme as PayingScheme, toFacilitatorEvmSigner } from "@x402/evm"
 import { ExactEvmScheme } from "@x402/evm/exact/facilitator"
 import { x402Client } from "@x402/fetch"
-import { createNonceManager, createWalletClient, encodeFunctionData, type Hex, http, publicActions } from "viem"
+import { createWalletClient, encodeFunctionData, type Hex, http, type NonceManager, publicActions } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
-import { jsonRpc } from "viem/nonce"
 import { batch } from "../server/src/chain/rpc.ts"
 import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
@@ -41,6 +41,9 @@ const AT_ONCE = 32
 /** Transactions in a request to the node, as many as the engine sends in one. */
 const IN_REQUEST = 16
 const NETWORK = "eip155:84532"
+const TICKS_A_SECOND = 100
+
+const cpuName = (process: string) => `a settlement, ${process}`
 
 const FIGURES: Record<string, Figure> = {
   "verify, stock": { unit: "/s" },
@@ -49,6 +52,9 @@ const FIGURES: Record<string, Figure> = {
   [`settle, raw, ${IN_REQUEST} a request`]: { unit: "/s" },
   "settle, stock": { unit: "/s" },
   "settle, Sluice": { unit: "/s", limit: "settle, raw, one a request" },
+  ...Object.fromEntries(
+    ["API", "worker", "Postgres", "anvil", "caller"].map(name => [cpuName(name), { unit: "ms of CPU" }]),
+  ),
 }
 // This process starts others that measure, and needs nothing of what follows.
 if (!process.argv.includes("--once")) {
@@ -56,24 +62,55 @@ if (!process.argv.includes("--once")) {
   process.exit(0)
 }
 
-const postgres = await startPostgres({ fsync: true })
-const anvil = await startAnvil({ slotsInAnEpoch: 10 })
-const issuer = await startIssuer()
-const { client } = anvil
-await placeMulticall3(client)
-const token = await deployTestUsdc(client)
-await fundPayers(anvil, token)
-
-/** A key that has gas and nothing else to do. */
-async function newSender(): Promise<Hex> {
-  const key = generatePrivateKey()
-  await client.setBalance({ address: privateKeyToAccount(key).address, value: 10n ** 21n })
-  return key
+/** Milliseconds of CPU that a process and its children have used; Linux only. */
+function cpuOf(pid: number): number {
+  const of = (id: string): number => {
+    try {
+      // pid (name) state ppid …, user and system time as the 14th and 15th field; a name may hold spaces.
+      const fields = readFileSync(`/proc/${id}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
+      return id === `${pid}` || fields[1] === `${pid}` ? Number(fields[11]) + Number(fields[12]) : 0
+    } catch {
+      // It ended meanwhile.
+      return 0
+    }
+  }
+  const ids = readdirSync("/proc").filter(name => /^\d+$/.test(name))
+  return (ids.reduce((sum, id) => sum + of(id), 0) * 1_000) / TICKS_A_SECOND
 }
 
-const relayKey = await newSender()
-const payoutKey = await newSender()
-const factory = await deployDepositFactory(client, privateKeyToAccount(payoutKey).address)
+/** The processes that this one has started. */
+function children(): number[] {
+  return readFileSync(`/proc/self/task/${process.pid}/children`, "utf8").trim().split(" ").map(Number)
+}
+
+const relayKey = generatePrivateKey()
+const payoutKey = generatePrivateKey()
+
+/** A chain with the token, whose address is the same on each, and with gas for whoever sends on it. */
+async function openChain() {
+  const before = children()
+  const anvil = await startAnvil({ slotsInAnEpoch: 10 })
+  const pid = children().find(id => !before.includes(id)) ?? 0
+  const { client } = anvil
+  await placeMulticall3(client)
+  const token = await deployTestUsdc(client)
+  await fundPayers(anvil, token)
+  const factory = await deployDepositFactory(client, privateKeyToAccount(payoutKey).address)
+  for (const key of [relayKey, payoutKey])
+    await client.setBalance({ address: privateKeyToAccount(key).address, value: 10n ** 21n })
+  return { anvil, pid, client, token, factory }
+}
+type Chain = Awaited<ReturnType<typeof openChain>>
+
+const postgres = await startPostgres({ fsync: true })
+const issuer = await startIssuer()
+const chains = {
+  single: await openChain(),
+  batched: await openChain(),
+  stock: await openChain(),
+  sluice: await openChain(),
+}
+const { token } = chains.sluice
 const processes: ChildProcess[] = []
 const scratch = mkdtempSync(join(tmpdir(), "sluice-x402-"))
 process.once("exit", () => {
@@ -89,8 +126,8 @@ const isWell = (address: string) => () =>
     () => false,
   )
 
-/** Starts a process of the program; returns its address. */
-async function start(role: "api" | "worker"): Promise<string> {
+/** Starts a process of the program. */
+async function start(role: "api" | "worker"): Promise<{ url: string; pid: number }> {
   const port = await freePort()
   const env = {
     PATH: process.env.PATH ?? "",
@@ -101,9 +138,9 @@ async function start(role: "api" | "worker"): Promise<string> {
     OIDC_ISSUER: issuer.issuer,
     OIDC_AUDIENCE: AUDIENCE,
     NETWORKS: "base-sepolia",
-    RPC_BASE_SEPOLIA: anvil.rpcUrl,
+    RPC_BASE_SEPOLIA: chains.sluice.anvil.rpcUrl,
     TOKEN_BASE_SEPOLIA: token,
-    DEPOSIT_FACTORY_BASE_SEPOLIA: factory,
+    DEPOSIT_FACTORY_BASE_SEPOLIA: chains.sluice.factory,
     PAYOUT_PRIVATE_KEY: payoutKey,
     RELAY_PRIVATE_KEY: relayKey,
     GAS_BUDGET: "0",
@@ -117,11 +154,12 @@ async function start(role: "api" | "worker"): Promise<string> {
   processes.push(child)
   const url = `http://127.0.0.1:${port}`
   await until(`the ${role} answers`, isWell(`${url}/healthz`))
-  return url
+  return { url, pid: child.pid ?? 0 }
 }
 
-const url = await start("api")
-await start("worker")
+const api = await start("api")
+const worker = await start("worker")
+const { url } = api
 await until("the API is ready", isWell(`${url}/readyz`))
 const created = await fetch(`${url}/api/console/api-keys`, {
   method: "POST",
@@ -135,14 +173,22 @@ const sluice = new HTTPFacilitatorClient({
   createAuthHeaders: async () => ({ verify: headers, settle: headers, supported: headers }),
 })
 
-/** The stock facilitator. Nonces in the process's memory and receipts at once: without these it settles one after the other. */
-const stockAccount = privateKeyToAccount(await newSender(), {
-  nonceManager: createNonceManager({ source: jsonRpc() }),
-})
+/**
+ * The stock facilitator. Nonces in the process's memory and receipts at once: without these it settles one after the other. With viem's own
+ * nonce manager one of 26 turns waited for a transaction that was never mined.
+ */
+let stockNonce = 0
+const stockNonces: NonceManager = {
+  consume: async () => stockNonce++,
+  get: async () => stockNonce,
+  increment: () => {},
+  reset: () => {},
+}
+const stockAccount = privateKeyToAccount(relayKey, { nonceManager: stockNonces })
 const stockWallet = createWalletClient({
   account: stockAccount,
-  chain: client.chain,
-  transport: http(anvil.rpcUrl),
+  chain: chains.stock.client.chain,
+  transport: http(chains.stock.anvil.rpcUrl),
   pollingInterval: 5,
 }).extend(publicActions)
 const stock = new x402Facilitator().register(
@@ -158,7 +204,7 @@ const terms = {
   extra: { name: "USDC", version: "2" },
 } as const
 const requirements = { ...terms, amount: "10000", asset: token, payTo }
-const payers = anvil.accounts.slice(2).map(account => {
+const payers = chains.sluice.anvil.accounts.slice(2).map(account => {
   const payer = new x402Client().register(NETWORK, new PayingScheme(account))
   return payer.setSpendControls(false)
 })
@@ -185,10 +231,10 @@ async function rate(payments: PaymentPayload[], call: (payment: PaymentPayload) 
 type Facilitator = Pick<HTTPFacilitatorClient, "verify" | "settle">
 const verifies = async (by: Facilitator) =>
   await rate(await signed(VERIFICATIONS), async payment => (await by.verify(payment, requirements)).isValid)
-const settles = async (by: Facilitator) =>
-  await rate(await signed(SETTLEMENTS), async payment => (await by.settle(payment, requirements)).success)
+const settles = async (by: Facilitator, payments: PaymentPayload[]) =>
+  await rate(payments, async payment => (await by.settle(payment, requirements)).success)
 
-const rawSender = privateKeyToAccount(await newSender())
+const rawSender = privateKeyToAccount(relayKey)
 const transferAbi = [
   {
     type: "function",
@@ -203,7 +249,7 @@ const transferAbi = [
 ] as const
 
 /** The same transfers, signed before the clock starts, sent in requests of so many; until all are mined. */
-async function raw(inRequest: number): Promise<number> {
+async function raw({ client, anvil }: Chain, inRequest: number): Promise<number> {
   const payments = await signed(SETTLEMENTS)
   const first = await client.getTransactionCount({ address: rawSender.address })
   const transactions = await Promise.all(
@@ -231,27 +277,52 @@ async function raw(inRequest: number): Promise<number> {
   return SETTLEMENTS / ((performance.now() - startedAt) / 1_000)
 }
 
-const measures: Record<string, () => Promise<number>> = {
-  "verify, stock": () => verifies(stock),
-  "verify, Sluice": () => verifies(sluice),
-  "settle, raw, one a request": () => raw(1),
-  [`settle, raw, ${IN_REQUEST} a request`]: () => raw(IN_REQUEST),
-  "settle, stock": () => settles(stock),
-  "settle, Sluice": () => settles(sluice),
+/** What settlements take of each process, in milliseconds of CPU each; the caller's are those of the stock client, in this process. */
+async function settlesOurs(figures: Figures): Promise<number> {
+  const pids = { API: api.pid, worker: worker.pid, Postgres: postgres.pid(), anvil: chains.sluice.pid }
+  const used = () => {
+    const { user, system } = process.cpuUsage()
+    return {
+      ...Object.fromEntries(Object.entries(pids).map(([name, pid]) => [name, cpuOf(pid)])),
+      caller: (user + system) / 1_000,
+    }
+  }
+  const payments = await signed(SETTLEMENTS)
+  const before: Figures = used()
+  const perSecond = await settles(sluice, payments)
+  for (const [name, ms] of Object.entries(used())) figures[cpuName(name)] = (ms - (before[name] ?? 0)) / SETTLEMENTS
+  return perSecond
 }
+
+/** What one turn measures of each, and the CPU that ours took. */
+async function measureTurn(turn: number): Promise<Figures> {
+  const figures: Figures = {}
+  const measures: Record<string, () => Promise<number>> = {
+    "verify, stock": async () => await verifies(stock),
+    "verify, Sluice": async () => await verifies(sluice),
+    "settle, raw, one a request": () => raw(chains.single, 1),
+    [`settle, raw, ${IN_REQUEST} a request`]: () => raw(chains.batched, IN_REQUEST),
+    "settle, stock": async () => await settles(stock, await signed(SETTLEMENTS)),
+    "settle, Sluice": () => settlesOurs(figures),
+  }
+  const order = Object.entries(measures)
+  // Who goes first changes, as what a machine has to spare does.
+  for (const [name, rate] of turn % 2 === 0 ? order : order.reverse()) figures[name] = await rate()
+  return figures
+}
+
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
 
 async function measure(): Promise<Figures> {
-  const rates = Object.fromEntries(Object.keys(measures).map(name => [name, [] as number[]]))
+  const turns: Figures[] = []
   // The first turn warms up and is not counted.
-  for (let turn = 0; turn <= TURNS; turn++)
-    for (const [name, rate] of Object.entries(measures)) {
-      const value = await rate()
-      if (turn > 0) rates[name]?.push(value)
-    }
-  // It leaves gigabytes behind when it is killed.
-  await anvil.stop()
-  return Object.fromEntries(Object.entries(rates).map(([name, values]) => [name, median(values)]))
+  for (let turn = 0; turn <= TURNS; turn++) {
+    const figures = await measureTurn(turn)
+    if (turn > 0) turns.push(figures)
+  }
+  // They leave gigabytes behind when they are killed.
+  for (const { anvil } of Object.values(chains)) await anvil.stop()
+  return Object.fromEntries(Object.keys(FIGURES).map(name => [name, median(turns.map(figures => figures[name] ?? 0))]))
 }
 
 await rounds(import.meta.filename, FIGURES, measure)
