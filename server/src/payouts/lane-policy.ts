@@ -193,8 +193,7 @@ const relayLane: LanePolicy = {
   prepare: tendRelays,
   // A mined relay is a transfer that the scan must find; one that ended concerns a session that waits for it.
   afterChange: async (ctx, network) => {
-    await verifySoon(ctx, network.chainId)
-    await ctx.wakes.wake("payments")
+    await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId)])
   },
   // An escrow obeys the wallet that its payer's signature names.
   ours: (_network, address) => sql<boolean>`(escrow_id is null

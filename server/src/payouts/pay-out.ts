@@ -103,11 +103,11 @@ async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, rou
   const policy = policies[claimed.lane]
   const [block] = await Promise.all([checkpoint(ctx, network), round.noted])
   // Receipts are read after the counts, so that they are never older.
-  const [state, quorum] = await Promise.all([
+  const [state, quorum, before] = await Promise.all([
     readWalletState(network, round.signer.address, ctx.signal),
     openQuorum(network, block, ctx.signal),
+    walletRow(ctx, claimed),
   ])
-  const before = await walletRow(ctx, claimed)
   // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.
   await haltAhead(ctx, network, before, state.agreedFinalized)
   const earlier = round.tendsEarlier ? await finishEarlier(ctx, network, claimed, round.pace) : 0

@@ -300,9 +300,9 @@ describe("a relay beside money that the merchant decides about", () => {
     let paid: Promise<unknown> | undefined
     rig.proxy.spoil = (method, params, result) => {
       const [call] = params as [{ from?: string }?]
-      if (method === "eth_call" && call?.from === rig.relayer.address)
-        paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
-      return result
+      if (method !== "eth_call" || call?.from !== rig.relayer.address) return result
+      paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
+      return paid.then(() => result)
     }
     const done = await assignPayouts(ctx, rig.network, await relayWallet(), sight)
     await paid
