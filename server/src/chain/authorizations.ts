@@ -7,7 +7,6 @@ import {
   domainSeparator,
   encodeFunctionData,
   type Hex,
-  keccak256,
   numberToHex,
   pad,
   parseAbi,
@@ -18,7 +17,7 @@ import {
 } from "viem"
 import type { Context } from "../context.ts"
 import { isApproved } from "./contract-wallets.ts"
-import { type Address, checksummed, type Hash } from "./hex.ts"
+import { type Address, checksummed, type Hash, keccak } from "./hex.ts"
 import type { Network } from "./networks.ts"
 import { recoverSigner } from "./recover.ts"
 import { typedData } from "./typed-data.ts"
@@ -49,7 +48,7 @@ export const typedAuthorization = ({ token, chainId }: Pick<Network, "token" | "
   return typedData(domain, "TransferWithAuthorization", TRANSFER, { ...message })
 }
 
-const TYPE_HASH = keccak256(
+const TYPE_HASH = keccak(
   stringToHex(`TransferWithAuthorization(${TRANSFER.map(({ type, name }) => `${type} ${name}`).join(",")})`),
 )
 
@@ -71,8 +70,8 @@ const separators = new WeakMap<Network["token"], Map<number, Hex>>()
 export function authorizationDigest(network: Pick<Network, "token" | "chainId">, message: Authorization): Hash {
   const { from, to, value, validAfter, validBefore, nonce } = message
   const numbers = [value, validAfter, validBefore].map(number => numberToHex(number, { size: 32 }))
-  const struct = keccak256(concat([TYPE_HASH, pad(from), pad(to), ...numbers, nonce]))
-  return keccak256(concat(["0x1901", separatorOf(network, message), struct])) as Hash
+  const struct = keccak(concat([TYPE_HASH, pad(from), pad(to), ...numbers, nonce]))
+  return keccak(concat(["0x1901", separatorOf(network, message), struct]))
 }
 
 /** Who made a signature: a key, or a contract (ERC-1271). */

@@ -1,7 +1,7 @@
 import fc from "fast-check"
-import { getAddress } from "viem"
+import { getAddress, keccak256, toHex } from "viem"
 import { describe, expect, it } from "vitest"
-import { checksummed, parseAddress, parseHash } from "./hex.ts"
+import { bytesOf, checksummed, keccak, parseAddress, parseHash } from "./hex.ts"
 
 const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 
@@ -44,5 +44,21 @@ describe("parseHash", () => {
     expect(parseHash(`0x${"Ab".repeat(32)}`)).toBe(`0x${"ab".repeat(32)}`)
     for (const bad of [`0x${"a".repeat(63)}`, `0x${"a".repeat(65)}`, "a".repeat(64), 7, undefined])
       expect(parseHash(bad)).toBeUndefined()
+  })
+})
+
+describe("keccak", () => {
+  it("is the library's, of bytes and of their digits", () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 300 }), bytes => {
+        const hash = keccak256(bytes)
+        expect([keccak(bytes), keccak(toHex(bytes))]).toEqual([hash, hash])
+      }),
+    )
+  })
+
+  it.each(["0x0", "0x0g", "0xabcg00"] as const)("hashes nothing for %s, which is no bytes", text => {
+    expect(() => keccak(text)).toThrow("not hexadecimal digits")
+    expect(() => bytesOf(text)).toThrow("not hexadecimal digits")
   })
 })

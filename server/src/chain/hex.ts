@@ -1,6 +1,6 @@
 /** Addresses and hashes as branded types, parsed once at the edge; inside the service they are always in lower case. */
 import { getHashes, hash } from "node:crypto"
-import { getAddress } from "viem"
+import { getAddress, type Hex, keccak256 } from "viem"
 import { remember } from "../remember.ts"
 
 /** An EVM address in lower case. */
@@ -61,6 +61,19 @@ export function checksumAt(bytes: Buffer, at: number): void {
     const digit = bytes[at + 2 + i] ?? 0
     if (digit >= A && digest.charCodeAt(i) >= EIGHT) bytes[at + 2 + i] = digit - UPPER
   }
+}
+
+/** The Keccak-256 hash of bytes: as viem has it, in 2 µs instead of 20. A payment takes ten. */
+export const keccak = (bytes: Hex | Uint8Array): Hash =>
+  HAS_KECCAK
+    ? (`0x${hash("keccak-256", typeof bytes === "string" ? bytesOf(bytes) : bytes, "hex")}` as Hash)
+    : (keccak256(bytes) as Hash)
+
+/** The bytes of `0x` and an even number of hexadecimal digits; an Error for anything else, where Node would end at the first other character. */
+export function bytesOf(hex: Hex): Buffer {
+  const bytes = Buffer.from(hex.slice(2), "hex")
+  if (2 * bytes.length !== hex.length - 2) throw new Error("not hexadecimal digits")
+  return bytes
 }
 
 /** 0x and 40 digits. */

@@ -3,21 +3,21 @@
  * measured, against 0.23). It is given public data only; keys sign elsewhere.
  */
 import { recover } from "tiny-secp256k1"
-import { type Hex, hexToBytes, keccak256 } from "viem"
-import { type Address, parseAddress } from "./hex.ts"
+import type { Hex } from "viem"
+import { type Address, bytesOf, keccak, parseAddress } from "./hex.ts"
 
 /**
  * The address whose key made a signature (65 bytes: r, s, and v as 0, 1, 27 or 28) of a hash; undefined where it is no signature of
  * any key.
  */
 export function recoverSigner(hash: Hex, signature: Hex): Address | undefined {
-  const bytes = hexToBytes(signature)
+  const bytes = bytesOf(signature)
   const v = bytes[64] ?? -1
   const bit = v >= 27 ? v - 27 : v
   if (bytes.length !== 65 || (bit !== 0 && bit !== 1)) return undefined
   try {
-    const key = recover(hexToBytes(hash), bytes.subarray(0, 64), bit, false)
-    return key ? parseAddress(`0x${keccak256(key.subarray(1)).slice(-40)}`) : undefined
+    const key = recover(bytesOf(hash), bytes.subarray(0, 64), bit, false)
+    return key ? parseAddress(`0x${keccak(key.subarray(1)).slice(-40)}`) : undefined
   } catch {
     // r or s is not in the range of the curve's order.
     return undefined

@@ -1,6 +1,7 @@
 import { once } from "node:events"
-import { createServer } from "node:http"
+import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib"
 import { expect, it } from "vitest"
 import { registry } from "../metrics.ts"
 import { withRevertName } from "./revert-name.ts"
@@ -56,4 +57,63 @@ it("says in printable text why a call failed, and gives the data of a revert", a
     server.closeAllConnections()
     server.close()
   }
+})
+
+/** A server that answers each request so; `use` gets its address. */
+async function answering(answer: (response: ServerResponse) => void, use: (url: string) => Promise<void>) {
+  const server = createServer((request, response) => void request.resume().on("end", () => answer(response)))
+  await once(server.listen(0, "127.0.0.1"), "listening")
+  try {
+    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}/path?key=1`)
+  } finally {
+    server.closeAllConnections()
+    server.close()
+  }
+}
+
+const calls = [{ method: "eth_blockNumber", params: [] }]
+const words = async (asked: Promise<unknown>): Promise<string> =>
+  await asked.then(
+    value => `answered ${JSON.stringify(value)}`,
+    error => (error as Error).message,
+  )
+
+it.each([
+  ["gzip", gzipSync],
+  ["deflate", deflateSync],
+  ["br", brotliCompressSync],
+] as const)("reads an answer that is packed by %s, as far as it is not too large unpacked", async (encoding, pack) => {
+  const reply = (padding: string) => JSON.stringify([{ jsonrpc: "2.0", id: 0, result: "0x1", padding }])
+  let body = pack(reply(""))
+  const answer = (response: ServerResponse) => response.setHeader("content-encoding", encoding).end(body)
+  await answering(answer, async url => {
+    expect(await batch({ url, network: "base" }, calls)).toEqual([{ ok: true, value: "0x1" }])
+    body = pack(reply(" ".repeat(2 * 2 ** 20)))
+    expect(await batch({ url, network: "base" }, calls)).toEqual([
+      { ok: false, error: "the answer is larger than 1,048,576 bytes" },
+    ])
+  })
+})
+
+it("says which status was answered, that no answer came in time, and that nobody could be reached; follows nobody elsewhere", async () => {
+  const seen: string[] = []
+  const away = (response: ServerResponse) => {
+    seen.push(`${response.req.method} ${response.req.url}`)
+    response.writeHead(307, { location: "/elsewhere" }).end()
+  }
+  await answering(away, async url => expect(await words(batch({ url, network: "base" }, calls))).toBe("HTTP 307"))
+  expect(seen).toEqual(["POST /path?key=1"])
+  const silent = (response: ServerResponse) => response.write("[")
+  await answering(silent, async url => {
+    expect(await words(batch({ url, network: "base", timeoutMs: 50 }, calls))).toBe("no answer in time")
+    const stopped = new AbortController()
+    const asked = batch({ url, network: "base" }, calls, stopped.signal)
+    stopped.abort()
+    expect(await words(asked)).toBe("no usable answer")
+    expect(await words(batch({ url, network: "base" }, calls, stopped.signal))).toBe("no usable answer")
+  })
+  const cut = (response: ServerResponse) => response.destroy()
+  await answering(cut, async url =>
+    expect(await words(batch({ url, network: "base" }, calls))).toBe("no usable answer"),
+  )
 })

@@ -3,8 +3,9 @@
  * batch in any order and drop entries, while viem's batching pairs by position.
  */
 import type { Hex } from "viem"
-import { AnswerTooLarge, boundedText } from "../http/bounded-body.ts"
+import { AnswerTooLarge } from "../http/bounded-body.ts"
 import { rpcCalls, rpcDuration } from "../metrics.ts"
+import { post, TooLate } from "./post.ts"
 
 export interface RpcCall {
   method: string
@@ -64,31 +65,26 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
 
 async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const body = calls.map((call, id) => ({ jsonrpc: "2.0", id, method: call.method, params: call.params }))
-  const timeout = AbortSignal.timeout(endpoint.timeoutMs ?? TIMEOUT_MS)
-  const { network, position = 1 } = endpoint
+  const { network, position = 1, timeoutMs = TIMEOUT_MS } = endpoint
   const count = ({ method }: RpcCall, result: "ok" | "error") =>
     rpcCalls.inc({ network, endpoint: `${position}`, method, result })
   const stop = rpcDuration.startTimer({ network, endpoint: `${position}` })
   let replies: unknown
   try {
-    const response = await fetch(endpoint.url, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(body),
-      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    const { status, text } = await post(endpoint.url, JSON.stringify(body), {
+      mostBytes: mostBytes(calls),
+      timeoutMs,
+      signal,
     })
-    if (!response.ok) {
-      await response.body?.cancel()
-      throw Object.assign(new RpcError(`HTTP ${response.status}`), { status: response.status })
-    }
-    replies = JSON.parse(await boundedText(response, mostBytes(calls)))
+    if (status > 299) throw Object.assign(new RpcError(`HTTP ${status}`), { status })
+    replies = JSON.parse(text)
   } catch (error) {
     for (const call of calls) count(call, "error")
     if (error instanceof RpcError) throw error
     // The error is about what was asked, not about the endpoint: a caller that asked for a range asks for less.
     if (error instanceof AnswerTooLarge) return calls.map(() => ({ ok: false, error: error.message }))
     // The address of an endpoint may contain its key, so only the cause is reported.
-    throw new RpcError((error as Error).name === "TimeoutError" ? "no answer in time" : "no usable answer", {
+    throw new RpcError(error instanceof TooLate ? "no answer in time" : "no usable answer", {
       cause: error,
     })
   } finally {

@@ -3,9 +3,9 @@
  * (`signers/`). Nobody believes a signer: what it answers is checked against the bytes and the wallet, in `signTransaction`.
  */
 // I/O: waits for the signer that it is given, which may be another machine.
-import { type Hex, hexToBigInt, keccak256, numberToHex, serializeSignature, serializeTransaction, slice } from "viem"
+import { type Hex, hexToBigInt, numberToHex, serializeSignature, serializeTransaction, slice } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
-import type { Address, Hash } from "./hex.ts"
+import { type Address, type Hash, keccak } from "./hex.ts"
 import { recoverSigner } from "./recover.ts"
 
 /** Everything that is signed; an EIP-1559 transaction, amounts in wei. */
@@ -57,7 +57,7 @@ export function localSigner(key: Hex): Signer {
   return {
     address: account.address.toLowerCase() as Address,
     sign: async bytes => {
-      const signature = await account.sign({ hash: keccak256(bytes) })
+      const signature = await account.sign({ hash: keccak(bytes) })
       const [r, s] = [hexToBigInt(slice(signature, 0, 32)), hexToBigInt(slice(signature, 32, 64))]
       return { r, s, yParity: signature.endsWith("1c") ? 1 : 0 }
     },
@@ -67,7 +67,7 @@ export function localSigner(key: Hex): Signer {
 const bytesOf = (transaction: UnsignedTransaction): Hex => serializeTransaction({ type: "eip1559", ...transaction })
 
 /** The hash that a signature of a transaction is made of: it says what the transaction does, and not how it is signed. */
-export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak256(bytesOf(transaction)) as Hash
+export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak(bytesOf(transaction))
 
 /**
  * Has a transaction signed, and returns its bytes and its hash; a {@link SignerError} where the answer is no signature of these very
@@ -80,10 +80,10 @@ export async function signTransaction(
 ): Promise<{ raw: Hex; hash: Hash }> {
   const bytes = bytesOf(transaction)
   const given = await signer.sign(bytes, signal)
-  for (const { signature, wallet } of recoveries(keccak256(bytes), given)) {
+  for (const { signature, wallet } of recoveries(keccak(bytes), given)) {
     if (wallet !== signer.address) continue
     const raw = serializeTransaction({ type: "eip1559", ...transaction }, signature)
-    return { raw, hash: keccak256(raw) as Hash }
+    return { raw, hash: keccak(raw) }
   }
   throw new SignerError(`answered with something that is no signature of the wallet ${signer.address}`, {
     isWrong: true,
@@ -92,7 +92,7 @@ export async function signTransaction(
 
 /** The wallets that may have made a signature of bytes: two as a rule, as a signature alone does not say which. */
 export const possibleWallets = (bytes: Hex, given: SignatureNumbers): Address[] => [
-  ...recoveries(keccak256(bytes), given).map(({ wallet }) => wallet),
+  ...recoveries(keccak(bytes), given).map(({ wallet }) => wallet),
 ]
 
 interface ParitySignature {

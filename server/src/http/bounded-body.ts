@@ -10,24 +10,37 @@ export class AnswerTooLarge extends Error {
 
 const FIRST_BYTES = 4 * 1024
 
-/**
- * The text of an answer of at most `mostBytes`; throws {@link AnswerTooLarge} and closes the connection beyond them. Its parts are
- * copied together as they come: kept, a million parts of one byte held 185 MB.
- */
-export async function boundedText(response: Response, mostBytes: number): Promise<string> {
+/** Collects the parts of a body. */
+export interface BoundedBytes {
+  /** Throws {@link AnswerTooLarge} where all parts together are too large. */
+  add(part: Uint8Array): void
+  all(): Buffer
+}
+
+/** Parts of at most `mostBytes`, copied together as they come: kept, a million parts of one byte held 185 MB. */
+export function boundedBytes(mostBytes: number): BoundedBytes {
   let all = Buffer.allocUnsafe(Math.min(mostBytes, FIRST_BYTES))
   let bytes = 0
-  for await (const part of response.body ?? []) {
-    const end = bytes + part.length
-    // Leaving the loop cancels the body.
-    if (end > mostBytes) throw new AnswerTooLarge(mostBytes)
-    if (end > all.length) {
-      const larger = Buffer.allocUnsafe(Math.min(mostBytes, Math.max(end, 2 * all.length)))
-      larger.set(all.subarray(0, bytes))
-      all = larger
-    }
-    all.set(part, bytes)
-    bytes = end
+  return {
+    add: part => {
+      const end = bytes + part.length
+      if (end > mostBytes) throw new AnswerTooLarge(mostBytes)
+      if (end > all.length) {
+        const larger = Buffer.allocUnsafe(Math.min(mostBytes, Math.max(end, 2 * all.length)))
+        larger.set(all.subarray(0, bytes))
+        all = larger
+      }
+      all.set(part, bytes)
+      bytes = end
+    },
+    all: () => all.subarray(0, bytes),
   }
-  return new TextDecoder().decode(all.subarray(0, bytes))
+}
+
+/** The text of an answer of at most `mostBytes`; throws {@link AnswerTooLarge} and closes the connection beyond them. */
+export async function boundedText(response: Response, mostBytes: number): Promise<string> {
+  const read = boundedBytes(mostBytes)
+  // Leaving the loop cancels the body.
+  for await (const part of response.body ?? []) read.add(part)
+  return new TextDecoder().decode(read.all())
 }

@@ -1,0 +1,115 @@
+/**
+ * One POST of JSON to an RPC endpoint, by undici's handlers: 0.08 ms of CPU each, and 0.36 by `fetch` with its streams and signals
+ * (measured). A settlement takes several.
+ */
+import { promisify } from "node:util"
+import * as zlib from "node:zlib"
+import { type Dispatcher, getGlobalDispatcher } from "undici"
+import { AnswerTooLarge, boundedBytes } from "../http/bounded-body.ts"
+
+/** What an endpoint answered; `text` is empty where the status is none of 200 to 299, whose body nobody reads. */
+export interface Posted {
+  status: number
+  text: string
+}
+
+/** The exchange took longer than it may. */
+export class TooLate extends Error {}
+
+const HEADERS = { "content-type": "application/json", "accept-encoding": "gzip, deflate, br" }
+
+const unpackers: Record<string, (bytes: Buffer, options: zlib.ZlibOptions) => Promise<Buffer>> = {
+  gzip: promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip),
+  deflate: promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate),
+  br: promisify<Buffer, zlib.BrotliOptions, Buffer>(zlib.brotliDecompress),
+}
+
+/**
+ * Sends `body` and resolves to the whole answer, of at most `mostBytes` unpacked. Rejects with {@link AnswerTooLarge} beyond them,
+ * with {@link TooLate} after `timeoutMs`, with the signal's reason, or with the error of the connection. A redirect is not followed.
+ */
+export async function post(
+  url: string,
+  body: string,
+  { mostBytes, timeoutMs, signal }: { mostBytes: number; timeoutMs: number; signal?: AbortSignal | undefined },
+): Promise<Posted> {
+  const { status, encoding, bytes } = await exchange(url, body, { mostBytes, timeoutMs, signal })
+  const unpack = unpackers[encoding]
+  const plain = unpack ? await unpack(bytes, { maxOutputLength: mostBytes }).catch(tooLarge(mostBytes)) : bytes
+  return { status, text: new TextDecoder().decode(plain) }
+}
+
+const tooLarge =
+  (mostBytes: number) =>
+  (error: NodeJS.ErrnoException): never => {
+    throw error.code === "ERR_BUFFER_TOO_LARGE" ? new AnswerTooLarge(mostBytes) : error
+  }
+
+interface Packed {
+  status: number
+  encoding: string
+  bytes: Buffer
+}
+
+function exchange(
+  url: string,
+  body: string,
+  { mostBytes, timeoutMs, signal }: { mostBytes: number; timeoutMs: number; signal?: AbortSignal | undefined },
+): Promise<Packed> {
+  signal?.throwIfAborted()
+  const { promise, resolve, reject } = Promise.withResolvers<Packed>()
+  const { origin, pathname, search } = new URL(url)
+  const read = boundedBytes(mostBytes)
+  let connection: Dispatcher.DispatchController | undefined
+  let answer = { status: 0, encoding: "" }
+  let failure: Error | undefined
+  const over = () => {
+    clearTimeout(timer)
+    signal?.removeEventListener("abort", stop)
+  }
+  const fail = (error: Error) => {
+    if (failure) return
+    failure = error
+    over()
+    reject(error)
+    connection?.abort(error)
+  }
+  const stop = () => fail(signal?.reason)
+  const timer = setTimeout(() => fail(new TooLate()), timeoutMs)
+  signal?.addEventListener("abort", stop, { once: true })
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart: controller => {
+      connection = controller
+      // It was over while the connection was being made.
+      if (failure) controller.abort(failure)
+    },
+    onResponseStart: (controller, status, headers) => {
+      if (status < 200) return
+      answer = { status, encoding: `${headers["content-encoding"] ?? ""}`.toLowerCase() }
+      if (status < 300) return
+      over()
+      resolve({ status, encoding: "", bytes: Buffer.alloc(0) })
+      controller.abort(new Error("its body is not read"))
+    },
+    onResponseData: (_, part) => {
+      try {
+        read.add(part)
+      } catch (error) {
+        fail(error as Error)
+      }
+    },
+    onResponseEnd: () => {
+      over()
+      resolve({ ...answer, bytes: read.all() })
+    },
+    onResponseError: (_, error) => fail(error),
+  }
+  // Our own deadline covers the whole exchange; undici's apply between two bytes.
+  const request = { method: "POST" as const, headers: HEADERS, body, headersTimeout: 0, bodyTimeout: 0 }
+  try {
+    getGlobalDispatcher().dispatch({ origin, path: `${pathname}${search}`, ...request }, handler)
+  } catch (error) {
+    fail(error as Error)
+  }
+  return promise
+}
