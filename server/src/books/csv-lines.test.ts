@@ -216,7 +216,7 @@ describe("a file is byte for byte what its list shows", () => {
   })
 })
 
-describe("a file of several parts has each row once, also of rows of one microsecond", () => {
+describe("a file of several parts has each row once and the newest first, also of rows of one microsecond", () => {
   const numbers = sql`generate_series(1, ${MORE_THAN_A_PART}::int) n`
   const at = sql`timestamptz '2026-03-01' + (n / 7) * interval '1 microsecond'`
   const hash = sql`'0x' || md5(n::text) || md5(n::text)`
@@ -252,5 +252,7 @@ describe("a file of several parts has each row once, also of rows of one microse
     for await (const part of lines) for (const line of `${part}`.split("\r\n")) if (line !== "") ids.push(line)
     expect(new Set(ids).size).toBe(ids.length)
     expect(ids).toHaveLength(MORE_THAN_A_PART + 1)
+    const times = ids.slice(1).map(line => Math.floor(Number(/\b(?:o|pw_)(\d+)/.exec(line)?.[1]) / 7))
+    expect(times).toEqual(times.toSorted((a, b) => b - a))
   })
 })
