@@ -70,7 +70,8 @@ export async function isSound(page: Page, rules?: string[]): Promise<void> {
   if (await page.evaluate(() => !("axe" in globalThis))) await page.evaluate(axe.source)
   const findings = await page.evaluate(async rules => {
     const only = rules && { runOnly: { type: "rule", values: rules } }
-    const options = { resultTypes: ["violations"], iframes: false, ...only } as const
+    // What it reads before its rules serves two: one that is off, and one for players of sound. It took a third of the time.
+    const options = { resultTypes: ["violations"], iframes: false, preload: false, ...only } as const
     const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run(options as never)
     return violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html.slice(0, 150)}`))
   }, rules)
