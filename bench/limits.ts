@@ -31,7 +31,7 @@ type Measure = () => Promise<number>
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 const keysOf = (callers: number) =>
-  Array.from({ length: callers }, (_, i) => `sluice:limit:{10.${i >> 16}.${(i >> 8) & 255}.${i & 255}}:public`)
+  Array.from({ length: callers }, (_, i) => `sluice:log:{10.${i >> 16}.${(i >> 8) & 255}.${i & 255}}:public`)
 
 setFlagsFromString("--expose-gc")
 /** So that nobody pays for what the one before has left. */
@@ -121,7 +121,7 @@ function onRedis(server: TestRedis, parallel: number, checks: number): Record<st
   }
   return {
     [OURS]: measure(redis => {
-      const log = sharedLog(redis, { windowMs })
+      const log = sharedLog(redis)
       return key => log.admit([{ key, limit: LIMIT }])
     }),
     "@fastify/rate-limit, RedisStore": measure(redis => {

@@ -100,10 +100,10 @@ describe("each limit of the table", () => {
   it("counts a path under /api/console by its token's subject, whether the path exists or not", () => {
     const caller = { subject: "https://id.example me", apiKey: aKey, ip: "192.0.2.7" }
     const [count, ...more] = countsOf(defaults, "GET", "/api/console/nowhere", caller)
-    expect(count?.key).toMatch(/^sluice:limit:\{[\w-]{43}\}:console$/)
+    expect(count?.key).toMatch(/^sluice:log:\{[\w-]{43}\}:console$/)
     expect(more).toEqual([])
     expect(countsOf(defaults, "GET", "/nowhere", caller).map(({ key }) => key)).toEqual([
-      "sluice:limit:{192.0.2.7}:public",
+      "sluice:log:{192.0.2.7}:public",
     ])
   })
 

@@ -108,7 +108,7 @@ const fittingOf = remember((request: string) => {
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
   buckets
     .filter(bucket => limits[bucket] > 0)
-    .map(bucket => ({ key: `sluice:limit:{${id}}:${bucket}`, limit: limits[bucket] }))
+    .map(bucket => ({ key: `sluice:log:{${id}}:${bucket}`, limit: limits[bucket] }))
 
 /** A key counts by itself, and with all keys that its merchant has or had. */
 function keyCounts(
@@ -118,7 +118,7 @@ function keyCounts(
 ): Count[] {
   const limit = limits[bucket]
   if (limit <= 0) return []
-  const key = `sluice:limit:{${merchantId}}`
+  const key = `sluice:log:{${merchantId}}`
   return [
     { key: `${key}:${id}:${bucket}`, limit },
     { key: `${key}:${bucket}`, limit: limit * KEYS_A_MERCHANT },

@@ -14,8 +14,8 @@ const LIMIT = 12
 
 /** As a request with an API key counts: by the key, and by all keys of its merchant. */
 const countsOf = (caller: string, limit = LIMIT) => [
-  { key: `sluice:limit:{${caller}}:key:public`, limit },
-  { key: `sluice:limit:{${caller}}:public`, limit: limit * KEYS_A_MERCHANT },
+  { key: `sluice:log:{${caller}}:key:public`, limit },
+  { key: `sluice:log:{${caller}}:public`, limit: limit * KEYS_A_MERCHANT },
 ]
 
 // At once: each waits for servers that wait for each other.

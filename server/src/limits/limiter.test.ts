@@ -37,7 +37,7 @@ function newLog() {
   return { lines, log: pino({ level: "info" }, { write: line => void lines.push(JSON.parse(line).msg) }) }
 }
 
-const countsOf = (caller: string, limit: number) => [{ key: `sluice:limit:{${caller}}:public`, limit }]
+const countsOf = (caller: string, limit: number) => [{ key: `sluice:log:{${caller}}:public`, limit }]
 
 /** How many of `n` concurrent requests are admitted. */
 async function admittedOf(limits: Limits, caller: string, limit: number, n = 30): Promise<number> {
@@ -50,7 +50,7 @@ const sharing = (server: TestRedis, all: Limits[]) =>
   until("shared again", async () => {
     const caller = `probe ${probes++}`
     for (const limits of all) await limits.admit(countsOf(caller, 1_000))
-    return (await server.client.llen(`sluice:limit:{${caller}}:public`)) === all.length
+    return (await server.client.llen(`sluice:log:{${caller}}:public`)) === all.length
   })
 
 describe("without Redis", () => {

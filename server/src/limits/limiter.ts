@@ -80,7 +80,7 @@ async function connected(redis: RedisClient): Promise<void> {
  */
 async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause: Cause): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
-  const shared = sharedLog(redis, { windowMs: WINDOW_MS })
+  const shared = sharedLog(redis)
   const member = membership(redis, inTime)
   let alone = false
   let sharedSinceMs = monotonicMs()

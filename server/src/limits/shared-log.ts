@@ -2,68 +2,81 @@
  * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
  * Redis' own clock counts; it is never taken below a key's newest entry.
  */
+import { hash } from "node:crypto"
 import { createRequire } from "node:module"
 import type { Cluster, Redis, Result } from "ioredis"
 import { parseRedisAddress } from "../config/redis-address.ts"
+import { WINDOW_MS } from "./buckets.ts"
 import type { Count, Verdict } from "./sliding-log.ts"
 
 declare module "ioredis" {
   interface RedisCommander<Context> {
-    sluiceAdmit(numberOfKeys: number, ...args: (string | number)[]): Result<number[], Context>
     sluiceBeat(key: string, id: string, lifeMs: number): Result<number, Context>
   }
 }
 
+/** A list lives this much longer than it is needed, so that it gets a new expiry once in this time and not at each admission. */
+const SLACK_MS = WINDOW_MS / 4
+
 /**
- * KEYS the lists. ARGV the window in milliseconds, the time or an empty text, then for each request the number of its
- * keys and a limit for each. Returns for each request wait, limit, remaining and reset of the bucket closest to its
- * limit.
+ * KEYS the lists. ARGV a limit for each; then the time or an empty text, and how many keys each request has: none of
+ * these for one request by Redis' clock. Returns for each request three numbers, of eight bytes each: the limit of the
+ * bucket closest to its own; what remains of it, or -1 when the request is refused; the milliseconds until that bucket's
+ * oldest admission leaves the window.
  *
- * A list's expiry follows Redis' clock: if that is set back, it blocks a caller for at most one window more.
+ * An entry is its time, the oldest time in the list and the list's length, both with this entry: so the newest entry
+ * alone decides the usual request.
  */
 const admitScript = `
-local call = redis.call
-local window, clock = tonumber(ARGV[1]), tonumber(ARGV[2])
+local call, pack, unpack = redis.call, struct.pack, struct.unpack
+local keys, limits, window, entry = KEYS, ARGV, ${WINDOW_MS}, '<I6I6I4'
+local clock = tonumber(ARGV[#keys + 1] or '')
 if not clock then
   local time = call('TIME')
   clock = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local answers, first, arg = {}, 1, 3
-while arg <= #ARGV do
-  local size = tonumber(ARGV[arg])
-  local now, blocking, full = clock, nil, 0
-  for i = 0, size - 1 do
-    local key, limit = KEYS[first + i], ARGV[arg + 1 + i]
-    local newest = call('LINDEX', key, 0)
-    if newest then
-      now = math.max(now, tonumber(newest))
-      local time = tonumber(call('LINDEX', key, limit - 1) or nil)
-      if time and (not blocking or time > blocking) then blocking, full = time, limit end
-    end
-  end
-  local wait = blocking and blocking + window - now or 0
-  local remaining, reset = 0, wait
-  if wait <= 0 then
-    wait, remaining = 0, nil
-    for i = 0, size - 1 do
-      local key, limit = KEYS[first + i], ARGV[arg + 1 + i]
-      local oldest = tonumber(call('LINDEX', key, -1) or nil)
-      while oldest and oldest <= now - window do
-        call('RPOP', key)
-        oldest = tonumber(call('LINDEX', key, -1) or nil)
-      end
-      local left = limit - call('LPUSH', key, string.format('%.0f', now))
-      call('PEXPIRE', key, window)
-      if not remaining or left < remaining then
-        full, remaining, reset = limit, left, (oldest or now) + window - now
+local heads, answers, last = {false, false}, {}, 0
+while last < #keys do
+  local first = last + 1
+  last = last + (ARGV[#keys + #answers + 2] or #keys)
+  local now, blocking, full = clock, 0, nil
+  for i = first, last do
+    local head = call('LINDEX', keys[i], '0')
+    heads[i] = head
+    if head then
+      local limit, newest, oldest, size = limits[i] + 0, unpack(entry, head)
+      if newest > now then now = newest end
+      if size >= limit then
+        local time = size == limit and oldest or unpack(entry, call('LINDEX', keys[i], limit - 1))
+        if not full or time > blocking then blocking, full = time, limit end
       end
     end
   end
-  local n = #answers
-  answers[n + 1], answers[n + 2], answers[n + 3], answers[n + 4] = wait, tonumber(full), remaining, reset
-  first, arg = first + size, arg + 1 + size
+  local remaining, reset = -1, blocking + window - now
+  if not full or reset <= 0 then
+    for i = first, last do
+      local key, newest, oldest, size = keys[i], 0, now, 0
+      if heads[i] then
+        newest, oldest, size = unpack(entry, heads[i])
+        while oldest <= now - window do
+          call('RPOP', key)
+          size = size - 1
+          oldest = size > 0 and unpack(entry, call('LINDEX', key, '-1')) or now
+        end
+      end
+      call('LPUSH', key, pack(entry, now, oldest, size + 1))
+      if newest < now - now % ${SLACK_MS} then call('PEXPIRE', key, '${WINDOW_MS + SLACK_MS}') end
+      local left = limits[i] - size - 1
+      if i == first or left < remaining then full, remaining, reset = limits[i], left, oldest + window - now end
+    end
+  end
+  local answer = pack('<ddd', full, remaining, reset)
+  if first == 1 and last == #keys then return answer end
+  answers[#answers + 1] = answer
 end
-return answers`
+return table.concat(answers)`
+/** By which Redis knows the script. */
+const admitSha = hash("sha1", admitScript)
 
 /** KEYS the sorted set of instances. ARGV an instance's id, and for how many milliseconds a heartbeat counts. */
 const beatScript = `
@@ -78,7 +91,8 @@ const CONNECT_TIMEOUT_MS = 2_000
 const MAX_RETRY_MS = 1_000
 /** Requests in one call, which holds Redis for half a millisecond at most. */
 const MAX_BATCH = 100
-const ANSWER_LENGTH = 4
+/** Three numbers. */
+const ANSWER_BYTES = 24
 
 /** How often a client of a cluster asks where each slot is; a node that moved one says so at once. */
 const SLOTS_REFRESH_MS = 5_000
@@ -99,7 +113,6 @@ const retryStrategy = (times: number): number => Math.min(times * 50, MAX_RETRY_
  */
 export function redisConnection(url: string): RedisClient {
   const redis = clientOf(url)
-  redis.defineCommand("sluiceAdmit", { lua: admitScript })
   redis.defineCommand("sluiceBeat", { lua: beatScript, numberOfKeys: 1 })
   return redis
 }
@@ -167,8 +180,8 @@ interface Waiting {
  * next: a lone request waits for nobody, and a hundred cost little more than one. On a cluster each request is a call of
  * its own. `clock` replaces Redis' own.
  */
-export function sharedLog(redis: RedisClient, options: { windowMs: number; clock?: () => number }): SharedLog {
-  const { windowMs, clock } = options
+export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
+  const { Command } = ioredis()
   // The keys of one request are on one node of a cluster, and those of several are not.
   const oneByOne = isCluster(redis)
   let waiting: Waiting[] = []
@@ -176,45 +189,63 @@ export function sharedLog(redis: RedisClient, options: { windowMs: number; clock
   return {
     admit: counts =>
       new Promise((resolve, reject) => {
-        if (oneByOne) return void answer([{ counts, resolve, reject }])
-        waiting.push({ counts, resolve, reject })
-        if (!busy) void send()
+        const request = { counts, resolve, reject }
+        if (busy) return void waiting.push(request)
+        busy = !oneByOne
+        ask([request])
       }),
   }
 
-  async function send(): Promise<void> {
-    busy = true
-    while (waiting.length > 0) {
-      const batch = waiting.slice(0, MAX_BATCH)
-      waiting = waiting.slice(MAX_BATCH)
-      await answer(batch)
-    }
-    busy = false
+  /** A command of its own: what ioredis does for a script besides takes a tenth of a check. */
+  function ask(batch: readonly Waiting[], name: "eval" | "evalsha" = "evalsha"): void {
+    const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, batch, clock?.()))
+    command.promise
+      .then(answers => answer(batch, answers as Buffer))
+      .catch((error: Error) => {
+        // Redis has no scripts when it has begun, and has counted nothing then.
+        if (name === "evalsha" && error.message.startsWith("NOSCRIPT")) return ask(batch, "eval")
+        for (const { reject } of batch) reject(error)
+        next()
+      })
+    void redis.sendCommand(command)
   }
 
-  async function answer(batch: readonly Waiting[]): Promise<void> {
-    try {
-      const answers = await ask(batch)
-      for (const [i, { resolve }] of batch.entries()) {
-        const at = i * ANSWER_LENGTH
-        const [waitMs = 0, limit = 0, remaining = 0, resetMs = 0] = answers.slice(at, at + ANSWER_LENGTH)
-        resolve({ admitted: waitMs === 0, waitMs, limit, remaining, resetMs })
-      }
-    } catch (error) {
-      for (const { reject } of batch) reject(error as Error)
-    }
+  function answer(batch: readonly Waiting[], answers: Buffer): void {
+    for (let i = 0; i < batch.length; i++) batch[i]?.resolve(verdictAt(answers, i * ANSWER_BYTES))
+    // Those who ask again at once go with those who wait.
+    queueMicrotask(next)
   }
 
-  function ask(batch: readonly Waiting[]): Promise<number[]> {
-    const keys: string[] = []
-    const numbers: (number | string)[] = [windowMs, clock?.() ?? ""]
-    for (const { counts } of batch) {
-      numbers.push(counts.length)
-      for (const { key, limit } of counts) {
-        keys.push(key)
-        numbers.push(limit)
-      }
-    }
-    return redis.sluiceAdmit(keys.length, ...keys, ...numbers)
+  function next(): void {
+    busy = waiting.length > 0
+    if (!busy) return
+    const batch = waiting.length > MAX_BATCH ? waiting.slice(0, MAX_BATCH) : waiting
+    waiting = waiting.length > MAX_BATCH ? waiting.slice(MAX_BATCH) : []
+    ask(batch)
   }
+}
+
+/** What is sent: the script, how many keys, the keys, and the script's arguments. */
+function argumentsOf(script: string, batch: readonly Waiting[], clock: number | undefined): string[] {
+  const [sent, limits]: [string[], string[]] = [[script, ""], []]
+  for (const { counts } of batch)
+    for (const { key, limit } of counts) {
+      sent.push(key)
+      limits.push(`${limit}`)
+    }
+  sent[1] = `${limits.length}`
+  for (const limit of limits) sent.push(limit)
+  if (batch.length === 1 && clock === undefined) return sent
+  sent.push(`${clock ?? ""}`)
+  for (const { counts } of batch) sent.push(`${counts.length}`)
+  return sent
+}
+
+function verdictAt(answers: Buffer, at: number): Verdict {
+  const limit = answers.readDoubleLE(at)
+  const remaining = answers.readDoubleLE(at + 8)
+  const resetMs = answers.readDoubleLE(at + 16)
+  return remaining < 0
+    ? { admitted: false, waitMs: resetMs, limit, remaining: 0, resetMs }
+    : { admitted: true, waitMs: 0, limit, remaining, resetMs }
 }
