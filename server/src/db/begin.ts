@@ -17,6 +17,7 @@ interface Wired {
   prepare(wire: Wire): void
   handleDataRow(message: unknown): void
   handleCommandComplete(message: unknown, wire: Wire): void
+  handleError(error: Error, connection: { submittedNamedStatements: Record<string, string> }): void
 }
 
 type Statement = Omit<pg.QueryConfig, "name"> & {
@@ -146,7 +147,7 @@ function queryBetween(
 ): Promise<pg.QueryResult> {
   const query = Object.assign(new pg.Query(config), { query_timeout: config.query_timeout, before, after })
   const wired = query as unknown as Wired
-  const { prepare, handleDataRow, handleCommandComplete } = wired
+  const { prepare, handleDataRow, handleCommandComplete, handleError } = wired
   const { name } = config
   /** Those of `before` that are not complete. */
   let openings = 0
@@ -178,6 +179,12 @@ function queryBetween(
       isComplete = true
       handleCommandComplete.call(query, message, wire)
     }
+  }
+  wired.handleError = (error, connection) => {
+    // After an opening that failed, `pg` would take the name for one that was prepared.
+    if (openings > 0 && name !== undefined) delete connection.submittedNamedStatements[name]
+    openings = 0
+    handleError.call(query, error, connection)
   }
   return new Promise((resolve, reject) => {
     const answered = (error: Error | null, result: pg.QueryResult) => (error ? reject(error) : resolve(result))

@@ -197,6 +197,19 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     }
   })
 
+  it("prepares a name that came with a beginning which was refused", async () => {
+    const { pool, db } = openOne()
+    const named = (db: Db) => sql<{ one: number }>`/* named: begun_late */ select ${1}::int as one`.execute(db)
+    // PostgreSQL refuses what begins a transaction within one that failed.
+    const client = await pool.connect()
+    await client.query("begin")
+    await expect(client.query("select 1 / 0")).rejects.toThrow("division by zero")
+    client.release()
+    await expect(db.transaction().execute(named)).rejects.toMatchObject({ code: "25P02" })
+    expect((await named(db)).rows).toEqual([{ one: 1 }])
+    await db.destroy()
+  })
+
   it("runs no statement of a transaction that has not begun: not beside its first one, and not after that has failed", async () => {
     const { db } = openOne()
     const insert = (db: Db, key: string) => sql`insert into installation (key, value) values (${key}, 'x')`.execute(db)

@@ -462,6 +462,7 @@ describe("what goes wrong", () => {
 
   it.each([
     ["no HTTP", "SSH-2.0-OpenSSH_9.2\r\n", /^its answer is not HTTP$/],
+    ["no status", "HTTP/1.1 000 \r\n\r\n", /^its answer is not HTTP$/],
     [
       "endless headers",
       `HTTP/1.1 200 OK\r\n${"X-A: b\r\n".repeat(10_000)}`,

@@ -196,6 +196,8 @@ const words: Record<string, string> = {
   UND_ERR_CONNECT_TIMEOUT: "the connection could not be established in time",
   UND_ERR_HEADERS_OVERFLOW: "its answer has too many headers",
   TOO_LARGE: "its answer is too large",
+  // Of undici, for a status below 100.
+  ERR_ASSERTION: "its answer is not HTTP",
 }
 
 /** The defect of a certificate, for the codes that OpenSSL and Node report. */
