@@ -46,12 +46,19 @@ export function transactional(client: pg.ClientBase, answerMs: number) {
       return { rows: [] }
     }
     const isEnd = isEndOf(statement)
-    if (phase === "over" && !isEnd) throw new Error("A statement was sent after the end of its transaction.")
+    const refuseLate = () => {
+      if (phase === "over" && !isEnd) throw new Error("A statement was sent after the end of its transaction.")
+    }
+    refuseLate()
     const waiting = statement.text === ROLLBACK || transaction.hasFailed() ? undefined : deferred
     deferred = undefined
     if (isEnd) phase = "over"
     if (waiting && statement.text === COMMIT) return await transaction.commitWith(waiting)
-    if (waiting) await transaction.run(waiting)
+    if (waiting) {
+      await transaction.run(waiting)
+      // It may have ended meanwhile.
+      refuseLate()
+    }
     if (!statement.isDeferred || phase !== "within" || transaction.hasFailed()) return await transaction.run(statement)
     deferred = statement
     return { rows: [] }

@@ -1,5 +1,6 @@
 // A Postgres that is slow, paused, killed and started again, and what callers get in the meantime.
 import { createServer, type Socket, connect as tcpConnect } from "node:net"
+import { setImmediate as nextTurn } from "node:timers/promises"
 import { Kysely, PostgresDialect, sql } from "kysely"
 import pg from "pg"
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest"
@@ -309,17 +310,29 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       const circular: Record<string, unknown> = {}
       circular.itself = circular
       await later(db, "taken")
+      const fail = (words: string) => Promise.reject(new Error(words))
+      const late = () => nextTurn().then(() => fail("beside"))
       const failing: [string, (db: Db) => Promise<unknown>][] = [
         ["duplicate key", db => insert(db, "a").then(() => later(db, "taken"))],
         ["duplicate key", db => later(db, "taken").then(() => insert(db, "a"))],
         ["duplicate key", db => later(db, "taken")],
+        // What follows it is not sent after the rollback, which comes while it is on its way.
+        [
+          "beside",
+          db =>
+            insert(db, "a")
+              .then(() => later(db, "b"))
+              .then(() => Promise.all([insert(db, "c"), late()])),
+        ],
         // Its values can't be sent: the commit must not be either.
         ["circular", db => insert(db, "a").then(() => later(db, "b", circular))],
-        ["given up", db => later(db, "a").then(() => Promise.reject(new Error("given up")))],
+        ["given up", db => later(db, "a").then(() => fail("given up"))],
         ["division by zero", db => Promise.all([sql`select ${1}::int / 0`.execute(db), later(db, "a")])],
       ]
       for (const [words, work] of failing) {
         await expect(db.transaction().execute(work)).rejects.toThrow(words)
+        // After whatever the one connection was still given.
+        await sql`select 1`.execute(db)
         expect(await keys()).toEqual(["taken"])
       }
       const caught = db.transaction().execute(async db => {
