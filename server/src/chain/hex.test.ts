@@ -57,8 +57,11 @@ describe("keccak", () => {
     )
   })
 
-  it.each(["0x0", "0x0g", "0xabcg00"] as const)("hashes nothing for %s, which is no bytes", text => {
-    expect(() => keccak(text)).toThrow("not hexadecimal digits")
-    expect(() => bytesOf(text)).toThrow("not hexadecimal digits")
-  })
+  it.each(["0x0", "0x0g", "0xabcg00", "0x١٢", "0X12" as "0x12"] as const)(
+    "hashes nothing for %s, which is no bytes",
+    text => {
+      expect(() => keccak(text)).toThrow("not hexadecimal digits")
+      expect(() => bytesOf(text)).toThrow("not hexadecimal digits")
+    },
+  )
 })

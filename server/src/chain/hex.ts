@@ -72,7 +72,9 @@ export const keccak = (bytes: Hex | Uint8Array): Hash =>
 /** The bytes of `0x` and an even number of hexadecimal digits; an Error for anything else, where Node would end at the first other character. */
 export function bytesOf(hex: Hex): Buffer {
   const bytes = Buffer.from(hex.slice(2), "hex")
-  if (2 * bytes.length !== hex.length - 2) throw new Error("not hexadecimal digits")
+  // Node takes a character of two bytes for its lower one.
+  if (!hex.startsWith("0x") || 2 * bytes.length !== Buffer.byteLength(hex) - 2)
+    throw new Error("not hexadecimal digits")
   return bytes
 }
 

@@ -16,11 +16,11 @@ export interface Posted {
 /** The exchange took longer than it may. */
 export class TooLate extends Error {}
 
-const HEADERS = { "content-type": "application/json", "accept-encoding": "gzip, deflate, br" }
+/** Not deflate, by which servers mean two forms. */
+const HEADERS = { "content-type": "application/json", "accept-encoding": "gzip, br" }
 
 const unpackers: Record<string, (bytes: Buffer, options: zlib.ZlibOptions) => Promise<Buffer>> = {
   gzip: promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip),
-  deflate: promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate),
   br: promisify<Buffer, zlib.BrotliOptions, Buffer>(zlib.brotliDecompress),
 }
 

@@ -1,7 +1,8 @@
 import { once } from "node:events"
 import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
-import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib"
+import { json } from "node:stream/consumers"
+import { brotliCompressSync, gzipSync } from "node:zlib"
 import { expect, it } from "vitest"
 import { registry } from "../metrics.ts"
 import { withRevertName } from "./revert-name.ts"
@@ -37,10 +38,8 @@ it("an endless answer is not a result, and reading it stops", async () => {
 
 it("says in printable text why a call failed, and gives the data of a revert", async () => {
   const error = { code: 3, message: "execution reverted: a\u0000\u001b[2Jb", data: "0x5cd5d233" }
-  const server = createServer((_request, response) => response.end(JSON.stringify([{ jsonrpc: "2.0", id: 0, error }])))
-  await once(server.listen(0, "127.0.0.1"), "listening")
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  try {
+  const answer = (response: ServerResponse, id: number) => response.end(JSON.stringify([{ jsonrpc: "2.0", id, error }]))
+  await answering(answer, async url => {
     registry.resetMetrics()
     const [result] = await batch({ url, network: "base", position: 2 }, [{ method: "eth_call", params: [] }])
     const counted = async (name: string) =>
@@ -53,15 +52,26 @@ it("says in printable text why a call failed, and gives the data of a revert", a
     expect(result).toEqual({ ok: false, error: "execution reverted: a [2Jb", data: "0x5cd5d233" })
     expect(withRevertName("execution reverted", "0x5cd5d233")).toBe("BadSignature(): execution reverted")
     expect(withRevertName(`custom error 0xf80dbaea: ${"0".repeat(64)}`, undefined)).toContain("custom error 0xf80dbaea")
-  } finally {
-    server.closeAllConnections()
-    server.close()
-  }
+  })
 })
 
-/** A server that answers each request so; `use` gets its address. */
-async function answering(answer: (response: ServerResponse) => void, use: (url: string) => Promise<void>) {
-  const server = createServer((request, response) => void request.resume().on("end", () => answer(response)))
+it("takes no answer for another request's than that it was given to", async () => {
+  const ids: number[] = []
+  const late = (response: ServerResponse, id: number) => {
+    ids.push(id)
+    response.end(JSON.stringify([{ jsonrpc: "2.0", id: ids[0], result: "0x1" }]))
+  }
+  await answering(late, async url => {
+    expect(await batch({ url, network: "base" }, calls)).toEqual([{ ok: true, value: "0x1" }])
+    expect(await batch({ url, network: "base" }, calls)).toEqual([{ ok: false, error: "no reply" }])
+  })
+})
+
+/** A server that answers each request so, `id` being that of its first call; `use` gets its address. */
+async function answering(answer: (response: ServerResponse, id: number) => void, use: (url: string) => Promise<void>) {
+  const server = createServer(async (request, response) =>
+    answer(response, ((await json(request)) as { id: number }[])[0]?.id ?? -1),
+  )
   await once(server.listen(0, "127.0.0.1"), "listening")
   try {
     await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}/path?key=1`)
@@ -80,15 +90,16 @@ const words = async (asked: Promise<unknown>): Promise<string> =>
 
 it.each([
   ["gzip", gzipSync],
-  ["deflate", deflateSync],
   ["br", brotliCompressSync],
 ] as const)("reads an answer that is packed by %s, as far as it is not too large unpacked", async (encoding, pack) => {
-  const reply = (padding: string) => JSON.stringify([{ jsonrpc: "2.0", id: 0, result: "0x1", padding }])
-  let body = pack(reply(""))
-  const answer = (response: ServerResponse) => response.setHeader("content-encoding", encoding).end(body)
+  let padding = ""
+  const answer = (response: ServerResponse, id: number) => {
+    const body = pack(JSON.stringify([{ jsonrpc: "2.0", id, result: "0x1", padding }]))
+    response.setHeader("content-encoding", encoding).end(body)
+  }
   await answering(answer, async url => {
     expect(await batch({ url, network: "base" }, calls)).toEqual([{ ok: true, value: "0x1" }])
-    body = pack(reply(" ".repeat(2 * 2 ** 20)))
+    padding = " ".repeat(2 * 2 ** 20)
     expect(await batch({ url, network: "base" }, calls)).toEqual([
       { ok: false, error: "the answer is larger than 1,048,576 bytes" },
     ])

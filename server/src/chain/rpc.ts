@@ -63,8 +63,13 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
   return results
 }
 
+/** No two calls of this process have the same: an answer too many on a kept connection is then nobody's, and not the next call's. */
+let nextId = 0
+
 async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
-  const body = calls.map((call, id) => ({ jsonrpc: "2.0", id, method: call.method, params: call.params }))
+  const firstId = nextId
+  nextId += calls.length
+  const body = calls.map(({ method, params }, i) => ({ jsonrpc: "2.0", id: firstId + i, method, params }))
   const { network, position = 1, timeoutMs = TIMEOUT_MS } = endpoint
   const count = ({ method }: RpcCall, result: "ok" | "error") =>
     rpcCalls.inc({ network, endpoint: `${position}`, method, result })
@@ -93,8 +98,8 @@ async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: Abo
   const byId = new Map<unknown, Record<string, unknown>>()
   for (const reply of Array.isArray(replies) ? replies : [replies])
     if (typeof reply === "object" && reply !== null) byId.set(reply.id, reply)
-  return calls.map((call, id) => {
-    const result = resultOf(byId.get(id))
+  return calls.map((call, i) => {
+    const result = resultOf(byId.get(firstId + i))
     count(call, result.ok ? "ok" : "error")
     return result
   })
