@@ -16,8 +16,14 @@ export interface Posted {
 /** The exchange took longer than it may. */
 export class TooLate extends Error {}
 
-/** Not deflate, by which servers mean two forms. */
-const HEADERS = { "content-type": "application/json", "accept-encoding": "gzip, br" }
+const HEADERS = {
+  "content-type": "application/json",
+  accept: "application/json",
+  // Not deflate, by which servers mean two forms.
+  "accept-encoding": "gzip, br",
+  // Firewalls in front of endpoints refuse requests without one.
+  "user-agent": "sluice",
+}
 
 const unpackers: Record<string, (bytes: Buffer, options: zlib.ZlibOptions) => Promise<Buffer>> = {
   gzip: promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip),

@@ -109,11 +109,12 @@ it.each([
 it("says which status was answered, that no answer came in time, and that nobody could be reached; follows nobody elsewhere", async () => {
   const seen: string[] = []
   const away = (response: ServerResponse) => {
-    seen.push(`${response.req.method} ${response.req.url}`)
+    const { method, url, headers } = response.req
+    seen.push(`${method} ${url} ${headers["user-agent"]} ${headers.accept}`)
     response.writeHead(307, { location: "/elsewhere" }).end()
   }
   await answering(away, async url => expect(await words(batch({ url, network: "base" }, calls))).toBe("HTTP 307"))
-  expect(seen).toEqual(["POST /path?key=1"])
+  expect(seen).toEqual(["POST /path?key=1 sluice application/json"])
   const silent = (response: ServerResponse) => response.write("[")
   await answering(silent, async url => {
     expect(await words(batch({ url, network: "base", timeoutMs: 50 }, calls))).toBe("no answer in time")
