@@ -1,6 +1,6 @@
 /**
  * How long a merchant waits for the CSV of a million rows, beside the database's own `COPY … TO STDOUT` of the same rows, and what memory the
- * process that makes it takes at most. It is the program as it is installed (`sluice start --role api`), on a Postgres that survives a power
+ * process that makes it takes at most. It is the program (`sluice start --role api`), from its sources, on a Postgres that survives a power
  * cut; the reader throws away what it reads. `script/bench exports [--against COMMIT]`; `BENCH_ROWS` is for a look with fewer
  */
 import { spawn } from "node:child_process"

@@ -31,7 +31,7 @@ export async function waiting(db: Db): Promise<number> {
   let pid: number | undefined
   await until("a worker waits for the lock", async () => {
     const { rows } = await sql<{ pid: number }>`select pid from pg_stat_activity
-      where wait_event_type = 'Lock' and application_name = 'sluice'`.execute(db)
+      where wait_event_type = 'Lock' and application_name ~ '^sluice'`.execute(db)
     pid = rows[0]?.pid
     return pid !== undefined
   })

@@ -67,7 +67,8 @@ afterEach(async () => {
 })
 
 async function work(): Promise<ChildProcess> {
-  const env = { ...plainEnv(), DATABASE_URL: postgres.url, SECRET_KEY, WEBHOOK_TIMEOUT: "20s" }
+  const url = `${postgres.url}?application_name=sluice-deliver`
+  const env = { ...plainEnv(), DATABASE_URL: url, SECRET_KEY, WEBHOOK_TIMEOUT: "20s" }
   const child = spawn(process.execPath, [join(root, "server/test/deliver.ts")], {
     env,
     stdio: ["ignore", "pipe", "inherit"],
@@ -111,6 +112,12 @@ async function expectAllDelivered(n: number): Promise<void> {
 const holding = (statement: string) => hold(postgres.url, statement)
 const someoneWaits = () => waiting(ctx.db)
 const connectionEnded = (pid: number) => ended(ctx.db, pid)
+/** Postgres carries out what a killed worker has sent: its leases must be ended after that, or they last a minute. */
+const connectionsEnded = () =>
+  until("no worker has a connection", async () => {
+    const { rows } = await sql`select from pg_stat_activity where application_name = 'sluice-deliver'`.execute(ctx.db)
+    return rows.length === 0
+  })
 
 describe("SIGKILL of a worker", () => {
   it("while it claims", async () => {
@@ -120,7 +127,7 @@ describe("SIGKILL of a worker", () => {
     const pid = await someoneWaits()
     await kill(worker)
     await release()
-    // It claims though nobody is there to hear of it: the leases must be ended after that, or they last a minute.
+    // It claims though nobody is there to hear of it.
     await connectionEnded(pid)
     await expectAllDelivered(3)
   })
@@ -168,7 +175,7 @@ describe("SIGKILL of a worker", () => {
     await kill(worker)
     // The server would carry out what it was asked, though nobody is there to hear of it.
     await sql`select pg_terminate_backend(pid) from pg_stat_activity
-      where wait_event_type = 'Lock' and application_name = 'sluice'`.execute(ctx.db)
+      where wait_event_type = 'Lock' and application_name ~ '^sluice'`.execute(ctx.db)
     await release()
     expect(await states()).toEqual(["pending"])
     await expectAllDelivered(1)
@@ -181,6 +188,7 @@ describe("SIGKILL of a worker", () => {
       const worker = await work()
       await to.got(n)
       await kill(worker)
+      await connectionsEnded()
       await endLeases()
     }
     await expectAllDelivered(60)
