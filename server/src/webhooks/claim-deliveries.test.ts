@@ -1,10 +1,12 @@
 // Who sends a delivery: what is claimed, held for later, given back and lost, and what is made to be delivered.
 import { array, assert, asyncProperty, boolean, constantFrom, record, uniqueArray } from "fast-check"
+import { sql } from "kysely"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { type DeliveryRig, startDeliveryRig } from "../../test/deliveries.ts"
 import { until } from "../../test/e2e/program.ts"
 import { inTransaction } from "../context.ts"
+import { claimDeliveries } from "./claim-deliveries.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emitAll, type NewEvent } from "./emit.ts"
 import { recordAttempts } from "./record-attempts.ts"
@@ -151,6 +153,31 @@ describe("leases", () => {
     expect(await db.selectFrom("deliveries").selectAll().execute()).toEqual(before)
     expect(await db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
   })
+
+  it.runIf(onPostgres)(
+    "workers whose batches have the same failing endpoints in another order wait in one order",
+    async () => {
+      const { ctx } = rig.service
+      const to = await rig.receiver()
+      const ids = [(await rig.register(`${to.url}/1`)).id, (await rig.register(`${to.url}/2`)).id].sort()
+      await rig.send()
+      const claim = { now: ctx.now(), leaseMs: 60_000, limit: 2, perLane: 1, taken: new Map(), afterLane: "", lanes: 9 }
+      const { rows } = await claimDeliveries(ctx.db, claim)
+      const attempt = { status: 500, error: "answered 500", answer: "", durationMs: 1, retryAfterMs: undefined }
+      const results = rows.map(row => ({
+        ...{ delivery: row, webhook: { id: row.webhook_id ?? "", failing: true }, startedAt: new Date(), attempt },
+      }))
+      const lastFirst = results.sort((a, b) => (a.webhook.id < b.webhook.id ? 1 : -1))
+      const held = (id = "") => sql`select from webhooks where id = ${id} for update skip locked`.execute(ctx.db)
+      const recording = await inTransaction(ctx, async other => {
+        await sql`select from webhooks where id = ${ids[1]} for update`.execute(other.db)
+        const recording = recordAttempts(ctx, lastFirst)
+        await until("the first endpoint is locked", async () => (await held(ids[0])).rows.length === 0, 20_000)
+        return { recording }
+      })
+      expect(await recording.recording).toBe(2)
+    },
+  )
 
   it(`rivals send each event once (${onPostgres ? "several connections" : "one connection"})`, async () => {
     const to = await rig.receiver()

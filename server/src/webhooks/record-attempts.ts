@@ -12,6 +12,7 @@ import { afterAttempt } from "./webhook.ts"
 
 /** An endpoint that only failed for this long is paused. */
 const FAILING_MS = 5 * 24 * 3_600_000
+const BARE_ADDRESS = ""
 
 export interface Result {
   delivery: Pick<Row<"deliveries">, "id" | "claim_id" | "attempts">
@@ -32,8 +33,10 @@ export async function recordAttempts(ctx: Context, results: readonly Result[]): 
 async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
   const held = await write(ctx, results)
   const ours = results.filter(({ delivery }) => held.has(delivery.id))
-  for (const [id, states] of Map.groupBy(ours, ({ webhook }) => webhook?.id)) {
-    if (id === undefined) continue
+  const endpoints = Map.groupBy(ours, ({ webhook }) => webhook?.id ?? BARE_ADDRESS)
+  endpoints.delete(BARE_ADDRESS)
+  // In the order of their ids: workers whose batches have the same failing endpoints would otherwise deadlock.
+  for (const [id, states] of [...endpoints].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (states.some(({ attempt }) => attempt.error === null)) await succeeded(ctx, id)
     else await failed(ctx, id)
     if (states.some(({ attempt }) => attempt.status === 410)) await switchOff(ctx, id, "gone")
