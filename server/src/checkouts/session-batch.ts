@@ -42,8 +42,8 @@ export async function wakeSessions(
   resources: readonly string[],
 ): Promise<void> {
   await sql`update checkout_sessions set run_at = ${ctx.now()}
-    where id = any(${sqlArray("text", new Set(resources))})
-      or id in (select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))}))`.execute(
+    where id = any(${sqlArray("text", new Set(resources))}
+      || array(select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))})))`.execute(
     ctx.db,
   )
 }

@@ -60,6 +60,7 @@ const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
 ])
 
 async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt> {
+  const isSession = id.startsWith("cs_")
   const row = await ctx.db
     .selectFrom("payments")
     .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.resource_id")
@@ -67,9 +68,9 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
     .leftJoin("products", "products.id", "checkout_sessions.product_id")
     .selectAll("payments")
     .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked", "products.name as product"])
-    .where(eb =>
-      eb.or([eb("payments.id", "=", id), eb.and([eb("checkout_sessions.id", "=", id), eb("beside", "=", false)])]),
-    )
+    // Not both in one condition: of an "or" over two tables all payments are read.
+    .$if(!isSession, query => query.where("payments.id", "=", id))
+    .$if(isSession, query => query.where("payments.resource_id", "=", id).where("beside", "=", false))
     .orderBy("payments.accepted_at", order => order.asc().nullsFirst())
     .orderBy("payments.id")
     .limit(1)

@@ -113,17 +113,16 @@ async function makeShares(
 
 /**
  * The payouts out of a deposit that were made of a payment's transfers: its own, and those of payments that held these
- * transfers before a reorg.
+ * transfers before a reorg. Those of the payments are few, and are read first: of an address that many pay to, Postgres otherwise read all
+ * payouts, and for each of them all transfers (2.6 s with 2,430 payouts, measured).
  */
 async function promisedOf(ctx: TxContext, paymentId: string, depositId: bigint): Promise<Row<"payouts">[]> {
   const { rows } = await sql<Row<"payouts">>`
-    select * from payouts where deposit_id = ${depositId} and payment_id = ${paymentId}
-    union all
-    select * from payouts where deposit_id = ${depositId} and payment_id <> ${paymentId}
-      and payment_id in (select e.payment_id from claims c join past_claims e on e.transfer_id = c.transfer_id
-        join transfers t on t.id = c.transfer_id where c.payment_id = ${paymentId} and t.deposit_id = ${depositId})`.execute(
-    ctx.db,
-  )
+    with earlier as materialized (select distinct e.payment_id from claims c join past_claims e on e.transfer_id = c.transfer_id
+        join transfers t on t.id = c.transfer_id where c.payment_id = ${paymentId} and t.deposit_id = ${depositId}),
+      made as materialized (
+        select * from payouts where payment_id = any(array(select payment_id from earlier union select ${paymentId}::text)))
+    select * from made where deposit_id = ${depositId}`.execute(ctx.db)
   return rows
 }
 

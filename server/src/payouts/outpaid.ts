@@ -15,7 +15,7 @@ const mayPay = (withQueued: boolean) => sql`q.lane = 'relay' and (q.created_at, 
 /** How many uses of link `l` earlier relays for its other sessions may take. */
 const earlierOf = (withQueued: boolean) => sql`(select count(*) from checkout_sessions o
   join deposits e on e.resource_id = o.id join payouts q on q.deposit_id = e.id
-  where o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and ${mayPay(withQueued)})`
+  where l.max_uses is not null and o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and ${mayPay(withQueued)})`
 
 /** Whether an earlier relay of the same session may bring money that the scan has not found. */
 const isSecond = (withQueued: boolean) => sql`exists (select from payouts q where q.deposit_id = i.deposit_id

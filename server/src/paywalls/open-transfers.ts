@@ -42,27 +42,27 @@ export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: I
     const key = moved ? `${paywall_id} moved` : `${paywall_id} ${sender}`
     const { senders } = groups.get(key) ?? { senders: [] }
     const all = new Set([...senders, sender, ...(payer ? [payer] : [])])
-    groups.set(key, { resourceId: paywall_id, senders: [...all].sort() })
+    groups.set(key, { resourceId: paywall_id, senders: [...all].sort(), hasMoved: moved })
   }
   return [...groups.values()]
 }
 
 /**
- * The due transfers of these senders, and those a payment of theirs claims, held until the transaction ends. Not those
- * that are only seen: their confirmation makes them due.
+ * The due transfers of these senders, held until the transaction ends, and where one may have moved those that a payment of theirs
+ * claims: to find these, all that they ever paid is read. Not those that are only seen: their confirmation makes them due.
  */
 export async function lockDueTransfers(
   ctx: TxContext,
-  paywallId: string,
-  payers: readonly Address[],
+  { resourceId, senders, hasMoved = true }: Group,
 ): Promise<bigint[]> {
   // Each part by its own index: with an "or" all that is due at the paywall would be read for each of a flood's senders.
+  const claimed = sql`union select c.transfer_id from payments p join claims c on c.payment_id = p.id
+        where p.resource_id = ${resourceId} and p.payer in (${sql.join(senders)})`
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
       select s.id from deposits d join transfers s on s.deposit_id = d.id
-        where d.resource_id = ${paywallId} and s.from_address in (${sql.join(payers)})
-      union select c.transfer_id from payments p join claims c on c.payment_id = p.id
-        where p.resource_id = ${paywallId} and p.payer in (${sql.join(payers)}))
+        where d.resource_id = ${resourceId} and s.from_address in (${sql.join(senders)}) and s.run_at is not null
+      ${hasMoved ? claimed : sql``})
     order by t.id limit ${DUE_A_BATCH} for no key update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
@@ -143,13 +143,21 @@ export async function countedAlone(
   return rows[0]?.sum ?? 0n
 }
 
-/** The transactions that an address has submitted to a paywall. */
-export async function submittedHashes(ctx: TxContext, paywallId: string, payer: Address): Promise<Set<Hash>> {
+/** Those of these transactions that an address has submitted to a paywall. */
+export async function submittedOf(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  hashes: readonly Hash[],
+): Promise<Set<Hash>> {
+  if (hashes.length === 0) return new Set()
+  const given = sqlArray("text", new Set(hashes))
   const submissions = ctx.db
     .selectFrom("submissions")
     .select("tx_hash")
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
+    .where(sql<boolean>`tx_hash = any(${given})`)
   // What an agent's authorization pays needs no submission.
   const relayed = ctx.db
     .selectFrom("payouts")
@@ -159,7 +167,7 @@ export async function submittedHashes(ctx: TxContext, paywallId: string, payer: 
     .where("payouts.payer", "=", payer)
     .where("payouts.kind", "=", "settle")
     .where("deposits.resource_id", "=", paywallId)
-    .where("transaction_attempts.hash", "is not", null)
+    .where(sql<boolean>`transaction_attempts.hash = any(${given})`)
     .$narrowType<{ tx_hash: Hash }>()
   return new Set((await submissions.unionAll(relayed).execute()).map(row => row.tx_hash))
 }

@@ -21,7 +21,7 @@ import {
   moreIsComing,
   openTransfers,
   standingPayments,
-  submittedHashes,
+  submittedOf,
   versionsOf,
 } from "./open-transfers.ts"
 import type { Version } from "./payment.ts"
@@ -47,7 +47,8 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     return { resourceId: resource_id, senders: [payer] }
   },
 
-  async hold(ctx, { resourceId, senders }) {
+  async hold(ctx, group) {
+    const { resourceId, senders } = group
     for (const payer of senders) await lockAccess(ctx, resourceId, payer)
     const paywall = await ctx.db
       .selectFrom("paywalls")
@@ -56,7 +57,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       .executeTakeFirstOrThrow()
     const { merchant_id, chain_id } = paywall
     const network = networkOf(ctx.chain, chain_id)
-    const due = await lockDueTransfers(ctx, resourceId, senders)
+    const due = await lockDueTransfers(ctx, group)
     const versions = await versionsOf(ctx, resourceId)
     const owner = { merchant_id, chain_id, resource_id: resourceId }
     const parts: AccessPart[] = []
@@ -72,13 +73,19 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       ...(await openTransfers(ctx, id, payer, network, "=")),
       ...(await openTransfers(ctx, id, payer, network, "<>")),
     ]
-    const alone = await countedAlone(ctx, network, id, payer)
+    // It reads all that the payer has paid, and counts only beside such a transfer.
+    const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const { free, again } = await withoutPublic(ctx, rows)
     const plan = planAccess({
       payer,
       network,
       versions,
-      submitted: await submittedHashes(ctx, id, payer),
+      submitted: await submittedOf(
+        ctx,
+        id,
+        payer,
+        rows.map(row => row.tx_hash),
+      ),
       transfers: classify(ctx, network, free, screened, alone),
       screening: screened.get(payer) ?? "unknown",
       isMoreComing: rows.length > 0 && (await moreIsComing(ctx, id, payer)),

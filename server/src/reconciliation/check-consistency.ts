@@ -264,8 +264,8 @@ export async function depositsBehind(ctx: Context, findings: readonly Finding[])
   const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
   const books = idsOf("deposit_books").flatMap(id => id.split("/")[0] ?? [])
   const { rows } = await sql<Row<"deposits">>`
-    select * from deposits where id = any(${sqlArray("bigint", books)}) or id in (
+    select * from deposits where id = any(${sqlArray("bigint", books)} || array(
       select d.id from payments p join deposits d on d.resource_id = p.resource_id
-      where p.id = any(${sqlArray("text", idsOf("payments"))})) order by id limit 20`.execute(ctx.db)
+      where p.id = any(${sqlArray("text", idsOf("payments"))}))) order by id limit 20`.execute(ctx.db)
   return rows
 }

@@ -184,8 +184,10 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
       select deposit_id from transfers where chain_id = ${network.chainId} and state = 'final'
         and block_number > ${since} and block_number <= ${to}
       union select deposit_id from payouts where chain_id = ${network.chainId} and state = 'final'
-        and block_number > ${since} and block_number <= ${to})
-      or id = any(${sqlArray("bigint", unexplained.keys())}) order by id limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
+        and block_number > ${since} and block_number <= ${to}
+      union select unnest(${sqlArray("bigint", unexplained.keys())})) order by id limit ${DEPOSITS_A_ROUND}`.execute(
+    ctx.db,
+  )
   return rows
 }
 

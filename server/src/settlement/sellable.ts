@@ -29,6 +29,8 @@ export interface Group {
   resourceId: string
   /** Who is screened before the transaction; the others can't be counted in it. */
   senders: readonly Address[]
+  /** Whether a transfer that a payment of theirs claims may be of another sender now; it may where this is not known. */
+  hasMoved?: boolean
 }
 
 /** Whose payments are written. */
