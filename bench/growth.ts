@@ -1,5 +1,5 @@
 /**
- * What the paths that users feel cost at 1,000 and at 1,000,000 rows of each table, all of one merchant. Each size has a Postgres that
+ * What the paths that users feel cost at 1,000 and at 1,000,000 rows of each table, all of one merchant, every second of one paywall. Each size has a Postgres that
  * survives a power cut and a service of its own, and both are asked in turns, so that the machine is the same for both. The driver asks by HTTP
  * from another process; what has no route (a settlement, a turn of payouts, a webhook) is timed in the service. `script/bench growth`;
  * `BENCH_ROWS` is for a look with fewer, `--only TEXT` for the paths whose name has it
@@ -22,7 +22,16 @@ import { emit } from "../server/src/webhooks/emit.ts"
 import { recordAttempts } from "../server/src/webhooks/record-attempts.ts"
 import { startPayoutRig } from "../server/test/payouts.ts"
 import { startPostgres } from "../server/test/postgres.ts"
-import { addRows, allTables, firstPayer, type Owner } from "./rows.ts"
+import {
+  addRows,
+  allTables,
+  FREQUENT_PAYER,
+  firstPayer,
+  firstSession,
+  type Owner,
+  popularHash,
+  popularPayer,
+} from "./rows.ts"
 
 const FEW = 1_000
 const MANY = Number(process.env.BENCH_ROWS ?? 1_000_000)
@@ -44,7 +53,11 @@ interface Ready {
   token: string
   key: string
   paywallId: string
+  /** The paywall of every second payment. */
+  popularId: string
   payer: string
+  /** A checkout that waits for its payment. */
+  sessionId: string
 }
 
 /** What is timed in the service; each returns its milliseconds. */
@@ -68,7 +81,8 @@ async function serve(url: string, rows: number): Promise<void> {
   const shop = await rig.sell([33.3333, 33.3333, 33.3334])
   await rig.mint(shop.deposit.address, 10n ** 15n)
   const { body } = await service.call("POST", "/api/console/api-keys", { name: "server" }, { as: AS })
-  const owner: Owner = { merchantId, paywallId: paywall.id, webhookId: WEBHOOK, token: rig.token }
+  const popular = { paywallId: shop.id, deposit: shop.deposit }
+  const owner: Owner = { merchantId, paywallId: paywall.id, webhookId: WEBHOOK, token: rig.token, popular }
   await addRows(database.background, owner, allTables, 1, rows)
   await database.db
     .insertInto("webhooks")
@@ -78,12 +92,13 @@ async function serve(url: string, rows: number): Promise<void> {
     })
     .execute()
   await ensureCursor(service.ctx, network)
+  const session = await service.call("POST", "/api/console/checkouts", { amount: "5" }, { as: AS })
   const inner = innerPaths(rig, merchantId, shop)
   process.once("disconnect", () => process.exit())
   process.on("message", async (name: string) => process.send?.(await inner[name]?.()))
   const ready: Ready = {
     ...{ base: await service.listen(), token: await service.issuer.token(AS), key: body.key },
-    ...{ paywallId: paywall.id, payer: firstPayer },
+    ...{ paywallId: paywall.id, popularId: shop.id, payer: firstPayer, sessionId: session.body.id },
   }
   process.send?.(ready)
 }
@@ -94,15 +109,16 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
   const { network, service } = rig
   const { ctx } = service
   /** A transfer as the scan stores it, with the hash that its payer submitted. */
-  const arrive = async () => {
+  const arrive = async (by?: string) => {
     const now = ctx.now()
-    const [hash, payer] = [`0x${randomBytes(32).toString("hex")}`, `0x${randomBytes(20).toString("hex")}`] as never[]
+    const hash = `0x${randomBytes(32).toString("hex")}` as never
+    const payer = (by ?? `0x${randomBytes(20).toString("hex")}`) as never
     const common = { chain_id: network.chainId, tx_hash: hash as never }
     await ctx.db
       .insertInto("transfers")
       .values({
         ...{ ...common, token: rig.token, to_address: shop.deposit.address, k: 0, deposit_id: shop.deposit.id },
-        ...{ from_address: payer as never, value: PRICE, block_number: 1n, block_hash: hash as never, log_index: 0 },
+        ...{ from_address: payer, value: PRICE, block_number: 1n, block_hash: hash as never, log_index: 0 },
         ...{ block_time: now, state: "confirmed", run_at: now, created_at: now },
       })
       .execute()
@@ -113,7 +129,7 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
           ...common,
           resource_id: shop.id,
           by_sender: true,
-          address: payer as never,
+          address: payer,
           status: "verifying",
           message: "",
         },
@@ -121,8 +137,8 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
       })
       .execute()
   }
-  const settle = async () => {
-    await arrive()
+  const settle = async (by?: string) => {
+    await arrive(by)
     return await timed(() => settleDue(ctx, network))
   }
   const isWaiting = async () => {
@@ -154,6 +170,11 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
   return {
     "settle a payment with three payouts": async () => {
       const ms = await settle()
+      await drain()
+      return ms
+    },
+    "settle a payment of a frequent payer": async () => {
+      const ms = await settle(FREQUENT_PAYER)
       await drain()
       return ms
     },
@@ -248,6 +269,12 @@ const paths: Record<string, Path> = {
     ({ paywallId }) => `/api/paywalls/${paywallId}/verify?address=0x${randomBytes(20).toString("hex")}`,
   ),
   "the state of a payer's page": get(({ paywallId }) => `/api/paywalls/${paywallId}`),
+  "the state of a checkout": get(({ sessionId }) => `/api/pay/status/${sessionId}`),
+  "the state of a paid checkout": get(`/api/pay/status/${firstSession}`),
+  "the receipt of a checkout": get(`/receipt/${firstSession}`),
+  "the state of a payment": get(
+    ({ popularId }) => `/api/paywalls/${popularId}/payments/${popularHash}?address=${popularPayer}`,
+  ),
   "make a checkout": post("/api/checkouts", { amount: "5" }),
   "make a checkout with a key": post("/api/checkouts", { amount: "5" }, randomUUID),
   "the same again": post("/api/checkouts", { amount: "5" }, () => "the-same"),
@@ -299,7 +326,7 @@ async function start(rows: number): Promise<{ side: Side; stop(): Promise<void> 
   const [ready] = (await once(child, "message")) as [Ready]
   const client = new Client(ready.base)
   const stop = async () => {
-    child.kill("SIGTERM")
+    child.removeAllListeners("exit").kill("SIGTERM")
     await client.destroy()
     await postgres.stop()
   }

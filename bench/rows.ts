@@ -1,6 +1,7 @@
 /**
  * Rows of one merchant as they are after so many payments, written by SQL in seconds instead of paid in days: checkouts, each with its deposit,
- * transfer, claim, payment, sweep, event, delivery and attempt, an access to one paywall, and an entry of the audit log.
+ * transfer, claim, payment, sweep, event, delivery and attempt, an access to one paywall, and an entry of the audit log. Where a popular
+ * paywall is given, every second payment is one there, with its share paid out of the paywall's one deposit, and each hundredth is of one payer.
  */
 import { createHash } from "node:crypto"
 import { sql } from "kysely"
@@ -19,25 +20,26 @@ const tables: Record<string, string> = {
   transfers: `(id, chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number, block_hash, log_index, block_time, state,
       created_at, merchant_id)
     overriding system value
-    select n, 84532, hash, token, deposit, 0, n, payer, 5000000, n, hash, 0, at, 'final', at, mer`,
+    select n, 84532, hash, token, deposit, 0, dep, payer, 5000000, n, hash, 0, at, 'final', at, mer`,
   payments: `(id, chain_id, payer, amount, tx_hash, status, created_at, updated_at, merchant_id, token, deposit_id, resource_id, notified_paid)
-    select pay, 84532, payer, 5000000, hash, 'granted', at, at, mer, token, n, cs, true`,
+    select pay, 84532, payer, 5000000, hash, 'granted', at, at, mer, token, dep, res, true`,
   claims: `(transfer_id, payment_id) select n, pay`,
   claim_books: `(payment_id, claims, transfer_ids) select pay, 1, n`,
   deposit_books: `(deposit_id, token, inflow, committed) select n, token, 5000000, 5000000`,
-  payouts: `(id, chain_id, kind, source_key, deposit_id, merchant_id, token, recipient, amount, to_address, data, reserved, state, run_at, wallet, nonce,
+  payouts: `(id, chain_id, kind, source_key, payment_id, share, percent_e4, deposit_id, merchant_id, token, recipient, amount, to_address, data, reserved, state, run_at, wallet, nonce,
       tx_hash, block_number, block_hash, succeeded, created_at, updated_at, gas_cost, gas_cost_at, mined_at)
-    select uuid, 84532, 'sweep', 'sweep:' || n, n, mer, token, '0x${"0a".repeat(20)}', 5000000, '0x${"fa".repeat(20)}', '0x00', true, 'final', at, '0x${"0b".repeat(20)}', n,
+    select uuid, 84532, case when popular then 'share' else 'sweep' end, 'source:' || n, case when popular then pay end, case when popular then 0 end,
+      case when popular then 1000000 end, dep, mer, token, '0x${"0a".repeat(20)}', 5000000, '0x${"fa".repeat(20)}', '0x00', true, 'final', at, '0x${"0b".repeat(20)}', n,
       hash, n, hash, true, at, at, 1000, at, at`,
   events: `(id, merchant_id, type, dedupe_key, body, created_at)
     select evt, mer, 'checkout.session.completed', 'checkout.session.completed:' || cs, '{"id":"' || evt || '","event":"checkout.session.completed","createdAt":"2026-01-01T00:00:00.000Z","data":{}}', at`,
   deliveries: `(id, event_id, merchant_id, webhook_id, lane, order_key, status, attempts, run_at, created_at, updated_at)
     select dlv, evt, mer, webhook, webhook, cs, case n % 1000 when 1 then 'failed' else 'delivered' end, 1, at, at, at`,
   delivery_attempts: `(delivery_id, started_at, duration_ms, status) select dlv, at, 20, 200`,
-  access: `(paywall_id, address, expires_at, tx_hash, since_at) select paywall, payer, null, hash, at`,
-  grants: `(id, payment_id, paywall_id, address, tx_hash, granted_at) select grant_id, pay, paywall, payer, hash, at`,
+  access: `(paywall_id, address, expires_at, tx_hash, since_at) select sold, payer, null, hash, at`,
+  grants: `(id, payment_id, paywall_id, address, tx_hash, granted_at) select grant_id, pay, sold, payer, hash, at`,
   submissions: `(resource_id, by_sender, chain_id, tx_hash, address, status, message, submitted_at, updated_at)
-    select cs, false, 84532, hash, payer, 'granted', '', at, at`,
+    select res, popular, 84532, hash, payer, 'granted', '', at, at`,
   transaction_attempts: `(payout_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip, signed_at, sent_at, sends, last_result, created_at)
     select uuid, 84532, '0x${"0b".repeat(20)}', n, 1, '0x00', hash, 100000, 1, 1, at, at, 1, 'sent', at`,
   idempotency_keys: `(merchant_id, route, key, request_hash, status, answer, expires_at)
@@ -52,11 +54,14 @@ const FIRST_ID = 1_000
 export type Rows = keyof typeof tables
 export const allTables = Object.keys(tables)
 
-const digest = createHash("md5")
-  .update(`${FIRST_ID + 1}`)
-  .digest("hex")
-/** Who paid first, and has access. */
-export const firstPayer = `0x${digest.slice(0, 20)}${digest.slice(-20)}`
+const digestOf = (n: number) => createHash("md5").update(`${n}`).digest("hex")
+const payerOf = (digest: string) => `0x${digest.slice(0, 20)}${digest.slice(-20)}`
+const [first, second] = [digestOf(FIRST_ID + 1), digestOf(FIRST_ID + 2)]
+/** Who paid first, and has access, and their checkout. */
+export const firstPayer = payerOf(first)
+export const firstSession = `cs_${first.slice(0, 24)}`
+/** The first payment at the popular paywall. */
+export const [popularPayer, popularHash] = [payerOf(second), `0x${second}${second}`]
 
 /** Whose rows they are. */
 export interface Owner {
@@ -65,20 +70,30 @@ export interface Owner {
   webhookId: string
   /** The settlement token's address. */
   token: string
+  /** A paywall that many pay at, with its receiving address. */
+  popular?: { paywallId: string; deposit: { id: bigint; address: string } }
 }
+
+/** Of the popular paywall, every fiftieth payment is of this payer. */
+export const FREQUENT_PAYER = `0x${"fe".repeat(20)}`
 
 /**
  * Adds the rows `from` to `to` to these tables, all without a trigger or a check of what they refer to, and brings the statistics up to date, as
  * autovacuum does. Indexes are built afterwards: row by row, a million take minutes.
  */
 export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: number, to: number): Promise<void> {
-  const { merchantId, paywallId, webhookId, token } = owner
-  const rows = `from (select n, '${merchantId}' as mer, '${paywallId}' as paywall, '${webhookId}' as webhook, '${token}' as token,
+  const { merchantId, paywallId, webhookId, token, popular } = owner
+  const atPopular = (its: string, others: string) =>
+    popular ? `case when popular then ${its} else ${others} end` : others
+  const rows = `from (select n, popular, ${atPopular(`'${popular?.paywallId}'`, `'${paywallId}'`)} as sold,
+      ${atPopular(`'${popular?.paywallId}'`, `'cs_' || left(digest, 24)`)} as res, ${atPopular(`${popular?.deposit.id}`, "n")} as dep,
+      '${merchantId}' as mer, '${paywallId}' as paywall, '${webhookId}' as webhook, '${token}' as token,
       'cs_' || left(digest, 24) as cs, 'pay_' || left(digest, 24) as pay, 'evt_' || left(digest, 24) as evt, 'dlv_' || left(digest, 24) as dlv,
       'grant_' || left(digest, 24) as grant_id, digest::uuid as uuid, '0x' || digest || digest as hash,
-      '0x' || left(digest, 20) || right(digest, 20) as payer, '0x' || right(digest, 20) || left(digest, 20) as deposit,
+      case when popular and n % 100 = 0 then '${FREQUENT_PAYER}' else '0x' || left(digest, 20) || right(digest, 20) end as payer, '0x' || right(digest, 20) || left(digest, 20) as deposit,
       timestamptz '2026-01-01' + n * interval '1 second' as at
-    from generate_series(${FIRST_ID + from}, ${FIRST_ID + to}) n, lateral (select md5(n::text) as digest) d) row`
+    from generate_series(${FIRST_ID + from}, ${FIRST_ID + to}) n,
+      lateral (select md5(n::text) as digest, ${popular ? "n % 2 = 0" : "false"} as popular) d) row`
   const run = async (text: string) => void (await sql.raw(text).execute(db))
   const add = async (table: Rows) => {
     await db.transaction().execute(async tx => {
@@ -90,7 +105,8 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
         await sql.raw(`set local ${setting}`).execute(tx)
       // An index that is not ready is not written to, and `reindex` makes it ready.
       await sql.raw(`update pg_index set indisready = false where indrelid = '${table}'::regclass`).execute(tx)
-      await sql.raw(`insert into ${table} ${tables[table]} ${rows}`).execute(tx)
+      const most = table === "access" ? `where payer <> '${FREQUENT_PAYER}'` : ""
+      await sql.raw(`insert into ${table} ${tables[table]} ${rows} ${most}`).execute(tx)
       await sql.raw(`reindex table ${table}`).execute(tx)
       // What the service adds gets the numbers after these.
       await sql`select setval(pg_get_serial_sequence(${table}, column_name), ${FIRST_ID + to}) from information_schema.columns
