@@ -1,6 +1,9 @@
 /** The rules of the sliding log, for the store in memory and for the one in Redis, and that both decide the same. */
+import { once } from "node:events"
+import { type AddressInfo, connect, createServer } from "node:net"
 import fc from "fast-check"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { until } from "../../test/e2e/program.ts"
 import { onRedis, startRedis, type TestRedis } from "../../test/redis.ts"
 import { redisConnection, sharedLog } from "./shared-log.ts"
 import { type Count, memoryLog, type Verdict } from "./sliding-log.ts"
@@ -45,11 +48,13 @@ function holdsTheLaws(open: () => Promise<Log>, numRuns: number): void {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 1, max: 6 }), steps(60), async (limit, schedule) => {
         const log = await open()
-        const admitted: number[] = []
+        let admitted: number[] = []
         let clock = start
         for (const step of schedule) {
           clock = Math.max(0, clock + step)
-          // The time that counts: a clock that goes back stands still.
+          // The time that counts: a clock that goes back stands still, by more than a window it starts there.
+          const newest = admitted.at(-1) ?? 0
+          if (newest > clock + windowMs) admitted = admitted.filter(each => each > newest - windowMs).map(() => clock)
           const time = Math.max(clock, admitted.at(-1) ?? 0)
           if ((await log.admit([{ key: "{a}", limit }], clock)).admitted) admitted.push(time)
         }
@@ -103,7 +108,56 @@ function holdsTheLaws(open: () => Promise<Log>, numRuns: number): void {
   })
 }
 
-describe("the log in memory", () => holdsTheLaws(async () => inMemory(), 200))
+/** Time passes, or the clock is set back: by how much, and which of two keys makes the next request. */
+const setBacks = fc.array(
+  fc.record({
+    passes: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 40_000 })),
+    back: fc.oneof(fc.constant(0), fc.constantFrom(1, 5_000, windowMs, windowMs + 1, 3_600_000, 86_400_000)),
+    key: fc.constantFrom("one", "two"),
+  }),
+  { minLength: 5, maxLength: 60 },
+)
+
+function holdsWhenSetBack(open: () => Promise<Log>, numRuns: number): void {
+  it("never admits more than the limit in a window of true time, with the true wait in each refusal, however the clock is set back", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 4 }), setBacks, async (limit, schedule) => {
+        const log = await open()
+        const admitted: { key: string; at: number }[] = []
+        let [at, behind] = [200 * 86_400_000, 0]
+        for (const { passes, back, key } of schedule) {
+          at += passes
+          behind += back
+          const counts = [
+            { key: `{a}:${key}`, limit },
+            { key: "{a}", limit: limit + 2 },
+          ]
+          const ask = () => log.admit(counts, at - behind)
+          let verdict = await ask()
+          if (!verdict.admitted) {
+            expect(verdict.waitMs).toBeLessThanOrEqual(2 * windowMs)
+            at += verdict.waitMs - 1
+            expect((await ask()).admitted).toBe(false)
+            at += 1
+            verdict = await ask()
+          }
+          expect(verdict.admitted).toBe(true)
+          admitted.push({ key, at })
+          const inWindow = admitted.filter(each => each.at > at - windowMs)
+          expect(inWindow.length).toBeLessThanOrEqual(limit + 2)
+          expect(inWindow.filter(each => each.key === key).length).toBeLessThanOrEqual(limit)
+        }
+      }),
+      { numRuns },
+    )
+  })
+}
+
+describe("the log in memory", () => {
+  const open = async () => inMemory()
+  holdsTheLaws(open, 200)
+  holdsWhenSetBack(open, 200)
+})
 
 describe.runIf(onRedis)("the log on Redis", () => {
   let server: TestRedis
@@ -133,6 +187,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
   }
 
   holdsTheLaws(emptied, 40)
+  holdsWhenSetBack(emptied, 40)
 
   it("decides step by step as the one in memory", async () => {
     const request = fc.record({
@@ -213,6 +268,101 @@ describe.runIf(onRedis)("the log on Redis", () => {
     const end = start + windowMs / 4 - (start % (windowMs / 4))
     expect(await lifeAfter(end - 1)).toBeLessThanOrEqual(windowMs)
     expect(await lifeAfter(end)).toBeGreaterThan(windowMs)
+  })
+
+  it("keeps a list as long as its entries count, also where the clock was set back", async () => {
+    const lifeAfter = async (key: string, nowMs: number) => {
+      const counts = [
+        { key: `{a}:${key}`, limit: 9 },
+        { key: "{a}", limit: 99 },
+      ]
+      await log.admit(counts, nowMs)
+      return await Promise.all(counts.map(each => server.client.pttl(each.key)))
+    }
+    await lifeAfter("one", start)
+    const behindMs = 50_000
+    for (let i = 0; i < 2; i++) {
+      const [one = 0, all = 0] = await lifeAfter("one", start - behindMs)
+      for (const life of [one, all]) expect(life).toBeGreaterThan(windowMs + behindMs)
+      for (const key of ["{a}:one", "{a}"]) await server.client.pexpire(key, 1_000)
+    }
+    // A list without entries in the future goes by the clock.
+    const quarters = [0, 1, 2].map(n => start - behindMs + (n * windowMs) / 4)
+    for (const nowMs of quarters) {
+      const [two = 0] = await lifeAfter("two", nowMs)
+      expect(two).toBeGreaterThan(windowMs)
+      expect(two).toBeLessThanOrEqual(windowMs * 1.25)
+      await server.client.pexpire("{a}:two", 1_000)
+    }
+    // Further back than a window: a list counts from then on.
+    await server.client.pexpire("{a}", 3_600_000)
+    await lifeAfter("two", start - 500_000)
+    const renewed = await server.client.pttl("{a}")
+    expect(renewed).toBeGreaterThan(windowMs)
+    expect(renewed).toBeLessThanOrEqual(windowMs * 1.25)
+  })
+
+  it("drops what has left the window in few steps, however much it is", async () => {
+    const limit = 2_500
+    const memory = inMemory()
+    const admitBoth = async (nowMs: number, n = 1) => {
+      clock = nowMs
+      const verdicts = await Promise.all(Array.from({ length: n }, () => log.admit([{ key: "{a}", limit }], nowMs)))
+      for (const verdict of verdicts) expect(verdict).toEqual(await memory.admit([{ key: "{a}", limit }], nowMs))
+    }
+    /** The commands that the last request took Redis. */
+    const commandsOf = async (work: () => Promise<void>) => {
+      await server.client.config("RESETSTAT")
+      await work()
+      const stats = await server.client.info("commandstats")
+      return [...stats.matchAll(/cmdstat_(?:l\w+|rpop|unlink|pexpire):calls=(\d+)/g)].reduce(
+        (n, [_, calls]) => n + Number(calls),
+        0,
+      )
+    }
+    for (let i = 0; i < 5; i++) await admitBoth(start + i * 1_000, 400)
+    // Of 2,000: one second's, one more second's but none of the others', then all.
+    for (const after of [0, 1_000, 3_000])
+      expect(await commandsOf(() => admitBoth(start + windowMs + after))).toBeLessThan(30)
+    await admitBoth(start + 5_000 + windowMs, 2_000)
+    expect(await commandsOf(() => admitBoth(start + 5_000 + 3 * windowMs))).toBeLessThan(6)
+    expect(await server.client.llen("{a}")).toBe(1)
+  })
+
+  it("counts a long list as of the first request after the clock was set back", async () => {
+    const counts = [{ key: "{a}", limit: 2_500 }]
+    clock = start
+    await Promise.all(Array.from({ length: 2_500 }, () => log.admit(counts, start)))
+    const back = start - 600_000
+    expect(await log.admit(counts, back)).toMatchObject({ admitted: false, waitMs: windowMs })
+    expect(await log.admit(counts, back + 1)).toMatchObject({ admitted: false, waitMs: windowMs - 1 })
+    expect(await server.client.llen("{a}")).toBe(2_500)
+    expect(await log.admit(counts, back + windowMs)).toMatchObject({ admitted: true, remaining: 2_499 })
+  })
+
+  it("replaces a connection that was accepted and is never answered", async () => {
+    let accepted = 0
+    const front = createServer(socket => {
+      accepted++
+      socket.on("error", () => undefined)
+      if (accepted === 1) return void socket.resume()
+      const redis = connect(server.port, "127.0.0.1").on("error", () => undefined)
+      socket.pipe(redis).pipe(socket)
+    })
+    await once(front.listen(0, "127.0.0.1"), "listening")
+    const redis = redisConnection(`redis://127.0.0.1:${(front.address() as AddressInfo).port}`, 500)
+    redis.on("error", () => undefined)
+    const refused = redis.connect().catch((error: Error) => error.message)
+    await until("a connection that answers", () =>
+      redis.ping().then(
+        () => true,
+        () => false,
+      ),
+    )
+    expect(await refused).toMatch(/closed/)
+    expect(accepted).toBeGreaterThan(1)
+    redis.disconnect()
+    front.close()
   })
 
   it("works on after Redis has forgotten its scripts", async () => {

@@ -1,6 +1,6 @@
 /**
  * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
- * Redis' own clock counts; it is never taken below a key's newest entry.
+ * Redis' own clock counts; for a list it is never taken below the newest entry, unless that is more than a window ahead.
  */
 import { hash } from "node:crypto"
 import { createRequire } from "node:module"
@@ -26,48 +26,86 @@ const SLACK_MS = WINDOW_MS / 4
  *
  * An entry is its time, the oldest time in the list and the list's length, both with this entry: so the newest entry
  * alone decides the usual request.
+ *
+ * A list whose newest entry is more than a window in the future, because Redis' clock was set back, counts as of this
+ * request, and is rewritten: 12,000 entries in 5 ms.
  */
 const admitScript = `
-local call, pack, unpack = redis.call, struct.pack, struct.unpack
+local call, pack, unpack, spread = redis.call, struct.pack, struct.unpack, unpack
 local keys, limits, window, entry = KEYS, ARGV, ${WINDOW_MS}, '<I6I6I4'
 local clock = tonumber(ARGV[#keys + 1] or '')
 if not clock then
   local time = call('TIME')
   clock = time[1] * 1000 + math.floor(time[2] / 1000)
 end
+-- Makes all entries of a list as of now.
+local function renew(key, size)
+  call('UNLINK', key)
+  for pushed = 0, size - 1, 1000 do
+    local entries = {}
+    for n = pushed + 1, math.min(pushed + 1000, size) do entries[n - pushed] = pack(entry, clock, clock, n) end
+    call('LPUSH', key, spread(entries))
+  end
+  call('PEXPIRE', key, '${WINDOW_MS + SLACK_MS}')
+end
+-- Drops the entries up to this time, of which there is one at least; returns how many stay, and the oldest of them.
+local function trim(key, horizon, newest, size)
+  if newest <= horizon then
+    call('UNLINK', key)
+    return 0
+  end
+  -- Places from the end: of an entry that goes, and of one that stays.
+  local goes, stays, left = 1, size, newest
+  while stays - goes > 1 do
+    local place = math.min(goes * 2, math.floor((goes + stays) / 2))
+    local time = unpack(entry, call('LINDEX', key, -place))
+    if time <= horizon then goes = place else stays, left = place, time end
+  end
+  call('LTRIM', key, 0, -goes - 1)
+  return size - goes, left
+end
 local heads, answers, last = {false, false}, {}, 0
 while last < #keys do
   local first = last + 1
   last = last + (ARGV[#keys + #answers + 2] or #keys)
-  local now, blocking, full = clock, 0, nil
+  local blocking, full = 0, nil
   for i = first, last do
     local head = call('LINDEX', keys[i], '0')
     heads[i] = head
     if head then
       local limit, newest, oldest, size = limits[i] + 0, unpack(entry, head)
-      if newest > now then now = newest end
+      if newest > clock + window then
+        renew(keys[i], size)
+        newest, oldest = clock, clock
+        heads[i] = pack(entry, clock, clock, size)
+      end
       if size >= limit then
         local time = size == limit and oldest or unpack(entry, call('LINDEX', keys[i], limit - 1))
-        if not full or time > blocking then blocking, full = time, limit end
+        local now = newest > clock and newest or clock
+        if time + window > now and (not full or time > blocking) then blocking, full = time, limit end
       end
     end
   end
-  local remaining, reset = -1, blocking + window - now
-  if not full or reset <= 0 then
+  local remaining, reset = -1, blocking + window - clock
+  if not full then
     for i = first, last do
-      local key, newest, oldest, size = keys[i], 0, now, 0
+      local key, now, newest, oldest, size = keys[i], clock, 0, clock, 0
       if heads[i] then
         newest, oldest, size = unpack(entry, heads[i])
-        while oldest <= now - window do
-          call('RPOP', key)
-          size = size - 1
-          oldest = size > 0 and unpack(entry, call('LINDEX', key, '-1')) or now
+        if newest > clock then now = newest end
+        if oldest <= now - window then
+          size, oldest = trim(key, now - window, newest, size)
+          oldest = oldest or now
         end
       end
       call('LPUSH', key, pack(entry, now, oldest, size + 1))
-      if newest < now - now % ${SLACK_MS} then call('PEXPIRE', key, '${WINDOW_MS + SLACK_MS}') end
+      if now > clock then
+        call('PEXPIRE', key, now - clock + ${WINDOW_MS + SLACK_MS})
+      elseif newest < now - now % ${SLACK_MS} then
+        call('PEXPIRE', key, '${WINDOW_MS + SLACK_MS}')
+      end
       local left = limits[i] - size - 1
-      if i == first or left < remaining then full, remaining, reset = limits[i], left, oldest + window - now end
+      if i == first or left < remaining then full, remaining, reset = limits[i], left, oldest + window - clock end
     end
   end
   local answer = pack('<ddd', full, remaining, reset)
@@ -89,7 +127,9 @@ return redis.call('ZCARD', KEYS[1])`
 
 const CONNECT_TIMEOUT_MS = 2_000
 const MAX_RETRY_MS = 1_000
-/** Requests in one call, which holds Redis for half a millisecond at most. */
+/** A connection that was made and answers nothing for so long is ended. */
+const ANSWER_TIMEOUT_MS = 5_000
+/** Requests in one call. */
 const MAX_BATCH = 100
 /** Three numbers. */
 const ANSWER_BYTES = 24
@@ -109,12 +149,27 @@ const retryStrategy = (times: number): number => Math.min(times * 50, MAX_RETRY_
 
 /**
  * A connection that isn't open yet, and that fails fast: nothing waits for Redis to come back, and nothing is sent
- * twice, because it would be counted twice.
+ * twice, because it would be counted twice. A connection that is not ready `answerMs` after it was made is replaced.
  */
-export function redisConnection(url: string): RedisClient {
+export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): RedisClient {
   const redis = clientOf(url)
+  const watched = (each: Redis) => endUnanswered(each, answerMs)
+  if (isCluster(redis)) redis.on("+node", watched)
+  else watched(redis)
   redis.defineCommand("sluiceBeat", { lua: beatScript, numberOfKeys: 1 })
   return redis
+}
+
+/** What accepts a connection while it hangs (a stopped server, a proxy) may never answer on it, and answer on new ones. */
+function endUnanswered(redis: Redis, answerMs: number): void {
+  redis.on("connect", () => {
+    const timer = setTimeout(() => redis.disconnect(true), answerMs).unref()
+    const settled = () => {
+      clearTimeout(timer)
+      redis.off("ready", settled).off("close", settled)
+    }
+    redis.on("ready", settled).on("close", settled)
+  })
 }
 
 function clientOf(url: string): RedisClient {

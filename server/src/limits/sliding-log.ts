@@ -54,8 +54,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     // Plain loops that allocate only the verdict: with iterators and closures it is a third slower (script/bench
     // limits).
     admit: (counts, clockMs = clock(), entryMs) => {
-      // A clock that goes back must not admit anything extra.
-      let now = clockMs
+      // A clock that goes back must not admit anything extra: a log's time stands still until it has caught up. Where that
+      // is more than a window away, the whole log counts as of now, so that nobody is held for as long as it was wrong.
       let blocking = Number.NEGATIVE_INFINITY
       let full = 0
       for (let i = 0; i < counts.length; i++) {
@@ -64,38 +64,42 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
         found[i] = times
         if (!times) continue
         const { length } = times
-        const newest = times[length - 1] as number
-        if (newest > now) now = newest
+        let now = times[length - 1] as number
+        if (now > clockMs + windowMs) times.fill(clockMs)
+        if (now < clockMs || now > clockMs + windowMs) now = clockMs
         const time = length < limit ? Number.NEGATIVE_INFINITY : (times[length - limit] as number)
-        if (time <= blocking) continue
+        if (time <= blocking || time + windowMs <= now) continue
         blocking = time
         full = limit
       }
-      // `| 0`: small integers are stored in the verdict itself, other numbers in an object each.
-      const waitMs = (blocking + windowMs - now) | 0
-      if (waitMs > 0) return { admitted: false, waitMs, limit: full, remaining: 0, resetMs: waitMs }
+      if (full > 0) {
+        // `| 0`: small integers are stored in the verdict itself, other numbers in an object each.
+        const waitMs = (blocking + windowMs - clockMs) | 0
+        return { admitted: false, waitMs, limit: full, remaining: 0, resetMs: waitMs }
+      }
       const verdict = { admitted: true, waitMs: 0, limit: 0, remaining: 0, resetMs: 0 }
       for (let i = 0; i < counts.length; i++) {
         const { key, limit } = counts[i] as Count
-        const times = enter(key, found[i], entryMs ?? now, now - windowMs)
+        const times = enter(key, found[i], entryMs ?? clockMs, clockMs)
         const remaining = limit - times.length
         if (i > 0 && remaining >= verdict.remaining) continue
         verdict.limit = limit
         verdict.remaining = remaining
-        verdict.resetMs = ((times[0] as number) + windowMs - now) | 0
+        verdict.resetMs = ((times[0] as number) + windowMs - clockMs) | 0
       }
       return verdict
     },
   }
 
   /** Entries are forgotten only here: if a refusal forgot them, a clock that goes back would find room. */
-  function enter(key: string, times: number[] | undefined, time: number, horizon: number): number[] {
+  function enter(key: string, times: number[] | undefined, time: number, clockMs: number): number[] {
     if (!times) {
       const first = [time]
       logs.keep(key, first)
       return first
     }
     const newest = times[times.length - 1] as number
+    const horizon = Math.max(clockMs, newest) - windowMs
     while (times.length > 0 && (times[0] as number) <= horizon) times.shift()
     times.push(Math.max(time, newest))
     return times
