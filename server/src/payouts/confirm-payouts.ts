@@ -1,7 +1,6 @@
 /**
  * Confirms payouts by the chain alone: by a receipt of one of their attempts in a canonical block. Before finality a payout is
- * `mined`, in a finalized block `final` or `reverted`. When its block is displaced, or the chain's count says that its nonce is
- * not used, the same bytes are sent again.
+ * `mined`, in a finalized block `final` or `reverted`. When endpoints agree that its block was displaced, the same bytes are sent again.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
@@ -54,8 +53,6 @@ export async function confirmPayouts(
       wallet,
       "/* named: open_payouts */",
       sql`i.state = 'assigned' and i.nonce < ${latest}`,
-      // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
-      sql`i.state = 'mined' and i.nonce >= ${latest}`,
       sql`i.state = 'mined' and i.block_number <= ${quorum.finalized}`,
     ),
     topMined(ctx, wallet),
@@ -78,8 +75,7 @@ export async function confirmPayouts(
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
     if (receipt && lacksTransfer(network, row, receipt)) await reportMissing(ctx, row, receipt.txHash)
     else if (receipt) settledNow.push(...judge(row, receipt, quorum))
-    else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, quorum)))
-      changed += await takeBack(ctx, row)
+    else if (row.state === "mined" && isDisplaced(row, quorum)) changed += await takeBack(ctx, row)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
   await suspectForeign(ctx, network, wallet, foreign)
@@ -302,13 +298,16 @@ async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly st
   for (const id of [row.payment_id, ...heirs]) await makePayouts(ctx, id, { reason: "reverted", ...parked })
 }
 
-/** Whether endpoints agree on another block at the height of a payout's block. */
+/**
+ * Whether endpoints agree on another block at the height of a payout's block. A count that says its nonce is not used is no evidence, nor is
+ * a receipt that is not there: a node that is some blocks behind answers both, and a merchant would be sent a reversal that never was.
+ */
 function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
   const canonical = quorum.blockAt(row.block_number ?? -1n)?.block
   return canonical !== undefined && canonical.hash !== row.block_hash
 }
 
-/** Its block is displaced or its nonce unused, and no receipt is known: it is not mined, and its bytes are sent again. */
+/** Its block is displaced and no receipt is known: it is not mined, and its bytes are sent again. */
 async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
   ctx.log.warn({ payoutId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
   return await inTransaction(ctx, async ctx => {
