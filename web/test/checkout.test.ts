@@ -76,11 +76,17 @@ const statusOf = async (id: string) => (await sandbox.call(`/pay/${id}/status`))
 
 describe.concurrent("a checkout", () => {
   it("is paid by a signature on a phone, and the merchant gets the answers to its fields", async () => {
-    const session = await start({ payerFields: ["name", "email"], redirectUrl: "https://shop.example/thanks" })
+    const session = await start({
+      payerFields: ["name", "email", "constructor"],
+      redirectUrl: "https://shop.example/thanks",
+    })
     const wallet = await newWallet("50", false)
     const page = await openPage(session.url, { viewport: { width: 375, height: 700 }, isMobile: true }, wallet)
     await page.getByLabel("Name").fill("Ada")
     await page.getByLabel("Email").fill("ada")
+    // Every object has something of that name.
+    expect(await page.getByLabel("Constructor").inputValue()).toBe("")
+    await page.getByLabel("Constructor").fill("Babbage")
     await button(page, "Continue").click()
     await page.getByText("Please enter an e-mail address").waitFor()
     expect(await page.evaluate(() => document.activeElement?.id)).toBe("field-email")
@@ -104,7 +110,7 @@ describe.concurrent("a checkout", () => {
     await button(page, "Stay here").click()
     const key = { "x-api-key": sandbox.file().merchants[0].apiKey }
     const { body } = await sandbox.call(`/api/checkouts/${session.id}`, undefined, key)
-    expect(body.payerInfo).toEqual({ name: "Ada", email: "ada@example.com" })
+    expect(body.payerInfo).toEqual({ name: "Ada", email: "ada@example.com", constructor: "Babbage" })
   })
 
   it("is reserved by a signature in a wallet without ether, captured in part, and the rest is released", async () => {

@@ -35,6 +35,10 @@ const titleOf = (name: string): string => {
   return words.charAt(0).toUpperCase() + words.slice(1).toLowerCase()
 }
 
+/** A merchant may call a field `constructor`, which every object has. */
+const ownOf = (texts: Record<string, string>, name: string): string | undefined =>
+  Object.hasOwn(texts, name) ? texts[name] : undefined
+
 interface Props {
   sessionId: string
   names: string[]
@@ -48,7 +52,7 @@ export function Fields({ sessionId, names, done }: Props) {
   const [faults, setFaults] = useState<Record<string, string>>({})
   const [problem, setProblem] = useState("")
   const faultOf = (name: string): string | undefined => {
-    const text = (answers[name] ?? "").trim()
+    const text = (ownOf(answers, name) ?? "").trim()
     if (text === "") return t("fieldRequired")
     if (text.length > MOST_LETTERS) return t("fieldLong")
     if (kindOf(name).type === "email" && !/^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(text)) return t("fieldEmail")
@@ -69,7 +73,7 @@ export function Fields({ sessionId, names, done }: Props) {
     const [first] = found
     if (first) return document.getElementById(`field-${first[0]}`)?.focus()
     try {
-      const payerInfo = Object.fromEntries(names.map(name => [name, (answers[name] ?? "").trim()]))
+      const payerInfo = Object.fromEntries(names.map(name => [name, (ownOf(answers, name) ?? "").trim()]))
       await post("/api/pay/payer-info", { sessionId, payerInfo })
       remember(sessionId, { answered: true })
       done()
@@ -87,9 +91,9 @@ export function Fields({ sessionId, names, done }: Props) {
           id={`field-${name}`}
           name={name}
           label={titleOf(name)}
-          value={answers[name] ?? ""}
+          value={ownOf(answers, name) ?? ""}
           change={value => change(name, value)}
-          fault={faults[name]}
+          fault={ownOf(faults, name)}
         />
       ))}
       {problem && (
