@@ -166,6 +166,8 @@ describe("the other pages", () => {
     const { body: paywall } = await make("/api/console/paywalls", { name: "Film", price: 5, slug: "film" })
     const answer = await fetch(`${url}/p/film`, { redirect: "manual" })
     expect([answer.status, answer.headers.get("location")]).toEqual([302, `/paywall/${paywall.id}`])
+    const german = await fetch(`${url}/p/film?lang=de`, { redirect: "manual" })
+    expect(german.headers.get("location")).toBe(`/paywall/${paywall.id}?lang=de`)
     const { body: link } = await make("/api/console/payment-links", { title: "Gift", amount: 5, slug: "gift" })
     expect(await (await fetch(`${url}/p/gift`)).text()).toContain("Gift")
     await service.call("PUT", `/api/console/payment-links/${link.id}`, { active: false }, { as: "shop" })

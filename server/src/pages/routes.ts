@@ -135,7 +135,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
     const paywallId = await paywallOfSlug(await reading(ctx), slug)
-    if (paywallId !== undefined) return reply.redirect(`/paywall/${paywallId}`)
+    if (paywallId !== undefined) return reply.redirect(`/paywall/${paywallId}${languageIn(request)}`)
     return await sendPage(request, reply, (t, lang) => shownLink(ctx, slug, lang, t))
   })
 
