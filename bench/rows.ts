@@ -18,9 +18,9 @@ const tables: Record<string, string> = {
     select n, 84532, deposit, '0x${"fa".repeat(20)}', hash, '0x${"0a".repeat(20)}', 2000000000 + n, at, false, at, n, at, at + interval '10 years',
       mer, cs, '0x${"00".repeat(20)}', '0x${"00".repeat(32)}'`,
   transfers: `(id, chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number, block_hash, log_index, block_time, state,
-      created_at, merchant_id)
+      created_at, merchant_id, applied)
     overriding system value
-    select n, 84532, hash, token, deposit, 0, dep, payer, 5000000, n, hash, 0, at, 'final', at, mer`,
+    select n, 84532, hash, token, deposit, 0, dep, payer, 5000000, n, hash, 0, at, 'final', at, mer, true`,
   payments: `(id, chain_id, payer, amount, tx_hash, status, created_at, updated_at, merchant_id, token, deposit_id, resource_id, notified_paid)
     select pay, 84532, payer, 5000000, hash, 'granted', at, at, mer, token, dep, res, true`,
   claims: `(transfer_id, payment_id) select n, pay`,

@@ -75,6 +75,7 @@ function termsOf(depositId: unknown, sessionId: unknown): Line {
 const added: Record<string, Line> = {
   attempts: { data_fee: 0 },
   payments: { agent: false },
+  transfers: { applied: false },
   checkout_sessions: { agent: false, capture: "direct" },
   paywalls: { listed: false },
   products: { trial_days: 0 },

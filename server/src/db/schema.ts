@@ -96,6 +96,8 @@ interface Transfers {
   suspect_at: Optional<Date>
   run_at: Optional<Date>
   created_at: Date
+  /** Whether a payment that is granted or returned claims it; it may be false too long, and is never true too long. */
+  applied: Generated<boolean>
   /** The database sets both. */
   merchant_id: Generated<string>
   reorged_at: Generated<Date | null>
@@ -222,6 +224,11 @@ interface Access {
   tx_hash: Optional<Hash>
   since_at: Optional<Date>
   calls_left: Optional<number>
+  /** When the last of the grants that are folded was granted; null: all have to be folded again. The database takes it away. */
+  folded_at: Optional<Date>
+  /** Until when calls are not counted, and how many are left when they are. */
+  free_until: Optional<Date>
+  calls_kept: Optional<number>
 }
 
 interface Cursors {

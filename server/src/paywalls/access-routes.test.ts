@@ -488,7 +488,7 @@ describe("POST /api/paywalls/:id/consume", () => {
     const api = await paywall({ pricingModel: "per_call" })
     for (let i = 0; i < 3; i++) await grant(api)
     // As the migration leaves it.
-    await service.ctx.db.updateTable("access").set({ since_at: null, calls_left: 1 }).execute()
+    await service.ctx.db.updateTable("access").set({ since_at: null, calls_left: 1, folded_at: null }).execute()
     for (const remaining of [2, 1, 0]) expect((await consume(api)).body).toEqual({ allowed: true, remaining })
     expect((await consume(api)).body).toEqual(none)
   })

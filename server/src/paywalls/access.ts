@@ -8,26 +8,64 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { watchEnds } from "../deposits/deposits.ts"
-import { foldGrants } from "./grant.ts"
+import { type Fold, foldGrants } from "./grant.ts"
 import { type Access, accessChanged } from "./known-access.ts"
 
-/** Holds the grants of (paywall, address) still until the transaction ends. */
-export async function lockAccess(ctx: TxContext, paywallId: string, address: Address): Promise<void> {
+/** What the grants came to that were granted until `foldedAt`, as long as none of them changes. */
+export interface Folded extends Fold {
+  foldedAt: Date
+  txHash: Hash | null
+}
+
+/**
+ * Holds the grants of (paywall, address) still until the transaction ends. Answers what they come to; undefined where all have to be
+ * folded to know it.
+ */
+export async function lockAccess(ctx: TxContext, paywallId: string, address: Address): Promise<Folded | undefined> {
   // An update, even of nothing, locks the row that is there; an insert locks the new one.
-  await ctx.db
+  const row = await ctx.db
     .insertInto("access")
     .values({ paywall_id: paywallId, address })
     .onConflict(conflict => conflict.columns(["paywall_id", "address"]).doUpdateSet({ address }))
-    .execute()
+    .returning(foldColumns)
+    .executeTakeFirstOrThrow()
+  return foldedOf(row)
 }
 
-/** Folds the live grants again; call it under {@link lockAccess}, after every change to them. */
-export async function foldAccess(ctx: TxContext, paywallId: string, address: Address): Promise<void> {
-  const grants = await liveGrants(ctx, paywallId, address).execute()
-  const { since, expiresAt, callsLeft } = foldGrants(grants, ctx.now())
+const foldColumns = [
+  ...(["since_at", "expires_at", "calls_left", "tx_hash"] as const),
+  ...(["folded_at", "free_until", "calls_kept"] as const),
+] satisfies (keyof Row<"access">)[]
+
+function foldedOf(row: Pick<Row<"access">, (typeof foldColumns)[number]>): Folded | undefined {
+  const { since_at: since, expires_at: expiresAt, calls_left: callsLeft, folded_at: foldedAt } = row
+  if (foldedAt === null || row.calls_kept === null) return undefined
+  // While calls are counted, each that is taken leaves one less in `calls_left` alone.
+  const callsKept = callsLeft ?? row.calls_kept
+  return { since, expiresAt, callsLeft, callsKept, freeUntil: row.free_until, foldedAt, txHash: row.tx_hash }
+}
+
+/**
+ * Folds the live grants again; call it under {@link lockAccess}, after every change to them. Where nothing has changed but that `granted` were
+ * added to what `before` knows, only these are read: a payer by the call has thousands.
+ */
+export async function foldAccess(
+  ctx: TxContext,
+  paywallId: string,
+  address: Address,
+  { before, granted }: { before?: Folded | undefined; granted: number } = { granted: 0 },
+): Promise<void> {
+  const newer =
+    before && (await liveGrants(ctx, paywallId, address).where("granted_at", ">", before.foldedAt).execute())
+  // One that another process's clock has granted earlier is not the last.
+  const base = newer?.length === granted ? before : undefined
+  const grants = base && newer ? newer : await liveGrants(ctx, paywallId, address).execute()
+  const { since, expiresAt, callsLeft, callsKept, freeUntil } = foldGrants(grants, ctx.now(), base)
+  const last = grants.at(-1) ?? (base && { grantedAt: base.foldedAt, txHash: base.txHash })
   await ctx.db
     .updateTable("access")
-    .set({ since_at: since, expires_at: expiresAt, calls_left: callsLeft, tx_hash: grants.at(-1)?.txHash ?? null })
+    .set({ since_at: since, expires_at: expiresAt, calls_left: callsLeft, tx_hash: last?.txHash ?? null })
+    .set({ folded_at: last?.grantedAt ?? null, free_until: freeUntil, calls_kept: last ? callsKept : null })
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .execute()
@@ -157,7 +195,7 @@ export async function takeCall(ctx: TxContext, paywall: Opened, address: Address
   const paywallId = paywall.id
   let held = await holdAccess(ctx, paywallId, address)
   if (held && (!held.since_at || (held.calls_left === null && (await endsInCalls(ctx, paywallId, address))))) {
-    await foldAccess(ctx, paywallId, address)
+    await foldAccess(ctx, paywallId, address, { before: foldedOf(held), granted: 0 })
     held = await holdAccess(ctx, paywallId, address)
   }
   if (!held?.expires_at || !held.since_at || held.expires_at <= ctx.now() || held.calls_left === 0) return none
@@ -189,7 +227,7 @@ async function endsInCalls(ctx: TxContext, paywallId: string, address: Address):
 const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("access")
-    .select(["since_at", "expires_at", "calls_left"])
+    .select(foldColumns)
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .forNoKeyUpdate()

@@ -65,17 +65,19 @@ export async function failSubmissions(
 
 /** Ends a submission that came when its transfer was already claimed as that payment did. */
 export async function endClaimed(ctx: TxContext, paywallId: string, payer: Address): Promise<void> {
+  // From the few submissions that are open, not from all that the payer has paid.
   await sql`update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
       reason = ended.reason, message = ended.message
-    from (select t.tx_hash, t.chain_id,
+    from (select v.id,
         case when p.status = 'returned' or g.revoked_by = 'merchant' then 'failed' else 'granted' end as status,
         case when p.status = 'returned' then p.exception when g.revoked_by = 'merchant' then ${alreadyUsed.reason} end as reason,
         case when p.status = 'returned' then ${statusMessage.returned}
           when g.revoked_by = 'merchant' then ${alreadyUsed.message} else ${statusMessage.granted} end as message
-      from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+      from submissions v join transfers t on t.chain_id = v.chain_id and t.tx_hash = v.tx_hash
+        join claims c on c.transfer_id = t.id join payments p on p.id = c.payment_id
         left join grants g on g.payment_id = p.id
-      where p.resource_id = ${paywallId} and p.payer = ${payer}
+      where v.resource_id = ${paywallId} and v.address = ${payer} and v.status = 'verifying'
+        and p.resource_id = ${paywallId} and p.payer = ${payer}
         and (p.status = 'returned' or (p.status = 'granted' and g.id is not null))) as ended
-    where s.resource_id = ${paywallId} and s.address = ${payer} and s.status = 'verifying' and ended.tx_hash = s.tx_hash
-      and ended.chain_id = s.chain_id`.execute(ctx.db)
+    where s.id = ended.id`.execute(ctx.db)
 }

@@ -123,7 +123,7 @@ describe("the calls of grants", () => {
           next.callsUsed++
           used++
           expect(next.callsUsed).toBeLessThanOrEqual(next.calls ?? 0)
-          expect(foldGrants(grants, at(now))).toEqual({ callsLeft: (callsLeft ?? 0) - 1, expiresAt, since })
+          expect(foldGrants(grants, at(now))).toMatchObject({ callsLeft: (callsLeft ?? 0) - 1, expiresAt, since })
         }
         expect(used).toBeLessThanOrEqual(bought)
       }),
@@ -173,6 +173,31 @@ describe("the calls of grants", () => {
           used++
         }
         expect(used).toBeLessThanOrEqual(bought)
+      }),
+    )
+  })
+
+  it("come to the same whether all are folded at once, or the first of them before", () => {
+    const grants = fc.array(
+      fc.record({
+        afterS: fc.nat(400),
+        durationS: fc.option(fc.integer({ min: 1, max: 600 }), { freq: 10 }),
+        kind: fc.constantFrom("time", "call", "used"),
+      }),
+      { maxLength: 20 },
+    )
+    fc.assert(
+      fc.property(grants, fc.nat(20), fc.nat(1_000), (steps, first, laterS) => {
+        let now = 0
+        const all = steps.map(({ afterS, durationS, kind }) => {
+          now += afterS
+          const used = kind === "used" ? 1 : 0
+          return call(now, durationS === null ? null : BigInt(durationS), used, kind === "time" ? null : 1)
+        })
+        const [earlier, later] = [all.slice(0, first), all.slice(first)]
+        // What is free when the first are folded may not be when the others are.
+        const before = foldGrants(earlier, earlier.at(-1)?.grantedAt ?? at(0))
+        expect(foldGrants(later, at(now + laterS), before)).toEqual(foldGrants(all, at(now + laterS)))
       }),
     )
   })

@@ -11,38 +11,52 @@ export interface LiveGrant {
   callsUsed: number
 }
 
-/** What grants come to: since and until when access holds without a gap, and the calls that are left (null: as many as fit now). */
+/** What grants come to. */
 export interface Fold {
+  /** Since and until when access holds without a gap; null without a grant. */
   since: Date | null
   expiresAt: Date | null
+  /** The calls that are left; null: as many as fit now. */
   callsLeft: number | null
+  /** How many are left once they are counted, and until when they are not; null: they are counted. */
+  callsKept: number
+  freeUntil: Date | null
 }
+
+const NO_GRANTS: Fold = { since: null, expiresAt: null, callsLeft: null, callsKept: 0, freeUntil: null }
 
 /**
  * What these grants (in the order they were granted) come to: each adds its whole duration to what is left when it is
  * granted, whether its call is used by then or not. A call lasts as long as the time that its grant added to; one that
  * was left when all time had run out is gone. Until the time of a grant without a number of calls is over (its own and
  * what was left before it), calls are not counted. `callsLeft` is null that long; after that it must be folded again.
+ * `before` is what earlier grants came to, so that a payer with thousands is folded by the newest alone.
  *
  * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 are two calls until 12:10:00
  */
-export function foldGrants(grants: readonly LiveGrant[], now: Date): Fold {
-  let since: number | null = null
-  let end = Number.NEGATIVE_INFINITY
-  let callsLeft = 0
-  let freeUntil = Number.NEGATIVE_INFINITY
+export function foldGrants(grants: readonly LiveGrant[], now: Date, before: Fold = NO_GRANTS): Fold {
+  let since = before.since?.getTime() ?? null
+  let end = before.expiresAt?.getTime() ?? Number.NEGATIVE_INFINITY
+  let callsKept = before.callsKept
+  let freeUntil = before.freeUntil?.getTime() ?? Number.NEGATIVE_INFINITY
   for (const { grantedAt, durationS, calls, callsUsed } of grants) {
     const at = grantedAt.getTime()
     if (end < at) {
       since = at
       end = at
-      callsLeft = 0
+      callsKept = 0
     }
     end = Math.min(durationS === null ? FOREVER.getTime() : end + Number(durationS) * 1_000, FOREVER.getTime())
     if (calls === null) freeUntil = end
-    else callsLeft += calls - callsUsed
+    else callsKept += calls - callsUsed
   }
-  if (since === null) return { since: null, expiresAt: null, callsLeft: null }
+  if (since === null) return NO_GRANTS
   const isFree = freeUntil === end || freeUntil > now.getTime()
-  return { since: new Date(since), expiresAt: new Date(end), callsLeft: isFree ? null : callsLeft }
+  return {
+    since: new Date(since),
+    expiresAt: new Date(end),
+    callsLeft: isFree ? null : callsKept,
+    callsKept,
+    freeUntil: Number.isFinite(freeUntil) ? new Date(freeUntil) : null,
+  }
 }

@@ -103,7 +103,7 @@ const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'op
 
 /**
  * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that waits or
- * was reversed, in chain order. A payment whose access the merchant had revoked is nobody's to be paid again: it would
+ * was reversed, in chain order; those that are applied, which of a frequent payer are thousands, are not read. A payment whose access the merchant had revoked is nobody's to be paid again: it would
  * give none, so its payer is not named.
  */
 export async function openTransfers(
@@ -120,7 +120,7 @@ export async function openTransfers(
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
         left join grants g on g.payment_id = p.id
-      where d.resource_id = ${paywallId} and t.from_address = ${payer} and t.token ${sql.raw(which)} ${network.token.address}
+      where d.resource_id = ${paywallId} and t.from_address = ${payer} and not t.applied and t.token ${sql.raw(which)} ${network.token.address}
         and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
         and ${canCount}
       order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
@@ -185,7 +185,7 @@ export async function versionsOf(ctx: TxContext, paywallId: string): Promise<Ver
   }))
 }
 
-/** Whether a transfer of this sender to this paywall was seen that is not confirmed yet. */
+/** Whether a transfer of this sender to this paywall was seen that is not confirmed yet, and counts for nothing yet. */
 export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Address): Promise<boolean> {
   const seen = await ctx.db
     .selectFrom("transfers")
@@ -193,6 +193,7 @@ export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Add
     .select("transfers.id")
     .where("deposits.resource_id", "=", paywallId)
     .where("transfers.from_address", "=", payer)
+    .where("transfers.applied", "=", false)
     .where("transfers.state", "=", "seen")
     .limit(1)
     .executeTakeFirst()

@@ -10,7 +10,7 @@ import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
 import type { Part, Sellable } from "../settlement/sellable.ts"
-import { foldAccess, lockAccess } from "./access.ts"
+import { type Folded, foldAccess, lockAccess } from "./access.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
 import { giveAccess, takeAccess } from "./give-access.ts"
@@ -32,6 +32,8 @@ export interface AccessPart extends Part {
   paywall: Row<"paywalls">
   payer: Address
   versions: readonly Version[]
+  /** What the payer's grants came to before. */
+  folded: Folded | undefined
 }
 
 /** Access, for sale at paywalls. */
@@ -49,7 +51,8 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
 
   async hold(ctx, group) {
     const { resourceId, senders } = group
-    for (const payer of senders) await lockAccess(ctx, resourceId, payer)
+    const folded = new Map<Address, Folded | undefined>()
+    for (const payer of senders) folded.set(payer, await lockAccess(ctx, resourceId, payer))
     const paywall = await ctx.db
       .selectFrom("paywalls")
       .selectAll()
@@ -63,7 +66,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     const parts: AccessPart[] = []
     for (const payer of senders) {
       const standing = await standingPayments(ctx, resourceId, payer, due)
-      parts.push({ owner, network, payer, paywall, versions, standing })
+      parts.push({ owner, network, payer, paywall, versions, standing, folded: folded.get(payer) })
     }
     return { parts, due }
   },
@@ -102,10 +105,12 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     await notifyPayment(ctx, network, id, "reversed")
   },
 
-  async finish(ctx, { paywall, payer }, { failed }) {
+  async finish(ctx, { paywall, payer, standing, folded }, { failed }, paid) {
     for (const { hashes, failure } of failed) await failSubmissions(ctx, paywall.id, payer, hashes, failure)
     await endClaimed(ctx, paywall.id, payer)
-    await foldAccess(ctx, paywall.id, payer)
+    // Of a payment that stood before, a grant may have been taken back.
+    const before = standing.length === 0 ? folded : undefined
+    await foldAccess(ctx, paywall.id, payer, { before, granted: paid.length })
   },
 
   async onDecided(ctx, { paywall, payer }, payment) {

@@ -143,6 +143,43 @@ describe("of payments that are granted, open, accepted, returned and reversed", 
   })
 })
 
+it("a transfer that counts for nothing is found where it is marked as applied, and no other is", async () => {
+  const applied = () => db().selectFrom("transfers").select("id").where("applied", "=", true).execute()
+  const counted = sql<{ id: bigint }>`select c.transfer_id as id from claims c join payments p on p.id = c.payment_id
+    where p.status = 'granted' and p.accepted_at is null order by 1`
+  const before = await applied()
+  const known = before.map(({ id }) => id).sort()
+  // Whatever a settlement has granted; what the merchant decided later is not marked.
+  expect(known).toEqual((await counted.execute(db())).rows.map(({ id }) => id).sort())
+  const { rows: free } = await sql<{
+    id: string
+  }>`select t.id::text from transfers t left join claims c on c.transfer_id = t.id
+    left join payments p on p.id = c.payment_id where p.id is null or p.status in ('open', 'reversed')`.execute(db())
+  expect(free.length).toBeGreaterThan(0)
+  for (const { id } of free)
+    expect(await saidAfter(`update transfers set applied = true where id = ${id}`)).toEqual([
+      `the row ${id} of transfers is marked as applied; no payment that is granted or returned claims it`,
+    ])
+})
+
+it("a transfer is applied no more once its claim is deleted or moved", async () => {
+  const [{ id: other } = { id: "" }] = await db()
+    .selectFrom("payments")
+    .select("id")
+    .where("status", "=", "open")
+    .execute()
+  for (const change of ["delete from claims", `update claims set payment_id = '${other}'`]) {
+    const work = inTransaction(service.ctx, async ctx => {
+      const applied = () => ctx.db.selectFrom("transfers").select("id").where("applied", "=", true).execute()
+      const [first, ...rest] = await applied()
+      await sql`${sql.raw(change)} where transfer_id = ${first?.id}`.execute(ctx.db)
+      expect(new Set(await applied())).toEqual(new Set(rest))
+      throw new Back()
+    })
+    await expect(work).rejects.toThrow(Back)
+  }
+})
+
 it("a claim that a hand deletes with the triggers on is found where its payment's amount contradicts it", async () => {
   const payments = await db().selectFrom("payments").selectAll().where("status", "<>", "reversed").execute()
   for (const { id } of payments) {

@@ -90,6 +90,14 @@ const questions: Question[] = [
         is distinct from (d.address, d.chain_id, d.merchant_id)`,
   },
   {
+    // Settling reads it no more.
+    table: "transfers",
+    of: chainId => sql`
+      select t.id::text, 'is marked as applied; no payment that is granted or returned claims it' as words from transfers t
+      where t.chain_id = ${chainId} and t.applied and not exists (select from claims c join payments p on p.id = c.payment_id
+        where c.transfer_id = t.id and p.status in ('granted', 'returned'))`,
+  },
+  {
     table: "claims",
     of: chainId => sql`
       select c.transfer_id::text as id, format('counts a row of transfers for the row %s of payments, which is of another thing', c.payment_id) as words

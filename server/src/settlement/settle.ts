@@ -111,14 +111,15 @@ async function apply(ctx: TxContext, sellable: Sellable, part: Part, plan: Plan)
 }
 
 /**
- * What was due is settled, but for what is due `again`; of a payment that has lost a part, the others wait as well, though
- * they were not due.
+ * What was due is settled, but for what is due `again`, and applied where a payment claims it now; of a payment that has lost a part, the
+ * others wait as well, though they were not due.
  */
 async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
   const done = due.filter(id => !again.has(id))
   if (done.length > 0)
-    await sql`update transfers set run_at = null where id = any(${sqlArray("bigint", done)})
-      and run_at <= ${ctx.now()}`.execute(ctx.db)
+    await sql`update transfers t set run_at = null, applied = exists (select from claims c join payments p on p.id = c.payment_id
+        where c.transfer_id = t.id and p.status in ('granted', 'returned'))
+      where t.id = any(${sqlArray("bigint", done)}) and t.run_at <= ${ctx.now()}`.execute(ctx.db)
   if (again.size === 0) return
   const times = [...again.values()].map(at => at.toISOString())
   await sql`update transfers t set run_at = later.at
