@@ -79,5 +79,5 @@ export async function endClaimed(ctx: TxContext, paywallId: string, payer: Addre
       where v.resource_id = ${paywallId} and v.address = ${payer} and v.status = 'verifying'
         and p.resource_id = ${paywallId} and p.payer = ${payer}
         and (p.status = 'returned' or (p.status = 'granted' and g.id is not null))) as ended
-    where s.id = ended.id`.execute(ctx.db)
+    where s.id = ended.id and s.status = 'verifying'`.execute(ctx.db)
 }

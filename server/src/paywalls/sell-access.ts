@@ -105,11 +105,11 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     await notifyPayment(ctx, network, id, "reversed")
   },
 
-  async finish(ctx, { paywall, payer, standing, folded }, { failed }, paid) {
+  async finish(ctx, { paywall, payer, standing, folded }, { failed, reversed }, paid) {
     for (const { hashes, failure } of failed) await failSubmissions(ctx, paywall.id, payer, hashes, failure)
     await endClaimed(ctx, paywall.id, payer)
     // Of a payment that stood before, a grant may have been taken back.
-    const before = standing.length === 0 ? folded : undefined
+    const before = standing.length === 0 && reversed.length === 0 ? folded : undefined
     await foldAccess(ctx, paywall.id, payer, { before, granted: paid.length })
   },
 

@@ -112,13 +112,14 @@ async function apply(ctx: TxContext, sellable: Sellable, part: Part, plan: Plan)
 
 /**
  * What was due is settled, but for what is due `again`, and applied where a payment claims it now; of a payment that has lost a part, the
- * others wait as well, though they were not due.
+ * others wait as well, though they were not due. A returned payment can open again without the lock of its group, so its transfers are
+ * not marked: that would be decided by what another transaction is changing.
  */
 async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
   const done = due.filter(id => !again.has(id))
   if (done.length > 0)
     await sql`update transfers t set run_at = null, applied = exists (select from claims c join payments p on p.id = c.payment_id
-        where c.transfer_id = t.id and p.status in ('granted', 'returned'))
+        where c.transfer_id = t.id and p.status = 'granted' and p.payer = t.from_address)
       where t.id = any(${sqlArray("bigint", done)}) and t.run_at <= ${ctx.now()}`.execute(ctx.db)
   if (again.size === 0) return
   const times = [...again.values()].map(at => at.toISOString())
