@@ -28,7 +28,7 @@ export interface ChangeListener {
  * Where wake-ups come by the thousand: NOTIFY takes a lock that all commits pass (17,000 a second became 5,700, measured). A
  * process that has just notified rests for four times as long as that takes now, so that a busy database gets fewer. What counts is the
  * median of the last eight: after one slow commit of 6 ms, deliveries would wait for 24 (most of their p99, measured); and by the quickest
- * of the eight a busy database got three times as many, and a tenth fewer messages were delivered.
+ * of the eight a busy database got so many that a ninth to a quarter fewer messages were delivered.
  */
 const REST_SHARE = 4
 const LAST_TIMES = 8

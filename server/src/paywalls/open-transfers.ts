@@ -103,8 +103,8 @@ const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'op
 
 /**
  * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that waits or
- * was reversed, in chain order; those that are applied, which of a frequent payer are thousands, are not read. A payment whose access the merchant had revoked is nobody's to be paid again: it would
- * give none, so its payer is not named.
+ * was reversed, in chain order; those that are applied, which of a frequent payer are thousands, are not read. A payment whose
+ * access the merchant had revoked is nobody's to be paid again: it would give none, so its payer is not named.
  */
 export async function openTransfers(
   ctx: TxContext,

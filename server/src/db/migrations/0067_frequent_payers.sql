@@ -2,7 +2,8 @@
 -- thousandth took half a second, the first 50 ms, and others waited behind it.
 --
 -- Locks: `transfers`, `access`, `submissions`, `grants`, `claims` and `payments` against reads and writes until all migrations of this start are
--- committed: some seconds for each million transfers, and up to a minute for each million of payers with more than 100. They are taken first, in the order in which an older process writes to them.
+-- committed: some seconds for each million transfers, and up to a minute for each million of payers with more than 100.
+-- They are taken first, in the order in which an older process writes to them.
 lock table access, transfers, payments, claims, submissions, grants in access exclusive mode;
 
 -- Whether a payment that is granted or returned claims the transfer, so that it counts for nothing else. It may be false too long, which
