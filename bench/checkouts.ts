@@ -1,6 +1,7 @@
 /**
- * What a merchant's lists and a round of the verification cost beside 100,000 open and 1,000,000 closed sessions of others,
- * as ratios to the same with the merchant alone (1,000 sessions), in one run on one Postgres. Goal: at most 1.5.
+ * What a merchant's lists and a round of the verification cost with 100,000 open and 1,000,000 closed sessions of other
+ * merchants, as ratios to the same with the merchant alone (1,000 sessions), in one run on one Postgres. Goal: at most
+ * 1.5.
  */
 import { performance } from "node:perf_hooks"
 import { type RawBuilder, sql } from "kysely"
@@ -35,7 +36,7 @@ const shop = await service.merchant("shop")
 await ensureCursor(service.ctx, network)
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
-/** Sessions with their addresses and, where they are closed, transfer, payment and claim. */
+/** Inserts sessions with their addresses and, where they are closed, with transfer, payment and claim. */
 async function fill(prefix: string, count: number, status: "pending" | "confirmed", merchant?: string): Promise<void> {
   const name = sql.lit(prefix)
   const owner = merchant === undefined ? sql`('mer_' || ${name} || (i / ${sql.lit(EACH)}))` : sql.lit(merchant)
@@ -75,7 +76,7 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
       join transfers t on t.deposit_id = d.id`.execute(db)
 }
 
-// Without the check of answers against the document, which the tests' own calls make.
+// Without checking answers against the OpenAPI document, as the tests' own calls do.
 const app = openApp(service.ctx, tokenIssuer(service.issuer.issuer, AUDIENCE))
 const headers = { authorization: `Bearer ${await service.issuer.token("shop")}` }
 const get = (url: string) => async (): Promise<void> => {
@@ -149,7 +150,7 @@ start = performance.now()
 await makeDepositsDormant(service.ctx, network)
 say(`cooling, nothing to cool: ${(performance.now() - start).toFixed(1)} ms`)
 
-/** A balance of zero for each that is asked for, as aggregate3 answers it. */
+/** The answer of aggregate3 with a balance of zero for each address. */
 function noBalances(params: never[]): string {
   const [{ data }] = params as unknown as [{ data: string }]
   const count = Number.parseInt(data.slice(10 + 64, 10 + 128), 16)

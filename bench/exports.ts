@@ -1,7 +1,8 @@
 /**
- * How long a merchant waits for the CSV of a million rows, beside the database's own `COPY … TO STDOUT` of the same rows, and what memory the
- * process that makes it takes at most. It is the program (`sluice start --role api`), from its sources, on a Postgres that survives a power
- * cut; the reader throws away what it reads. `script/bench exports [--against COMMIT]`; `BENCH_ROWS` is for a look with fewer
+ * How long a merchant waits for the CSV of a million rows, compared with the database's own `COPY … TO STDOUT` of the
+ * same rows, and the peak memory of the process that makes it. The process is the program (`sluice start --role api`),
+ * from its sources, on a Postgres that survives a power cut; the reader discards what it reads. `script/bench exports
+ * [--against COMMIT]`; `BENCH_ROWS` is for a quick try with fewer
  */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
@@ -18,7 +19,7 @@ import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 import { type Figures, rounds } from "./rounds.ts"
 import { addRows, type Owner } from "./rows.ts"
 
-/** Below a million the reader and the first compilation weigh too much. */
+/** With fewer than a million rows, the reader and the first compilation count too much. */
 const ROWS = Number(process.env.BENCH_ROWS ?? 1_000_000)
 const AS = "shop"
 const PAYOUT_ADDRESS = `0x${"ab".repeat(20)}`
@@ -86,7 +87,7 @@ async function start(url: string): Promise<Program> {
   return { base, token: bearer, owner, pid: child.pid ?? 0, stop }
 }
 
-/** Milliseconds until a file was read to its end. */
+/** Milliseconds until the whole file was read. */
 async function download(base: string, token: string, file: string): Promise<number> {
   const from = performance.now()
   const sent = request(`${base}/api/console/${file}.csv`, { headers: { authorization: `Bearer ${token}` } }).end()

@@ -1,6 +1,7 @@
 /**
- * The failover drill of docs/operations.md, with the time of each step: Redis, the primary and one of two regions are lost while buyers
- * pay. `script/bench failover [--checkouts 300] [--buyers 8]`. It throws when anything is lost or done twice.
+ * The failover drill of docs/operations.md, with the time of each step: Redis, the primary and one of two regions are
+ * lost while buyers pay. `script/bench failover [--checkouts 300] [--buyers 8]`. It throws when anything is lost or
+ * done twice.
  */
 import { parseArgs } from "node:util"
 import { failoverDrill } from "../server/test/e2e/failover-drill.ts"

@@ -1,8 +1,10 @@
 /**
- * What the paths that users feel cost at 1,000 and at 1,000,000 rows of each table, all of one merchant, every second of one paywall. Each size has a Postgres that
- * survives a power cut and a service of its own, and both are asked in turns, so that the machine is the same for both. The driver asks by HTTP
- * from another process; what has no route (a settlement, a turn of payouts, a webhook) is timed in the service. `script/bench growth`;
- * `BENCH_ROWS` is for a look with fewer, `--only TEXT` for the paths whose name has it
+ * What the paths that users notice cost at 1,000 and at 1,000,000 rows of each table. All rows belong to one merchant,
+ * and every second payment is at one paywall. Each size has a Postgres that survives a power cut and a service of its
+ * own. Both are measured in turns, so that the machine is the same for both. The driver sends HTTP requests from
+ * another process; what has no route (a settlement, a turn of payouts, a webhook) is timed inside the service.
+ * `script/bench growth`; `BENCH_ROWS` is for a quick try with fewer rows, `--only TEXT` for the paths whose name
+ * contains it
  */
 import { type ChildProcess, fork } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
@@ -36,7 +38,7 @@ import {
 const FEW = 1_000
 const MANY = Number(process.env.BENCH_ROWS ?? 1_000_000)
 const RUNS = 5
-/** Of each path in a run; the figure of the run is their median. */
+/** Measurements of each path in a run; the run's figure is their median. */
 const TIMES = 40
 const GOAL = 1.2
 const AS = "shop"
@@ -47,7 +49,7 @@ const say = (text: string) => process.stdout.write(`${text}\n`)
 const median = (values: number[]): number =>
   values.sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)] ?? Number.NaN
 
-/** What the service says of itself once it is filled. */
+/** What the service reports once it is filled. */
 interface Ready {
   base: string
   token: string
@@ -72,7 +74,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
 async function serve(url: string, rows: number): Promise<void> {
   const database = await openPostgres(url, error => process.stderr.write(`database: ${error.message}\n`))
   const rig = await startPayoutRig({}, database)
-  // Past the proxy that tests look through.
+  // Bypasses the proxy through which tests observe the calls.
   for (const endpoint of rig.network.endpoints) endpoint.url = rig.anvil.rpcUrl
   await rig.empty()
   const { service, network } = rig
@@ -196,7 +198,7 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
   }
 }
 
-/** One of the two sizes, as the driver sees it. */
+/** One of the two sizes, as the driver knows it. */
 interface Side extends Ready {
   client: Client
   child: ChildProcess
@@ -314,7 +316,7 @@ const paths: Record<string, Path> = {
   ),
 }
 
-// What was started ends with the process that started it.
+// Processes that were started here end with this process.
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
 
 async function start(rows: number): Promise<{ side: Side; stop(): Promise<void> }> {

@@ -1,6 +1,7 @@
 /**
- * What a rate-limit check costs, beside rate-limiter-flexible and @fastify/rate-limit: in memory, on one Redis, and within
- * a request. Rounds of all are interleaved and their medians printed, so that a busy machine slows all alike.
+ * What a rate-limit check costs, compared with rate-limiter-flexible and @fastify/rate-limit: in memory, on one Redis,
+ * and within a request. The rounds of all contenders are interleaved and their medians printed, so that a busy machine
+ * slows all of them equally.
  */
 import { Agent, request } from "node:http"
 import type { AddressInfo } from "node:net"
@@ -34,10 +35,10 @@ const keysOf = (callers: number) =>
   Array.from({ length: callers }, (_, i) => `sluice:log:{10.${i >> 16}.${(i >> 8) & 255}.${i & 255}}:public`)
 
 setFlagsFromString("--expose-gc")
-/** So that nobody pays for what the one before has left. */
+/** Run between measurements, so that no contender pays for the garbage of the one before. */
 const collectGarbage = runInNewContext("gc") as () => void
 
-/** All contenders, round by round; prints each one's median and its ratio to the fastest of the others. */
+/** Measures all contenders, round by round. Prints each one's median and its ratio to the fastest of the others. */
 async function compare(title: string, contenders: Record<string, Measure>): Promise<void> {
   const rates = new Map<string, number[]>(Object.keys(contenders).map(name => [name, []]))
   // The first round warms up.
@@ -91,7 +92,7 @@ function inMemory(callers: number): Record<string, Measure> {
       const rate = await timed(async () => {
         for (let i = 0; i < checks; i++) await limiter.consume(key(i)).catch(ignore)
       })
-      // It has a timer for each key, which would stay for a minute and slow the next.
+      // This limiter keeps a timer for each key, which would stay for a minute and slow down the next contender.
       for (const each of keys) await limiter.delete(each)
       return rate
     },
@@ -103,7 +104,7 @@ function onRedis(server: TestRedis, parallel: number, checks: number): Record<st
   const measure = (open: (redis: ReturnType<typeof redisConnection>) => (key: string) => Promise<unknown>): Measure => {
     return async () => {
       await server.client.flushall()
-      // The same kind of connection for all.
+      // All contenders get the same kind of connection.
       const redis = redisConnection(server.url)
       await redis.connect()
       const check = open(redis)
@@ -135,7 +136,9 @@ function onRedis(server: TestRedis, parallel: number, checks: number): Record<st
   }
 }
 
-/** What a limited request takes longer than one to a path that has no limit, on one server over loopback HTTP. */
+/**
+ * The time that a limited request takes in addition to one to a path without a limit, on one server over loopback HTTP.
+ */
 async function withinRequests(title: string, limits: Limits): Promise<void> {
   const log = openLog("silent")
   const settings = { ...readSettings({}), trustedProxies: ["127.0.0.1"] }
@@ -159,7 +162,7 @@ async function withinRequests(title: string, limits: Limits): Promise<void> {
   }
   const [bare, added]: [number[], number[]] = [[], []]
   for (let round = 0; round < 20; round++) {
-    // Both end in the same 404; only one is counted, against its route and its address.
+    // Both end in the same 404. Only one of them is counted, for its route and its address.
     const without = await meanUs("/docs/pay/status/x")
     const limited = await meanUs("/api/pay/status/x")
     if (round < 4) continue

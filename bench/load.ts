@@ -1,11 +1,12 @@
 /**
- * A whole installation under load: two API and two worker processes of the real program on Postgres and Redis, a local chain,
- * and payments at a steady rate, half of them checkouts and half paywalls. `script/bench load [--rate 20] [--seconds 60]
- * [--block-ms 2000] [--verify-interval 1s]`. It ends with 1 when a payment or an event is missing or the database had a deadlock.
+ * A whole installation under load: two API and two worker processes of the real program on Postgres and Redis, a local
+ * chain, and payments at a steady rate, half of them checkouts and half paywalls. `script/bench load [--rate 20]
+ * [--seconds 60] [--block-ms 2000] [--verify-interval 1s]`. It exits with 1 when a payment or an event is missing or
+ * the database had a deadlock.
  *
- * What the times are: "granted" is from the moment the chain had enough blocks on a payment, or from its submission where
- * that came later, until the payment is granted in the database (looked at ten times a second). "Event to delivery" is from
- * the `created_at` of an event until the receiver has its whole body.
+ * The times: "granted" is from the moment when a payment had enough blocks, or from its submission if that was later,
+ * until the payment is granted in the database (polled ten times a second). "Event to delivery" is from the
+ * `created_at` of an event until the receiver has its whole body.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
@@ -49,7 +50,7 @@ const PAYOUT_KEY = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
-/** One payment on its way; times in milliseconds of the wall clock. */
+/** One payment in progress; times in milliseconds of the wall clock. */
 interface Sale {
   kind: "checkout" | "paywall"
   id: string
@@ -150,9 +151,9 @@ await call("POST", "/api/console/webhooks", {
   events: ["*", "checkout.confirmed", "paywall.granted"],
 })
 
-/** Those of the chain's accounts that pay: the first deployed the contracts, the second is the payout wallet. */
+/** The chain's accounts that pay. The first account deployed the contracts, the second is the payout wallet. */
 const payers = anvil.accounts.slice(2).map(({ address }) => address)
-/** A paywall serves each payer once. */
+/** Each paywall is paid once by each payer. */
 const paywalls: { id: string; payTo: Hex }[] = []
 for (let i = 0; i < Math.ceil(PAYMENTS / 2 / payers.length); i++) {
   const { id } = await call("POST", "/api/console/paywalls", { name: `${i}`, price: 5 })
@@ -184,7 +185,7 @@ async function sell(i: number): Promise<void> {
   sales.push({ kind: isPaywall ? "paywall" : "checkout", id, payTo, txHash, submittedAt: Date.now() })
 }
 
-/** When each block was there, by its number. */
+/** When each block was mined, by its number. */
 const minedAt = new Map<bigint, number>()
 const over = new AbortController()
 async function mineBlocks(): Promise<void> {
@@ -205,7 +206,7 @@ async function watchGrants(): Promise<void> {
 }
 
 const TICKS_A_SECOND = 100
-/** CPU seconds that a process and its children have used, and the most memory it had in MB; Linux only. */
+/** CPU seconds that a process and its children have used, and its peak memory in MB; Linux only. */
 function usage(pid: number): { cpu: number; mb: number } {
   const stat = (id: string | number) => readFileSync(`/proc/${id}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
   const cpuOf = (fields: string[]) => (Number(fields[11]) + Number(fields[12])) / TICKS_A_SECOND
@@ -285,7 +286,7 @@ const tables: { name: string; n: number; bytes: number; indexes: number }[] = aw
   from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by 3 desc`)
 await stopAll()
 await database.close()
-// A connection's counts are written when it ends, so they are read by a new one.
+// Postgres writes a connection's counts when the connection ends, so a new connection reads them.
 const last = await openPostgres(postgres.url, () => {})
 const text = "select deadlocks::int as n from pg_stat_database where datname = current_database()"
 const [counts] = await rows(text, last)
@@ -305,7 +306,7 @@ for (const { name, cpu, mb } of used) {
   const share = ((cpu - (cpuBefore.get(name) ?? 0)) / (grantedMs / 1_000)) * 100
   say(`  ${name.padEnd(22)} ${share.toFixed(0)} % of a core, at most ${mb.toFixed(0)} MB`)
 }
-/** Of an empty database: its smallest indexes are a page or two. */
+/** Formats bytes for each payment. The database was empty before, so its smallest indexes are a page or two. */
 const aPayment = (bytes: number) => `${Math.round(bytes / PAYMENTS)}`.padStart(6)
 say(`  log written            ${aPayment(wal - walBefore)} bytes a payment`)
 for (const { name, n, bytes, indexes } of tables.filter(table => table.n >= PAYMENTS / 10))

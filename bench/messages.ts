@@ -1,7 +1,7 @@
 /**
- * Webhooks from end to end, as their users see them: a message is accepted by HTTP, committed, delivered, and arrives. The driver, the
- * front that accepts, the worker, the receiver and a Postgres that survives a power cut are processes of their own.
- * `script/bench messages [--against COMMIT]`
+ * Webhooks from end to end, as their users see them: a message is accepted by HTTP, committed, delivered, and arrives.
+ * The driver, the front that accepts, the worker, the receiver and a Postgres that survives a power cut are processes
+ * of their own. `script/bench messages [--against COMMIT]`
  */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
@@ -25,7 +25,7 @@ import { type Figures, rounds } from "./rounds.ts"
 
 const MESSAGES = 5_000
 const ENDPOINTS = 10
-/** Messages that the driver has under way at a time. */
+/** Messages that the driver sends concurrently. */
 const AT_ONCE = 32
 const RATE = 200
 const RATE_SECONDS = 10
@@ -68,10 +68,13 @@ async function openContext(url: string): Promise<Context & { close(): Promise<vo
   }
 }
 
-/** Where one message of a socket ends: its head, and a body as long as the head says. */
+/** Finds the end of a message: a head, and a body as long as the head says. */
 const LENGTH = /\r\ncontent-length: *(\d+)/i
 
-/** Calls back with each HTTP message of a socket; without the work of a server or a client that must know all of HTTP. */
+/**
+ * Calls back with each HTTP message of a socket. A real server or client, which must support all of HTTP, would cost
+ * more.
+ */
 function onMessages(socket: Socket, got: (head: string, body: string) => void): void {
   let text = ""
   socket.setNoDelay().setEncoding("latin1")
@@ -93,13 +96,15 @@ function onMessages(socket: Socket, got: (head: string, body: string) => void): 
 
 interface Arrivals {
   count: number
-  /** When the last one arrived. */
+  /** When the last message arrived. */
   lastAt: number
-  /** In milliseconds, of those that bear the time when they were sent. */
+  /** In milliseconds, of the messages that contain the time when they were sent. */
   latencies: number[]
 }
 
-/** The receiver: counts, keeps how long each message took that bears a time, and reports both when its parent asks. */
+/**
+ * The receiver: counts messages, keeps the latency of those that contain a time, and reports both when its parent asks.
+ */
 function receive(): void {
   let arrivals: Arrivals = { count: 0, lastAt: 0, latencies: [] }
   const server = listener(socket =>
@@ -118,7 +123,7 @@ function receive(): void {
   server.listen(0, "127.0.0.1", () => process.send?.((server.address() as { port: number }).port))
 }
 
-/** Sends messages to the front, each over a connection that no other uses meanwhile. */
+/** Sends messages to the front, each over a connection that no other message uses meanwhile. */
 function openDriver(port: number): { send(n: number, more?: object): Promise<void>; close(): void } {
   const free: Socket[] = []
   const all: Socket[] = []
@@ -149,7 +154,10 @@ function openDriver(port: number): { send(n: number, more?: object): Promise<voi
   }
 }
 
-/** The front: `POST /MERCHANT` with a body is a message, answered when it is committed, in a transaction of its own as a payment's is. */
+/**
+ * The front: `POST /MERCHANT` with a body is a message. It is answered when it is committed, in a transaction of its
+ * own like a payment's.
+ */
 async function accept(url: string): Promise<void> {
   const ctx = await openContext(url)
   let n = 0
@@ -171,7 +179,7 @@ async function accept(url: string): Promise<void> {
       response.end()
     })
   })
-  // The driver keeps its connections for as long as it likes.
+  // The driver keeps its connections as long as it likes.
   server.keepAliveTimeout = 0
   server.listen(0, "127.0.0.1", () => process.send?.((server.address() as { port: number }).port))
 }
@@ -185,7 +193,7 @@ async function work(url: string): Promise<void> {
 
 const merchant = (n: number) => `mer_${String(n).padStart(24, "a")}`
 
-/** What autovacuum does once a minute: plans for tables of which nothing is known yet are those of a minute at most. */
+/** Autovacuum does this once a minute, so plans made without statistics last at most a minute. */
 const asLater = (ctx: Context) => sql`vacuum analyze`.execute(ctx.db)
 
 /** Resolves when the worker has nothing left to do. */
@@ -254,7 +262,7 @@ async function measure(): Promise<Figures> {
       }
       await Promise.all(Array.from({ length: AT_ONCE }, one))
     }
-    /** The milliseconds from `startedAt` until the last of so many arrived. */
+    /** The milliseconds from `startedAt` until `count` messages have arrived. */
     const arrived = async (count: number, startedAt: number): Promise<number> => {
       for (let seen = 0; ; await sleep(20)) {
         const { count: more, lastAt } = await stats()
@@ -282,7 +290,8 @@ async function measure(): Promise<Figures> {
     await sendAll(MESSAGES / ENDPOINTS, () => ENDPOINTS)
     const fan = (MESSAGES / (await arrived(MESSAGES, startedAt))) * 1_000
     const latencies = await steadily(send, stats)
-    // Who falls behind has long been running, so the worker is paused meanwhile: of the first second of a new one, most is compiling.
+    // A worker that falls behind has normally been running for long, so this one is paused instead of started: most of
+    // the first second of a new one is compilation.
     await recorded(ctx)
     worker.kill("SIGSTOP")
     await sendAll(MESSAGES, inTurn)
@@ -312,7 +321,10 @@ async function measure(): Promise<Figures> {
   }
 }
 
-/** Messages at a steady rate, whether the ones before were answered or not; how long each took to arrive, sorted. */
+/**
+ * Sends messages at a steady rate, whether earlier ones were answered or not. Returns how long each took to arrive,
+ * sorted.
+ */
 async function steadily(
   send: (n: number, more: object) => Promise<void>,
   stats: () => Promise<Arrivals>,
@@ -336,7 +348,7 @@ async function steadily(
 const roles: Record<string, (url: string) => void | Promise<void>> = { receive, accept, work }
 const role = roles[process.argv[2] ?? ""]
 if (role) {
-  // Nobody would end it where its parent was killed.
+  // If the parent is killed, nobody else would end this process.
   process.once("disconnect", () => process.exit())
   await role(process.argv[3] ?? "")
 } else

@@ -1,7 +1,8 @@
 /**
- * Payouts a second, from payouts in the database (durable, where a Postgres server is installed) to mined releases, beside raw releases
- * that were signed before and are sent to the same anvil: one in a request, and as many as the engine has in flight. Each has a wallet
- * of its own, and they take turns. `--against COMMIT` compares with another commit's engine.
+ * Payouts a second, from payouts in the database (durable, where a Postgres server is installed) to mined releases,
+ * compared with raw releases that are signed beforehand and sent to the same anvil: one in a request, and as many as
+ * the engine has in flight. Each has a wallet of its own, and they take turns. `--against COMMIT` compares with another
+ * commit's engine.
  */
 import { encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi, testUsdcAbi } from "../server/src/chain/abi.ts"
@@ -15,7 +16,7 @@ import { type Figures, rounds } from "./rounds.ts"
 
 const PAYMENTS = 70
 const SHARES = 3
-/** Of each, in one process after a warm-up; their median is the figure of the process. */
+/** Measurements of each in one process, after a warm-up; their median is the figure of the process. */
 const TURNS = 3
 const IN_FLIGHT = 16
 const AMOUNT = 1_000_000n
@@ -26,7 +27,7 @@ const OF_BATCHED = `payouts, of raw, ${IN_FLIGHT} a request`
 
 const PAYOUTS = PAYMENTS * SHARES
 
-/** Whom both pay; as the rig has it, which can't be loaded before its database is there. */
+/** The recipients of both. A copy of the rig's, which can't be loaded before its database exists. */
 const recipient = (n: number): Address => `0x${(n + 1).toString(16).padStart(40, "e")}` as Address
 
 /** Payouts a second of the engine. */
@@ -42,7 +43,10 @@ async function engine(rig: PayoutRig): Promise<number> {
 
 let salts = 0
 
-/** The same number of releases, signed before the clock starts, sent in batches of so many; until all are mined. */
+/**
+ * Payouts a second of the same number of releases, signed before the clock starts and sent in batches of `atOnce`,
+ * until all are mined.
+ */
 async function raw({ anvil, token }: PayoutRig, factory: Address, atOnce: number): Promise<number> {
   const { client, rpcUrl, accounts } = anvil
   const operator = accounts[2]
@@ -90,10 +94,10 @@ const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.f
 async function measure(): Promise<Figures> {
   const postgres = postgresBinaries() ? await startPostgres({ fsync: true }) : undefined
   if (postgres) process.env.DATABASE_URL = postgres.url
-  // What opens databases looks at DATABASE_URL when it is loaded.
+  // The module that opens databases reads DATABASE_URL when it is loaded.
   const { startPayoutRig } = await import("../server/test/payouts.ts")
   const rig = await startPayoutRig()
-  // Past the proxy that tests look through.
+  // Bypasses the proxy through which tests observe the calls.
   for (const endpoint of rig.network.endpoints) endpoint.url = rig.anvil.rpcUrl
   const factory = await deployDepositFactory(rig.anvil.client, rig.anvil.accounts[2].address)
   const ways: Record<string, () => Promise<number>> = {

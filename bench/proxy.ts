@@ -1,7 +1,7 @@
 /**
- * What a call through a bundle costs beside a plain undici proxy to the same origin, in one run, calls of both in turn. Goal: at
- * most 2 ms more at the median. Also how much of 100 MB the process holds while a slow
- * caller reads them.
+ * What a call through a bundle costs compared with a plain undici proxy to the same origin, in one run, with calls of
+ * both in turn. Goal: at most 2 ms more at the median. Also how much of 100 MB the process holds while a slow caller
+ * reads them.
  */
 import { once } from "node:events"
 import { createServer, request as httpRequest, type IncomingMessage } from "node:http"
@@ -94,7 +94,7 @@ say(`added at the median: ${added.toFixed(2)} ms (goal: at most ${GOAL_MS})`)
 
 setFlagsFromString("--expose-gc")
 const collect = runInNewContext("gc") as () => void
-/** What is held, without what only waits to be collected. */
+/** Bytes that are in use, without garbage. */
 function held(): number {
   collect()
   const { heapUsed, external } = process.memoryUsage()
@@ -109,7 +109,7 @@ let bytes = 0
 for await (const chunk of response) {
   bytes += (chunk as Buffer).length
   if (bytes % SAMPLE_BYTES >= (chunk as Buffer).length) continue
-  // Slower than the origin: whatever is not passed on would pile up here.
+  // Slower than the origin: everything that is not passed on would pile up here.
   await sleep(20)
   most = Math.max(most, held() - before)
 }

@@ -1,8 +1,10 @@
 /**
- * What a replica takes off the primary: lists of checkouts and the state of single ones, as consoles and payers ask for them, while a
- * merchant makes checkouts; first without a replica, then with one. `script/bench replica [--checkouts 2000] [--requests 4000]`.
+ * How much work a replica takes off the primary: lists of checkouts and the state of single ones, as consoles and
+ * payers ask for them, while a merchant creates checkouts; first without a replica, then with one. `script/bench
+ * replica [--checkouts 2000] [--requests 4000]`.
  *
- * CPU is of the two Postgres servers with all their connections. The wait is that of reads for the replica, at the 50th, 95th and 99th hundredth.
+ * CPU is that of the two Postgres servers with all their connections. The wait is how long reads wait for the replica,
+ * at p50, p95 and p99.
  */
 import { readdirSync, readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
@@ -22,7 +24,7 @@ const CONCURRENCY = 16
 const TICKS_A_SECOND = 100
 const onError = () => {}
 
-/** CPU seconds of a server and its connections, those that ended included; Linux only. */
+/** CPU seconds of a server and its connections, including connections that have ended; Linux only. */
 function cpuOf(pid: number): number {
   const fields = (id: string) => {
     try {

@@ -1,9 +1,10 @@
 /**
- * The restore drill of docs/operations.md, timed: a backup made under load, an hour of blocks and payments after it, the database
- * lost, and everything until the last payment that came in meanwhile is paid out, once. `script/bench restore [--after 200]
- * [--blocks 1800]`. It ends with 1 when a payment is paid twice or not at all, or when it took more than five minutes.
+ * The restore drill of docs/operations.md, timed: a backup made under load, an hour of blocks and payments after it,
+ * the loss of the database, and everything until the last payment that came in meanwhile is paid out, once.
+ * `script/bench restore [--after 200] [--blocks 1800]`. It exits with 1 when a payment is paid twice or not at all, or
+ * when it took more than five minutes.
  *
- * The times are of the machine. The operator types five commands: restore, start, `wallet show`, `adopt --all`, `resume`.
+ * The times are machine time. The operator types five commands: restore, start, `wallet show`, `adopt --all`, `resume`.
  */
 import { parseArgs } from "node:util"
 import { drill } from "../server/test/e2e/restore-drill.ts"

@@ -1,6 +1,7 @@
 /**
- * Several runs of one bench, each in processes of its own, and with `--against COMMIT` in turns with runs over that commit's code:
- * both meet the same machine. Prints each figure's median and range, its ratio to its limit, and its ratio to the other commit.
+ * Runs a bench several times, each run in processes of its own. With `--against COMMIT`, runs over that commit's code
+ * take turns with them, so that both meet the same machine. Prints each figure's median and range, its ratio to its
+ * limit, and its ratio to the other commit.
  */
 import { execFileSync, spawnSync } from "node:child_process"
 import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs"
@@ -8,13 +9,13 @@ import { cpus, tmpdir } from "node:os"
 import { basename, join } from "node:path"
 import { parseArgs } from "node:util"
 
-/** Of one run: each figure by its name. */
+/** The figures of one run, by name. */
 export type Figures = Record<string, number>
 
 /** How a figure is shown and judged. */
 export interface Figure {
   unit: string
-  /** The name of the figure of the same run that it is divided by, such as what the bare library does. */
+  /** The name of the figure of the same run that it is divided by, such as the bare library's. */
   limit?: string
 }
 
@@ -23,8 +24,8 @@ const ROOT = join(import.meta.dirname, "..")
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
 /**
- * Runs `measure` five times, or as often as `--runs` says, and prints the table; under `--once` it measures once and prints JSON, which
- * is how it calls itself. `file` is the bench's own, `import.meta.filename`.
+ * Runs `measure` five times, or as often as `--runs` says, and prints the table; under `--once` it measures once and
+ * prints JSON, which is how it calls itself. `file` is the bench's own, `import.meta.filename`.
  */
 export async function rounds(file: string, figures: Record<string, Figure>, measure: () => Promise<Figures>) {
   const { values } = parseArgs({
@@ -41,7 +42,7 @@ export async function rounds(file: string, figures: Record<string, Figure>, meas
   const there: Figures[] = []
   try {
     for (let run = 0; run < runs; run++) {
-      // Who goes first changes, as the second of a pair finds warmer caches.
+      // The order changes in each run, as the second of a pair finds warmer caches.
       const order = run % 2 === 0 ? ["here", "there"] : ["there", "here"]
       for (const which of order) {
         if (which === "here") here.push(once(ROOT, name))
@@ -54,7 +55,7 @@ export async function rounds(file: string, figures: Record<string, Figure>, meas
   print(figures, here, there, values.against)
 }
 
-/** One run over the code of a checkout. */
+/** One run with the code of a checkout. */
 function once(root: string, name: string): Figures {
   const { stdout, status } = spawnSync(process.execPath, [join(root, "bench", name), "--once"], {
     cwd: root,

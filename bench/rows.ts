@@ -1,13 +1,14 @@
 /**
- * Rows of one merchant as they are after so many payments, written by SQL in seconds instead of paid in days: checkouts, each with its deposit,
- * transfer, claim, payment, sweep, event, delivery and attempt, an access to one paywall, and an entry of the audit log. Where a popular
- * paywall is given, every second payment is one there, with its share paid out of the paywall's one deposit, and each hundredth is of one payer.
+ * Inserts the rows that a merchant has after many payments, by SQL in seconds instead of by days of paying: checkouts,
+ * each with its deposit, transfer, claim, payment, sweep, event, delivery and attempt, an access to one paywall, and an
+ * entry of the audit log. If a popular paywall is given, every second payment is one at this paywall, with its share
+ * paid out of the paywall's one deposit, and every hundredth is of one payer.
  */
 import { createHash } from "node:crypto"
 import { sql } from "kysely"
 import type { Db } from "../server/src/db/open.ts"
 
-/** What one row of each table is made of; `n` counts the rows from 1. */
+/** The SQL of one row of each table; `n` counts the rows from 1. */
 const tables: Record<string, string> = {
   resources: `(id, merchant_id, chain_id) select cs, mer, 84532`,
   checkout_sessions: `(id, merchant_id, chain_id, amount, currency, status, received, payer, tx_hash, confirmed_at, expires_at, created_at, updated_at)
@@ -48,7 +49,7 @@ const tables: Record<string, string> = {
     select mer, at, 'console', 'user-1', 'paywall.changed', paywall, '{"name":"Film"}', '127.0.0.1', 'PUT /api/console/paywalls/:id', 'req-' || n`,
 }
 
-/** Above the numbers of what the routes have made. */
+/** Higher than the numbers of the rows that the routes created. */
 const FIRST_ID = 1_000
 
 export type Rows = keyof typeof tables
@@ -57,29 +58,29 @@ export const allTables = Object.keys(tables)
 const digestOf = (n: number) => createHash("md5").update(`${n}`).digest("hex")
 const payerOf = (digest: string) => `0x${digest.slice(0, 20)}${digest.slice(-20)}`
 const [first, second] = [digestOf(FIRST_ID + 1), digestOf(FIRST_ID + 2)]
-/** Who paid first, and has access, and their checkout. */
+/** The payer of the first payment, who has access, and the checkout of it. */
 export const firstPayer = payerOf(first)
 export const firstSession = `cs_${first.slice(0, 24)}`
 /** The first payment at the popular paywall. */
 export const [popularPayer, popularHash] = [payerOf(second), `0x${second}${second}`]
 
-/** Whose rows they are. */
+/** The owner of the rows. */
 export interface Owner {
   merchantId: string
   paywallId: string
   webhookId: string
   /** The settlement token's address. */
   token: string
-  /** A paywall that many pay at, with its receiving address. */
+  /** A paywall with many payments, and its receiving address. */
   popular?: { paywallId: string; deposit: { id: bigint; address: string } }
 }
 
-/** Of the popular paywall, every fiftieth payment is of this payer. */
+/** The payer of every fiftieth payment at the popular paywall. */
 export const FREQUENT_PAYER = `0x${"fe".repeat(20)}`
 
 /**
- * Adds the rows `from` to `to` to these tables, all without a trigger or a check of what they refer to, and brings the statistics up to date, as
- * autovacuum does. Indexes are built afterwards: row by row, a million take minutes.
+ * Adds the rows `from` to `to` to these tables, without triggers and foreign-key checks, and updates the statistics, as
+ * autovacuum does. Indexes are built afterwards: row by row, a million would take minutes.
  */
 export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: number, to: number): Promise<void> {
   const { merchantId, paywallId, webhookId, token, popular } = owner
@@ -103,12 +104,12 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
         "maintenance_work_mem = '256MB'",
       ])
         await sql.raw(`set local ${setting}`).execute(tx)
-      // An index that is not ready is not written to, and `reindex` makes it ready.
+      // Postgres does not write to an index that is not ready, and `reindex` makes it ready.
       await sql.raw(`update pg_index set indisready = false where indrelid = '${table}'::regclass`).execute(tx)
       const most = table === "access" ? `where payer <> '${FREQUENT_PAYER}'` : ""
       await sql.raw(`insert into ${table} ${tables[table]} ${rows} ${most}`).execute(tx)
       await sql.raw(`reindex table ${table}`).execute(tx)
-      // What the service adds gets the numbers after these.
+      // Rows that the service adds get the numbers after these.
       await sql`select setval(pg_get_serial_sequence(${table}, column_name), ${FIRST_ID + to}) from information_schema.columns
         where table_schema = 'public' and table_name = ${table} and is_identity = 'YES'`.execute(tx)
     })

@@ -1,8 +1,8 @@
 /**
- * What a round of the scan costs with 150 addresses that were ever made, and with 150,000, of which 150 are in use in both:
- * calls, bytes and time of a round, the statements beside it, and the hourly look at the balances of all others.
+ * What a round of the scan costs with 150 receiving addresses, and with 150,000 of which 150 are in use: calls, bytes
+ * and time of a round, the statements beside it, and the hourly check of the balances of all other addresses.
  *
- * And what the scan for foreign tokens costs beside it, every five minutes: in a quiet hour, and in a flood of transfers that
+ * Also what the scan for foreign tokens costs, every five minutes: in a quiet hour, and in a flood of transfers that
  * anyone can emit.
  */
 import { sql } from "kysely"
@@ -13,12 +13,14 @@ import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 const SIZES = [150, 150_000]
 const IN_USE = 150
 const ROUNDS = 7
-/** A round with all of them costs at most so many times one with few: calls and bytes by count, time with some air. */
+/**
+ * The highest ratio of a round with all addresses to one with few: calls and bytes exactly, time with some tolerance.
+ */
 const MOST = { calls: 1, bytes: 1.05, ms: 2 }
 
 const postgres = postgresBinaries() ? await startPostgres() : undefined
 if (postgres) process.env.DATABASE_URL = postgres.url
-// What opens databases looks at DATABASE_URL when it is loaded.
+// The module that opens databases reads DATABASE_URL when it is loaded.
 const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { ScriptedChain, startNode } = await import("../server/test/node.ts")
 const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
@@ -35,7 +37,7 @@ const zero = `0x${"0".repeat(64)}` as Hex
 node.hook = (method, params) => {
   if (method !== "eth_call") return undefined
   const [{ data }] = params as unknown as [{ data: string }]
-  // Each read of the call holds the selector of balanceOf once.
+  // Each read in the call contains the selector of balanceOf once.
   const reads = data.split("70a08231").length - 1
   const result = Array.from({ length: reads }, () => ({ success: true, returnData: zero }))
   return encodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", result })
@@ -44,7 +46,7 @@ const network = { ...paperNetwork, endpoints: [newEndpoint("base-sepolia", node.
 service.ctx.chain.networks.splice(0, 1, network)
 const { db } = service.ctx
 
-/** In parts, as a statement has its time. */
+/** In parts, because a statement has a time limit. */
 async function each(count: number, work: (from: number, to: number) => Promise<unknown>): Promise<void> {
   for (let from = 1; from <= count; from += 10_000) await work(from, Math.min(count, from + 9_999))
 }
@@ -82,7 +84,7 @@ interface Cost {
   ms: number
 }
 
-/** What a piece of work asks of the node. */
+/** What `work` asks of the node. */
 async function costOf(work: () => Promise<unknown>): Promise<Cost> {
   const before = { calls: node.calls, bytes: node.bytes }
   const ms = await timed(work)
@@ -92,7 +94,9 @@ async function costOf(work: () => Promise<unknown>): Promise<Cost> {
 const FLOOD = 2_000
 const worthless = `0x${"66".repeat(20)}` as Address
 
-/** Rounds of the scan for foreign tokens: one that begins, one after five minutes, and one after as many in a flood. */
+/**
+ * Rounds of the scan for foreign tokens: the first one, one after five minutes, and one after five minutes of a flood.
+ */
 async function foreignTokens() {
   const round = async () => {
     chain.finalized = chain.head.number
@@ -105,7 +109,7 @@ async function foreignTokens() {
     await sql`update cursors set run_at = ${new Date(0)}`.execute(db)
     return await costOf(() => verifyRound(service.ctx, network))
   }
-  // The chain's clock follows the service's, which was moved: by it an address left the scan.
+  // The chain's clock follows the service's, which was moved: by that clock an address left the scan.
   await round()
   chain.mine(3_600)
   for (let i = 0; i < 10; i++) await round()
@@ -137,7 +141,7 @@ async function measure(count: number) {
   const watched = () => sql<{ n: number }>`select count(*)::int as n from deposits where watched`.execute(db)
   while (((await watched()).rows[0]?.n ?? 0) > IN_USE)
     firstDormantMs += await timed(() => makeDepositsDormant(service.ctx, network))
-  // As autovacuum does by itself within a minute of so many changes.
+  // Autovacuum does this within a minute of so many changes.
   await sql`vacuum analyze`.execute(db)
   const rounds: { calls: number; bytes: number; ms: number }[] = []
   for (let i = 0; i < ROUNDS; i++) {
@@ -189,7 +193,7 @@ for (const [count, cost] of [
   say(
     `  foreign tokens: a round ${words(quiet)}; the greatest of three after 20,000 worthless transfers ${flooded.calls} calls, ${flooded.bytes} bytes`,
   )
-  // The time is the scripted node's, which builds all logs for each call.
+  // The time is that of the scripted node, which builds all logs for each call.
   say(`  a round for payments before them ${before.calls} calls, and after them ${after.calls}`)
 }
 const ratio = { calls: many.calls / few.calls, bytes: many.bytes / few.bytes, ms: many.ms / few.ms }

@@ -1,7 +1,8 @@
 /**
- * What an invoice costs the job when many subscriptions are due at once, beside one durable commit of one row on the same Postgres,
- * and how long `/healthz` and a console list take meanwhile, beside the same list before. Jobs and API share this process and its
- * pool, which is the worst case. 1,000 and 10,000, or the numbers that are given.
+ * What an invoice costs the job when many subscriptions are due at once, compared with one durable commit of one row on
+ * the same Postgres. Also how long `/healthz` and a console list take meanwhile, compared with the same list before.
+ * Jobs and API share this process and its pool, which is the worst case. 1,000 and 10,000 subscriptions, or the given
+ * numbers.
  */
 import { performance } from "node:perf_hooks"
 import { setImmediate as turn } from "node:timers/promises"
@@ -24,13 +25,16 @@ const { advanceSubscriptions } = await import("../server/src/subscriptions/advan
 
 const service = await startService()
 const { ctx } = service
-// Without the check of answers against the document, which the tests' own calls make.
+// Without checking answers against the OpenAPI document, as the tests' own calls do.
 const app = openApp(ctx, tokenIssuer(service.issuer.issuer, AUDIENCE))
 const headers = { authorization: `Bearer ${await service.issuer.token("shop")}` }
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const paths = ["/healthz", "/api/console/subscriptions?limit=100", "/api/console/invoices?limit=100"] as const
 
-/** A shop with so many subscriptions of one product, paid six days ago, whose next invoice is to be made now. */
+/**
+ * Fills a shop with `count` subscriptions of one product, paid six days ago, whose next invoice is due to be created
+ * now.
+ */
 async function fill(count: number): Promise<void> {
   await service.empty()
   const shop = await service.merchant("shop")
@@ -51,7 +55,7 @@ async function commit(): Promise<number> {
 
 type Times = Record<string, number[]>
 
-/** Asks for each path in turn, over and over, until `isOver`; answers all times in milliseconds. */
+/** Requests each path in turn, again and again, until `isOver`; returns all times in milliseconds. */
 async function probe(isOver: () => boolean): Promise<Times> {
   const times: Times = Object.fromEntries(paths.map(url => [url, []]))
   while (!isOver())
@@ -68,7 +72,10 @@ async function probe(isOver: () => boolean): Promise<Times> {
 const at = (values: number[] = [], part: number): number =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length * part)] ?? Number.NaN
 
-/** Advances all that are due, as the loop does; answers milliseconds of an invoice, after it counted them. */
+/**
+ * Advances everything that is due, as the loop does; returns the milliseconds per invoice, and throws unless all were
+ * created.
+ */
 async function advanceAll(count: number): Promise<number> {
   const startedAt = performance.now()
   while ((await advanceSubscriptions(ctx)) === 0);

@@ -1,7 +1,8 @@
 /**
- * How many times a second `GET /api/paywalls/:id/verify` is answered with its limits on, beside `/healthz` and a bare `node:http` that
- * sends the same bytes. The server and a Postgres that survives a power cut are processes of their own; the driver writes to plain sockets,
- * each from its own loopback address, as it would be the slower part otherwise. `script/bench verify [--against COMMIT]`
+ * How many times a second `GET /api/paywalls/:id/verify` is answered with its limits on, compared with `/healthz` and a
+ * bare `node:http` that sends the same bytes. The server and a Postgres that survives a power cut are processes of
+ * their own. The driver writes to plain sockets, each from its own loopback address, because an HTTP client would be
+ * slower than the server. `script/bench verify [--against COMMIT]`
  */
 import { fork } from "node:child_process"
 import { once } from "node:events"
@@ -18,12 +19,12 @@ import { type Figures, rounds } from "./rounds.ts"
 const CONNECTIONS = 32
 const FIRST_MS = 2_000
 const MEASURE_MS = 4_000
-/** High enough that nobody is refused; what is counted costs the same. */
+/** So high that no request is refused; counting costs the same. */
 const A_MINUTE = 1_000_000
 
 const payer = (n: number) => `0x${String(n).padStart(40, "a")}` as never
 
-/** Access of some payers to a paywall, as a payment leaves it. */
+/** Gives some payers access to a paywall, as a payment does. */
 async function grant(service: TestService, paywallId: string, n: number): Promise<void> {
   await inTransaction(service.ctx, async ctx => {
     const now = ctx.now()
@@ -80,7 +81,7 @@ async function serve(url: string): Promise<void> {
   )
 }
 
-/** Requests answered a second, of `CONNECTIONS` that each wait for their answer. */
+/** Requests answered a second, with `CONNECTIONS` connections that each wait for their answer. */
 async function rate(port: number, path: (n: number) => string, expected: string): Promise<number> {
   let count = 0
   const sockets = Array.from({ length: CONNECTIONS }, (_, i) => {
@@ -110,7 +111,7 @@ async function rate(port: number, path: (n: number) => string, expected: string)
 
 async function measure(): Promise<Figures> {
   const postgres = await startPostgres({ durable: true, fsync: true })
-  // The log is written, as it always is, and goes nowhere.
+  // The log is written, as always, and discarded.
   const server = fork(import.meta.filename, ["serve", postgres.url], {
     execArgv: [],
     stdio: ["ignore", "ignore", "inherit", "ipc"],

@@ -1,7 +1,7 @@
 /**
- * Webhooks on Postgres: deliveries a second from event row to stored attempt, beside a bare loop of undici that sends the
- * same bodies and signatures to the same receiver; what an endpoint that hangs costs the others; what a claim costs beside a
- * backlog. `script/bench webhooks [throughput|fairness|claims [endpoints]]`
+ * Webhooks on Postgres: deliveries a second from event row to stored attempt, compared with a bare loop of undici that
+ * sends the same bodies and signatures to the same receiver; what an endpoint that hangs costs the others; what a claim
+ * costs with a backlog. `script/bench webhooks [throughput|fairness|claims [endpoints]]`
  */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
@@ -28,7 +28,7 @@ const ENDPOINTS = Number.parseInt(process.argv[3] ?? "10", 10)
 const EVENTS = 10_000
 const ROUNDS = 3
 const HANG_MS = 29_000
-/** What an endpoint elsewhere takes to answer, the way there and back included. */
+/** How long a remote endpoint takes to answer, round trip included. */
 const LATER_MS = 20
 const PHASE_MS = 15_000
 const EVENTS_A_SECOND = 20
@@ -47,7 +47,7 @@ const data = {
   txHash: `0x${"5f".repeat(32)}`,
 }
 
-/** The receiver, a process of its own: counts, hangs at `/hang`, and reports how old events are on arrival. */
+/** The receiver, a process of its own: counts requests, hangs at `/hang`, and reports the age of events on arrival. */
 function receive(): void {
   let latencies: number[] = []
   const server = createServer((request, response) => {
@@ -159,7 +159,7 @@ async function settle(ctx: Context, url: string, receiverPid: number): Promise<P
 
 const clear = (ctx: Context) => sql`truncate events, deliveries, delivery_attempts`.execute(ctx.db)
 
-/** Events with one delivery each, the endpoints in turn, `n` of them due at once. */
+/** Inserts `n` events with one delivery each, spread over the endpoints, all due at once. */
 async function heap({ ctx, merchantId }: Place, n: number): Promise<void> {
   const body = JSON.stringify({
     id: `evt_${"a".repeat(24)}`,
@@ -262,7 +262,7 @@ async function bareLoop(url: string, n: number, concurrency: number): Promise<vo
   await agent.close()
 }
 
-/** Looked at seldom, so that looking costs nothing. */
+/** Checked rarely, so that checking costs nothing. */
 async function allDelivered(ctx: Context, n: number): Promise<void> {
   for (;;) {
     const { rows } = await sql<{
@@ -304,7 +304,10 @@ async function fairness(place: Place): Promise<void> {
   say(`  p99 moves by ${((at(beside, 0.99) / at(healthy, 0.99) - 1) * 100).toFixed(1)} % (goal below 10 %)\n`)
 }
 
-/** Events at a steady rate, each to all endpoints; they bear the time of their commit as nearly as it can be known. */
+/**
+ * Emits events at a steady rate, each to all endpoints. They contain the time of their commit, as precisely as it can
+ * be known.
+ */
 async function steadily({ ctx, merchantId }: Place, ms: number): Promise<void> {
   const gapMs = 1_000 / EVENTS_A_SECOND
   const startedAt = clock()
@@ -330,7 +333,7 @@ async function claims(place: Place): Promise<void> {
     const times: number[] = []
     for (let i = 0; i < CLAIMS; i++) {
       const startedAt = performance.now()
-      // The first lane is full, as that of an endpoint that hangs.
+      // The first lane is full, like that of an endpoint that hangs.
       const taken = new Map([[place.webhooks[0] ?? "", 10]])
       const { rows } = await claimDeliveries(ctx.db, {
         now: new Date(),
@@ -361,7 +364,7 @@ async function claims(place: Place): Promise<void> {
       from generate_series(1, ${n}::int) i`.execute(ctx.db)
   const lanes = `'c' || lpad((i % ${ENDPOINTS})::text, 24, '0')`
   await old("delivered", "done", "now() - interval '1 day'", lanes, FINISHED)
-  // Half are retries to come on all lanes, half are due on the lane that is full.
+  // Half are future retries in all lanes; half are due in the lane that is full.
   await old("pending", "later", "now() + interval '1 hour'", lanes, WAITING / 2)
   await old("pending", "full", "now() - interval '1 hour'", `'c' || lpad('0', 24, '0')`, WAITING / 2)
   await heap(place, 20_000)

@@ -1,16 +1,17 @@
 /**
- * Payments verified and settled a second as an x402 facilitator, by one API and one worker process of the real program on a
- * durable Postgres, called by the stock client of facilitators. Beside it in the same run: the stock facilitator of
- * `@x402/core` and `@x402/evm`, called in this process as `@x402/express` calls one that it is given, and raw relays that were
- * signed before. They take turns, each first as often as last. Goals: verify at least 1.0 of the stock one, settle at least 0.8 of raw
- * relays. `--against COMMIT` compares with another commit's program.
+ * Payments that an x402 facilitator verifies and settles a second, with one API and one worker process of the real
+ * program on a durable Postgres, called by the stock client of facilitators. Compared in the same run with the stock
+ * facilitator of `@x402/core` and `@x402/evm`, called in this process as `@x402/express` calls one that it is given,
+ * and with raw relays that are signed beforehand. They take turns, each first as often as last. Goals: verify at least
+ * 1.0 of the stock one, settle at least 0.8 of raw relays. `--against COMMIT` compares with another commit's program.
  *
- * Each kind has an anvil of its own that mines each transaction at once, and settles as many payments in each turn: all chains are equally
- * old in a turn, as an anvil takes more for each block the longer its chain is. What is compared is not the same work: raw
- * relays are sent by one loop that was given signed bytes. They check no signature, simulate, sign and store nothing, and read one
- * count at the end, no receipts. The stock facilitator does what ours does for the buyer (check, simulate, sign, send, receipt), in the
- * caller's process and without a record: so it is the one to compare with, and raw relays are the limit of the chain. Both facilitators are
- * asked for as many payments at once.
+ * Each kind has an anvil of its own that mines each transaction at once, and settles the same number of payments in
+ * each turn. So all chains have the same age in a turn: anvil takes longer for each block the longer its chain is. The
+ * work is not the same. Raw relays are sent by one loop that gets signed bytes. It checks no signature, simulates,
+ * signs and stores nothing, and at the end reads one count and no receipts. The stock facilitator does what ours does
+ * for the buyer (check, simulate, sign, send, receipt), but in the caller's process and without a record. So it is the
+ * one to compare with, and raw relays are the limit of the chain. Both facilitators get the same number of concurrent
+ * requests.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
@@ -34,9 +35,9 @@ import { type Figure, type Figures, rounds } from "./rounds.ts"
 
 const VERIFICATIONS = 600
 const SETTLEMENTS = 200
-/** Of each, in one process after a warm-up; their median is the figure of the process. */
+/** Measurements of each in one process, after a warm-up; their median is the figure of the process. */
 const TURNS = 3
-/** Requests under way at once. */
+/** Concurrent requests. */
 const AT_ONCE = 32
 /** Transactions in a request to the node, as many as the engine sends in one. */
 const IN_REQUEST = 16
@@ -56,7 +57,7 @@ const FIGURES: Record<string, Figure> = {
     ["API", "worker", "Postgres", "anvil", "caller"].map(name => [cpuName(name), { unit: "ms of CPU" }]),
   ),
 }
-// This process starts others that measure, and needs nothing of what follows.
+// This process only starts the ones that measure, and needs nothing of what follows.
 if (!process.argv.includes("--once")) {
   await rounds(import.meta.filename, FIGURES, () => Promise.reject(new Error("measured without --once")))
   process.exit(0)
@@ -86,7 +87,7 @@ function children(): number[] {
 const relayKey = generatePrivateKey()
 const payoutKey = generatePrivateKey()
 
-/** A chain with the token, whose address is the same on each, and with gas for whoever sends on it. */
+/** A chain with the token, which has the same address on each, and with gas for every sender. */
 async function openChain() {
   const before = children()
   const anvil = await startAnvil({ slotsInAnEpoch: 10 })
@@ -119,7 +120,7 @@ process.once("exit", () => {
 })
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
 
-/** Whether an address answers that all is well. */
+/** Whether a URL answers with success. */
 const isWell = (address: string) => () =>
   fetch(address).then(
     ({ ok }) => ok,
@@ -174,8 +175,8 @@ const sluice = new HTTPFacilitatorClient({
 })
 
 /**
- * The stock facilitator. Nonces in the process's memory and receipts at once: without these it settles one after the other. With viem's own
- * nonce manager one of 26 turns waited for a transaction that was never mined.
+ * The stock facilitator. Nonces are in the process's memory and receipts immediate: otherwise it settles one payment
+ * after the other. With viem's own nonce manager, one of 26 turns waited for a transaction that was never mined.
  */
 let stockNonce = 0
 const stockNonces: NonceManager = {
@@ -216,7 +217,7 @@ const signed = (count: number): Promise<PaymentPayload[]> => {
   return Promise.all(Array.from({ length: count }, (_, i) => payer(i).createPaymentPayload(required)))
 }
 
-/** Calls a second, so many under way at once; throws where one answers something else than it should. */
+/** Calls a second, with this many at a time. Throws where one is answered with anything but success. */
 async function rate(payments: PaymentPayload[], call: (payment: PaymentPayload) => Promise<boolean>): Promise<number> {
   const queue = [...payments]
   const startedAt = performance.now()
@@ -248,7 +249,10 @@ const transferAbi = [
   },
 ] as const
 
-/** The same transfers, signed before the clock starts, sent in requests of so many; until all are mined. */
+/**
+ * Settlements a second of the same transfers, signed before the clock starts and sent `inRequest` at a time, until all
+ * are mined.
+ */
 async function raw({ client, anvil }: Chain, inRequest: number): Promise<number> {
   const payments = await signed(SETTLEMENTS)
   const first = await client.getTransactionCount({ address: rawSender.address })
@@ -277,7 +281,10 @@ async function raw({ client, anvil }: Chain, inRequest: number): Promise<number>
   return SETTLEMENTS / ((performance.now() - startedAt) / 1_000)
 }
 
-/** What settlements take of each process, in milliseconds of CPU each; the caller's are those of the stock client, in this process. */
+/**
+ * The CPU time that a settlement takes in each process, in milliseconds. The caller's is that of the stock client, in
+ * this process.
+ */
 async function settlesOurs(figures: Figures): Promise<number> {
   const pids = { API: api.pid, worker: worker.pid, Postgres: postgres.pid(), anvil: chains.sluice.pid }
   const used = () => {
@@ -294,7 +301,7 @@ async function settlesOurs(figures: Figures): Promise<number> {
   return perSecond
 }
 
-/** What one turn measures of each, and the CPU that ours took. */
+/** Measures each kind once, and the CPU time of ours. */
 async function measureTurn(turn: number): Promise<Figures> {
   const figures: Figures = {}
   const measures: Record<string, () => Promise<number>> = {
@@ -306,7 +313,7 @@ async function measureTurn(turn: number): Promise<Figures> {
     "settle, Sluice": () => settlesOurs(figures),
   }
   const order = Object.entries(measures)
-  // Who goes first changes, as what a machine has to spare does.
+  // The order changes in each turn, as the spare capacity of a machine does.
   for (const [name, rate] of turn % 2 === 0 ? order : order.reverse()) figures[name] = await rate()
   return figures
 }
@@ -320,7 +327,7 @@ async function measure(): Promise<Figures> {
     const figures = await measureTurn(turn)
     if (turn > 0) turns.push(figures)
   }
-  // They leave gigabytes behind when they are killed.
+  // They leave gigabytes of files when they are killed.
   for (const { anvil } of Object.values(chains)) await anvil.stop()
   return Object.fromEntries(Object.keys(FIGURES).map(name => [name, median(turns.map(figures => figures[name] ?? 0))]))
 }

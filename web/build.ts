@@ -1,6 +1,6 @@
 /**
- * Builds the pages into `dist/<hash of the sources>`, unless that exists, and points `dist/current` to it. Several processes may do
- * so at once: each builds in a folder of its own and renames it.
+ * Builds the pages into `dist/<hash of the sources>`, unless that exists, and points `dist/current` to it. Several
+ * processes may do so at once: each builds in a folder of its own and renames it.
  */
 import { createHash } from "node:crypto"
 import {
@@ -19,7 +19,7 @@ import { brotliCompressSync, constants } from "node:zlib"
 const here = import.meta.dirname
 const dist = join(here, "dist")
 
-/** The hash of everything that a build follows from. */
+/** The hash of everything that the build depends on. */
 function stampOf(): string {
   const stamp = createHash("sha256")
   const sources = readdirSync(join(here, "src"), { recursive: true, encoding: "utf8" }).sort()
@@ -48,13 +48,13 @@ async function build(): Promise<void> {
   try {
     renameSync(scratch, target)
   } catch (error) {
-    // Another process was quicker.
+    // Another process was faster.
     rmSync(scratch, { recursive: true, force: true })
     if (!existsSync(target)) throw error
   }
 }
 
-/** A link is replaced at once, so that a server that starts meanwhile reads the old build or the new one. */
+/** Replacing a link is atomic, so a server that starts meanwhile reads the old build or the new one. */
 function point(): void {
   const link = join(dist, "current")
   const fresh = join(dist, `.link-${process.pid}`)

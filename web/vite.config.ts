@@ -1,4 +1,4 @@
-/** How the pages are built: hashed files, one chunk for each language, nothing inline. */
+/** How the pages are built: hashed files, one chunk per language, nothing inline. */
 import { defineConfig } from "vite"
 
 export default defineConfig({
@@ -9,7 +9,7 @@ export default defineConfig({
   build: {
     manifest: "manifest.json",
     target: "es2022",
-    // The policy of the pages forbids inline scripts, and the browsers of this target need no substitute.
+    // The pages' policy forbids inline scripts, and the browsers of this target need no polyfill.
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     reportCompressedSize: false,

@@ -1,18 +1,21 @@
 /**
- * Who makes the request that runs now, as its credential says, for the audit log. It follows a request through everything that it
- * awaits, and each transaction that it begins hands it to the database, where triggers write the entries.
+ * The actor of the current request, by its credential, for the audit log. It follows a request through everything that
+ * it awaits. Each transaction that the request begins hands it to the database, where triggers write the entries.
  */
 import { AsyncLocalStorage } from "node:async_hooks"
 
-/** Whoever acts; never a secret. What a caller could write into a header is `userAgent` and `requestId` alone. */
+/** The actor; never a secret. Only `userAgent` and `requestId` are text that a caller chooses. */
 export interface Actor {
-  /** `console`: a console token. `subscriber`: a wallet that signed in. `operator`: a command on the service's own machine. */
+  /**
+   * `console`: a console token. `subscriber`: a wallet that signed in. `operator`: a command on the service's own
+   * machine.
+   */
   kind: "console" | "api_key" | "subscriber" | "operator"
   /** The subject of a token, the id of a key, a wallet (CAIP-10), or the name of a Unix user. */
   id: string
   /** Who issued the token. */
   issuer?: string
-  /** The client's IP address, as far as `TRUSTED_PROXIES` lets it be known. */
+  /** The client's IP address, as far as `TRUSTED_PROXIES` allows to know it. */
   address?: string | undefined
   userAgent?: string | undefined
   /** Method and pattern of the route, or the command. */
@@ -22,16 +25,16 @@ export interface Actor {
 
 const present = new AsyncLocalStorage<Actor | undefined>()
 
-/** Runs something on behalf of an actor, or of nobody: what it awaits, and what it starts, belongs to it too. */
+/** Runs something on behalf of an actor, or of nobody, including everything that it awaits and starts. */
 export const withActor = <T>(actor: Actor | undefined, run: () => T): T =>
   actor === present.getStore() ? run() : present.run(actor, run)
 
 /**
- * The statement that says in a transaction who acts, undefined where nobody does. In base64, so that nothing in it can be read as SQL,
- * and with every character of a name.
+ * The statement that names the actor in a transaction; undefined without an actor. The actor is in base64, so that
+ * nothing in it can be parsed as SQL, and every character of a name is kept.
  */
 export function actorStatement(): string | undefined {
   const actor = present.getStore()
-  // Not `set local`: pg_stat_statements keeps each text of it apart, and would keep who acted.
+  // Not `set local`: pg_stat_statements stores each text of it separately, and so would store the actors.
   return actor && `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(actor)).toString("base64")}', true)`
 }

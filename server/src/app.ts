@@ -43,8 +43,8 @@ import { facilitatorRoutes } from "./x402/facilitator-routes.ts"
 import { agentRoutes } from "./x402/routes.ts"
 
 /**
- * The API, ready to listen; `sender` tries the addresses of webhooks. Once `draining` is set, it asks its callers to
- * reconnect, and a load balancer then sends them to another process. `standing` returns the alarms of this process's
+ * Opens the API, ready to listen; `sender` tries the URLs of webhooks. Once `draining` is aborted, it asks its callers
+ * to reconnect, so that a load balancer sends them to another process. `standing` returns the alarms of this process's
  * own checks.
  */
 export function openApp(

@@ -1,4 +1,6 @@
-/** What does not compile inside a transaction; `tsc` checks that each line marked as an error is one. Nothing here runs. */
+/**
+ * What must not compile inside a transaction. `tsc` checks that each line marked as an error is one. Nothing here runs.
+ */
 import { ask, askAny } from "./chain/endpoints.ts"
 import { type Network, networkOf } from "./chain/networks.ts"
 import { openQuorum } from "./chain/quorum.ts"

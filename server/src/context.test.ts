@@ -1,4 +1,4 @@
-// A deadlocked transaction is retried; it takes two connections, so Postgres.
+// A deadlocked transaction is retried. A deadlock takes two connections, so this needs Postgres.
 import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { onPostgres } from "../test/database.ts"
@@ -32,7 +32,7 @@ it.runIf(onPostgres)("two deadlocked transactions both end", async () => {
   const { rows } = await sql<{ n: number }>`select n from counters order by id`.execute(ctx.db)
   await sql`drop table counters`.execute(ctx.db)
   expect(rows).toEqual([{ n: 2 }, { n: 2 }])
-  // Each ran, and at least one ran again.
+  // Each transaction ran, and at least one ran again.
   expect(runs).toBeGreaterThanOrEqual(3)
 })
 

@@ -1,4 +1,4 @@
-/** What is passed as the first argument wherever I/O happens. */
+/** The first argument of every function that does I/O. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import type { Chain, ChainInfo } from "./chain/networks.ts"
@@ -11,9 +11,9 @@ import type { Sellable } from "./settlement/sellable.ts"
 import { codeOf, type Tracing } from "./tracing/trace.ts"
 
 /**
- * What work inside a transaction gets, and what a function takes that touches the database alone: nothing that reaches a
- * network, so that a transaction which waits for an RPC endpoint or for Redis does not compile. Every {@link Context} is one,
- * never the reverse.
+ * The context of work inside a transaction, and of functions that use only the database. It contains nothing that
+ * reaches a network, so a transaction that waits for an RPC endpoint or for Redis does not compile. Every
+ * {@link Context} is one, never the reverse.
  */
 export interface TxContext {
   /** The pool, or inside {@link inTransaction} the transaction. */
@@ -26,48 +26,51 @@ export interface TxContext {
   wakes: Wakes
   /** All kinds of things that are for sale. */
   sells: readonly Sellable[]
-  /** Runs an effect on this process alone (a metric) when the transaction is committed; never, where it is undone. */
+  /** Runs an effect on this process alone (a metric) when the transaction commits; never if it is rolled back. */
   onCommit: (effect: () => void) => void
   /** Undefined where nothing is traced. */
   tracing?: Tracing | undefined
 }
 
-/** The {@link TxContext.onCommit} of work that is in no transaction. */
+/** The {@link TxContext.onCommit} of work outside a transaction. */
 export const atOnce: TxContext["onCommit"] = effect => effect()
 
 export interface Context extends TxContext {
   chain: Chain
-  /** What requests are counted in. */
+  /** Counts requests for the rate limits. */
   limits: Limits
-  /** Where lists and public reads go ({@link reading}); undefined: to the primary. */
+  /** The replica for lists and public reads ({@link reading}); undefined: they use the primary. */
   replica?: Replica | undefined
-  /** Aborted when the process is to stop. */
+  /** Aborted when the process must stop. */
   signal: AbortSignal
 }
 
 /**
- * The context for what only reads, and shows all that is committed by now: a list, a file, a page. Its database may be a replica.
- * What a decision about money or access depends on is read with the context itself.
+ * The context for work that only reads, such as a list, a file or a page; it sees everything that is committed by now.
+ * Its database may be a replica. Data that decides about money or access is read with the context itself.
  */
 export async function reading(ctx: Context): Promise<TxContext> {
   return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx
 }
 
-/** Of two deadlocked transactions, Postgres undoes one (SQLSTATE deadlock_detected). */
+/** Of two deadlocked transactions, Postgres rolls one back with this code (deadlock_detected). */
 const DEADLOCK = "40P01"
 const TRIES = 5
-/** Before each retry: two victims that retry at once can deadlock again, and did so three times on a loaded machine. */
+/**
+ * The longest pause before each retry. Two transactions that retry at once can deadlock again; on a loaded machine that
+ * happened three times.
+ */
 const mostPauseMs = (tried: number): number => 10 * 2 ** tried
 
 /**
- * Runs `work` in one database transaction. The context it gets has the transaction as its `db`, so that the outer one
- * is out of reach (on PGlite it would wait for itself). After a deadlock it retries, so `work` must have no effects
- * except rows and what it passes to `onCommit`.
+ * Runs `work` in one database transaction. The context that `work` gets has the transaction as its `db`; it must not
+ * use the outer one (on PGlite it would wait for itself). After a deadlock `work` is run again, so it must have no
+ * effects except rows and what it passes to `onCommit`.
  */
 export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
   const { tracing } = ctx
   if (!tracing?.active()) return await commit(ctx, work)
-  // Timed and never active: what its rows make due continues the span around it.
+  // The span is timed but never active: what the transaction's rows make due continues the span around it.
   const span = tracing.start("transaction", { kind: "client", attributes: { "db.system.name": "postgresql" } })
   try {
     return await commit(ctx, work)

@@ -17,7 +17,7 @@ export interface ErrorDetail {
 }
 
 /**
- * What the documentation and the answer say about an error. With `retryAfterS`, every such answer carries that many
+ * The text about an error in the documentation and in answers. With `retryAfterS`, every such answer has that many
  * seconds as `Retry-After`.
  */
 interface ErrorWords {
@@ -27,10 +27,10 @@ interface ErrorWords {
   retryAfterS?: number
 }
 
-/** A longer name was made up by the caller. `path` shows it; the sentence does not repeat it. */
+/** A longer name was made up by the caller: it is shown in `path`, but not repeated in the sentence. */
 const LONGEST_SUBJECT = 100
 
-/** The fault as callers receive it: a whole sentence. Where `message` was a clause, its subject is the field. */
+/** The fault as callers receive it: a whole sentence. If `message` is a clause, its subject is the field. */
 function asSentence({ path, message, ...rest }: ErrorDetail): ErrorDetail {
   const subject = path === "" ? "The body" : path.length > LONGEST_SUBJECT ? "This field" : `\`${path}\``
   const text = /^[a-z]/.test(message) ? `${subject} ${message}` : message

@@ -4,7 +4,7 @@ import { randomInt } from "node:crypto"
 const LETTERS = "abcdefghijklmnopqrstuvwxyz"
 const BASE36 = `0123456789${LETTERS}`
 
-/** A letter, and then letters and digits, each as likely as the others. */
+/** A letter and then letters and digits, all equally likely. */
 const random = (length: number): string => randomText(1, LETTERS) + randomText(length - 1, BASE36)
 
 /** The prefix of each kind of thing that a caller can name. */
@@ -33,7 +33,7 @@ export type IdPrefix =
  */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${random(24)}`
 
-/** An id of this kind, or null for an id of another kind. */
+/** The id if it is of this kind, otherwise null. */
 export const ifKind = (prefix: IdPrefix, id: string): string | null => (id.startsWith(`${prefix}_`) ? id : null)
 
 /** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of its internal UUID. */
@@ -43,7 +43,7 @@ export const payoutIdOf = (uuid: string): string => `po_${uuid.replaceAll("-", "
 export const rowIdOf = (payoutId: string): string =>
   payoutId.replace(/^po_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
 
-/** A new id of a webhook, which is a CUID and has no prefix: `c` and 24 random lower-case characters. */
+/** A new id of a webhook. It is a CUID and has no prefix: `c` and 24 random lower-case characters. */
 export const newCuid = (): string => `c${random(24)}`
 
 /** A slug where the merchant gave none: 16 random lower-case letters and digits. */
@@ -54,6 +54,6 @@ export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[a-z0-9]{24}$
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-/** Random digits and letters, each as likely as the others: 5.95 bits a character, unless an alphabet is given. */
+/** Random digits and letters, all equally likely: 5.95 bits per character, unless an alphabet is given. */
 export const randomText = (length: number, alphabet = BASE62): string =>
   Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("")

@@ -1,7 +1,7 @@
 /** Logs: pino, JSON lines, with every secret redacted before it is written. */
 import { type DestinationStream, type Logger, pino } from "pino"
 
-/** Paths whose values never reach a log, whatever object contains them. */
+/** Fields whose values never reach a log, whatever object contains them. */
 const secret = [
   "authorization",
   "x-api-key",
@@ -12,13 +12,13 @@ const secret = [
   "secret",
   "password",
   "token",
-  // The values of a statement that failed, which PGlite adds to its errors.
+  // The values of a failed statement, which PGlite adds to its errors.
   "params",
 ]
 
 /**
- * A logger at this level. Requests are logged by method, route and status alone, so that no header, query or body is
- * included by default; the redaction is the second line of defence. `fieldsNow` are added to each line.
+ * Opens a logger at this level. Requests are logged only by method, route and status, so that no header, query or body
+ * is included by default; the redaction is the second line of defence. `fieldsNow` are added to each line.
  */
 export function openLog(
   level: string,
@@ -35,9 +35,9 @@ export function openLog(
 }
 
 /**
- * The same log for the lines of requests, whose fields are named one by one and hold no object: searching each of them for secrets
- * was a tenth of what `verify` took (script/bench verify), and writing each by itself a twentieth. Its level is the most talkative:
- * ask the log's own before each line.
+ * The same log for the lines of requests. Their fields are named one by one and contain no object: searching each line
+ * for secrets took a tenth of the time of `verify` (script/bench verify), and writing each line on its own a twentieth.
+ * This log is at the lowest level, so check the level of the original log before each line.
  */
 export function requestLog(log: Logger): Logger {
   const lines = log.child({}, { level: "trace", redact: [] }) as Logger & Record<symbol, DestinationStream>
@@ -46,13 +46,16 @@ export function requestLog(log: Logger): Logger {
   return lines
 }
 
-/** What is to be written before the process ends. */
+/** Flushes that must run before the process ends. */
 const unwritten = new Set<() => void>()
 process.on("exit", () => {
   for (const flush of unwritten) flush()
 })
 
-/** Writes what is logged in one turn of the event loop at its end, in one piece; a process that ends by itself writes all. */
+/**
+ * Collects the lines of one turn of the event loop and writes them in one piece. A process that exits normally writes
+ * all of them.
+ */
 function together(stream: DestinationStream): DestinationStream {
   let lines = ""
   const flush = () => {
@@ -71,7 +74,7 @@ function together(stream: DestinationStream): DestinationStream {
   }
 }
 
-/** Switches a running process to `debug`, and back to the `usual` level at the next call; logs which it has now. */
+/** Switches a running process to `debug`, and back to the `usual` level at the next call. Logs the new level. */
 export function toggleDebug(log: Logger, usual: string): void {
   log.level = log.level === "debug" ? usual : "debug"
   log.info({ logLevel: log.level }, "the log level has changed")

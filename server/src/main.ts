@@ -1,6 +1,6 @@
 /**
- * The program: settings, then the context, then the roles that `--role` names. Exits with 0 when asked to stop, with 1
- * and a message when it can't start or can't continue.
+ * The program: settings, then the context, then the roles that `--role` names. Exits with 0 when asked to stop, and
+ * with 1 and a message when it can't start or can't continue.
  */
 
 import { createServer, type Server as HttpServer } from "node:http"
@@ -58,12 +58,12 @@ ${describeSettings()}
 
 const RPC_PATIENCE_MS = 60_000
 const RPC_RETRY_MS = 2_000
-/** After this time whatever still runs is cut off: a stop must end. */
+/** After this time everything that still runs is cut off: a stop must end. */
 const STOP_MS = 20_000
-/** For the last spans. */
+/** The time for sending the last spans. */
 const FLUSH_MS = 2_000
 
-/** Undoes the steps of the start, last first. */
+/** Undoes one step of the start. Cleanups run in reverse order. */
 type Cleanup = () => Promise<unknown> | unknown
 
 async function main(): Promise<void> {
@@ -88,7 +88,7 @@ async function main(): Promise<void> {
   )
   const log = openLog(given.logLevel, undefined, tracing?.logFields)
   const shutdown = openShutdown()
-  // After everything that ends a span.
+  // Runs last, after everything that ends a span.
   const cleanups: Cleanup[] = tracing ? [() => tracing.close(FLUSH_MS)] : []
   const failed = Promise.withResolvers<never>()
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => shutdown.onSignal(name))
@@ -117,7 +117,7 @@ interface Start {
   tracing: Tracing | undefined
   shutdown: Shutdown
   cleanups: Cleanup[]
-  /** Ends the process: a part that it can't do without has failed. */
+  /** Ends the process, because a part that it can't do without has failed. */
   fail: (error: Error) => void
 }
 
@@ -149,12 +149,12 @@ async function serve(start: Start): Promise<void> {
     if (!isWorker) shutdown.drainFor(settings.drainMs)
   }
   void standing.watch()
-  // Where merchants sign in with wallets alone, there is no issuer to ask.
+  // Where merchants sign in only with wallets, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx, database.copy), settings.dataDir, log))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
   if (flags.role !== "api") {
-    // Ends within one round after the signal; the database is closed after it.
+    // It ends within one round after the signal. The database is closed after it.
     const running = runWorker({ ...ctx, db: database.background })
     cleanups.push(() => running)
   }
@@ -165,7 +165,7 @@ async function serve(start: Start): Promise<void> {
   log.info({ reason: signal.reason }, "stopping")
 }
 
-/** The sandbox; throws a sentence where its packages were not installed, as in the package for operators. */
+/** Starts the sandbox. Throws a sentence where its packages are not installed, as in the package for operators. */
 async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
   const { startSandbox } = await import("./sandbox/start.ts").catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ERR_MODULE_NOT_FOUND") throw error
@@ -176,7 +176,7 @@ async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
   return await startSandbox(given, log, { reset: flags.reset ?? false, cleanups, fail })
 }
 
-/** Connects to everything that the service works with: the migrated database, the networks, the limits. */
+/** Connects to everything that the service needs: the migrated database, the networks, the limits. */
 async function openContext(
   { flags, log, tracing, shutdown, cleanups }: Start,
   settings: Settings,
@@ -233,22 +233,23 @@ async function openContext(
   return { ctx, database }
 }
 
-/** Whatever must hold before a payment is expected or a transaction signed. */
+/** Checks everything that must hold before a payment is expected or a transaction signed. */
 async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   const { settings, log, signal } = ctx
   const { networks } = ctx.chain
-  // Runs before any address is shown: every later payment is scanned for, whenever the first worker starts.
+  // Runs before any address is shown: the scan then covers every later payment, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
   const signers = role === "api" ? [] : laneSigners(settings)
-  // Beside the start, which waits for no signer: what needs none goes on, and payouts wait with an alarm.
+  // Not awaited: the start does not wait for signers. Work that needs none continues, and payouts wait with an alarm.
   if (signers.length > 0)
     void checkSigners(settings, signal).then(found => {
       for (const { message, todo } of found.filter(isBad)) if (!signal.aborted) log.error({ todo }, message)
     })
-  // Runs before anything is signed: with an old backup of the database the service would pay again what was paid since.
+  // Runs before anything is signed: with an old backup of the database, the service would pay again what was paid
+  // since.
   for (const by of signers)
     for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)
-  // A killed process can't give its leases back. If it was the only one, no other process holds any.
+  // A killed process can't release its leases. If it was the only process, no other one holds any.
   if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
 }
 
@@ -257,7 +258,7 @@ const aborted = (signal: AbortSignal): Promise<void> =>
     signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true }),
   )
 
-/** Retries for a minute: a node that restarts beside us is no reason to give up, but a wrong setting is. */
+/** Retries for a minute: a node that restarts at the same time is no reason to give up, but a wrong setting is. */
 async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSignal): Promise<T> {
   const until = performance.now() + RPC_PATIENCE_MS
   for (;;) {
@@ -289,7 +290,7 @@ const listen = (server: HttpServer, host: string, port: number): Promise<void> =
 /** Runs the program with the arguments of the process, and ends it. */
 export const run = (): Promise<void> =>
   main().then(
-    // Whatever still holds the event loop (an idle keep-alive to a node) is not worth waiting for.
+    // Anything that still keeps the event loop busy (an idle keep-alive to a node) is not worth waiting for.
     () => process.exit(0),
     (error: Error) => {
       process.stderr.write(`\nSluice can't run. ${error.message}\n`)

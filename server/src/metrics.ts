@@ -54,7 +54,7 @@ export const rpcDuration = new Histogram({
   registers: [registry],
 })
 
-/** Why an RPC endpoint needs a person's attention. */
+/** The reasons why an RPC endpoint needs a person's attention. */
 export const endpointAlarmReasons = ["silent", "behind", "contradiction", "logs"] as const
 
 export const endpointAlarms = new Gauge({
@@ -71,7 +71,9 @@ export const setupAlarms = new Gauge({
   registers: [registry],
 })
 
-/** What a payment or a reservation became: `granted`, `reversed`, `returned`; of escrows `captured`, `refunded`. */
+/**
+ * The new state of a payment or a reservation: `granted`, `reversed`, `returned`; of escrows `captured`, `refunded`.
+ */
 export type PaymentState = "granted" | "reversed" | "returned" | "captured" | "refunded"
 
 const payments = new Counter({
@@ -89,8 +91,8 @@ const paymentVolume = new Counter({
 })
 
 /**
- * Counts what became of a payment, with its amount in base units; call it when that is committed ({@link TxContext.onCommit}). Another
- * token than the network's adds no volume.
+ * Counts a payment's change of state, with its amount in base units. Call it after the commit
+ * ({@link TxContext.onCommit}). A token other than the network's adds no volume.
  */
 export function countPayment(
   { name: network, token }: Pick<NetworkInfo, "name" | "token">,
@@ -149,7 +151,7 @@ export const replicaReads = new Counter({
   registers: [],
 })
 
-/** Shows the metrics of a replica, where one is set. */
+/** Exposes the metrics of a replica. Call it where one is set. */
 export function showReplica(): void {
   for (const metric of [replicaUsed, replicaLag, replicaReads] as const) registry.registerMetric(metric as Gauge)
 }
@@ -250,14 +252,14 @@ export const spanResults = new Counter({
   registers: [registry],
 })
 
-/** What a pool of database connections says of itself. */
+/** The counts of a pool of database connections. */
 interface PoolCounts {
   readonly totalCount: number
   readonly idleCount: number
   readonly waitingCount: number
 }
 
-/** The open pools of this process by their name. */
+/** The open pools of this process, by name. */
 export const pools = new Map<string, PoolCounts>()
 
 new Gauge({
@@ -282,7 +284,7 @@ new Gauge({
   registers: [registry],
 }).set({ version, node: process.version }, 1)
 
-/** Why a wallet needs a person's attention; `docs/alarms.md` explains each reason and what to do. */
+/** The reasons why a wallet needs a person's attention; `docs/alarms.md` explains each and what to do. */
 export const payoutAlarmReasons = [
   "low_gas",
   "gas_warning",

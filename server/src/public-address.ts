@@ -2,7 +2,7 @@
 import { BlockList, isIP } from "node:net"
 
 /**
- * Addresses that are not global unicast by the registries of IANA (RFC 6890 and later), including translations to IPv4
+ * Addresses that are not global unicast by IANA's registries (RFC 6890 and later), including translations to IPv4
  * (6to4).
  */
 const special = addressRange(
@@ -12,7 +12,9 @@ const special = addressRange(
     "2001::/23 2001:db8::/32 2002::/16 3fff::/20",
   ].flatMap(line => line.split(" ")),
 )
-/** All others (loopback, local, mapped IPv4, NAT64) are not public, so that a new special range is refused too. */
+/**
+ * All other IPv6 addresses (loopback, local, mapped IPv4, NAT64) are not public, so a new special range is refused too.
+ */
 const unicast = addressRange(["2000::/3"])
 
 /** Whether an IP address is public; false for text that is not an IP address. */

@@ -1,9 +1,12 @@
-/** Pure functions of a text that is nearly always one of a few, such as the patterns of the routes. */
+/** Caches pure functions of a text that nearly always has one of a few values, such as the patterns of the routes. */
 
 const MOST = 1_000
 const LONGEST = 200
 
-/** The same function, which remembers its answers to a thousand short texts; callers can send any path, so then it forgets them all. */
+/**
+ * Returns the function with a cache of its answers to a thousand short texts. Callers can send any path, so a full
+ * cache is emptied.
+ */
 export function remember<R>(answer: (text: string) => R): (text: string) => R {
   const known = new Map<string, R>()
   return text => {

@@ -1,6 +1,6 @@
 /**
- * Secrets that must be readable again (webhook secrets, signing keys, headers for origins), encrypted at rest under `SECRET_KEY`. An API
- * key, which is only ever compared, is hashed instead.
+ * Secrets that must be readable again (webhook secrets, signing keys, headers for origins), encrypted at rest under
+ * `SECRET_KEY`. An API key, which is only ever compared, is hashed instead.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto"
 

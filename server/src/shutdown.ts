@@ -6,15 +6,15 @@
 export interface Shutdown {
   /** Aborted at the first signal. */
   draining: AbortSignal
-  /** Aborted when the process is to stop. */
+  /** Aborted when the process must stop. */
   stopping: AbortSignal
-  /** Callers are served from now on, so a signal drains for this many milliseconds before the process stops. */
+  /** Call it once callers are served: a signal then drains for this many milliseconds before the process stops. */
   drainFor(ms: number): void
   /** Stops at once. */
   stop(reason: string): void
 }
 
-/** A shutdown that nobody has requested yet; until `drainFor` is called there is no drain. */
+/** A shutdown that nobody has requested yet. Without a call of `drainFor` there is no drain. */
 export function openShutdown(): Shutdown & { onSignal(name: string): void } {
   const draining = new AbortController()
   const stopping = new AbortController()

@@ -1,5 +1,8 @@
-/** Values that are mostly there at once: a promise for one costs a turn of the microtask queue, which a request passes several times. */
+/**
+ * Values that are usually available at once. A promise for one would cost a turn of the microtask queue each time, and
+ * a request passes several such places.
+ */
 
-/** `use` of a value, at once where it is there; rejects where the promise does. */
+/** Applies `use` to a value, at once where it is not a promise. Rejects where the promise does. */
 export const soon = <T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> =>
   value instanceof Promise ? value.then(use) : use(value)

@@ -15,7 +15,7 @@ function replicaInWords({ replica }: Context): string[] {
   return trouble === undefined ? [] : [`replica: left out, and the primary serves all reads: ${trouble}`]
 }
 
-/** Queries only the database; `standing` are the alarms of this process's own checks. */
+/** Queries only the database. `standing` are the alarms of this process's own checks. */
 export async function troublesNow(ctx: Context, standing: readonly string[] = []): Promise<Troubles> {
   const [scan, payouts, endpoints, subscriptions] = await Promise.all([
     scanTroubles(ctx),
@@ -23,7 +23,8 @@ export async function troublesNow(ctx: Context, standing: readonly string[] = []
     troublesInWords(ctx),
     failingSubscriptions(ctx),
   ])
-  // A wallet without gas, for example, is noticed by its rounds and by the checks, in the same words.
+  // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
+  // words.
   return {
     faults: scan.faults,
     alarms: [

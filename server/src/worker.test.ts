@@ -24,7 +24,7 @@ async function warningsOf(keys: Keys): Promise<string[]> {
   return lines.filter(({ level }) => level === "warn").map(({ msg }) => msg)
 }
 
-// That no money moves out of deposits is an alarm in /readyz, which `cli/doctor.test.ts` tests, and not a line in the log.
+// That no money leaves deposits is an alarm in /readyz (tested in `cli/doctor.test.ts`) and not a log line.
 it("logs that nothing is relayed without a key, and nothing with one", async () => {
   const keys = {
     payoutSigner: localSigner(`0x${"7f3a".repeat(16)}`),

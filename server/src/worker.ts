@@ -28,7 +28,7 @@ import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
 
 const HOUSEKEEPING_MS = 60_000
-/** No sleep is longer, so that a lost wake-up costs at most this much. */
+/** The longest sleep: a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
@@ -86,7 +86,7 @@ const payoutLoops = ({ settings }: Context, network: Network): Loop[] =>
     round: ctx => payoutRound(ctx, network, by),
   }))
 
-/** The comparisons run apart from the payout rounds: one that fails must not hold up payouts. */
+/** The comparisons run apart from the payout rounds, so that a failing one does not delay payouts. */
 function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop[] {
   const wallet = payoutSigner?.address
   const reconcile: Loop = {
@@ -143,7 +143,7 @@ const housekeeping: Loop = {
     await renewDeposits(ctx)
     for (const network of networks) await sweepDue(ctx, network)
     await reportWaiting(ctx)
-    // Relays accepted while there was a relay wallet expire without one.
+    // Without a relay wallet, relays that were accepted earlier must expire.
     if (!ctx.settings.relaySigner) for (const network of networks) await tendRelays(ctx, network)
     await forgetExpiredKeys(ctx)
     await forgetExpiredNonces(ctx)
@@ -154,7 +154,7 @@ const housekeeping: Loop = {
   },
 }
 
-/** Runs all loops until `ctx.signal` aborts; resolves when the last round is over. */
+/** Runs all loops until `ctx.signal` aborts. Resolves when the last round is over. */
 export async function runWorker(ctx: Context): Promise<void> {
   await recheckBudgets(ctx).catch(error =>
     ctx.log.error({ err: error }, "payouts held for a gas budget wait for their retry time"),

@@ -1,13 +1,16 @@
-/** What the server writes into a page, and sends to it while it is open. Shared by both sides, so it imports nothing but types. */
+/**
+ * The data that the server writes into a page, and sends to it while it is open. Both sides share it, so it imports
+ * only types.
+ */
 import type { Language } from "./i18n/languages.ts"
 
-/** How people meet a network: its name, and what a wallet needs to add it. */
+/** A network as people know it: its name, and what a wallet needs to add it. */
 export interface NetworkFacts {
   chainId: number
   title: string
-  /** A public node, for a wallet that does not know the network; null where there is none. */
+  /** A public node, for wallets that do not know the network; null where there is none. */
   rpcUrl: string | null
-  /** The address of an explorer without a path; null where the network has none. */
+  /** The URL of an explorer, without a path; null where the network has none. */
   explorer: string | null
 }
 
@@ -20,9 +23,9 @@ export interface TokenFacts {
   version: string
 }
 
-/** How a merchant's pages look, and where they may be shown. */
+/** The branding of a merchant's pages, and where they may be shown. */
 interface Brand {
-  /** A path of this server. */
+  /** A path on this server. */
   logo: string | null
   /** As `#rrggbb`. */
   accentColor: string | null
@@ -30,12 +33,12 @@ interface Brand {
   allowedOrigins: string[]
 }
 
-/** What every page has. */
+/** The data of every page. */
 export interface PageBase {
   lang: Language
   merchant: string
   brand: Brand
-  /** Whether it is a sandbox, whose money is worth nothing and which has a test wallet. */
+  /** Whether this is a sandbox, with worthless money and a test wallet. */
   sandbox: boolean
   network: NetworkFacts
   token: TokenFacts
@@ -61,34 +64,39 @@ interface ReserveTerms {
 /** A payment that is reserved first and captured later (escrow); amounts are decimal text in whole tokens. */
 export interface Reservation {
   capture: "manual" | "automatic"
-  /** What was reserved; zero until then. */
+  /** The reserved amount; zero until the reservation. */
   authorized: string
   captured: string
   released: string
   refunded: string
   /** Reserved, and neither captured nor released. */
   left: string
-  /** Until when the merchant may capture. */
+  /** The end of the time in which the merchant may capture. */
   captureBefore: string
-  /** What becomes of what is left: the merchant may take it; its time is over, and it is released; the payer may take it back by now. */
+  /**
+   * `held`: the merchant may still capture what is left. `releasing`: that time is over, and the rest is being
+   * released. `reclaimable`: the payer may take it back.
+   */
   phase: "held" | "releasing" | "reclaimable"
-  /** The transaction with which the payer takes back what is left, once `after` has passed; null where nothing is left. */
+  /**
+   * The transaction with which the payer takes back what is left, once `after` has passed; null where nothing is left.
+   */
   reclaim: { after: string; to: string; data: string } | null
-  /** What is to be signed; null when nothing is. */
+  /** The data to sign; null when there is nothing to sign. */
   terms: ReserveTerms | null
   moves: Move[]
 }
 
-/** How long the periods of a subscription are. */
+/** The length of a subscription's periods. */
 export interface BillingPeriod {
   interval: "day" | "week" | "month" | "year"
   count: number
 }
 
-/** What a checkout begins, or renews. */
+/** The subscription that a checkout begins or renews. */
 export interface Renewal extends BillingPeriod {
   product: string
-  /** Given before the first period; 0 once it has begun. */
+  /** Free days before the first period; 0 once the subscription has begun. */
   trialDays: number
   /** How many periods are billed; null: until somebody cancels. */
   maxPeriods: number | null
@@ -101,7 +109,7 @@ interface InvoiceStatus {
   state: "open" | "due" | "past_due" | "paid" | "void" | "canceled"
   periodStart: string
   periodEnd: string
-  /** Whether its period is not over. */
+  /** Whether its period is not over yet. */
   lasts: boolean
   dueAt: string
   /** Until when access lasts without a payment. */
@@ -133,7 +141,7 @@ export interface CheckoutStatus {
   missing: string
   payTo?: string
   paused: boolean
-  /** The network was not read for a while: what was paid lately is not known. */
+  /** The network was not read for a while, so recent payments are not known. */
   stale: boolean
   /** Whether a signed payment is being carried out. */
   relaying: boolean
@@ -142,19 +150,19 @@ export interface CheckoutStatus {
   redirectUrl: string | null
   txHash: string | null
   expiresAt: string
-  /** Its time is over, whether or not the chain was read up to that time. */
+  /** Whether its time is over, even if the chain was not read up to that time. */
   over: boolean
   payerFields: string[]
   confirmations: number
   requiredConfirmations: number
-  /** Only of a checkout whose payment is reserved first: nobody sends money to an address for it. */
+  /** Only for a checkout whose payment is reserved first, which has no address to send money to. */
   reservation?: Reservation
   submission: { txHash: string; status: string; reason: string | null; message: string } | null
-  /** Only of a subscription; null of the first one, until it has begun. */
+  /** Only for a subscription; null for its first checkout until the subscription has begun. */
   invoice?: InvoiceStatus | null
 }
 
-/** `/pay/:sessionId`, and `/invoice/:id` of an invoice's. */
+/** The pages `/pay/:sessionId`, and `/invoice/:id` for an invoice. */
 export interface CheckoutPage extends PageBase {
   kind: "checkout"
   description: string | null
@@ -162,7 +170,10 @@ export interface CheckoutPage extends PageBase {
   status: CheckoutStatus
 }
 
-/** The state of a payment to a paywall by one address, in the form of a checkout's; nothing is known of it before there is one. */
+/**
+ * The state of one address's payment to a paywall, in the form of a checkout's. Before a payment exists, nothing of it
+ * is known.
+ */
 export interface PaywallStatus extends CheckoutStatus {
   /** The address that was asked about, with its checksum; null where none was. */
   address: string | null
@@ -178,7 +189,7 @@ export interface PaywallPage extends PageBase {
   /** Seconds of access for one payment; null without an end. */
   accessSeconds: number | null
   active: boolean
-  /** What opens it beside paying once; null for nothing. */
+  /** The subscription that also opens it; null for none. */
   subscription: (Renewal & { amount: string }) | null
   status: PaywallStatus
 }
@@ -193,7 +204,7 @@ export interface LinkPage extends PageBase {
   amount: string | null
 }
 
-/** A link that starts no checkout any more: its script only answers the site around it. */
+/** A link that starts no more checkouts. The page's script only answers the site around it. */
 export interface EndedPage extends PageBase {
   kind: "ended"
 }
@@ -208,13 +219,13 @@ export interface ReturnPage extends PageBase {
   payer: string
 }
 
-/** `/subscriptions`: of no merchant, as a wallet may have subscribed to many. */
+/** `/subscriptions`. It belongs to no merchant, as a wallet may have subscribed to many. */
 export interface SubscriptionsPage extends Pick<PageBase, "lang" | "sandbox"> {
   kind: "subscriptions"
 }
 
-/** What the script finds in a page. */
+/** The data that the script finds in a page. */
 export type PageData = CheckoutPage | PaywallPage | LinkPage | EndedPage | ReturnPage | SubscriptionsPage
 
-/** A page on which something is paid. */
+/** A page where something is paid. */
 export type PayPage = CheckoutPage | PaywallPage

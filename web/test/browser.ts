@@ -1,4 +1,7 @@
-/** Chromium as Debian packages it, against a running sandbox: pages that may reach no other origin, and an injected wallet. */
+/**
+ * Chromium as Debian packages it, against a running sandbox: pages that may reach no other origin, and an injected
+ * wallet.
+ */
 import { existsSync } from "node:fs"
 import axe from "axe-core"
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core"
@@ -7,7 +10,7 @@ import type { PrivateKeyAccount } from "viem/accounts"
 import { expect } from "vitest"
 import type { Sandbox } from "../../server/test/e2e/program.ts"
 
-/** The same engine without windows: a profile of its own with a page takes 0.15 s of CPU, and 1.2 in the whole browser. */
+/** The same engine without windows: a new profile with a page takes 0.15 s of CPU, and 1.2 s in the whole browser. */
 const SHELL = "/usr/lib/chromium/chromium-headless-shell"
 
 /** One browser for all tests of a file. */
@@ -18,7 +21,7 @@ export const openBrowser = (): Promise<Browser> =>
     timeout: 120_000,
   })
 
-/** A page and what went wrong on it. */
+/** A page, and everything that went wrong on it. */
 export interface Visit {
   page: Page
   /** Requests to other origins, and errors of the console: none is expected. */
@@ -26,10 +29,10 @@ export interface Visit {
   close(): Promise<void>
 }
 
-/** A profile of its own. Nothing turns in its pages: ten that wait would draw sixty pictures a second each. */
+/** A profile of its own. Spinners are stopped: ten waiting pages would draw sixty frames a second each. */
 export async function newContext(browser: Browser, options: BrowserContextOptions = {}): Promise<BrowserContext> {
   const context = await browser.newContext({ locale: "en-US", ...options })
-  // As long as `until`: on a busy machine ten pages share two cores with everything else.
+  // As long as `until` waits: on a busy machine ten pages share two cores with everything else.
   context.setDefaultTimeout(120_000)
   await context.addInitScript(() => {
     const still = new CSSStyleSheet()
@@ -61,16 +64,20 @@ export async function visit(
   return { page, faults, close: () => context.close() }
 }
 
-/** The rules of axe that look at colours; all others find the same in each colour scheme. */
+/** The rules of axe about colours. All other rules find the same in each colour scheme. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"]
 
-/** No finding of axe, by all rules or by those of `rules`, and no horizontal scroll, in the look that the page has now. */
+/**
+ * Expects that axe finds nothing, by all rules or by `rules`, and that nothing scrolls sideways, in the page's current
+ * look.
+ */
 export async function isSound(page: Page, rules?: string[]): Promise<void> {
-  // Not with every page that is opened: half a megabyte takes longer to read than most pages.
+  // Loaded only here and not into every page: half a megabyte takes longer to load than most pages.
   if (await page.evaluate(() => !("axe" in globalThis))) await page.evaluate(axe.source)
   const findings = await page.evaluate(async rules => {
     const only = rules && { runOnly: { type: "rule", values: rules } }
-    // What it reads before its rules serves two: one that is off, and one for players of sound. It took a third of the time.
+    // Without `preload`, which took a third of the time. Only two rules need it: one that is off, and one for audio
+    // players.
     const options = { resultTypes: ["violations"], iframes: false, preload: false, ...only } as const
     const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run(options as never)
     return violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html.slice(0, 150)}`))
@@ -80,7 +87,7 @@ export async function isSound(page: Page, rules?: string[]): Promise<void> {
   expect(overflow).toBeLessThanOrEqual(0)
 }
 
-/** Sound in light and dark, and on a narrow screen. */
+/** Expects the same in light and dark, and on a narrow screen. */
 export async function isSoundEverywhere(page: Page): Promise<void> {
   const size = page.viewportSize()
   for (const colorScheme of ["light", "dark"] as const) {
@@ -92,17 +99,19 @@ export async function isSoundEverywhere(page: Page): Promise<void> {
   if (size) await page.setViewportSize(size)
 }
 
-/** What a test makes its wallet do. */
+/** A test's wallet and its behaviour. */
 export interface TestWallet {
   account: PrivateKeyAccount
   chainId: number
-  /** Called before each request; throws what the wallet answers instead. */
+  /** Called before each request. What it throws is the wallet's answer. */
   before?: (method: string) => void | Promise<void>
-  /** The methods that were asked for. */
+  /** The methods that were requested. */
   asked: string[]
 }
 
-/** Puts a wallet into every page of the context that announces itself (EIP-6963) and really signs with the account's key. */
+/**
+ * Gives every page of the context a wallet that announces itself (EIP-6963) and really signs with the account's key.
+ */
 export async function injectWallet(page: Page, rpcUrl: string, wallet: TestWallet): Promise<void> {
   const client = createWalletClient({ account: wallet.account, transport: http(rpcUrl, { timeout: 120_000 }) })
   const answer = async (method: string, params: unknown[]): Promise<unknown> => {
@@ -140,7 +149,7 @@ export async function injectWallet(page: Page, rpcUrl: string, wallet: TestWalle
   await page.addInitScript(injected)
 }
 
-/** Runs in the page. */
+/** Runs inside the page. */
 function injected(): void {
   const ask = (globalThis as unknown as { askTestWallet: (method: string, params: unknown[]) => Promise<Answer> })
     .askTestWallet

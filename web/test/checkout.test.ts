@@ -24,7 +24,7 @@ let browser: Browser
 const visits: Visit[] = []
 
 beforeAll(async () => {
-  // Every visitor has the same address here, and a condition is asked for again and again: limits have tests of their own.
+  // All visitors share an address here, and conditions are polled: the limits are off, as they have tests of their own.
   const buckets = ["CONSOLE", "PUBLIC", "PAY_CONFIRM", "PAY_STATUS", "PAYWALL_PAY", "PAYWALL_VERIFY", "AUTH"]
   sandbox = await newSandbox(Object.fromEntries(buckets.map(bucket => [`LIMIT_${bucket}`, "0"])), "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(opened => (browser = opened))])
@@ -57,7 +57,7 @@ const openPage = async (url: string, options: Parameters<typeof visit>[2] = {}, 
   return opened.page
 }
 
-/** A wallet of its own; with `usdc` of the sandbox's money, and ether by default. */
+/** A new wallet, with `usdc` of the sandbox's money, and with ether by default. */
 async function newWallet(usdc: string | undefined, ether = true): Promise<TestWallet> {
   const account = privateKeyToAccount(generatePrivateKey())
   const { address } = account
@@ -84,7 +84,7 @@ describe.concurrent("a checkout", () => {
     const page = await openPage(session.url, { viewport: { width: 375, height: 700 }, isMobile: true }, wallet)
     await page.getByLabel("Name").fill("Ada")
     await page.getByLabel("Email").fill("ada")
-    // Every object has something of that name.
+    // Every object has a property of that name.
     expect(await page.getByLabel("Constructor").inputValue()).toBe("")
     await page.getByLabel("Constructor").fill("Babbage")
     await button(page, "Continue").click()
@@ -98,7 +98,7 @@ describe.concurrent("a checkout", () => {
     await payWithPocket(page)
     const afterSigning = page.locator("[data-stage=sent],[data-stage=confirming],[data-stage=paid]")
     await afterSigning.waitFor()
-    // Whoever reloads now is asked for nothing again.
+    // A payer who reloads now is not asked for money again.
     await page.reload()
     await afterSigning.waitFor()
     expect(await button(page, /Pay with/).count()).toBe(0)
@@ -186,7 +186,7 @@ describe.concurrent("a checkout", () => {
 
   it("is paid from the first field to the receipt by keyboard alone, with the sandbox's wallet", async () => {
     const page = await openPage((await start({ payerFields: ["name"] })).url)
-    /** Presses Tab until this has the focus; answers what had it on the way. */
+    /** Presses Tab until this has the focus; returns what had it on the way. */
     const tabTo = async (name: string): Promise<string[]> => {
       const way: string[] = []
       while (way.at(-1) !== name && way.length < 25) {
@@ -201,7 +201,7 @@ describe.concurrent("a checkout", () => {
     await page.keyboard.type("Ada")
     await page.keyboard.press("Enter")
     await button(page, "Pay with the test wallet").waitFor()
-    // One stop for all tabs; arrows move between them.
+    // All tabs are one stop; the arrow keys move between them.
     expect((await tabTo("Pay with the test wallet")).slice(-2)).toEqual(["way-wallet", "Pay with the test wallet"])
     await page.keyboard.press("Shift+Tab")
     await page.keyboard.press("ArrowRight")
@@ -347,7 +347,7 @@ describe.concurrent("the other pages", () => {
     await isSoundEverywhere(page)
     await button(page, "Open the content: Pocket").click()
     await page.getByText("blue-42cod.exe").waitFor()
-    // The clipboard is that of all tests of this browser.
+    // All tests of this browser share one clipboard.
     await page.evaluate(() => {
       navigator.clipboard.writeText = async text => {
         document.title = text
@@ -411,7 +411,7 @@ describe.concurrent("the other pages", () => {
   })
 })
 
-/** The site of a merchant, with a link as in docs/embedding.md; it keeps every message and event that it gets. */
+/** A merchant's site, with a link as in docs/embedding.md; it records every message and event that it gets. */
 async function openSite(link: string): Promise<{ url: string; stop: () => void }> {
   const text = `<!doctype html><html lang="en"><title>Shop</title><a data-sluice href="${link}">Pay now</a>
 <script>window.got = []
@@ -426,7 +426,7 @@ for (const type of ["sluice:paid", "sluice:close"]) addEventListener(type, event
 const gotOf = (page: Page) => page.evaluate(() => (globalThis as unknown as { got: unknown[] }).got)
 
 describe.concurrent("a merchant's site", () => {
-  /** The second merchant's: it alone has allowed sites. */
+  /** The second merchant, which alone has allowed sites. */
   const auth = () => ({ authorization: `Bearer ${sandbox.file().merchants[1].accessToken}` })
   const allow = async (allowedOrigins: string[]) => {
     const headers = { ...auth(), "content-type": "application/json" }
@@ -456,7 +456,7 @@ describe.concurrent("a merchant's site", () => {
 
     const elsewhere = await open(other)
     await elsewhere.getByRole("link", { name: "Pay now" }).click()
-    // Without the policy that the browser holds to, the page is there, and does not answer.
+    // Without the policy that the browser enforces, the page is shown, but does not answer.
     const forced = await open(other)
     await forced.route(url, async route => {
       const response = await route.fetch()
@@ -477,7 +477,7 @@ describe.concurrent("a merchant's site", () => {
     await shop.keyboard.press("Escape")
     await dialog.waitFor({ state: "detached" })
     const got = async () => (await gotOf(shop)) as { type?: string }[]
-    // A closed dialog can't be seen a moment before its end is announced.
+    // The dialog disappears a moment before its end is announced.
     await expect
       .poll(async () => (await got()).filter(each => each.type))
       .toEqual([
@@ -490,7 +490,7 @@ describe.concurrent("a merchant's site", () => {
     expect([...messages]).toEqual(["sluice:ready", "sluice:paid", "sluice:close"])
     await elsewhere.getByText("This page can’t be shown here.").waitFor()
     expect(await elsewhere.getByRole("link", { name: "Open it in a new tab" }).getAttribute("href")).toBe(url)
-    // A receipt has nothing to click that a site around it could abuse, and no use in a frame.
+    // A receipt has nothing to click that a surrounding site could abuse, and no use in a frame.
     const receipt = await fetch(`${sandbox.url}/receipt/${id}`)
     expect([receipt.status, receipt.headers.get("content-security-policy")]).toEqual([
       200,
@@ -501,7 +501,7 @@ describe.concurrent("a merchant's site", () => {
 })
 
 describe("after its time", () => {
-  // Each page that stays open asks for its state all the time.
+  // Each open page keeps asking for its state.
   beforeAll(async () => {
     await Promise.all(visits.map(opened => opened.close()))
   })
@@ -566,10 +566,10 @@ describe("after its time", () => {
     const session = await start()
     const page = await openPage(session.url)
     await button(page, "Pay with the test wallet").waitFor()
-    // The node and what watches over it, which are a group of processes.
+    // The node and its keeper, which are a process group.
     const group = -Number(readFileSync(join(sandbox.dir, "chain", "chain.pid"), "utf8"))
     process.kill(group, "SIGSTOP")
-    // Nothing was read for five rounds once the time has gone by; the chain's own clock follows when its node goes on.
+    // After the jump nothing was read for five rounds. The chain's clock follows when its node continues.
     const moved = sandbox.call("/sandbox/clock", { advance: "1m" })
     try {
       await stage(page, "unknown")

@@ -1,6 +1,6 @@
 /**
  * `script/screenshots`: pictures of every page in each of its states, light and dark, on a phone and on a desktop, in
- * `web/screenshots`, for whoever changes how a page looks. Starts a sandbox of its own.
+ * `web/screenshots`, for people who change how a page looks. Starts a sandbox of its own.
  */
 import { mkdirSync, rmSync } from "node:fs"
 import { createServer } from "node:http"
@@ -33,7 +33,7 @@ const sandbox = await newSandbox({
 const [browser] = await Promise.all([openBrowser(), sandbox.start()])
 const { page } = await visit(browser, sandbox)
 
-/** The page as it is now, in each look. */
+/** Takes a picture of the page in each look. */
 async function shoot(name: string, shown: Page = page): Promise<void> {
   for (const { name: look, viewport, colorScheme } of looks) {
     mkdirSync(join(folder, look), { recursive: true })
@@ -98,7 +98,7 @@ async function branded(): Promise<void> {
   await shoot("embed-paid")
   await page.goto(`${sandbox.url}/receipt/${id}`)
   await shoot("branding-receipt")
-  // A page that this site may not show, and one whose script fails.
+  // First a page that this site may not show, then one whose script fails.
   link.href = (await order()).url
   await page.goto(origin)
   await page.getByRole("link", { name: "Pay with USDC" }).click()
@@ -114,7 +114,7 @@ async function branded(): Promise<void> {
   site.close()
 }
 
-/** What happens in a wallet: it asks, it is on another network, it has too little. */
+/** The states of a wallet: it asks, it is on another network, it has too little. */
 async function withWallet(): Promise<void> {
   const { page, close } = await visit(browser, sandbox)
   const account = privateKeyToAccount(generatePrivateKey())
@@ -142,7 +142,7 @@ async function withWallet(): Promise<void> {
   await close()
 }
 
-/** What a sandbox comes to seldom or slowly: the page gets another state than that of the server. */
+/** States that a sandbox reaches rarely or slowly: the page gets a state other than the server's. */
 async function faked(): Promise<void> {
   const { url } = await order()
   const states = {
@@ -177,7 +177,10 @@ async function faked(): Promise<void> {
   await page.unroute("**/events*")
 }
 
-/** A reservation after the merchant's time, and after its end: both are days away, so the page gets another state than the server's. */
+/**
+ * A reservation after the time to capture, and after its end. Both are days away, so the page gets a state other than
+ * the server's.
+ */
 async function laterPhases(url: string, shown: string, name: string): Promise<void> {
   await page.route("**/events*", route => route.fulfill({ status: 503 }))
   const phases = [
@@ -199,7 +202,7 @@ async function laterPhases(url: string, shown: string, name: string): Promise<vo
   await page.unroute("**/events*")
 }
 
-/** A payment that is reserved first, until all of it went somewhere. */
+/** A payment that is reserved first, until nothing of it is left. */
 async function reserved(): Promise<void> {
   const open = async (url: string, name: string, shown = page) => {
     await shown.goto(url)

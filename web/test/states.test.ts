@@ -1,5 +1,5 @@
-// Every state of the pages in a real browser, each held as long as it takes: the rows are written as the scan writes them, and
-// settled by the service's own round. Real chains and wallets are in checkout.test.ts.
+// Every state of the pages in a real browser, each held as long as needed: the test writes rows as the scan does, and
+// the service's own round settles them. Real chains and wallets are in checkout.test.ts.
 import { randomUUID } from "node:crypto"
 import { createServer, request as forward, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
@@ -90,7 +90,7 @@ async function arrive(id: string, cents: bigint): Promise<void> {
     .execute()
   await ctx.wakes.wake("payments")
 }
-/** What has arrived for a session is deep enough now. */
+/** Makes everything that arrived for a session deep enough. */
 async function confirm(id: string): Promise<void> {
   const { ctx } = service
   await ctx.db
@@ -107,7 +107,7 @@ async function setSession(
 ) {
   await service.ctx.db.updateTable("checkout_sessions").set(values).where("id", "=", id).execute()
 }
-/** A call of a session's escrow in whole cents, as the payouts' engine leaves it, and what follows from it. */
+/** Writes a call of a session's escrow in whole cents, as the payout engine does, and advances the escrow. */
 async function callEscrow(
   id: string,
   kind: EscrowCallKind,
@@ -133,7 +133,8 @@ async function callEscrow(
       ...(isMined ? { succeeded: true } : {}),
     })
     .execute()
-  // After the call is there: the states are prepared side by side, and another's turn would find nothing, and make this escrow due no more.
+  // Made due only after the call is written: the states are prepared concurrently, and another one's round would find
+  // nothing and make this escrow not due.
   await ctx.db
     .updateTable("escrows")
     .set({ payer: PAYER, auth_id: escrow.auth_id ?? hashOf(n), run_at: new Date(0) })
@@ -146,7 +147,7 @@ const setRead = async (looked_at: Date) => {
   await service.ctx.wakes.wake("payments")
 }
 
-/** The receiving address of a checkout belongs to an earlier factory, whose payout wallet is halted. */
+/** Pauses a checkout: its receiving address belongs to an earlier factory, whose payout wallet is halted. */
 async function pause(id: string): Promise<void> {
   const { db } = service.ctx
   const factory = `0x${"fb".repeat(20)}` as Address
@@ -167,7 +168,7 @@ async function open(path: string, options: Parameters<typeof visit>[2] = {}, bas
   return opened.page
 }
 const stage = (page: Page, name: string) => page.locator(`[data-stage=${name}]`).waitFor()
-/** The tab is hidden or shown. */
+/** Hides or shows the tab. */
 const turn = (page: Page, hidden: boolean) =>
   page.evaluate(hidden => {
     Object.defineProperty(document, "hidden", { configurable: true, value: hidden })
@@ -205,7 +206,7 @@ async function subscribable(): Promise<string> {
 }
 
 describe.concurrent("every state", () => {
-  /** The path of a page in each state, and what shows that it is there. */
+  /** For each state: the path of a page, and an element that shows that the page is there. */
   const states: Record<string, () => Promise<[path: string, shown: string]>> = {
     "to pay": async () => [`/pay/${await start({ description: `Order ${"W".repeat(80)}` })}`, "[role=tab]"],
     "asks for answers": async () => [`/pay/${await start({ payerFields: ["name", "email"] })}`, "#field-name"],
@@ -372,14 +373,14 @@ describe.concurrent("every state", () => {
 
   it("has no finding of axe, light and dark, in both directions, and fits 320 pixels", async () => {
     const paths = await Promise.all(Object.values(states).map(async prepare => await prepare()))
-    // Each state is loaded once, every other one in Arabic, and turned round where it is: loading takes most of the time.
+    // Each state is loaded once, every other one in Arabic, and changed in place: loading takes most of the time.
     const check = async (locale: string, first: number) => {
       const page = await open("/nothing", { locale, viewport: { width: 320, height: 700 } })
       for (let i = first; i < paths.length; i += 2) {
         const [path, shown] = paths[i] ?? ["", ""]
         await page.emulateMedia({ colorScheme: "light" })
         await page.goto(url + path, { waitUntil: "commit" })
-        // The script has taken the page over, where there is one.
+        // Waits until the script, where there is one, has taken the page over.
         await page.locator(`#app ${shown}`).first().waitFor()
         for (const colorScheme of ["light", "dark"] as const) {
           await page.emulateMedia({ colorScheme })
@@ -398,7 +399,7 @@ describe.concurrent("every state", () => {
   it("has its button on a phone's screen, however long a name is, and says what to do once its time is over", async () => {
     await service.merchant("long")
     const long = { as: "long" }
-    // A small phone, less its browser's bars.
+    // The size of a small phone without its browser's bars.
     const name = "The very long name of a shop for books ".repeat(5)
     const description = `${"Many words about a film. ".repeat(40)}The end.`
     expect((await service.call("PUT", "/api/console/settings", { name }, long)).status).toBe(200)
@@ -407,7 +408,7 @@ describe.concurrent("every state", () => {
     const page = await open(`/paywall/${made.body.id}`, phone)
     const box = await page.getByRole("button", { name: "Pay with the test wallet" }).boundingBox()
     expect((box?.y ?? 1_000) + (box?.height ?? 0)).toBeLessThanOrEqual(600)
-    // The rest is there by keyboard, and without a script.
+    // The rest can be reached by keyboard, and without a script.
     const plain = await open(`/paywall/${made.body.id}`, { ...phone, javaScriptEnabled: false })
     for (const each of [page, plain]) {
       const height = async () => (await each.locator(".what p").boundingBox())?.height ?? 0
@@ -426,7 +427,7 @@ describe.concurrent("every state", () => {
     const [ended] = (await states.expired?.()) ?? [""]
     await page.goto(url + ended)
     await page.getByText("If you have just sent the money, don't send it again").waitFor()
-    // Pages without a script are in each language too.
+    // Pages without a script have each language too.
     await page.goto(`${url}/nothing`)
     await page.getByRole("link", { name: "Deutsch" }).click()
     await page.getByText("Diese Seite gibt es nicht").waitFor()
@@ -472,7 +473,7 @@ describe.concurrent("a page that waits", () => {
     await page.getByRole("button", { name: "I did not confirm it" }).click()
     await page.getByText("You started a payment").waitFor({ state: "detached" })
 
-    // Submitted, and not seen.
+    // Submitted, but not seen.
     await page.getByRole("tab", { name: "By hand" }).click()
     await page.getByText("I have sent it").click()
     await page.getByLabel("Transaction hash").fill(hashOf(0xabc))
@@ -483,7 +484,7 @@ describe.concurrent("a page that waits", () => {
       await isSound(page)
       if (!isReloaded) await page.reload()
     }
-    // Seen, and not deep enough.
+    // Seen, but not deep enough.
     await arrive(id, 1_990n)
     for (const isReloaded of [false, true]) {
       await stage(page, "confirming")
@@ -503,10 +504,10 @@ describe.concurrent("a page that waits", () => {
     const page = await open(`/pay/${id}`)
     await page.getByText(/^You sign a reservation\. Blue Bottle Books can take up to 19\.90 USDC until /).waitFor()
     expect(await page.getByRole("tab").allTextContents()).toEqual(["Wallet", "Phone"])
-    // What is for pages without a script is hidden at first.
+    // Parts for pages without a script are hidden at first.
     expect(await page.locator("#app .plain").count()).toBe(0)
     expect(await page.getByRole("button", { name: "Send a normal transfer instead" }).count()).toBe(0)
-    // Signed, and cancelled before it reached the chain.
+    // Signed, then cancelled before it reached the chain.
     await callEscrow(id, "reserve", 1_990n, "queued")
     await stage(page, "reserving")
     expect(await payButtons(page)).toBe(0)
@@ -563,7 +564,7 @@ describe.concurrent("a page that waits", () => {
       const { method, headers } = incoming
       incoming.pipe(
         forward(url + incoming.url, { method, headers }, response => {
-          // It sends nothing on before the answer is complete, which a stream never is.
+          // This proxy sends nothing before the answer is complete, which a stream's never is.
           if (incoming.url?.includes("/events")) return
           answer.writeHead(response.statusCode ?? 500, response.headers)
           response.pipe(answer)
@@ -594,7 +595,7 @@ describe.concurrent("a page that waits", () => {
     await stage(page, "unknown")
     await page.getByText("This page is not up to date").waitFor()
     expect(await payButtons(page)).toBe(0)
-    // The server says how long it is to wait.
+    // The server says how long the page must wait.
     let asked = 0
     const refuse = { status: 429, headers: { "retry-after": "300" } }
     await page.unroute(live)
@@ -630,7 +631,7 @@ describe.concurrent("a page that waits", () => {
     expect(await page.locator("[data-stage=pay]").count()).toBe(1)
     await turn(page, false)
     await stage(page, "paid")
-    // Its stream has ended, and takes no place.
+    // Its stream has ended and holds no place.
     await arrive(id, 1_990n)
     await confirm(id)
     await page.clock.fastForward(60_000)
@@ -660,7 +661,7 @@ describe.concurrent("a page that waits", () => {
     const pay = page.getByRole("button", { name: "Pay with the test wallet" })
     await pay.waitFor()
     await heard("message")
-    // A stream on which nothing changes is alive by its beats.
+    // Beats keep a stream alive on which nothing changes.
     await page.clock.fastForward(20_000)
     const { now } = performance
     const later = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 10_500)
@@ -677,7 +678,7 @@ describe.concurrent("a page that waits", () => {
     expect(await payButtons(page)).toBe(0)
     await arrive(id, 500n)
     isSwallowed = false
-    // The request that got no answer is given up.
+    // The request without an answer is abandoned.
     await until("it asks again", async () => {
       await page.clock.fastForward(10_000)
       return (await page.locator("[data-stage=part]").count()) > 0
@@ -816,7 +817,7 @@ describe.concurrent("a subscriber", () => {
     await first.getByText("It continues. Nothing has changed.").waitFor()
     expect(await row.executeTakeFirst()).toEqual({ cancel_at_period_end: false })
     expect(wallet.asked).not.toContain("eth_sendTransaction")
-    // The sign-in is over.
+    // The sign-in has expired.
     await page.route("**/api/subscriptions/**", route =>
       route.fulfill({ status: 401, json: { error: "UNAUTHORIZED", message: "Sign in." } }),
     )
@@ -865,7 +866,7 @@ addEventListener("message", event => got.push(event.data.type))</script><script 
     await frame.getByText("19.90").first().waitFor()
     await page.clock.fastForward(12_000)
     await tab.waitFor()
-    // The page is there, and can be read.
+    // The page is shown and readable.
     expect(await failed.count()).toBe(0)
     scripts.resolve()
     await frame.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
@@ -887,14 +888,14 @@ addEventListener("message", event => got.push(event.data.type))</script><script 
 
     await page.route("**/pay/never", () => {})
     await open("Never")
-    // Twelve seconds; those that really pass count too.
+    // Twelve seconds in all, including the real time that passes.
     await page.clock.fastForward(4_000)
     expect(await failed.count()).toBe(0)
     await page.clock.fastForward(8_000)
     await failed.waitFor()
     await close()
 
-    // At once: the browser has refused it.
+    // At once, because the browser has refused it.
     await open("Refused")
     await failed.waitFor()
     expect([await tab.getAttribute("href"), await tab.getAttribute("target")]).toEqual([url + refused, "_blank"])
@@ -908,7 +909,7 @@ describe("at the end", () => {
   it("hides the ways to pay while the node does not answer, and shows them when it does", async () => {
     const page = await open(`/pay/${await start()}`)
     await page.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
-    // The last round was a minute ago, and none follows.
+    // The last round was a minute ago, and no other follows.
     await setRead(new Date(service.ctx.now().getTime() - 60_000))
     await stage(page, "unknown")
     await page.getByText("Please don't pay yet.").waitFor()
@@ -943,7 +944,7 @@ async function startServer(answer: (request: IncomingMessage, response: ServerRe
   }
 }
 
-/** Runs in a page: counts the events of its streams, each before the page's own listener gets it. */
+/** Runs inside the page: counts the events of its streams, each before the page's own listener gets it. */
 function countEvents(): void {
   const heard = { message: 0, beat: 0 }
   const Stream = EventSource
@@ -961,7 +962,7 @@ function countEvents(): void {
   })
 }
 
-/** A node at which every account is rich. */
+/** A node where every account has plenty of money. */
 const startRpc = () =>
   startServer(async (request, response) => {
     const parts: Buffer[] = []

@@ -1,4 +1,4 @@
-/** The audit log as CSV: the database writes the lines, and what only this process knows how to show is put in here. */
+/** The audit log as CSV. The database writes the lines; this process fills in what only it knows how to format. */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import { continued, linesOf, quotedCell, timeCell } from "../books/csv-lines.ts"
@@ -9,11 +9,13 @@ import { type Fields, shown } from "./entry.ts"
 import { entriesOf } from "./queries.ts"
 import type { AuditFilters } from "./schema.ts"
 
-/** All entries that match the filter as CSV, newest first: of each what `entryOf` shows, quoted where it comes from outside. */
+/**
+ * All entries that match the filter as CSV, newest first, with the fields of `entryOf`; text from outside is quoted.
+ */
 export function auditCsv(ctx: TxContext, merchantId: string, filter: AuditFilters): AsyncGenerator<string | Buffer> {
-  // A filter that is not valid is refused before anything is sent.
+  // Called first, so that an invalid filter is refused before anything is sent.
   const entries = entriesOf(ctx, merchantId, filter) as never
-  // Whoever wrote a text of these rows could not know it.
+  // Random, so that no text in these rows can contain it.
   const boundary = randomUUID()
   const here = (kind: "w" | "j", text: RawBuilder<unknown>) => sql`${boundary} || ${kind} || ${text} || ${boundary}`
   const fields = (json: RawBuilder<unknown>) => here("j", sql`coalesce(r.chain_id::text, '') || ${json}::text`)

@@ -33,7 +33,7 @@ const last = async (): Promise<Row<"audit_entries"> | undefined> => (await rows(
 const list = async (query = "", as = "shop") =>
   (await service.call("GET", `/api/console/audit${query}`, undefined, { as })).body
 type Options = Parameters<TestService["call"]>[3]
-/** Something that the shop makes; returns its id. */
+/** Creates something as the shop; returns its id. */
 const made = async (path: string, body: object, options: Options = {}): Promise<string> => {
   const answer = await service.call("POST", `/api/console/${path}`, body, { as: "shop", ...options })
   expect(answer.status, JSON.stringify(answer.body)).toBe(201)
@@ -256,7 +256,7 @@ describe("the actor", () => {
     )
     const entries = await rows()
     expect(entries.filter(({ actor_id, merchant_id }) => actor_id !== owners.get(merchant_id))).toEqual([])
-    // Each merchant: itself, its secret, its address, two products.
+    // For each merchant: itself, its secret, its address, two products.
     expect(entries.length).toBe(5 * names.length + 3)
   })
 
@@ -285,7 +285,7 @@ describe("the actor", () => {
   it("is nobody once its request is over: what the engine writes on the same connection leaves no entry", async () => {
     const id = await made("checkouts", { amount: "5.00" })
     const before = await rows()
-    // As many as a pool has connections, each of which an actor has used.
+    // As many as a pool has connections, so that an actor has used each of them.
     await Promise.all(Array.from({ length: 20 }, () => product()))
     const made20 = await rows()
     expect(made20.length).toBe(before.length + 20)
@@ -372,7 +372,7 @@ describe("secrets", () => {
       text: string
     }>`select string_agg(e::text, ' ') as text from audit_entries e`.execute(db())
     expect(all.filter(each => texts[0]?.text.includes(each))).toEqual([])
-    // That they changed is there.
+    // The log shows that they changed.
     const changed = (await rows()).slice(-1)[0]
     expect(changed).toMatchObject({
       action: "paywall.changed",
@@ -420,7 +420,7 @@ describe("the list", () => {
 
   it("has its rows once each where it is sent in parts", async () => {
     const merchant = await service.merchant("shop")
-    // Some milliseconds for all: many have the same time.
+    // All of them within some milliseconds, so that many have the same time.
     await sql`select add_audit_entry(${merchant}, 'paywall.changed', 'pw_' || i, null, null, null)
       from generate_series(1, 500) as i`.execute(db())
     const { data, total } = await list("?limit=1000&action=paywall.changed")

@@ -1,6 +1,6 @@
 /**
- * Every table and column is in the audit log, or in a list here with the reason why not: whoever adds one has to decide. A column that
- * no trigger names is never written to the log, so one that was forgotten does not leak meanwhile.
+ * Every table and column is in the audit log, or in a list here with the reason why not: the author of a new one has to
+ * decide. A column that no trigger names is never written to the log, so a forgotten one does not leak until then.
  */
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -83,10 +83,10 @@ const unrecorded: Record<string, Record<string, string>> = {
   surpluses: { payment_id: KEY, transfer_id: DECIDED, deposit_id: DECIDED, token: DECIDED, amount: DECIDED },
   refunds: { payout_id: DECIDED, notified_at: "the engine's" },
 }
-/** Tables of which only decisions are entries: all columns that no trigger names are the engine's. */
+/** Tables where only decisions have entries. The engine owns all columns that no trigger names. */
 const decisions = ["payments", "grants", "payouts", "checkout_sessions", "subscriptions"]
 
-/** What its name says of a column that could hold a secret. */
+/** Names of columns that could hold a secret. */
 const SUSPICIOUS = /secret|sealed|hash|token|password|signature|nonce|private|raw|salt|content|credential/
 const harmless: Record<string, string> = {
   "branding.logo_hash": "the public name of the logo",

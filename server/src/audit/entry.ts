@@ -1,14 +1,14 @@
-/** An entry of the audit log as the API shows it: with the names and the forms that its other routes have. */
+/** Formats an entry of the audit log for the API, with the names and formats of the API's other routes. */
 import { checksummed } from "../chain/hex.ts"
 import { chainName, type NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { percentOf } from "../splits/split.ts"
 
-/** The columns of a row, as the log keeps them. */
+/** The columns of a row, as the log stores them. */
 export type Fields = Record<string, unknown>
 
-/** Columns whose name in the API is another than their own in camel case. */
+/** Columns whose name in the API is not their own name in camel case. */
 const names: Record<string, string> = {
   chain_id: "chain",
   access_duration_s: "accessDuration",
@@ -21,7 +21,7 @@ const nameOf = (column: string): string =>
 
 const addresses = ["address", "pending_address", "recipient", "returned_to"]
 
-/** An entry, with amounts as decimals where its network is one of these, else in base units. */
+/** Formats an entry. Amounts are decimals where the entry's network is one of these, else base units. */
 export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entries">) {
   const decimals = networks.find(each => each.chainId === row.chain_id)?.token.decimals
   return {
@@ -42,13 +42,13 @@ export function entryOf(networks: readonly NetworkInfo[], row: Row<"audit_entrie
 const objectOf = ({ action, object_id }: Row<"audit_entries">): string =>
   action.startsWith("wallet_proof.") ? checksummed(object_id) : object_id
 
-/** These columns with the names and forms of the API. */
+/** Formats these columns with the API's names. */
 export const shown = (fields: Fields, decimals: number | undefined): Fields =>
   Object.fromEntries(Object.entries(fields).map(([column, value]) => [nameOf(column), formOf(column, value, decimals)]))
 
 function formOf(column: string, value: unknown, decimals: number | undefined): unknown {
   if (value === null) return null
-  // A long list is kept as the beginning of its text.
+  // The log stores a list that is too long as the beginning of its text.
   if ((column === "recipients" || column === "routes") && Array.isArray(value))
     return value.map(each => shown(each as Fields, decimals))
   if (column === "price" || column === "amount")
@@ -59,7 +59,10 @@ function formOf(column: string, value: unknown, decimals: number | undefined): u
   return addresses.includes(column) ? checksummed(value as string) : value
 }
 
-/** A time of the database in the API's form; one that `Date` can't read (a year of five digits, infinity) as it is. */
+/**
+ * A time of the database in the API's format. One that `Date` can't parse (a year of five digits, infinity) is
+ * unchanged.
+ */
 function timeOf(text: string): string {
   const at = new Date(text)
   return Number.isNaN(at.getTime()) ? text : at.toISOString()

@@ -1,7 +1,7 @@
 /**
- * Every route by which a merchant, or a payer's wallet, changes something: a good request leaves entries with its actor, or the route is
- * in a short list with a reason. That a refused request leaves none is a part of `server/test/bad-input.test.ts`, which compares every
- * table. The commands of operators, too.
+ * Every route by which a merchant, or a payer's wallet, changes something: a valid request leaves entries with its
+ * actor, or the route is in a short list with a reason. `server/test/bad-input.test.ts`, which compares every table,
+ * shows that a refused request leaves none. The commands of operators are tested too.
  */
 import type { InjectOptions } from "fastify"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -31,7 +31,7 @@ afterAll(stopEverything)
 const changing = routes.filter(route => route.method !== "GET" && (route.isConsole || route.needsWallet))
 
 const SENT = "sends events, which deliveries record with `by_hand` and each attempt"
-/** Routes that change nothing that the log has, each with the reason. */
+/** Routes that change nothing that is logged, each with the reason. */
 const silent: Record<string, string> = {
   "POST /api/console/checkouts": "a checkout is its own record, and an entry would make each payment slower",
   "POST /api/console/webhooks/{id}/test": SENT,
@@ -39,7 +39,7 @@ const silent: Record<string, string> = {
   "POST /api/console/deliveries/{id}/resend": SENT,
 }
 
-/** They need what an earlier one took away. */
+/** These need an object of their own, because an earlier route used up the other one. */
 const fresh = [
   "POST /api/console/payments/{id}/return",
   "POST /api/console/payments/return",

@@ -1,4 +1,4 @@
-/** `/api/console/audit`: who changed what of the merchant's, when, and from where. */
+/** `/api/console/audit`: who changed the merchant's objects, what changed, when, and from where. */
 import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"

@@ -1,4 +1,4 @@
-/** The merchant's books: every log into and out of its deposits with its reason, in pages and as CSV. */
+/** The merchant's books: every transfer into and out of its deposits with its reason, in pages and as CSV. */
 import { type RawBuilder, sql } from "kysely"
 import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -11,7 +11,7 @@ import { ifKind, payoutIdOf } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"
 import { amountCell, byNetwork, ifSettlement, kindCell, linesOf, payoutIdCell, timeCell, unitOf } from "./csv-lines.ts"
 
-/** What narrows the list; text as received. */
+/** The list's filter; text as received. */
 export interface BookFilter {
   from?: string | undefined
   to?: string | undefined
@@ -25,21 +25,21 @@ type Entry = Row<"books"> & {
   /** The receiving address, or the escrow's contract. */
   deposit: Address
   resource_id: string
-  /** Of an escrow: the wallet that gets what is captured, and pays refunds. */
+  /** For an escrow: the wallet that gets what is captured, and pays refunds. */
   receiver: Address | null
   claimed_by: string | null
   payment_status: Row<"payments">["status"] | null
   exception: Row<"payments">["exception"]
 }
 
-/** A filter whose deposits or escrows are resolved, so that one index answers; both null: all of them. */
+/** A filter whose deposits or escrows are resolved, so that one index is enough; both null: all of them. */
 interface Found extends Pick<BookFilter, "from" | "to"> {
   merchantId: string
   deposits: bigint[] | null
   escrows: string[] | null
   /**
-   * Whether the list is for one deposit or escrow. Only then the balance is included: the sum over all deposits of a merchant
-   * would be read each time.
+   * Whether the list is for one address. Only then the balance is included: otherwise each request would add up all
+   * deposits of a merchant.
    */
   withBalance: boolean
 }
@@ -62,7 +62,7 @@ async function find(ctx: TxContext, merchantId: string, filter: BookFilter): Pro
   return { ...found, escrows: (await held.execute()).map(({ id }) => id) }
 }
 
-/** The rows of the books that match. `from` and `to` are instants: from ≤ at < to. */
+/** SQL: the rows of the books that match. `from` and `to` are instants: from ≤ at < to. */
 function passing({ merchantId, deposits, escrows, withBalance, from, to }: Found): RawBuilder<unknown> {
   const balance = withBalance
     ? sql`sum(case direction when 'in' then amount when 'out' then -amount else 0 end) over (partition by deposit_id, token order by at, id)`
@@ -80,7 +80,7 @@ function passing({ merchantId, deposits, escrows, withBalance, from, to }: Found
     where ${sql.join([sql`true`, ...times], sql` and `)})`
 }
 
-/** The rows that match the filter, newest first. */
+/** Returns the rows that match the filter, newest first. */
 export async function booksOf(ctx: TxContext, merchantId: string, filter: BookFilter): Promise<ListSource<Entry>> {
   const rows = passing(await find(ctx, merchantId, filter))
   return {
@@ -98,8 +98,8 @@ const after = (rows: RawBuilder<unknown>, last: { at: Date | string; id: string 
   last ? sql`(select * from ${rows} f where (at, id) < (${last.at}::timestamptz, ${last.id}))` : rows
 
 /**
- * A part of these rows, newest first, each with what it belongs to. Each is looked up by its index: without `limit 1` Postgres joins a part
- * of 10,000 rows with whole tables.
+ * SQL: a part of these rows, newest first, each with the rows that it belongs to. Lateral joins with `limit 1` look
+ * each up by its index: without the limit Postgres joins a part of 10,000 rows with whole tables.
  */
 const page = (rows: RawBuilder<unknown>, part: RawBuilder<unknown>): RawBuilder<unknown> => sql`
     select b.*, coalesce(d.address, e.escrow) as deposit, coalesce(d.resource_id, b.escrow_id) as resource_id,
@@ -111,7 +111,7 @@ const page = (rows: RawBuilder<unknown>, part: RawBuilder<unknown>): RawBuilder<
       left join lateral (select status, exception from payments where id = coalesce(b.payment_id, c.payment_id) limit 1) p on true
     order by b.at desc, b.id desc`
 
-/** A row of the books in the API's form. */
+/** Returns a row of the books in the API's form. */
 export function entryOf(ctx: TxContext, row: Entry) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   const isSettlement = row.token === token.address
@@ -133,7 +133,7 @@ export function entryOf(ctx: TxContext, row: Entry) {
     token: checksummed(row.token),
     chain,
     deposit: checksummed(row.deposit),
-    // A refund comes out of the wallet that got the payment.
+    // A refund is paid by the wallet that got the payment.
     from: checksummed((row.direction === "through" ? row.receiver : row.sender) ?? row.deposit),
     to: checksummed(row.recipient),
     txHash: row.tx_hash,
@@ -147,7 +147,7 @@ export function entryOf(ctx: TxContext, row: Entry) {
   }
 }
 
-/** All rows that match the filter as CSV, newest first: of each row what {@link entryOf} shows. */
+/** Returns all rows that match the filter as CSV, newest first, with the fields that {@link entryOf} shows. */
 export async function* booksCsv(
   ctx: TxContext,
   merchantId: string,
@@ -170,7 +170,7 @@ export async function* booksCsv(
       token: sql`r.token`,
       chain: byNetwork(ctx, ({ name }) => name),
       deposit: sql`r.deposit`,
-      // A refund comes out of the wallet that got the payment.
+      // A refund is paid by the wallet that got the payment.
       from: sql`coalesce(case when r.direction = 'through' then r.receiver else r.sender end, r.deposit)`,
       to: sql`r.recipient`,
       txHash: sql`r.tx_hash`,

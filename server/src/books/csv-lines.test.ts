@@ -1,4 +1,5 @@
-// Files that the database writes: byte for byte what the lists show, formatted in this process, whatever the rows hold.
+// Files that the database writes have byte for byte what the lists show, which this process formats, whatever the rows
+// hold.
 import { type RawBuilder, sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
@@ -9,7 +10,7 @@ import { quoted } from "../http/csv.ts"
 import { booksCsv } from "./books.ts"
 import { transactionsCsv } from "./transactions.ts"
 
-/** Not at the end of a second part, and with some of one microsecond on both sides of the end of the first. */
+/** Ends within a second part; rows of one microsecond are on both sides of the first part's end. */
 const MORE_THAN_A_PART = 12_345
 
 const texts = [
@@ -61,7 +62,7 @@ beforeAll(async () => {
 })
 afterAll(() => service.stop())
 
-/** Rows as no route makes them all, so without the triggers and the checks of what they refer to. */
+/** Inserts rows that no route would make, so without triggers and foreign keys. */
 const insert = (rows: RawBuilder<unknown>) =>
   service.ctx.db.transaction().execute(async tx => {
     await sql`set local session_replication_role = replica`.execute(tx)
@@ -175,7 +176,7 @@ async function addEntries(): Promise<void> {
 
 type Item = Record<string, unknown>
 
-/** A file, and what it has to be: `cells` of each row of the list, by the names in the first line. */
+/** Compares a file with the list: `cells` of each row, by the names in the first line. */
 async function compare(list: string, cells: (row: Item) => Item, least: number): Promise<void> {
   const get = (path: string) => service.call("GET", `/api/console/${path}`, undefined, { as: "shop" })
   const [{ body: file }, { body: whole }] = await Promise.all([get(`${list}.csv`), get(`${list}?limit=1000`)])

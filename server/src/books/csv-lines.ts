@@ -1,6 +1,6 @@
 /**
- * Files of many rows: the database writes the lines, in parts of some thousand rows, and addresses get their checksums here. A
- * million rows as objects of this process were most of the time that such a file took.
+ * Writes files of many rows: the database makes the lines, in parts of some thousand rows, and this process gives
+ * addresses their checksums. Building a million rows as objects in this process took most of the time of such a file.
  */
 import { setImmediate as turn } from "node:timers/promises"
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
@@ -9,29 +9,33 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 
 /**
- * Some 3 MB of text in a statement of 50 ms; planning the longest takes 3, and with 2,500 rows Postgres needed half as much again. Tried: texts
- * of 100 lines each, from an array. V8 collects those in half the time, but the process took 430 MB in place of 320, and of a million rows
- * the deposits came a fifth sooner, the transactions and the audit log a quarter later.
+ * Some 3 MB of text in a statement of 50 ms; planning the longest statement takes 3 ms, and with 2,500 rows Postgres
+ * needed half as much time again. Tried: texts of 100 lines each, from an array. V8 collects those in half the time,
+ * but the process took 430 MB instead of 320. With a million rows the deposits took a fifth less time, the transactions
+ * and the audit log a quarter more.
  */
 const ROWS_A_READ = 10_000
 
-/** Text in SQL, or null for an empty cell. Nothing is quoted here: text from outside goes through {@link quotedCell}. */
+/**
+ * SQL that returns text, or null for an empty cell. Nothing is quoted here: text from outside goes through {@link
+ * quotedCell}.
+ */
 type Cell = RawBuilder<unknown>
 
 /** The last row of a part, as text, so that microseconds are kept. */
 export type Last<K extends string = "at" | "id"> = Record<K, string>
 
-/** Where the lines of a file come from. */
+/** The source of a file's lines. */
 interface Lines<C extends string, K extends string> {
   /** Each column in SQL over a row `r`. */
   cells: Record<C, Cell>
-  /** The columns of `r` by which the rows are read, highest first: no two rows have the same in all of them. */
+  /** The columns of `r` by which the rows are read, highest first: no two rows have the same values in all of them. */
   key: readonly K[]
-  /** At most `limit` rows of those after `last`, with the columns of the key. */
+  /** SQL: at most `limit` of the rows after `last`, with the columns of the key. */
   rows(last: Last<K> | undefined, limit: number): RawBuilder<unknown>
-  /** Whether rows of a network that this service does not have are shown too, instead of being an error. */
+  /** Whether rows of a network that this service does not serve are included instead of throwing. */
   ofAnyNetwork?: true
-  /** What is left to be done to the text of some lines; by default, each lower-case address in it gets its checksum. */
+  /** Completes the text of some lines; by default, it gives each lower-case address in it its checksum. */
   finish?: (text: string) => string | Buffer
 }
 
@@ -42,8 +46,8 @@ interface Part {
 }
 
 /**
- * A line of names, then one line for each row. The next part is read while the one before is sent, and no connection is held
- * between parts. Throws where a row is of a network that this service does not have, unless any may be shown.
+ * Yields a line of names, then one line for each row. It reads the next part while the one before is sent, and holds no
+ * connection between parts. Throws if a row is of a network that this service does not serve, unless `ofAnyNetwork`.
  */
 export async function* linesOf<C extends string, K extends string>(
   { db, chain }: Pick<TxContext, "db" | "chain">,
@@ -71,9 +75,9 @@ export async function* linesOf<C extends string, K extends string>(
   while (next) {
     const { part, last } = (await next) as Awaited<ReturnType<typeof read>>
     next = part.count === ROWS_A_READ ? read(last) : undefined
-    // Whoever leaves does not wait for it.
+    // A reader that stops early does not wait for it.
     next?.catch(() => {})
-    // Its statement is sent before this part is worked on, so that both sides work at once.
+    // The next part's statement is sent before this part is processed, so that both sides work at the same time.
     await turn()
     if (part.lines !== null) yield finish(part.lines)
   }
@@ -84,12 +88,12 @@ const [ZERO, X] = [..."0x"].map(char => char.charCodeAt(0))
 const IS_LOWER_HEX = Uint8Array.from({ length: 256 }, (_, code) =>
   "0123456789abcdef".includes(String.fromCharCode(code)) ? 1 : 0,
 )
-/** The bit by which letters differ from capitals; digits have it. */
+/** The bit that distinguishes lower-case letters from capitals; digits have it. */
 const LOWER = 32
 
 /**
- * The bytes of ASCII text, with the checksum of each lower-case address; hashes stay as they are. It is done in the bytes: with pieces of
- * text and a map of them, a line of seven addresses and hashes took 3.7 µs and not 2.2.
+ * Returns the bytes of ASCII text, with the checksum of each lower-case address; hashes stay as they are. It works on
+ * the bytes: with pieces of text and a map of them, a line of seven addresses and hashes took 3.7 µs instead of 2.2.
  */
 function withChecksums(text: string): Buffer {
   const bytes = Buffer.from(text, "latin1")
@@ -106,8 +110,8 @@ function withChecksums(text: string): Buffer {
 }
 
 /**
- * Writes the checksum at `at`. Addresses that recur, such as a factory's, are copied from where they have one already: `seen` has the last
- * place for each of three first digits.
+ * Writes the checksum at `at`. An address that recurs, such as a factory's, is copied from an earlier place that has
+ * its checksum: `seen` has the last place for each three first digits.
  */
 function checksumOnce(bytes: Buffer, at: number, seen: Int32Array): void {
   const digit = (i: number) => (bytes[at + 2 + i] ?? 0) & 15
@@ -127,44 +131,47 @@ function isSameAddress(bytes: Buffer, before: number, at: number): boolean {
   return true
 }
 
-/** What is said of the network of a row, in SQL. */
+/** SQL: a text about the network of a row. */
 export const byNetwork = ({ chain }: Pick<TxContext, "chain">, of: (network: NetworkInfo) => string, row = "r"): Cell =>
   sql`case ${sql.ref(`${row}.chain_id`)} ${sql.join(
     chain.networks.map(network => sql`when ${network.chainId} then ${of(network)}::text`),
     sql` `,
   )} end`
 
-/** What is said of a row's token where it is its network's own; else null. */
+/** SQL: a text about a row's token if it is its network's settlement token; otherwise null. */
 export const ifSettlement = (ctx: Pick<TxContext, "chain">, of: (network: NetworkInfo) => string, row = "r"): Cell =>
   sql`case when ${sql.ref(`${row}.token`)} = ${byNetwork(ctx, network => network.token.address, row)} then ${byNetwork(ctx, of, row)} end`
 
-/** What one base unit is in whole tokens, as text for the database: "0.000001" of six decimals. */
+/** Returns one base unit in whole tokens, as text for the database: "1e-6" for six decimals. */
 export const unitOf = (decimals: number): string => `1e-${decimals}`
 
-/** Base units as `formatAmount` shows them, by what one is in whole tokens, `r.unit`; where that is null, as they are. */
+/**
+ * SQL: base units as `formatAmount` shows them. `r.unit` is one base unit in whole tokens; if it is null, the base
+ * units are shown.
+ */
 export const amountCell = (amount: Cell): Cell =>
   sql`case when r.unit is null then ${amount}::text else
     round(${amount} * r.unit, greatest(2, scale(trim_scale(${amount} * r.unit))))::text end`
 
-/** A time as `toISOString` shows it. */
+/** SQL: a time as `toISOString` shows it. */
 export const timeCell = (at: Cell): Cell => sql`to_char(${at} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /**
- * Text from outside, as `quoted` of `http/csv.ts` makes it: in quotes, and after an apostrophe where a spreadsheet would take it for a
- * formula.
+ * SQL: text from outside, as `quoted` of `http/csv.ts` makes it: in quotes, and after an apostrophe if a spreadsheet
+ * would take it for a formula.
  */
 export const quotedCell = (text: Cell): Cell =>
   sql`'"' || case when left(${text}, 1) in ('=', '+', '-', '@', ${"\t"}, ${"\r"}, ${"\n"}) then ${"'"} else '' end
     || replace(${text}, '"', '""') || '"'`
 
-/** The id of a payout, by its UUID. */
+/** SQL: the id of a payout, from its UUID. */
 export const payoutIdCell = (uuid: Cell): Cell => sql`'po_' || replace(${uuid}::text, '-', '')`
 
-/** An id where it is of this kind. */
+/** SQL: an id if it is of this kind, otherwise null. */
 export const kindCell = (prefix: string, id: Cell): Cell =>
   sql`case when starts_with(${id}, ${`${prefix}_`}) then ${id} end`
 
-/** The query of one sorted list, continued after a row of it. */
+/** SQL: one part of a sorted list, starting after a row of it. */
 export function continued<T>(
   query: SelectQueryBuilder<never, never, T>,
   { at, id }: { at: string; id: string },

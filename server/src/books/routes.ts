@@ -1,4 +1,4 @@
-/** `/api/console/books`: every log into and out of the merchant's deposits. */
+/** `/api/console/books`: every transfer into and out of the merchant's deposits. */
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
 import { type Context, reading } from "../context.ts"
@@ -123,7 +123,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** The same filter; its times and its address are checked before anything is sent. */
+/** Returns the same filter, and throws for a wrong time or address before anything is sent. */
 function checked<T extends BookFilter>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   if (filter.deposit !== undefined) addressField("deposit", filter.deposit)

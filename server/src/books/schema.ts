@@ -1,12 +1,12 @@
-/** The wire contract of the merchant's money: what a payment, share, sweep and return have in common. */
+/** The wire contract of the merchant's money: the fields that payments, shares, sweeps and returns have in common. */
 import { Type } from "typebox"
 import type { WaitingFor } from "../db/schema.ts"
 import { AddressText, Described, HashText, Nullable, Timestamp } from "../http/schemas.ts"
 
-/** Why a payment waits for the merchant. */
+/** Why a payment needs the merchant's decision. */
 export const exceptions: WaitingFor[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned"]
 
-/** What each row of money has, except its type and status. */
+/** The fields of each row, except its type and status. */
 export const transaction = {
   id: Type.String(),
   exception: Type.Unsafe<WaitingFor | null>({ type: ["string", "null"], enum: [...exceptions, null] }),

@@ -87,7 +87,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** The same filter; its times are checked before anything is sent. */
+/** Returns the same filter, and throws for a wrong time before anything is sent. */
 function filterOf<T extends Filter | Static<typeof Filters>>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   return filter

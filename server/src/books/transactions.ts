@@ -10,27 +10,27 @@ import { ifKind, payoutIdOf, rowIdOf } from "../ids.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 import { amountCell, byNetwork, continued, kindCell, linesOf, payoutIdCell, timeCell, unitOf } from "./csv-lines.ts"
 
-/** What narrows the list; text as received. */
+/** The list's filter; text as received. */
 export interface Filter {
   type?: Row<"transactions">["type"] | undefined
   status?: Row<"transactions">["status"] | undefined
   exception?: WaitingFor | undefined
-  /** Only payments that wait, or once waited, for the merchant. */
+  /** Only payments that need, or once needed, the merchant's decision. */
   exceptional?: boolean
   from?: string | undefined
   to?: string | undefined
   q?: string | undefined
 }
 
-/** Listed, as a named statement fails after a migration that adds a column to `*`. */
+/** Listed, because a prepared statement with `*` fails after a migration that adds a column. */
 const columns = [
   ...(["id", "merchant_id", "type", "status", "exception", "chain_id", "token", "amount", "tx_hash", "payer"] as const),
   ...(["recipient", "resource_id", "payment_id", "created_at", "source", "payout_id", "out_of"] as const),
 ] satisfies (keyof Row<"transactions">)[]
 
 /**
- * The merchant's transactions that match the filter, not yet ordered. `from` and `to` are instants: from ≤ created <
- * to.
+ * Returns a query for the merchant's transactions that match the filter, without an order. `from` and `to` are
+ * instants: from ≤ created < to.
  */
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
   let query = ctx.db.selectFrom("transactions").select(columns).where("merchant_id", "=", merchantId)
@@ -49,7 +49,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.q === undefined) return query
-  // The form of the search text decides what it is, so that one index answers.
+  // The form of the search text decides what it means, so that one index is enough.
   const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
@@ -57,14 +57,15 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.q.startsWith("set_")) return query.where("id", "=", filter.q).where("source", "=", "settlements")
   if (filter.q.startsWith("re_")) return query.where("id", "=", filter.q).where("source", "=", "refunds")
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
-  // What a payout was for is read of its deposit, which an index finds.
+  // What a payout was for is read from its deposit, which an index finds.
   return query.where(sql<boolean>`((source <> 'payouts' and resource_id = ${filter.q})
     or (source = 'payouts' and out_of = any(array(select d.id from deposits d where d.resource_id = ${filter.q}))))`)
 }
 
 /**
- * The name of the list's statements where they are the usual ones. To plan the view takes ten times as long as to read a page of
- * it (5 ms and 0.5, measured). Not of each filter: a prepared statement of it takes 270 KB on each connection.
+ * Returns the name of the prepared statements for the usual filters. Planning the view takes ten times as long as
+ * reading a page of it (5 ms and 0.5, measured). Not every filter has one: a prepared statement takes 270 KB on each
+ * connection.
  */
 export function usualName({ q, ...filter }: Filter): string | undefined {
   const [only, ...others] = Object.entries(filter).filter(([, value]) => value !== undefined)
@@ -74,7 +75,7 @@ export function usualName({ q, ...filter }: Filter): string | undefined {
   return { "exceptional,true": "exceptions", "status,granted": "granted_transactions" }[only.join()]
 }
 
-/** Where transactions of a type come from: the planner leaves the other parts of the view out. */
+/** Where transactions of a type come from: the planner leaves out the other parts of the view. */
 const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"][]> = {
   payment: ["payments", "escrows"],
   agent: ["payments", "settlements"],
@@ -86,16 +87,16 @@ const sources: Record<Row<"transactions">["type"], Row<"transactions">["source"]
   refund: ["refunds"],
 }
 
-/** Payments that wait for the merchant, and granted ones whose surplus does: these are few, so they are listed first. */
+/** SQL: open payments, and granted ones with an open surplus. They are few, so the query lists them first. */
 const isWaiting = (merchantId: string) => sql<boolean>`(status = 'open' or (status = 'granted' and id = any(array(
   select s.payment_id from surpluses s join payments p on p.id = s.payment_id
   where s.state = 'open' and p.merchant_id = ${merchantId}))))`
 
-/** Transactions in the API's form. */
+/** Returns transactions in the API's form. */
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   const format = await amountFormatter(ctx, rows)
   return rows.map(row => ({
-    // What has an id of its own has a prefix; a payout's is made of its UUID.
+    // A row with an id of its own has a prefix; a payout's id is made from its UUID.
     id: row.id.includes("_") ? row.id : payoutIdOf(row.id),
     type: row.type,
     status: row.status,
@@ -114,7 +115,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
   }))
 }
 
-/** All transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
+/** Returns all transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
 export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filter): AsyncGenerator<string | Buffer> {
   return linesOf(ctx, {
     cells: {
@@ -144,7 +145,10 @@ export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filt
   })
 }
 
-/** What is said of a row's token: of the network's own, or in SQL of another's, `k`, whose columns are null where it is not known. */
+/**
+ * SQL: a text about a row's token: for the network's own token `own`, for another one `other`, an expression over `k`,
+ * whose columns are null if the token is not known.
+ */
 const byToken = (ctx: TxContext, row: string, other: RawBuilder<unknown>, own: (network: NetworkInfo) => string) => {
   const [token, chain] = [sql.ref(`${row}.token`), sql.ref(`${row}.chain_id`)]
   const known = sql`(select ${other} from (select 1) one left join tokens k on k.chain_id = ${chain} and k.address = ${token})`

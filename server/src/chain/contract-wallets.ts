@@ -22,9 +22,9 @@ const PATIENCE_MS = 5_000
 
 /**
  * Whether a contract at this address accepts the signature as its own (ERC-1271); without a contract, nothing is
- * approved. Where the network has two endpoints, two must confirm it, because anyone may own the address: it may even
- * be that of a wallet whose key never signed. A node that fails is still asked afterwards, because strangers decide
- * what is asked here.
+ * approved. If the network has two endpoints or more, two must confirm it, because anyone may own the address: it may
+ * even be the address of a wallet whose key never signed. A node that fails is still asked afterwards, because
+ * strangers decide what is asked here.
  */
 export async function isApproved(
   { signal: stop }: Pick<Context, "signal">,

@@ -1,4 +1,7 @@
-/** Deployment through the deployer that has the same address on every network: one init code gives one address everywhere. Pure. */
+/**
+ * Deploys through the deployer that has the same address on every network: one init code has one address everywhere.
+ * Pure.
+ */
 import { concat, getContractAddress, type Hex, zeroHash } from "viem"
 import type { Address } from "./hex.ts"
 
@@ -6,8 +9,8 @@ import type { Address } from "./hex.ts"
 const CREATE2_DEPLOYER = "0x4e59b44847b379578588920ca78fbf26c0b4956c" as Address
 
 /**
- * The transaction that deploys this init code with salt zero, and the address, in lower case, that the contract will have. Sent
- * a second time it reverts. Whoever sends it has no influence on the contract.
+ * Returns the transaction that deploys this init code with salt zero, and the lower-case address that the contract will
+ * have. Sent a second time it reverts. The sender has no influence on the contract.
  */
 export function create2Deployment(bytecode: Hex): { to: Address; data: Hex; address: Address } {
   const address = getContractAddress({ opcode: "CREATE2", from: CREATE2_DEPLOYER, salt: zeroHash, bytecode })

@@ -1,8 +1,8 @@
-/** The currency that a request names: it can only be the settlement token of the network. Pure. */
+/** Checks the currency of a request: only the settlement token of the network is allowed. Pure. */
 import type { ErrorDetail } from "../errors.ts"
 import type { NetworkInfo } from "./networks.ts"
 
-/** What is wrong with the currency of a request; nothing where it names none. */
+/** Returns what is wrong with the currency of a request; empty if it names none. */
 export function currencyFaults({ name, token }: NetworkInfo, currency: string | undefined): ErrorDetail[] {
   if (currency === undefined || currency === token.symbol) return []
   return [{ path: "currency", message: `must be ${token.symbol}, the settlement token on ${name}` }]

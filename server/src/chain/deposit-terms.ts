@@ -1,6 +1,6 @@
 /**
- * The terms of a deposit, to which its address commits: who can ever get its money. Computes everything about them without a
- * chain, by the rules of DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
+ * The terms of a deposit, to which its address commits: who can ever get its money. Computes everything about them
+ * without a chain, by the rules of DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
  */
 import { concat, encodeAbiParameters, getContractAddress, type Hex, keccak256, zeroHash } from "viem"
 import type { Address, Hash } from "./hex.ts"
@@ -15,7 +15,7 @@ export interface Payee {
 export interface TermsArgument {
   /** The merchant's payout address. */
   owner: Address
-  /** Whose signature sends money back to payers; nobody's when zero. */
+  /** The account whose signature sends money back to payers; nobody if zero. */
   approver: Address
   /** The hash of the split's payees; zero without a split. */
   payeesHash: Hash
@@ -38,17 +38,20 @@ export const payeeLists = (payees: readonly Payee[]): [Address[], bigint[]] => [
   payees.map(({ percentE4 }) => BigInt(percentE4)),
 ]
 
-/** What an address commits to instead of the list of its payees, whose order counts; zero without payees. */
+/** Returns the hash by which an address commits to its payees, whose order counts; zero without payees. */
 export const payeesHash = (payees: readonly Payee[]): Hash =>
   payees.length === 0 ? (zeroHash as Hash) : (keccak256(encodeAbiParameters(PAYEES, payeeLists(payees))) as Hash)
 
-/** The address of the code that every deposit of a factory delegates to: the factory's constructor deploys it, with nonce 1. */
+/**
+ * Returns the address of the code that every deposit of a factory delegates to; the factory's constructor deploys it,
+ * with nonce 1.
+ */
 export const implementationOf = (factory: Hex): Address =>
   getContractAddress({ from: factory, nonce: 1n }).toLowerCase() as Address
 
 /**
- * The address of a deposit in lower case, the same before and after it is in place. `salt` is 32 bytes; throws where
- * `openAfter` is outside uint64.
+ * Returns the address of a deposit in lower case, the same before and after it is deployed. `salt` is 32 bytes; throws
+ * if `openAfter` is outside uint64.
  */
 export function addressOfTerms(factory: Hex, salt: Hex, terms: TermsArgument): Address {
   const { owner, approver, payeesHash, openAfter } = terms

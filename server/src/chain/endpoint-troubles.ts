@@ -1,6 +1,7 @@
 /**
- * Endpoints that a person should look at: kept in the database, as the process that answers `/readyz` may be another than
- * the one that asks the chain. An endpoint is named by its place in `RPC_<NETWORK>`, as its address may hold a key.
+ * Endpoints that a person should check. They are stored in the database, because the process that answers `/readyz` may
+ * not be the one that reads the chain. An endpoint is named by its place in `RPC_<NETWORK>`, because its address may
+ * contain a key.
  */
 
 import type { Context, TxContext } from "../context.ts"
@@ -11,13 +12,18 @@ import type { Quorum } from "./quorum.ts"
 
 type Kind = (typeof endpointAlarmReasons)[number]
 
-/** What a lagging node, a restart, or the first seconds of a reorg look like too must last so long. */
+/**
+ * Lag, a restart, or the first seconds of a reorg look the same at first, so a trouble must last this long to raise an
+ * alarm.
+ */
 const LASTING_MS = 30_000
-/** A contradiction is over when none was seen for so long: who lies does not do so in every round. */
+/** A contradiction ends when none was seen for this long: an endpoint that lies does not do so in every round. */
 const QUIET_MS = 600_000
 
-/** `silent`: no answer, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or content.
- * `logs`: it reports no log, however little is asked for. */
+/**
+ * `silent`: no response, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or
+ * content. `logs`: it reports no log, however little is asked for.
+ */
 const words: Record<Kind, string> = {
   silent: "does not answer",
   behind: "is behind the others",
@@ -25,7 +31,7 @@ const words: Record<Kind, string> = {
   logs: "refuses eth_getLogs",
 }
 
-/** A sentence about an endpoint, by its position from 0 among `count`: its address may hold a key. */
+/** Returns a sentence about an endpoint, by its position from 0 among `count`: its address may contain a key. */
 export const endpointWords = (count: number, position: number, what: string): string =>
   `RPC endpoint ${position + 1} of ${count} ${what}`
 
@@ -44,18 +50,18 @@ interface Known extends Trouble {
   last_at: Date
 }
 
-/** What a round, or a question beside it, showed of one endpoint. */
+/** What a round, or a call outside of it, showed about one endpoint. */
 export interface Seen {
   position: number
   host: string
   kind: Kind
-  /** An alarm at once; anything else must last. */
+  /** Raises an alarm at once; anything else must last. */
   isPlain: boolean
   /** In the endpoint's words, for the log. */
   answer?: string | undefined
 }
 
-/** By its name alone: the rest of its URL may be a key. */
+/** Names the endpoint's host only: the rest of its URL may be a key. */
 const placeOf = ({ endpoints }: Network, position: number): Pick<Seen, "position" | "host"> => ({
   position,
   host: new URL(endpoints[position]?.url ?? "http://unknown").hostname,
@@ -72,22 +78,22 @@ const knownTroubles = (ctx: TxContext, { chainId }: NetworkInfo): Promise<Known[
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
- * Keeps who contradicted the others in what was asked beside the scan, about payouts. Nothing ends here: the scan's rounds end
- * a contradiction that was not seen for ten minutes.
+ * Records endpoints that contradicted the others in calls outside of the scan, about payouts. Nothing ends here: the
+ * scan's rounds end a contradiction that was not seen for ten minutes.
  */
 export async function noteDissent(ctx: Context, network: Network, dissent: Dissent): Promise<void> {
   const seen = contradictionsIn(network, dissent)
   if (seen.length > 0) await noteSeen(ctx, network, seen, await knownTroubles(ctx, network))
 }
 
-/** What a round showed of a network's endpoints. */
+/** Returns what a round showed about a network's endpoints. */
 export function troublesIn(network: Network, quorum: Quorum): Seen[] {
   const at = (position: number) => placeOf(network, position)
   return [
     ...quorum.silent.map(position => ({ ...at(position), kind: "silent" as const, isPlain: false })),
     ...quorum.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
     ...contradictionsIn(network, quorum.dissent()),
-    // At once: it answers everything else, and nothing else shows that what is paid is not found.
+    // An alarm at once: the endpoint answers everything else, so nothing else shows that payments are not found.
     ...[...quorum.refusals()].map(([position, answer]) => ({
       ...at(position),
       kind: "logs" as const,
@@ -97,7 +103,7 @@ export function troublesIn(network: Network, quorum: Quorum): Seen[] {
   ]
 }
 
-/** Keeps what a round showed of a network's endpoints; call it inside the transaction that records the round. */
+/** Records what a round showed about a network's endpoints. Call it inside the transaction that records the round. */
 export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: readonly Seen[]): Promise<void> {
   const now = ctx.now()
   const known = await knownTroubles(ctx, network)
@@ -152,7 +158,7 @@ async function endTrouble(ctx: TxContext, network: NetworkInfo, { position, kind
     ctx.log.info({ network: network.name, reason: kind }, `no longer so: ${inWords(network, { position, kind })}`)
 }
 
-/** What a person should look at about endpoints, in words for everyone: no address. */
+/** Returns what a person should check about endpoints, in words for everyone: no address. */
 export async function troublesInWords(ctx: Context): Promise<string[]> {
   const rows = await ctx.db
     .selectFrom("endpoint_troubles")

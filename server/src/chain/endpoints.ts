@@ -19,7 +19,7 @@ export interface Endpoint {
   logAddresses: number
   /** Bytes of one request for logs, roughly. */
   logBytes: number
-  /** When one of the two last changed, wall time in milliseconds. */
+  /** When `logAddresses` or `logBytes` last changed, wall time in milliseconds. */
   logSizeChangedAt: number
   /** The highest finalized block it ever reported. */
   finalizedHigh: bigint
@@ -72,7 +72,7 @@ export function shrinkLogAddresses(endpoint: Endpoint, addresses: number): void 
   Object.assign(endpoint, { logAddresses, logSizeChangedAt: Date.now() })
 }
 
-/** Doubles both sizes where nothing was refused for a while: the refusal may have been temporary. */
+/** Doubles both sizes if nothing was refused for a while: the refusal may have been temporary. */
 export function growLogSize(endpoint: Endpoint): void {
   const isGreatest = endpoint.logAddresses === MAX_LOG_ADDRESSES && endpoint.logBytes === MAX_LOG_BYTES
   if (isGreatest || Date.now() - endpoint.logSizeChangedAt < LOG_SIZE_KEPT_MS) return
@@ -106,12 +106,12 @@ export async function ask(
   }
 }
 
-/** The endpoint answered. */
+/** Records that the endpoint responded. */
 export function noteSuccess(endpoint: Endpoint): void {
   endpoint.failures = 0
 }
 
-/** The endpoint could not be asked, and is not asked again for a while. */
+/** Records that the endpoint could not be asked; it is not asked again for a while. */
 export function noteFailure(endpoint: Endpoint): void {
   endpoint.failures++
   endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
@@ -124,8 +124,8 @@ export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {
 }
 
 /**
- * The first endpoint's answer to all calls. Where one can't be reached the next is asked; throws an {@link RpcError}
- * after the last.
+ * Returns one endpoint's answer to all calls. If an endpoint can't be reached the next one is asked; throws an {@link
+ * RpcError} after the last.
  */
 export async function askAny(
   endpoints: readonly Endpoint[],

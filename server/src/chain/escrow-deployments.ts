@@ -1,11 +1,15 @@
 /**
- * Where the escrow is: `AuthCaptureEscrow` of base/commerce-payments, which has the same address on every network. The
- * settings pick one with `ESCROW_<NETWORK>`; code finds it at `network.escrow`, undefined where there is none. Pure.
+ * The known deployments of the escrow, `AuthCaptureEscrow` of base/commerce-payments, which has the same address on
+ * every network. The settings pick one with `ESCROW_<NETWORK>`; code finds it at `network.escrow`, undefined if there
+ * is none. Pure.
  */
 import { concat, getContractAddress, padHex } from "viem"
 import type { Address } from "./hex.ts"
 
-/** Which `charge` and `capture` the contract has: v1.1 takes the fee as an amount, v1.0 in hundredths of a percent. */
+/**
+ * The versions of the contract's `charge` and `capture`: v1.1 takes the fee as an amount, v1.0 in hundredths of a
+ * percent.
+ */
 export type EscrowVersion = "v1.1" | "v1.0"
 
 /** An escrow and the contracts that pull tokens for it, on one network. */
@@ -18,15 +22,16 @@ export interface EscrowDeployment {
   refundCollector: Address | undefined
 }
 
-/** What is the same on every network. */
+/** The fields that are the same on every network. */
 interface KnownEscrow extends Omit<EscrowDeployment, "refundCollector"> {
-  /** Pulls refunds from the operator's wallet. Never used: refunds are the merchant's. */
+  /** Pulls refunds from the operator's wallet. Never used: merchants pay their own refunds. */
   operatorRefundCollector: Address
 }
 
 /** The deployments that this version drives; the first is the default on Base and Base Sepolia. */
 export const knownEscrows: readonly [KnownEscrow, ...KnownEscrow[]] = [
-  // The v1.1.0 that the contracts' own README lists, audited in July 2026. Clients of x402 (2.27) accept this and v1.0 alone.
+  // The v1.1.0 that the contracts' own README lists, audited in July 2026. Clients of x402 (2.27) accept only this one
+  // and v1.0.
   {
     version: "v1.1",
     address: "0xf96815976523e00e65be8f34ca5e64b4f41eb19c" as Address,
@@ -48,15 +53,18 @@ export const knownEscrows: readonly [KnownEscrow, ...KnownEscrow[]] = [
   },
 ]
 
-/** The deployment at this address, with the refund collector of the network's settings; undefined where none is known there. */
+/**
+ * Returns the deployment at this address, with the refund collector of the network's settings; undefined if none is
+ * known there.
+ */
 export function escrowAt(address: Address, refundCollector: Address | undefined): EscrowDeployment | undefined {
   const known = knownEscrows.find(each => each.address === address)
   return known && { address, version: known.version, collector: known.collector, refundCollector }
 }
 
 /**
- * Where an escrow keeps the tokens of an operator's payments, in lower case: a clone of the contract that the escrow creates first,
- * at the operator's address as its salt. Pure; the contract's `getTokenStore` answers the same.
+ * Returns the address that keeps the tokens of an operator's payments, in lower case: a clone of the contract that the
+ * escrow creates first, with the operator's address as its salt. Pure; the contract's `getTokenStore` returns the same.
  */
 export function tokenStoreOf(escrow: Address, operator: Address): Address {
   const implementation = getContractAddress({ from: escrow, nonce: 1n })

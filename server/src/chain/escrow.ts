@@ -1,9 +1,11 @@
 /**
- * The escrow's calls, hashes and events, for both of its versions. Pure: what is encoded here is sent and read elsewhere.
+ * The escrow's calls, hashes and events, for both of its versions. Pure: other files send and read what is encoded
+ * here.
  *
- * The contracts of a network are at `network.escrow` (an `EscrowDeployment`): `address`, `version`, `collector` for payments,
- * `refundCollector` for refunds. The operator is the relay wallet, `ctx.settings.relayWallet`. Our payments have no fee:
- * `minFeeBps` and `maxFeeBps` are 0 and `feeReceiver` is zero, else the refund collector refuses them.
+ * The contracts of a network are at `network.escrow` (an `EscrowDeployment`): `address`, `version`, `collector` for
+ * payments, `refundCollector` for refunds. The operator is the relay wallet, `ctx.settings.relayWallet`. Our payments
+ * have no fee: `minFeeBps` and `maxFeeBps` are 0 and `feeReceiver` is zero, otherwise the refund collector refuses
+ * them.
  */
 import {
   decodeFunctionData,
@@ -23,7 +25,10 @@ import { type Address, type Hash, ZERO_ADDRESS } from "./hex.ts"
 import type { NetworkInfo } from "./networks.ts"
 import { typedData } from "./typed-data.ts"
 
-/** The terms of a payment. The chain keeps only their hash: whoever wants to capture, void or refund must have stored them. */
+/**
+ * The terms of a payment. The chain keeps only their hash: to capture, void or refund, the operator must have stored
+ * them.
+ */
 export interface PaymentInfo {
   /** The only account that may authorize, capture, void and refund. */
   operator: Address
@@ -31,9 +36,12 @@ export interface PaymentInfo {
   /** Gets what is captured. */
   receiver: Address
   token: Address
-  /** Base units, below 2^120: what the payer signs for. More than is authorized goes back to the payer at once. */
+  /**
+   * Base units, below 2^120: what the payer signs for. What is collected beyond the authorized amount goes back to the
+   * payer at once.
+   */
   maxAmount: bigint
-  /** Unix seconds. Authorized before the first, captured before the second, refunded before the third; each ≤ the next. */
+  /** Unix seconds: the ends of authorizing, capturing and refunding; each ≤ the next. */
   preApprovalExpiry: number
   authorizationExpiry: number
   refundExpiry: number
@@ -42,7 +50,7 @@ export interface PaymentInfo {
   maxFeeBps: number
   /** Zero in ours. */
   feeReceiver: Address
-  /** Below 2^256; makes two payments of otherwise equal terms two. */
+  /** Below 2^256; distinguishes two payments of otherwise equal terms. */
   salt: bigint
 }
 
@@ -57,17 +65,20 @@ export const PAYMENT_INFO_TYPEHASH: Hash = keccak256(
 
 const HASHED = [{ type: "uint256" }, { type: "address" }, { type: "bytes32" }] as const
 
-/** The id of a payment on the chain (`authId`), as the contract's `getHash`. Throws where a field is out of its range. */
+/**
+ * Returns the id of a payment on the chain (`authId`), as the contract's `getHash` does. Throws if a field is out of
+ * its range.
+ */
 export function paymentInfoHash(info: PaymentInfo, chainId: number, escrow: Address): Hash {
   const structHash = keccak256(encodeAbiParameters([{ type: "bytes32" }, TUPLE], [PAYMENT_INFO_TYPEHASH, info]))
   return keccak256(encodeAbiParameters(HASHED, [BigInt(chainId), escrow, structHash])) as Hash
 }
 
-/** The call that has the contract compute that id. */
+/** Returns the call that makes the contract compute that id. */
 export const getHashCall = (info: PaymentInfo): Hex =>
   encodeFunctionData({ abi, functionName: "getHash", args: [info] })
 
-/** The nonce that the payer signs: the id with the payer zero, so it is the same for whoever pays. */
+/** Returns the nonce that the payer signs: the id with payer zero, so it is the same whoever pays. */
 export const authorizationNonce = (info: Omit<PaymentInfo, "payer">, chainId: number, escrow: Address): Hash =>
   paymentInfoHash({ ...info, payer: ZERO_ADDRESS }, chainId, escrow)
 
@@ -81,8 +92,8 @@ const RECEIVE = [
 ] as const
 
 /**
- * What the payer's wallet signs, in the token's domain: `ReceiveWithAuthorization` to the collector. The signature is the
- * last argument of {@link authorizeCall}.
+ * Returns what the payer's wallet signs, in the token's domain: `ReceiveWithAuthorization` to the collector. The
+ * signature is the last argument of {@link authorizeCall}.
  */
 export const typedPayment = (
   { token, chainId }: Pick<NetworkInfo, "token" | "chainId">,
@@ -123,14 +134,14 @@ export const reclaimCall = (info: PaymentInfo): Hex =>
 export const refundCall = (info: PaymentInfo, amount: bigint, refundCollector: Address): Hex =>
   encodeFunctionData({ abi, functionName: "refund", args: [info, amount, refundCollector, "0x"] })
 
-/** What a call has the escrow do; `amount` in base units, and of a void null: it returns all that is held. */
+/** What a call makes the escrow do. `amount` is in base units; null for a void, which returns all that is held. */
 export interface EscrowCall {
   kind: "authorize" | "capture" | "void" | "refund"
   info: PaymentInfo
   amount: bigint | null
 }
 
-/** Reads such calldata of either version; undefined for any other. */
+/** Decodes such calldata of either version; undefined for any other. */
 export function readEscrowCall(data: Hex): EscrowCall | undefined {
   for (const each of [abi, abiV10])
     try {
@@ -139,14 +150,14 @@ export function readEscrowCall(data: Hex): EscrowCall | undefined {
       const [info, amount = null] = args as unknown as [PaymentInfo, bigint | undefined]
       return { kind: functionName as EscrowCall["kind"], info: lowered(info), amount }
     } catch {
-      // Of the other version, or of another contract.
+      // The calldata is for the other version, or for another contract.
     }
   return undefined
 }
 
-/** What the chain knows of a payment. */
+/** What the chain stores about a payment. */
 export interface PaymentState {
-  /** Stays true: such terms can never be authorized again. */
+  /** Stays true: the same terms can never be authorized again. */
   hasCollectedPayment: boolean
   /** Base units that are held. */
   capturableAmount: bigint
@@ -158,7 +169,7 @@ export interface PaymentState {
 export const paymentStateCall = (authId: Hash): Hex =>
   encodeFunctionData({ abi, functionName: "paymentState", args: [authId] })
 
-/** What that call returned; throws where it is no such answer, as `0x` where there is no contract. */
+/** Decodes the answer to that call; throws if it is not one, such as `0x` where there is no contract. */
 export function readPaymentState(data: Hex): PaymentState {
   const [hasCollectedPayment, capturableAmount, refundableAmount] = decodeFunctionResult({
     ...{ abi, functionName: "paymentState", data },
@@ -166,18 +177,21 @@ export function readPaymentState(data: Hex): PaymentState {
   return { hasCollectedPayment, capturableAmount, refundableAmount }
 }
 
-/** The call that reads where the tokens of an operator's payments are: captures, voids and refunds are transfers from there. */
+/**
+ * Returns the call that reads which address holds the tokens of an operator's payments: captures, voids and refunds are
+ * transfers from there.
+ */
 export const tokenStoreCall = (operator: Address): Hex =>
   encodeFunctionData({ abi, functionName: "getTokenStore", args: [operator] })
 
-/** What that call returned, in lower case; throws where it is no address. */
+/** Decodes the answer to that call, in lower case; throws if it is not an address. */
 export const readTokenStore = (data: Hex): Address =>
   lower(decodeFunctionResult({ abi, functionName: "getTokenStore", data }))
 
 /**
- * What the log of an escrow says. Anyone can have a true escrow emit any of these for terms of his own, and any contract can
- * emit the same: believe one only where `escrow` is the network's, and `info.operator` and `collector` are ours, or where
- * `authId` is that of a payment of ours.
+ * What a log of an escrow says. Anyone can make a genuine escrow emit any of these for their own terms, and any
+ * contract can emit the same. Believe one only if `escrow` is the network's and `info.operator` and `collector` are
+ * ours, or if `authId` belongs to one of our payments.
  */
 export type EscrowEvent = { escrow: Address; authId: Hash /** Base units. */; amount: bigint } & (
   | { kind: "authorized"; info: PaymentInfo; collector: Address }
@@ -203,7 +217,10 @@ const FIRST_TOPICS = new Map(
 /** The first topics of all six events in both versions, to ask a node for their logs. */
 export const ESCROW_TOPICS: readonly Hash[] = [...FIRST_TOPICS.keys()]
 
-/** The escrow's events among logs, in their order; what can't be read is none, because any contract may emit such a log. */
+/**
+ * Returns the escrow's events among logs, in their order. Logs that can't be decoded are skipped, because any contract
+ * may emit them.
+ */
 export function readEscrowEvents(logs: readonly unknown[]): EscrowEvent[] {
   return logs.flatMap(each => {
     const { topics, removed } = (each ?? {}) as { topics?: Hash[]; removed?: unknown }

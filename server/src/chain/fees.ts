@@ -8,8 +8,8 @@ export interface Fees {
 }
 
 /**
- * The fees of a simulation, as a node takes them: those that will be signed. Without them a contract sees a gas price
- * of 0, and can behave differently from when the transaction costs us money. No fees where `balance` wei are too
+ * Returns the fees of a simulation, as a node takes them: those that will be signed. Without them a contract sees a gas
+ * price of 0, and can behave differently from when the transaction costs us money. No fees if `balance` wei are too
  * little, because nodes then refuse to simulate.
  */
 export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>

@@ -1,4 +1,6 @@
-/** Makes sure that what is at the escrow's addresses is what calls are encoded for, before money is sent there. */
+/**
+ * Checks that the contracts at the escrow's addresses are those that calls are encoded for, before money is sent there.
+ */
 // I/O: asks the endpoints at the start, when there is no context yet.
 import { randomBytes } from "node:crypto"
 import { ask, type Endpoint, hostOf } from "./endpoints.ts"
@@ -12,10 +14,10 @@ import { hexNumber, RpcError } from "./rpc.ts"
 type Served = Pick<Network, "name" | "chainId" | "endpoints">
 
 /**
- * The escrow where every endpoint that answers has it and its collectors, undefined where none has it: a chain of its own, such as
- * a test's, has no contracts of others. Throws a {@link NetworkMismatch} where endpoints differ, where the contract computes
- * another hash than we do, or where the refund collector is not this version's for this escrow and `relayWallet`; an RpcError
- * where no endpoint answers.
+ * Returns the escrow if every endpoint that responds has it and its collectors; undefined if none has it: a private
+ * chain, such as a test's, has none of these contracts. Throws a {@link NetworkMismatch} if endpoints differ, if the
+ * contract computes another hash than we do, or if the refund collector is not this version's for this escrow and
+ * `relayWallet`; throws an RpcError if no endpoint responds.
  */
 export async function findEscrow(
   network: Served & { escrow: EscrowDeployment | undefined },
@@ -33,7 +35,7 @@ export async function findEscrow(
   return found.has(true) ? escrow : undefined
 }
 
-/** Whether one endpoint has the contracts; undefined where it does not answer, or serves another chain. */
+/** Whether one endpoint has the contracts; undefined if it does not respond, or serves another chain. */
 async function isThere(
   { name, chainId }: Served,
   { address, collector, refundCollector }: EscrowDeployment,

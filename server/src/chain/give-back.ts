@@ -4,14 +4,14 @@ import { depositFactoryAbi } from "./abi.ts"
 import { type Address, type Hash, parseAddress } from "./hex.ts"
 import { typedData } from "./typed-data.ts"
 
-/** Money that is to leave a deposit, once, until `deadline` (Unix seconds). */
+/** Money that may leave a deposit, once, until `deadline` (Unix seconds). */
 export interface GiveBack {
   token: Address
   to: Address
   /** Base units of the token. */
   amount: bigint
   deposit: Address
-  /** 32 bytes; each counts once for a deposit. */
+  /** 32 bytes; a deposit accepts each nonce once. */
   nonce: Hex
   deadline: bigint
 }
@@ -27,8 +27,8 @@ const GIVE_BACK = [
 ] as const
 
 /**
- * The typed data that the approver of a deposit signs; `factory` is the deposit's own. The signature holds on this chain and
- * with this factory alone.
+ * Returns the typed data that the approver of a deposit signs; `factory` is the deposit's own. The signature is valid
+ * only on this chain and with this factory.
  */
 export const giveBackData = (chainId: number, factory: Hex, message: GiveBack) =>
   typedData({ name: "Sluice", version: "2", chainId, verifyingContract: factory }, "GiveBack", GIVE_BACK, {
@@ -37,7 +37,7 @@ export const giveBackData = (chainId: number, factory: Hex, message: GiveBack) =
 
 /** What a contract reported in a transaction: an approver agreed that this money leaves a deposit. */
 export interface GivenBack {
-  /** The contract that reported it; only the deposit's own factory is to be believed. */
+  /** The contract that reported it; believe only the deposit's own factory. */
   factory: Address
   deposit: Address
   token: Address
@@ -49,7 +49,10 @@ export interface GivenBack {
 
 const GIVEN_BACK_TOPIC = toEventSelector("GivenBack(address,address,address,uint256,bytes32)")
 
-/** The `GivenBack` events among the logs of a receipt; what can't be read is none, because any contract may emit such a log. */
+/**
+ * Returns the `GivenBack` events among the logs of a receipt. Logs that can't be decoded are skipped, because any
+ * contract may emit them.
+ */
 export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
   const ours = logs.filter(log => {
     const { topics, removed } = (log ?? {}) as { topics?: unknown[]; removed?: unknown }

@@ -1,8 +1,8 @@
-/** Compares deployed code with what the compiler made of the sources. Pure. */
+/** Compares deployed code with the compiler's output. Pure. */
 import { type Hex, keccak256 } from "viem"
 
 /**
- * The immutable words of deployed code, in the order of their declaration; undefined where the code is not that
+ * Returns the immutable words of deployed code, in the order of their declaration; undefined if the code is not that
  * contract.
  */
 export function immutablesOf(

@@ -5,15 +5,15 @@ import { privateKeyToAddress } from "viem/accounts"
 import { parseAddress } from "./hex.ts"
 
 const KEY_BYTES = 32
-/** Four times geth's own; a file that asks for more memory than a server has must not be tried. */
+/** Four times geth's own limit. Never open a file that asks for more memory than a server has. */
 const MOST_SCRYPT_BYTES = 1 << 30
-/** Nor a file that asks for more than a minute of work: such a start could not be distinguished from a hang. */
+/** The same for a file that asks for more than a minute of work: that start could not be distinguished from a hang. */
 const MOST_SCRYPT_WORK = 16 * MOST_SCRYPT_BYTES
 const MOST_PBKDF2_ROUNDS = 50_000_000
 
 /**
- * The private key in a keystore's JSON. Throws an Error whose message completes "PAYOUT_KEYSTORE …" and contains
- * nothing of the file. It blocks for about a second: a key is decrypted once, at the start.
+ * Decrypts the private key in a keystore's JSON. Throws an Error whose message completes "PAYOUT_KEYSTORE …" and
+ * contains nothing of the file. It blocks for about a second: a key is decrypted once, at the start.
  */
 export function openKeystore(json: string, password: string): Hex {
   const file = parsed(json)
@@ -58,7 +58,7 @@ function isKeystore(file: unknown): file is Keystore {
   return 128 * n * r <= MOST_SCRYPT_BYTES && 128 * n * r * p <= MOST_SCRYPT_WORK
 }
 
-/** The address that a file may contain: foundry leaves it out, others write it without 0x. */
+/** Returns the address that a file may contain: foundry leaves it out, others write it without 0x. */
 function plainAddress(file: object): string | undefined {
   const { address } = file as Json
   return typeof address === "string" ? `0x${address.replace(/^0x/, "").toLowerCase()}` : undefined

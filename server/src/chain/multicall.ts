@@ -26,7 +26,7 @@ export const multicall = (reads: readonly Read[], at?: bigint): RpcCall => ({
   ],
 })
 
-/** What each read returned, undefined where it failed; throws when the answer is not from Multicall3. */
+/** Returns what each read returned, undefined if it failed; throws when the answer is not from Multicall3. */
 export const readMulticall = (value: unknown): (Hex | undefined)[] =>
   decodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", data: value as Hex }).map(
     ({ success, returnData }) => (success && returnData !== "0x" ? returnData : undefined),

@@ -33,9 +33,9 @@ export interface NetworkSettings {
 }
 
 /**
- * What is the same for everyone on a network: its chain id, its name for people, its USDC, the escrow that is used by default and
- * Chainalysis' oracle where there is one, its explorer, and the public node that a payer's wallet gets when it does not know the
- * network.
+ * The facts that are the same for everyone on a network: its chain id, its name for people, its USDC, the default
+ * escrow and Chainalysis' oracle if there are any, its explorer, and the public node that a payer's wallet gets when it
+ * does not know the network.
  */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
@@ -102,11 +102,11 @@ export interface Token {
   version: string
 }
 
-/** What is known of a served network without asking it, as work inside a transaction gets it. */
+/** What is known about a served network without asking it. Code inside a transaction gets only this. */
 export interface NetworkInfo {
   name: NetworkName
   chainId: number
-  /** How many there are decides who must agree; only a {@link Network} has the endpoints themselves. */
+  /** Their number decides how many must agree; only a {@link Network} has the endpoints themselves. */
   endpoints: { readonly length: number }
   /** Blocks, including the one that contains the transfer. */
   confirmations: bigint
@@ -128,12 +128,15 @@ export interface Chain {
   networks: Network[]
 }
 
-/** The served networks without what reaches them. */
+/** The served networks without their endpoints. */
 export interface ChainInfo {
   networks: readonly NetworkInfo[]
 }
 
-/** The network that a request names, the default one where it names none; throws `VALIDATION_ERROR` when it is not served. */
+/**
+ * Returns the network that a request names, the default one if it names none; throws `VALIDATION_ERROR` when it is not
+ * served.
+ */
 export function networkAsked<N extends NetworkInfo>(chain: { networks: readonly N[] }, name: string | undefined): N {
   const network = name === undefined ? chain.networks[0] : chain.networks.find(each => each.name === name)
   if (!network)
@@ -167,8 +170,8 @@ type Facts = Pick<Network, "token" | "genesisHash">
 
 /**
  * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; for the deposit
- * factory see `checkFactory`). Throws a {@link NetworkMismatch} where the chain differs, an RpcError where it can't be
- * asked. All endpoints are asked: with decimals that one endpoint alone reports, everything could be sold for nothing.
+ * factory see `checkFactory`). Throws a {@link NetworkMismatch} if the chain differs, an RpcError if it can't be asked.
+ * All endpoints are asked: if one endpoint could report the decimals alone, everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = settings.rpcUrls.map((url, i) => newEndpoint(settings.name, url, i + 1))
@@ -181,7 +184,7 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
   }
 }
 
-/** What most endpoints report, at least two where there are three; of two that differ, neither. */
+/** Returns what most endpoints report, at least two if there are three; if two differ, neither. */
 function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts | Error)[]): Facts {
   const answers = reported.filter(each => !(each instanceof RpcError))
   const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))
@@ -199,8 +202,8 @@ function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts |
 }
 
 /**
- * The same from one endpoint; returns a {@link NetworkMismatch} or an RpcError as a value, where it differs or does not
- * answer.
+ * The same from one endpoint. Returns a {@link NetworkMismatch} if it differs, or an RpcError if it does not respond,
+ * as a value.
  */
 async function factsBy(
   settings: NetworkSettings,

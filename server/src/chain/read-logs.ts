@@ -23,9 +23,9 @@ const ENTRIES_A_REQUEST = 40
 const MOST_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
-/** A request smaller than this is unlikely to be refused for its size, whatever the node says. */
+/** The size of a smaller request is unlikely to be the reason for its refusal, whatever the node says. */
 const SMALL_BYTES = 32_000
-/** So few addresses are unlikely to be refused for their number. */
+/** A number of addresses that nodes are unlikely to refuse. */
 const FEW_ADDRESSES = 50
 /** Bytes of one address in a filter: a word in hexadecimal, its quotes and its comma. */
 const BYTES_AN_ADDRESS = 69
@@ -95,7 +95,7 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   return { transfers: [...found.values()], readTo, refusal: nothing ? refusal : undefined }
 }
 
-/** Logs that were not asked for here are ignored: no other endpoint reads them, so nobody could deny them. */
+/** Ignores logs that were not asked for: no other endpoint reads them, so none could deny them. */
 const isAsked = ({ token, side, fromBlock, toBlock }: LogQuery, among: Set<Address>, each: Transfer): boolean =>
   each.token === token && each.blockNumber >= fromBlock && each.blockNumber <= toBlock && among.has(each[side])
 
@@ -122,11 +122,11 @@ function planWindows(endpoint: Endpoint, query: LogQuery, from: bigint, most: nu
 
 interface Refused {
   words: string
-  /** Of the request, and of its greatest call. */
+  /** Of the request, and of its largest call. */
   bytes: number
   addresses: number
   range: bigint
-  /** Whether the node may accept less: it answered with a refusal. */
+  /** Whether the node may accept a smaller request: it answered with a refusal. */
   mayBeSmaller: boolean
 }
 

@@ -1,14 +1,14 @@
 /**
- * Whose key made a signature. By libsecp256k1 in WebAssembly: in JavaScript this is most of what checking a payment costs (1.35 ms,
- * measured, against 0.23). It is given public data only; keys sign elsewhere.
+ * Finds the key that made a signature, by libsecp256k1 in WebAssembly: in JavaScript this is most of the cost of
+ * checking a payment (1.35 ms, measured, against 0.23). It gets public data only; keys sign elsewhere.
  */
 import { recover } from "tiny-secp256k1"
 import type { Hex } from "viem"
 import { type Address, bytesOf, keccak, parseAddress } from "./hex.ts"
 
 /**
- * The address whose key made a signature (65 bytes: r, s, and v as 0, 1, 27 or 28) of a hash; undefined where it is no signature of
- * any key.
+ * Returns the address whose key made a signature (65 bytes: r, s, and v as 0, 1, 27 or 28) of a hash; undefined if no
+ * key can have made it.
  */
 export function recoverSigner(hash: Hex, signature: Hex): Address | undefined {
   const bytes = bytesOf(signature)

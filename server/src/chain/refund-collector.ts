@@ -1,4 +1,4 @@
-/** How our refund collector is deployed and recognized: one escrow and operator give one address on every network. Pure. */
+/** Deploys and recognizes our refund collector: one escrow and operator give one address on every network. Pure. */
 import { encodeDeployData, type Hex, pad } from "viem"
 import { refundCollectorAbi, refundCollectorBytecode, refundCollectorRuntime } from "./abi.ts"
 import { create2Deployment } from "./create2.ts"
@@ -6,15 +6,15 @@ import type { Address } from "./hex.ts"
 import { immutablesOf } from "./immutables.ts"
 
 /**
- * The transaction that deploys the collector that serves this escrow and this operator alone, and the address, in lower case,
- * that it will have. Whoever sends it has no influence on the collector.
+ * Returns the transaction that deploys the collector for this escrow and this operator alone, and the lower-case
+ * address that it will have. The sender has no influence on the collector.
  */
 export const refundCollectorDeployment = ({ escrow, operator }: { escrow: Hex; operator: Hex }) =>
   create2Deployment(
     encodeDeployData({ abi: refundCollectorAbi, bytecode: refundCollectorBytecode, args: [escrow, operator] }),
   )
 
-/** Whether deployed code is this version's refund collector, with this escrow and, where one is given, this operator. */
+/** Whether deployed code is this version's refund collector, with this escrow and, if one is given, this operator. */
 export function isRefundCollector(code: unknown, escrow: Address, operator: Address | undefined): boolean {
   const words = immutablesOf(String(code).toLowerCase(), refundCollectorRuntime)
   return words?.[0] === pad(escrow) && (operator === undefined || words[1] === pad(operator))

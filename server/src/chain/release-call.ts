@@ -1,4 +1,4 @@
-/** The calls that move money out of a deposit, and the mark by which they can be found on the chain. Pure. */
+/** The calls that move money out of a deposit, and the mark that identifies them on the chain. Pure. */
 import { concat, decodeFunctionData, encodeAbiParameters, encodeFunctionData, type Hex, keccak256 } from "viem"
 import { depositFactoryAbi as abi } from "./abi.ts"
 import { type Payee, payeeLists, type TermsArgument } from "./deposit-terms.ts"
@@ -9,14 +9,15 @@ import type { Address, Hash } from "./hex.ts"
 const ID_BYTES = 16
 
 /**
- * The gas limit of any call out of a deposit: a first release uses 114,000 without a split and 167,000 with 50 payees, and
- * tokens behind a proxy some more. An unused limit costs nothing, and one simulation is a tenth of the work of an estimate.
+ * The gas limit of any call out of a deposit: a first release uses 114,000 without a split and 167,000 with 50 payees,
+ * and tokens behind a proxy use some more. An unused limit costs nothing, and one simulation is a tenth of the work of
+ * an estimate.
  */
 export const RELEASE_GAS = 300_000n
 
 const RETURN = [{ type: "string" }, { type: "uint256" }] as const
 
-/** What of a deposit's row its calls need. */
+/** The columns of a deposit that its calls need. */
 export interface CalledDeposit {
   salt: Hash
   owner: Address
@@ -38,8 +39,9 @@ export const termsOf = ({ owner, approver, payees_hash, open_after_s }: CalledDe
 })
 
 /**
- * The calldata of a release to the deposit's owner, or to one of `payees`, the list that its address commits to; followed by
- * the payout's id (a UUID). The contract ignores the id, and after a loss of the database the chain still shows what was paid.
+ * Returns the calldata of a release to the deposit's owner, or to one of `payees`, the list that its address commits
+ * to; followed by the payout's id (a UUID). The contract ignores the id; if the database is lost, the chain still shows
+ * what was paid.
  */
 export function releaseData(
   payoutId: string,
@@ -52,17 +54,21 @@ export function releaseData(
   return marked(encodeFunctionData({ abi, functionName: "release", args }), payoutId)
 }
 
-/** The deadline of a return that the operator sends: nobody else could submit it later, so nothing has to end it. */
+/** The deadline of a return that the operator sends: nobody else could submit it later, so it needs no end. */
 export const NO_DEADLINE = 2n ** 64n - 1n
 
 /**
- * The nonce of a payment's return. `returned` says how many earlier returns of it moved money: whatever replaces a return that
- * did not has its nonce, so that the contract carries out one of them, even where the signature of another is public.
+ * Returns the nonce of a payment's return. `returned` is how many earlier returns of it moved money: a return that
+ * replaces one which moved nothing has the same nonce, so the contract carries out only one of them, even if the
+ * signature of another is public.
  */
 export const returnNonce = (paymentId: string, returned: number): Hash =>
   keccak256(encodeAbiParameters(RETURN, [paymentId, BigInt(returned)])) as Hash
 
-/** The calldata of a give-back, followed by the payout's id. Where the factory is the approver, the signature is empty. */
+/**
+ * Returns the calldata of a give-back, followed by the payout's id. The signature is empty if the factory is the
+ * approver.
+ */
 export function giveBackCall(
   payoutId: string,
   deposit: CalledDeposit,
@@ -73,7 +79,7 @@ export function giveBackCall(
   return marked(encodeFunctionData({ abi, functionName: "giveBack", args }), payoutId)
 }
 
-/** What of a give-back's calldata no row says; undefined for any other calldata. */
+/** Returns what a give-back's calldata contains and no row stores; undefined for any other calldata. */
 export function approvalIn(data: Hex): { nonce: Hash; deadline: bigint; signature: Hex } | undefined {
   try {
     const { functionName, args } = decodeFunctionData({ abi, data: withoutId(data) })

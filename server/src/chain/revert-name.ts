@@ -1,4 +1,4 @@
-/** The name of a contract's error in what a node says about a failed call. Pure. */
+/** Finds the name of a contract's error in a node's message about a failed call. Pure. */
 import { decodeErrorResult, type Hex } from "viem"
 import {
   authCaptureEscrowAbi,
@@ -18,7 +18,8 @@ const abi = [
 ].filter(each => each.type === "error")
 
 /**
- * What a node says, preceded by the error of one of our contracts where the data of the revert is one: nodes give it beside their message, or in it.
+ * Returns a node's message, preceded by the name of our contracts' error that the revert's data encodes, if any. Nodes
+ * report the data beside their message, or in it.
  * @example withRevertName("execution reverted", "0xf80dbaea…") // "Expired(1790000000): execution reverted"
  */
 export function withRevertName(message: string, data: string | undefined): string {

@@ -67,7 +67,7 @@ it("takes no answer for another request's than that it was given to", async () =
   })
 })
 
-/** A server that answers each request so, `id` being that of its first call; `use` gets its address. */
+/** Runs a server that answers each request by `answer`, with the `id` of its first call; `use` gets its address. */
 async function answering(answer: (response: ServerResponse, id: number) => void, use: (url: string) => Promise<void>) {
   const server = createServer(async (request, response) =>
     answer(response, ((await json(request)) as { id: number }[])[0]?.id ?? -1),

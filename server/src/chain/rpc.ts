@@ -14,10 +14,13 @@ export interface RpcCall {
   mostBytes?: number
 }
 
-/** `error` says why there is no result; a missing result is never read as an empty one. `data`: of a call that reverted. */
+/**
+ * `error` says why there is no result; a missing result is never read as an empty one. `data`: the revert data of a
+ * call.
+ */
 export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string; data?: string }
 
-/** The whole answer can't be used: no connection, a time-out, an HTTP error, not JSON. */
+/** The answer as a whole can't be used: no connection, a time-out, an HTTP error, not JSON. */
 export class RpcError extends Error {
   /** The status of the HTTP answer, where that was the error. */
   status?: number
@@ -63,7 +66,9 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
   return results
 }
 
-/** No two calls of this process have the same: an answer too many on a kept connection is then nobody's, and not the next call's. */
+/**
+ * Unique in this process: a surplus answer on a kept connection then belongs to no call, rather than to the next one.
+ */
 let nextId = 0
 
 async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
@@ -86,7 +91,7 @@ async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: Abo
   } catch (error) {
     for (const call of calls) count(call, "error")
     if (error instanceof RpcError) throw error
-    // The error is about what was asked, not about the endpoint: a caller that asked for a range asks for less.
+    // The error is about the request, not about the endpoint: a caller that asked for a range asks for less.
     if (error instanceof AnswerTooLarge) return calls.map(() => ({ ok: false, error: error.message }))
     // The address of an endpoint may contain its key, so only the cause is reported.
     throw new RpcError(error instanceof TooLate ? "no answer in time" : "no usable answer", {
@@ -109,7 +114,7 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (!reply) return { ok: false, error: "no reply" }
   if (reply.error) {
     const { message, data } = reply.error as { message?: unknown; data?: unknown }
-    // A contract chooses the text that it fails with, and a database refuses text with a NUL in it.
+    // A contract chooses its error text, and Postgres refuses text with a NUL in it.
     const error = String(message ?? "error").replace(/\p{Cc}+/gu, " ")
     return { ok: false, error, ...(typeof data === "string" ? { data } : {}) }
   }

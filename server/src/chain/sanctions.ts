@@ -1,7 +1,7 @@
 /**
- * Whom the service must not serve: the addresses of a list file, in any text format (OFAC's SDN lists in XML, CSV or
- * text, or one address a line), united with a sanctions oracle on chain (Chainalysis' interface). Every decision is
- * stored with its source and time.
+ * Finds out whom the service must not serve: the addresses of a list file, in any text format (OFAC's SDN lists in XML,
+ * CSV or text, or one address a line), and those of a sanctions oracle on chain (Chainalysis' interface). Every
+ * decision is stored with its source and time.
  */
 import { readFileSync, statSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
@@ -12,7 +12,7 @@ import type { Address } from "./hex.ts"
 import { multicall, readMulticall } from "./multicall.ts"
 import type { Network } from "./networks.ts"
 
-/** unknown: no source could be asked. Nobody counts as sanctioned, or as cleared, because a node is down. */
+/** unknown: no source could be asked. A node that is down makes nobody sanctioned or cleared. */
 export type Screening = "listed" | "clear" | "unknown"
 
 /** An oracle's "not listed" is reused for this long. */
@@ -32,8 +32,8 @@ interface List {
 let lastGood: List | undefined
 
 /**
- * The addresses of the list file, read again whenever it changes; undefined when it can't be read or contains none,
- * unless an earlier reading succeeded: a file that is being replaced must not clear everybody.
+ * Returns the addresses of the list file, read again whenever it changes. If it can't be read or contains none, returns
+ * those of the last successful reading, else undefined: a file that is being replaced must not clear everybody.
  */
 export function sanctionedAddresses(path: string): Set<string> | undefined {
   const good = lastGood?.path === path ? lastGood : undefined
@@ -51,7 +51,7 @@ export function sanctionedAddresses(path: string): Set<string> | undefined {
 
 /**
  * Screens addresses against every configured source, the oracle in batches; stores each new decision. `subject` says
- * what it was decided for, such as `pay:pw_…`. Without a source everyone is clear.
+ * what the decision was for, such as `pay:pw_…`. Without a source everyone is clear.
  */
 export async function screen(
   ctx: Context,
@@ -139,9 +139,9 @@ async function askOracle(
 }
 
 /**
- * An address is listed, or clear, when two endpoints say so, or the only one. A single lying endpoint can neither get anybody
- * paid nor stop the payouts to anybody. Where too few answer, or as many say the one as the other, the address is unknown. An
- * endpoint that contradicts the others is recorded; of two that contradict each other, both are.
+ * Asks the oracle. An address is listed, or clear, when two endpoints say so, or the only one. A single lying endpoint
+ * can neither get anybody paid nor stop the payouts to anybody. If too few respond, or as many say listed as clear, the
+ * address is unknown. An endpoint that contradicts the others is recorded; if two contradict each other, both are.
  */
 async function isSanctioned(
   ctx: Context,
@@ -180,7 +180,7 @@ async function isSanctioned(
       })
     } catch (error) {
       if (signal.aborted) throw error
-      // An answer that can't be decoded is not the oracle's: nobody was screened by it.
+      // An answer that can't be decoded is not the oracle's, so it screens nobody.
       return []
     }
   }

@@ -1,5 +1,5 @@
-// What is taken from a signer: a signature of these very bytes by its wallet, in the form that nodes take; nothing else, whatever it
-// answers.
+// Only one answer of a signer is accepted: a signature of exactly these bytes by its wallet, in the form that nodes
+// take, whatever it answers.
 import fc from "fast-check"
 import { hexToBigInt, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
@@ -30,7 +30,7 @@ const transaction: UnsignedTransaction = {
   maxFeePerGas: 2n,
   maxPriorityFeePerGas: 1n,
 }
-/** A signer of our wallet that answers something else. */
+/** A signer of our wallet that gives a wrong answer. */
 const answering = (change: (true_: SignatureNumbers) => SignatureNumbers): Signer => ({
   address: ours.address,
   sign: async (bytes, signal) => change(await ours.sign(bytes, signal)),

@@ -1,6 +1,6 @@
 /**
- * Signs transactions. Code reaches a wallet's key only through this interface, so that the key may be kept elsewhere
- * (`signers/`). Nobody believes a signer: what it answers is checked against the bytes and the wallet, in `signTransaction`.
+ * Signs transactions. Code reaches a wallet's key only through this interface, so the key may be kept elsewhere
+ * (`signers/`). A signer is not trusted: `signTransaction` checks its answer against the bytes and the wallet.
  */
 // I/O: waits for the signer that it is given, which may be another machine.
 import { type Hex, hexToBigInt, numberToHex, serializeSignature, serializeTransaction, slice } from "viem"
@@ -8,7 +8,7 @@ import { privateKeyToAccount } from "viem/accounts"
 import { type Address, type Hash, keccak } from "./hex.ts"
 import { recoverSigner } from "./recover.ts"
 
-/** Everything that is signed; an EIP-1559 transaction, amounts in wei. */
+/** What is signed: an EIP-1559 transaction, amounts in wei. */
 export interface UnsignedTransaction {
   chainId: number
   nonce: number
@@ -24,7 +24,10 @@ export interface UnsignedTransaction {
 export interface SignatureNumbers {
   r: bigint
   s: bigint
-  /** The bit that recovers the wallet, where the signer says it: tried first, as a recovery takes a quarter of a millisecond. */
+  /**
+   * The bit that recovers the wallet, if the signer reports it. It is tried first, because a recovery takes a quarter
+   * of a millisecond.
+   */
   yParity?: 0 | 1
 }
 
@@ -34,15 +37,21 @@ export interface Signer {
   /** Where a key outside of this process is, in a word such as "aws-kms"; undefined for a key in this process. */
   remote?: string
   /**
-   * Signs the Keccak-256 hash of bytes; two calls may give two signatures, both valid. A {@link SignerError} where there is none. Never
-   * call it inside a database transaction: it may wait for a network.
+   * Signs the Keccak-256 hash of bytes; two calls may give two signatures, both valid. Throws a {@link SignerError} if
+   * it gets none. Never call it inside a database transaction: it may wait for a network.
    */
   sign(bytes: Hex, signal: AbortSignal): Promise<SignatureNumbers>
 }
 
-/** A signer gave no signature of its wallet. The message is a sentence without a subject ("did not answer …"), and has no secret. */
+/**
+ * A signer gave no valid signature of its wallet. The message is a sentence without a subject ("did not answer …"),
+ * without secrets.
+ */
 export class SignerError extends Error {
-  /** Whether it answered, and with something that is no signature of its wallet: it, or what is between, is not what it should be. */
+  /**
+   * Whether it answered with something that is not its wallet's signature: the signer, or a proxy before it, is not
+   * what it should be.
+   */
   isWrong: boolean
 
   constructor(message: string, { isWrong = false, ...options }: ErrorOptions & { isWrong?: boolean } = {}) {
@@ -66,12 +75,12 @@ export function localSigner(key: Hex): Signer {
 
 const bytesOf = (transaction: UnsignedTransaction): Hex => serializeTransaction({ type: "eip1559", ...transaction })
 
-/** The hash that a signature of a transaction is made of: it says what the transaction does, and not how it is signed. */
+/** Returns the hash that is signed: it covers what the transaction does, and not the signature. */
 export const unsignedHash = (transaction: UnsignedTransaction): Hash => keccak(bytesOf(transaction))
 
 /**
- * Has a transaction signed, and returns its bytes and its hash; a {@link SignerError} where the answer is no signature of these very
- * bytes by the signer's wallet.
+ * Has a transaction signed, and returns its bytes and its hash; throws a {@link SignerError} if the answer is not a
+ * signature of exactly these bytes by the signer's wallet.
  */
 export async function signTransaction(
   signer: Signer,
@@ -90,7 +99,10 @@ export async function signTransaction(
   })
 }
 
-/** The wallets that may have made a signature of bytes: two as a rule, as a signature alone does not say which. */
+/**
+ * Returns the wallets that may have made a signature of bytes: usually two, because a signature alone does not identify
+ * one.
+ */
 export const possibleWallets = (bytes: Hex, given: SignatureNumbers): Address[] => [
   ...recoveries(keccak(bytes), given).map(({ wallet }) => wallet),
 ]
@@ -101,7 +113,7 @@ interface ParitySignature {
   yParity: 0 | 1
 }
 
-/** Of the curve secp256k1. */
+/** The order of the curve secp256k1. */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
 /** A signature in the form that nodes take, with the lower s, by each of the two bits that recover a wallet from it. */

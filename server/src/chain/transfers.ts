@@ -38,7 +38,7 @@ export interface Receipt {
   blockNumber: bigint
   blockHash: Hash
   transfers: Transfer[]
-  /** What factories reported in it, by one endpoint: the others need not agree on this for the receipt to count. */
+  /** What factories reported in it, by one endpoint: a receipt counts even if the others do not agree on this. */
   givenBack: GivenBack[]
   /**
    * The cost of the transaction in wei, including the fee for the data on L1; undefined from nodes that don't report

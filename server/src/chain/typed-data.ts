@@ -9,7 +9,9 @@ const DOMAIN = [
   { name: "verifyingContract", type: "address" },
 ] as const
 
-/** One struct to be signed in a domain; `fields` are in the order in which they are hashed, and wallets show them. */
+/**
+ * Returns one struct to sign in a domain; `fields` are in the order in which they are hashed, and wallets show them.
+ */
 export const typedData = <
   const Name extends string,
   const Fields extends readonly TypedDataParameter[],
@@ -21,7 +23,9 @@ export const typedData = <
   message: Message,
 ) => ({ domain, types: { [primaryType]: fields } as Record<Name, Fields>, primaryType, message })
 
-/** The same as JSON for a wallet (`eth_signTypedData_v4`): with the domain's own fields, and numbers as decimal text. */
+/**
+ * The same as JSON for a wallet (`eth_signTypedData_v4`): with the domain's own fields, and numbers as decimal text.
+ */
 export function walletJson<T extends ReturnType<typeof typedData>>({ domain, types, primaryType, message }: T) {
   const texts = Object.entries(message).map(([name, value]) => [name, typeof value === "bigint" ? `${value}` : value])
   return {

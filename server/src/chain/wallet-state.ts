@@ -1,8 +1,8 @@
 /**
- * What all endpoints report about a wallet: its nonces, its gas, and the fees of the network. Read-only. For nonces the
- * larger value counts, because a lagging node would make us reuse one. For bids and reserves the lower of two values
- * counts, so that one endpoint cannot raise them; for the balance the lower one too. Where three or more answer, a
- * single liar decides nothing.
+ * Reads what all endpoints report about a wallet: its nonces, its gas, and the fees of the network. Read-only. For
+ * nonces the larger of two values counts, because a lagging node would make us reuse one. For bids and reserves the
+ * lower of two values counts, so that one endpoint cannot raise them; for the balance also the lower one. If three or
+ * more respond, a single liar decides nothing.
  */
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
@@ -19,11 +19,11 @@ export interface WalletState {
    * enough for this.
    */
   lowest: bigint | undefined
-  /** The count that signing uses: of three or more endpoints' values the second largest. */
+  /** The count that signing uses: with three or more answers, the second largest. */
   latest: bigint | undefined
   /** The same including transactions that wait to be mined; undefined where no endpoint reports these. */
   pending: bigint | undefined
-  /** The count that as many endpoints as the network has, or two, report at least. */
+  /** The highest count that a quorum reaches: two endpoints, or the only one. */
   agreedLatest: bigint | undefined
   /** The same for finalized blocks. */
   agreedFinalized: bigint | undefined
@@ -31,12 +31,12 @@ export interface WalletState {
   balance: bigint | undefined
   market: Market | undefined
   /**
-   * A generous estimate of what a usual transaction's data may cost beside its gas, in wei; for larger transactions see
-   * {@link dataParts}. Rollups of the OP stack charge it to the sender when the transaction is mined, and no limit in
-   * the transaction bounds it. Zero where there is no such fee, or no endpoint reports it.
+   * A generous estimate of what a typical transaction's data may cost beside its gas, in wei; for larger transactions
+   * see {@link dataParts}. Rollups of the OP stack charge it to the sender when the transaction is mined, and no limit
+   * in the transaction bounds it. Zero if there is no such fee, or no endpoint reports it.
    */
   dataFee: bigint
-  /** What each endpoint that answered reports, by its position. */
+  /** What each endpoint that responded reports, by its position. */
   words: WalletWord[]
 }
 
@@ -51,10 +51,13 @@ interface WalletWord {
 
 /** A contract of the OP stack, on every network that we serve. */
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
-/** Bytes of a usual signed transaction without its signature, and how many of them are not calldata. */
+/** Bytes of a typical signed transaction without its signature, and how many of them are not calldata. */
 const TRANSACTION_BYTES = 700
 const ENVELOPE_BYTES = 100
-/** The fee may double until a transaction is mined; then the reserve of the others pays for it. */
+/**
+ * The fee may double before a transaction is mined; beyond that, what is reserved for the other transactions pays for
+ * it.
+ */
 const MARGIN = 2n
 /** getL1FeeUpperBound(uint256) */
 const dataFeeCall = {
@@ -63,15 +66,15 @@ const dataFeeCall = {
 }
 
 /**
- * How many times the fee of a usual transaction's data a call may cost: contract wallets sign as many bytes as they
+ * How many times the fee of a typical transaction's data a call may cost: contract wallets sign as many bytes as they
  * like.
  */
 export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
 
-/** The same of a payout `i`. */
+/** SQL: the same for a payout `i`. */
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
-/** How many endpoints must confirm before money is paid again or a wallet is halted: all that there are, or two. */
+/** How many endpoints must confirm before money is paid again or a wallet is halted: two, or the only one. */
 export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
 /** Asks all endpoints of a network about a wallet. */
@@ -94,7 +97,7 @@ export async function readWalletState(
   const reported = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
-  // If a lie makes the bid too low, it is raised until it is mined; if too high, the money would be lost.
+  // If a lie makes the bid too low, the bid is raised until it is mined; if too high, the money would be lost.
   const [baseFee, tip] = [agreed(baseFees), agreed(reported(4))]
   const counts = descending(reported(0))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
@@ -116,12 +119,13 @@ export async function readWalletState(
   }
 }
 
-/** How old a shared state is at most. */
+/** The greatest age of a shared state. */
 const SHARED_MS = 250
 const shared = new WeakMap<readonly Endpoint[], Map<Address, { at: number; state: Promise<WalletState> }>>()
 
 /**
- * The same, read a quarter of a second ago at most: one reading serves many requests. For what is decided again before it is signed.
+ * The same, at most a quarter of a second old: one reading serves many requests. Only for decisions that are made again
+ * before signing.
  */
 export async function sharedWalletState(
   network: Pick<Network, "endpoints">,
@@ -135,15 +139,15 @@ export async function sharedWalletState(
   const reading = { at: performance.now(), state: readWalletState(network, wallet, signal) }
   byWallet.set(wallet, reading)
   const forget = () => void (byWallet.get(wallet) === reading && byWallet.delete(wallet))
-  // What nobody reports now may be there in a moment.
+  // A value that no endpoint reports now may be there in a moment.
   reading.state.then(({ market, balance }) => (market && balance !== undefined ? undefined : forget()), forget)
   return reading.state
 }
 
 /**
- * Endpoints whose report on a wallet can't be explained by lag: more transactions than were ever signed, `nextNonce`,
- * where the others don't report them; or a balance or base fee more than twice another's. Of two that differ this way,
- * both are named.
+ * Returns the endpoints whose report on a wallet can't be explained by lag: more transactions than were ever signed
+ * (`nextNonce`) that the others don't report, or a balance or base fee more than twice another's. If two differ this
+ * way, both are named.
  */
 export function walletDissent({ words, agreedLatest }: WalletState, nextNonce: bigint): Set<number> {
   const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)

@@ -1,4 +1,5 @@
-// What POST /api/pay/authorize takes and what it refuses, each without a trace; and that an authorization is promised once.
+// What POST /api/pay/authorize accepts, and what it refuses without leaving a trace; and that an authorization is
+// accepted once.
 import { sql } from "kysely"
 import { type Hex, hexToBigInt, numberToHex, parseAbi, slice } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -23,7 +24,7 @@ beforeEach(() => on.begin())
 
 const lower = (address: string) => address.toLowerCase() as Address
 
-/** All rows but those of who was screened. */
+/** All rows except those of screenings. */
 async function contents(): Promise<unknown> {
   const { db } = rig.service.ctx
   const tables = await sql<{ name: string }>`select tablename as name from pg_tables
@@ -38,7 +39,7 @@ async function contents(): Promise<unknown> {
   return all
 }
 
-/** Refused with this code, and nothing written. */
+/** Expects a refusal with this code, and that nothing was written. */
 async function expectRefused(session: { id: string }, signed: Signed, status: number, error: string, words?: string) {
   const before = await contents()
   const answer = await on.submit(session, signed)
@@ -91,7 +92,7 @@ describe("an authorization", () => {
     const buyer = await on.buyer()
     const first = await on.sign(buyer, session)
     await on.submit(session, first)
-    // Named with a session that it does not pay, it reveals nothing of the one that it pays.
+    // Submitted for a session that it does not pay, it reveals nothing about the session that it pays.
     await expectRefused(await on.start(), first, 409, "AUTHORIZATION_ALREADY_USED")
     const other = await on.sign(buyer, session, { nonce: first.authorization.nonce, validAfter: 1n })
     await expectRefused(session, other, 409, "AUTHORIZATION_ALREADY_USED")
@@ -178,7 +179,7 @@ describe("a contract wallet", () => {
     const { endpoints } = rig.network
     const [mine] = endpoints
     if (!mine) throw new Error("no endpoint")
-    // The second is not there: one word is not enough.
+    // The second endpoint is down, and one endpoint alone is not enough.
     Object.assign(rig.network, { endpoints: [mine, newEndpoint(rig.network.name, "http://127.0.0.1:1")] })
     try {
       await expectRefused(session, good, 503, "CHAIN_UNAVAILABLE")
@@ -191,18 +192,18 @@ describe("a contract wallet", () => {
   it("whose signature takes all the gas there is is refused, and holds nothing up", async () => {
     const session = await on.start()
     const address = lower((await on.buyer()).address)
-    // Jumps to its own beginning for ever.
+    // A contract that loops forever.
     await rig.anvil.client.setCode({ address, bytecode: "0x5b600056" })
     const signed = await on.sign(await on.buyer(), session, { from: address })
     await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED")
-    // Says yes, after 60,000 turns of 26 gas: more than a relay gets.
+    // Approves after a loop of 60,000 rounds of 26 gas: more than a relay gets.
     await rig.anvil.client.setCode({ address, bytecode: "0x61ea605b6001900380600357631626ba7e60e01b60005260206000f3" })
     await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not take this wallet's signature")
   })
 })
 
 describe("what relays of contract wallets may cost", () => {
-  /** Approves at once where gas costs nothing, and else takes all the gas there is. */
+  /** Approves at once if gas costs nothing, otherwise uses up all the gas. */
   const TWO_FACED = "0x3a60145763" + "1626ba7e" + "60e01b60005260206000f35b601456"
 
   it("is found out at the price that the relay will pay", async () => {
@@ -234,7 +235,7 @@ describe("what relays of contract wallets may cost", () => {
     expect((await on.submit(first, await on.sign(key, first, { from: address }))).status).toBe(200)
     settings.relayContractBudget = 1n
     try {
-      // One that was taken before ends when it would be signed.
+      // A relay that was accepted before is cancelled when it is due to be signed.
       await on.round()
       expect((await on.relays()).map(row => row.state)).toEqual(["cancelled"])
       const second = await on.start()
@@ -303,7 +304,7 @@ describe("a refused authorization", () => {
     ]
     const written = (s: bigint, v: bigint) =>
       `${r}${numberToHex(s, { size: 32 }).slice(2)}${numberToHex(v, { size: 1 }).slice(2)}` as Hex
-    // The same signature's other form: whoever sees one can make it.
+    // The other form of the same signature, which anybody who sees one can compute.
     const malleable = { ...good, signature: written(ORDER - s, v === 27n ? 28n : 27n) }
     await expectRefused(session, malleable, 422, "AUTHORIZATION_REFUSED", "s in the lower half")
     await expectRefused(
@@ -327,7 +328,7 @@ describe("a refused authorization", () => {
         "AUTHORIZATION_REFUSED",
         "is not the signature of",
       )
-    // It stays good.
+    // The original stays valid.
     expect((await on.submit(session, good)).status).toBe(200)
   })
 

@@ -1,7 +1,7 @@
 /**
- * Pays a checkout by its payer's signed authorization (EIP-3009), which the relay wallet carries out. All is checked before
- * anything is written, as each relay costs the service gas; the chain is asked outside of the transaction, and what the
- * database says is asked once more inside it.
+ * Pays a checkout with its payer's signed authorization (EIP-3009), which the relay wallet carries out. Everything is
+ * checked before anything is written, because each relay costs the service gas. The chain is asked outside the
+ * transaction, and the checks against the database are repeated inside it.
  */
 import type { Hex } from "viem"
 import { type Authorization, authorizationDigest } from "../chain/authorizations.ts"
@@ -26,13 +26,16 @@ import { sessionOf } from "./create-session.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
 
-/** What a relay needs from its submission to its block, on a network that is busy. */
+/** The time a relay needs from its submission to its block on a busy network. */
 const LEAST_TIME_MS = 60_000
-/** Relays of one session in all, so that nobody fills the database with those that end before they are signed. */
+/**
+ * All relays of one session together. The limit stops anyone from filling the database with relays that end before they
+ * are signed.
+ */
 const MAX_RELAYS = 20
 /**
- * An authorization ends so long after its checkout at the latest: wallets preset an hour or two. While it is valid anyone
- * can carry it out, so whoever pays in another way meanwhile may pay twice.
+ * How long an authorization may be valid after its checkout ends: wallets preset an hour or two. While it is valid
+ * anyone can carry it out, so a payer who pays in another way meanwhile may pay twice.
  */
 const MOST_OVERTIME_S = 7_200n
 const MAX_UINT256 = 2n ** 256n - 1n
@@ -43,10 +46,11 @@ interface Authorized {
 }
 
 /**
- * Has an authorization carried out for a session; the same one again gets the same answer, however the session stands by
- * then. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`, `AUTHORIZATION_ALREADY_USED`, `SESSION_ALREADY_CONFIRMED`,
- * `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
- * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
+ * Accepts an authorization for a session and has it relayed. The same authorization again gets the same answer,
+ * whatever the session's state is by then. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`,
+ * `AUTHORIZATION_ALREADY_USED`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`,
+ * `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`,
+ * `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
 export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
   const authorization = authorizationOf(body.authorization)
@@ -105,7 +109,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   return answer
 }
 
-/** What is asked for, and of which receiving address. */
+/** What a request asks for, and the receiving address it pays. */
 interface Asked {
   network: Network
   deposit: Row<"deposits">
@@ -115,7 +119,7 @@ interface Asked {
 
 const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)
 
-/** The authorization as it was written, or a `VALIDATION_ERROR` with all that its form does not say. */
+/** Parses an authorization. Throws `VALIDATION_ERROR` with every fault that the schema does not find. */
 function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
@@ -145,12 +149,15 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   return authorization
 }
 
-/** Ended without moving money: the authorization may be submitted again, as its nonce moves money once at most. */
+/**
+ * States of a relay that ended without moving money. Its authorization may be submitted again, as its nonce moves money
+ * at most once.
+ */
 const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
 
 /**
- * What was answered before to this authorization, as it stands now; undefined where it is new, or its relay moved nothing.
- * `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's, or it pays another session.
+ * The current answer to an authorization that was accepted before; undefined where it is new, or its relay moved
+ * nothing. `AUTHORIZATION_ALREADY_USED` where its nonce belongs to another authorization, or it pays another session.
  */
 async function knownAnswer(
   ctx: TxContext,
@@ -168,8 +175,8 @@ async function knownAnswer(
 }
 
 /**
- * Refuses an authorization beside others of the same checkout that anyone can still carry out: both could move money. Those
- * with its wallet and nonce are not among `others`, as the token takes a nonce once.
+ * Refuses an authorization while anyone can still carry out another one of the same checkout: both could move money.
+ * `others` leaves out those with the same wallet and nonce, as the token accepts a nonce once.
  */
 function assertOnlyOneMoves(others: readonly Row<"payouts">[], harmless: ReadonlySet<string>): void {
   const open = others.filter(({ id }) => !harmless.has(id))
@@ -179,17 +186,17 @@ function assertOnlyOneMoves(others: readonly Row<"payouts">[], harmless: Readonl
   throw new ApiError("INVALID_OPERATION", [{ path: "authorization.nonce", message }], message)
 }
 
-/** What {@link assertPayable} finds. */
+/** The result of {@link assertPayable}. */
 interface Payable {
-  /** Until when the relay must be signed. */
+  /** The relay must be signed by this time. */
   relayBy: Date
-  /** Relays of this session with another wallet or nonce that reverted, and can still be carried out by anyone. */
+  /** Reverted relays of this session, with another wallet or nonce, that anyone can still carry out. */
   others: Row<"payouts">[]
-  /** How to pay without a relay, and without paying twice. */
+  /** How the payer can pay without a relay, and without paying twice. */
   otherWay: string
 }
 
-/** Makes sure, by what the database says, that this authorization pays what this session lacks. */
+/** Checks against the database that this authorization pays exactly what this session lacks. */
 async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
   const { deposit, network, authorization } = asked
   const now = ctx.now().getTime()
@@ -206,7 +213,8 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   const until = replayableUntil(failed)
   if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, overWords(session.status === "expired" ? 0 : leftMs, until))
-  // A relay would move the payer's money to an address that whoever holds the payout key may empty.
+  // While payments are paused, a relay would move the payer's money to an address that a holder of the payout key may
+  // empty.
   if ((await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
   if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
@@ -260,7 +268,7 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   return { relayBy: new Date(overMs - LEAST_TIME_MS), others, otherWay }
 }
 
-/** Why a checkout takes no authorization any more, and when it is safe to start another one. */
+/** The message for a checkout that takes no authorization any more: why, and when it is safe to start another one. */
 function overWords(leftMs: number, until: string | undefined): string {
   const words =
     leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."

@@ -1,16 +1,19 @@
-/** Begins a subscription, beside the session that its first period is paid with. `subscriptions/` advances it. */
+/** Begins a subscription together with the session that pays its first period. `subscriptions/` advances it. */
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { BillingInterval } from "../db/subscription-rows.ts"
 import { newId } from "../ids.ts"
 
-/** A product that is billed again and again. */
+/** A product that is billed every period. */
 export type RecurringProduct = Row<"products"> & { billing_interval: BillingInterval; billing_count: number }
 
 export const isRecurring = (product: Row<"products"> | undefined): product is RecurringProduct =>
   product !== undefined && product.billing_interval !== null && product.billing_count !== null
 
-/** Writes a subscription with the terms of now, and its first invoice. Nobody sees them until the session is paid. */
+/**
+ * Writes a subscription with the product's current terms, and its first invoice. They are hidden until the session is
+ * paid.
+ */
 export async function beginSubscription(
   ctx: TxContext,
   session: Row<"checkout_sessions">,

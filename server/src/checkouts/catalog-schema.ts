@@ -17,7 +17,7 @@ export const BillingInterval = Type.Unsafe<Interval>({
   description: "Makes it a subscription, which is billed again after so long",
 })
 const BillingCount = Type.Integer({ minimum: 1, maximum: 12 })
-/** They apply to subscriptions that begin afterwards. */
+/** They apply to subscriptions that begin after the change. */
 const subscriptionTerms = {
   trialDays: Type.Optional(
     Type.Integer({
@@ -110,7 +110,7 @@ export const LinkChange = Strict(
 )
 export type LinkChange = Static<typeof LinkChange>
 export const Link = Type.Object({
-  // Those of before the prefix was `plink_` keep theirs.
+  // Links made before the prefix was `plink_` keep their ids.
   id: Type.String({ pattern: idPattern("plink").replace("plink", "p?link") }),
   slug: Type.String(),
   url: Type.String({ description: "The page that starts a checkout" }),

@@ -16,7 +16,7 @@ import { recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./catalog-schema.ts"
 import { changedTermsFaults, ownSplitFaults, redirectFaults, subscriptionFaults } from "./input-faults.ts"
 
-/** Makes a product; call it inside a transaction. */
+/** Creates a product; call it inside a transaction. */
 export async function createProduct(ctx: TxContext, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
   const network = networkAsked(ctx.chain, body.chain)
   const faults = currencyFaults(network, body.currency)
@@ -51,7 +51,10 @@ export async function createProduct(ctx: TxContext, merchantId: string, body: Pr
   return made
 }
 
-/** Changes what is given; sessions that were made keep their price. `NOT_FOUND` for anyone else's. Call it inside a transaction. */
+/**
+ * Changes the given fields; existing sessions keep their price. `NOT_FOUND` for anyone else's. Call it inside a
+ * transaction.
+ */
 export async function changeProduct(
   ctx: TxContext,
   merchantId: string,
@@ -87,7 +90,7 @@ export async function changeProduct(
   return changed
 }
 
-/** The links of a product with `billingInterval` sell what its renewals will cost, split as they will be. */
+/** Gives the links of a product with `billingInterval` its new price and split, as its renewals get them too. */
 async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, price, split_id }: Row<"products">) {
   if (price === before.price && split_id === before.split_id) return
   const links = await ctx.db
@@ -99,7 +102,7 @@ async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, pri
   for (const link of links) await emitAttached(ctx, link.merchant_id, link.id, before.split_id, split_id)
 }
 
-/** Switches a product or link off; `NOT_FOUND` for anyone else's, and for one that is off already. */
+/** Switches a product or link off; `NOT_FOUND` for anyone else's, and for one that is already off. */
 export async function switchOff(
   ctx: Context,
   table: "products" | "payment_links",
@@ -133,10 +136,10 @@ export const ownProduct = (
     .$if(isHeld, query => query.forShare())
     .executeTakeFirst()
 
-/** Makes a payment link; call it inside a transaction. `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
+/** Creates a payment link; call it inside a transaction. `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
 export async function createLink(ctx: TxContext, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
   const faults: ErrorDetail[] = []
-  // Held, so that a change of the product finds this link, or is found by it.
+  // Locked, so that a concurrent change of the product also changes this link, or is read here.
   const product =
     body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId, { isHeld: true })
   faults.push(...ownSplitFaults(product, body.splitId ?? undefined))
@@ -157,12 +160,12 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
       ? null
       : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size))
   if (amount !== null && typeof amount !== "bigint") faults.push(amount)
-  // The product's price was checked with the product's split; the link may have another.
+  // The product's price was checked with the product's split, but the link may have another split.
   else faults.push(...partsFaults(ctx.settings.minAmount, network, amount, split))
   faults.push(...redirectFaults(body.redirectUrl))
   if ((amount !== null && typeof amount !== "bigint") || faults.length > 0)
     throw new ApiError("VALIDATION_ERROR", faults)
-  // Its sessions will need one.
+  // The link's sessions need a payout address, so it must exist now.
   await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
   const inserted = ctx.db
@@ -192,7 +195,7 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
   return made
 }
 
-/** Changes what is given; `NOT_FOUND` for anyone else's. Call it inside a transaction. */
+/** Changes the given fields; `NOT_FOUND` for anyone else's. Call it inside a transaction. */
 export async function changeLink(
   ctx: TxContext,
   merchantId: string,
@@ -221,7 +224,7 @@ export async function changeLink(
     })
     .where("id", "=", id)
     .where("merchant_id", "=", merchantId)
-    // Below what was used already no limit can hold.
+    // A limit can't be less than the uses already counted.
     .$if(typeof body.maxUses === "number", query => query.where("uses", "<=", body.maxUses ?? 0))
     .returningAll()
     .executeTakeFirst()
@@ -283,7 +286,10 @@ export const ownLink = (ctx: TxContext, merchantId: string, slug: string): Promi
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
 
-/** Whether a link can be paid: switched on, in its time, not used up, and of no product with `billingInterval` that is off. */
+/**
+ * Whether a link can be paid: it is switched on, not expired, not used up, and its product, if billed by period, is
+ * active.
+ */
 export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Promise<boolean> {
   if (!link.active || (link.expires_at !== null && link.expires_at <= ctx.now())) return false
   if (link.max_uses !== null && link.uses >= link.max_uses) return false

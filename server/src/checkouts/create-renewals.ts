@@ -1,4 +1,4 @@
-/** The sessions of subscriptions' next periods, as many as one transaction bills at once. */
+/** Creates the sessions for the next periods of subscriptions, as many as one transaction bills at once. */
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -10,10 +10,10 @@ import { recipientSetsOf } from "../splits/splits.ts"
 import { beginTrace } from "../tracing/trace.ts"
 import { depositOf, sessionRow, type Terms } from "./create-session.ts"
 
-/** A period that is billed: its product at the price and with the split of now. */
+/** A period to bill: its product, with the current price and split. */
 export interface Renewal {
   product: Row<"products">
-  /** The session of the period before: its redirect, callback, metadata and payer fields are taken over. */
+  /** The session of the previous period. The new one copies its redirect, callback, metadata and payer fields. */
   before: Pick<Row<"checkout_sessions">, "redirect_url" | "callback_url" | "metadata" | "payer_fields">
   customerEmail: string | null
   expiresAt: Date
@@ -22,7 +22,10 @@ export interface Renewal {
 /** Why a product can't be billed now. */
 export type BlockedBy = NonNullable<Row<"subscriptions">["blocked_by"]>
 
-/** Makes the sessions of these renewals, in their order, or answers why one can't be made now. */
+/**
+ * Creates the sessions of these renewals. Returns, in the same order, each session or the reason why it can't be made
+ * now.
+ */
 export async function createRenewals(
   ctx: TxContext,
   renewals: readonly Renewal[],
@@ -38,7 +41,7 @@ export async function createRenewals(
   if (made.length === 0) return planned.flatMap(each => (typeof each === "string" ? [each] : []))
   const rows = made.map(({ row }) => row)
   const sessions = await ctx.db.insertInto("checkout_sessions").values(rows).returningAll().execute()
-  // Nobody has a renewal's page open yet.
+  // Nobody has a renewal's page open yet, so the address is not watched.
   const deposits = made.map(({ offer: { terms, parties }, row }) => ({
     ...{ network: terms.network, ...depositOf(row), ...parties, watchedMs: 0 },
   }))
@@ -62,7 +65,7 @@ function renewalRow(ctx: TxContext, terms: Terms, { product, before, customerEma
     ...(before.payer_fields === null ? {} : { payerFields: before.payer_fields }),
     ...(customerEmail === null ? {} : { customerEmail }),
   })
-  // Nobody's request made it.
+  // No request made this session, so it begins a trace of its own.
   const attributes = { "sluice.resource.id": row.id, "sluice.network": terms.network.name }
   return { ...row, traceparent: beginTrace(ctx, "renew subscription", { attributes }) }
 }
@@ -72,7 +75,7 @@ interface Offer {
   parties: Parties
 }
 
-/** What each product is sold as now, and to whom its money goes; or why it can't be sold. */
+/** For each product: its current terms and who is paid, or the reason why it can't be sold. */
 async function offersOf(
   ctx: TxContext,
   products: ReadonlyMap<string, Row<"products">>,

@@ -1,4 +1,4 @@
-/** Makes checkout sessions, and takes what payers say of them. */
+/** Creates checkout sessions, and stores what payers submit to them. */
 import { sql } from "kysely"
 import { addressField } from "../chain/address-field.ts"
 import { currencyFaults } from "../chain/currency.ts"
@@ -29,27 +29,33 @@ import { assertAsked } from "./payer-info.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
 
 const DEFAULT_LIFE_S = 86_400
-/** After a session's end and this time anyone may send its remaining money to the owner; late payments are still found within it. */
+/**
+ * Anyone may send a session's remaining money to its owner this long after the session's end. Late payments are found
+ * until then.
+ */
 const OPEN_AFTER_MS = 30 * 86_400_000
-/** The page of a new session is open, so its address is watched for this long from the start. */
+/** A new session's page is open, so its address is watched for this long from the start. */
 const WATCHED_MS = 3_600_000
-/** Money that comes late is looked for so long after the end. */
+/** How long after a session's end its address is searched for late money. */
 const LATE_WATCH_MS = 30 * 86_400_000
-/** Hashes of one session that are read together: a payer has one or two. */
+/** Open submissions of one session at a time: a payer has one or two. */
 const MAX_OPEN_HASHES = 10
 
-/** What a session is to sell, read from a request, a link or a subscription. */
+/** What a session sells, read from a request, a link or a subscription. */
 export interface Terms {
   network: NetworkInfo
   amount: bigint
   link: Row<"payment_links"> | undefined
   product: Row<"products"> | undefined
   splitId: string | null
-  /** Who is paid which part, as it is now; undefined: all is the merchant's. */
+  /** The set of recipients that divides the payment, as it is now; undefined: the merchant gets all. */
   setId: bigint | undefined
 }
 
-/** Makes a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a transaction. */
+/**
+ * Creates a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a
+ * transaction.
+ */
 export async function createSession(
   ctx: TxContext,
   merchantId: string,
@@ -76,7 +82,10 @@ export async function createSession(
   return await insertSession(ctx, merchantId, terms, body)
 }
 
-/** A session of a payment link, for whoever has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`. */
+/**
+ * Creates a session of a payment link, for anyone who has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`,
+ * `PAYMENTS_PAUSED`.
+ */
 export async function createLinkSession(
   ctx: TxContext,
   body: { slug: string; amount?: number | string },
@@ -97,7 +106,8 @@ async function insertSession(
   agentCaller?: string,
 ): Promise<Row<"checkout_sessions">> {
   const { network, amount, product, setId } = terms
-  // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
+  // The link or product may have set its price when the split had fewer recipients. The service pays for a transfer to
+  // each.
   const size = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
   const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -112,18 +122,18 @@ async function insertSession(
   const approver = await approverOf(ctx, network, merchantId, owner)
   const parties = { owner, approver, recipientSetId: setId ?? null }
   await makeDeposit(ctx, network, { ...depositOf(session), ...parties, watchedMs: WATCHED_MS })
-  // An agent pays for one call, and is not billed again.
+  // An agent pays for one call and is not billed again.
   if (isRecurring(product) && agentCaller === undefined) await beginSubscription(ctx, session, product)
   return session
 }
 
-/** What the receiving address of a session is for, and until when it is the session's. */
+/** The session that a receiving address belongs to, and when anyone may empty the address. */
 export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id" | "expires_at">) => ({
   resourceId: id,
   opensAt: new Date(expires_at.getTime() + OPEN_AFTER_MS),
 })
 
-/** A session as it begins: nobody has paid. */
+/** The row of a new session, which nobody has paid yet. */
 export function sessionRow(
   ctx: TxContext,
   merchantId: string,
@@ -165,7 +175,7 @@ export function sessionRow(
   }
 }
 
-/** What is sold, and for how much: said by the request, by a link, or by a product, and by one of them only. */
+/** Reads what is sold and for how much: from the request, a link or a product, and from one of them only. */
 async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Terms> {
   if (body.slug !== undefined && body.productId !== undefined)
     throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
@@ -219,7 +229,7 @@ async function linkTerms(
   return { ...terms, amount }
 }
 
-/** A session by its id, for whoever has it; `SESSION_NOT_FOUND`. */
+/** Returns a session by its id, for anyone who has it; `SESSION_NOT_FOUND`. */
 export async function sessionOf(ctx: TxContext, id: string, merchantId?: string): Promise<Row<"checkout_sessions">> {
   const row = await ctx.db
     .selectFrom("checkout_sessions")
@@ -232,8 +242,8 @@ export async function sessionOf(ctx: TxContext, id: string, merchantId?: string)
 }
 
 /**
- * Notes that a session is said to be paid by a transaction. A hint: the session would confirm without it. Throws
- * `INVALID_TX_HASH`, `SESSION_NOT_FOUND`, `SANCTIONS_MATCH`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`,
+ * Stores that a session is said to be paid by a transaction. This is a hint: the session would be confirmed without it.
+ * Throws `INVALID_TX_HASH`, `SESSION_NOT_FOUND`, `SANCTIONS_MATCH`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`,
  * `TXHASH_ALREADY_USED`.
  */
 export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ status: "verifying"; txHash: Hash }> {
@@ -257,7 +267,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
     assertAsked(session, body.payerInfo)
     await assertUsable(ctx, session, txHash)
     await submit(ctx, session, txHash, payer)
-    // Anyone may submit anything: what has ended, or knows of money, stays as it is until the chain says otherwise.
+    // Anyone may submit a hash. So it changes no session that has ended or has money; only the chain does.
     const begins = session.status === "pending" && ctx.now() <= session.expires_at
     await ctx.db
       .updateTable("checkout_sessions")
@@ -281,7 +291,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
 const payerOf = (text: string | undefined): Address | null =>
   text === undefined ? null : addressField("payerAddress", text)
 
-/** A transaction whose transfers to us all paid for other things can't pay this one. */
+/** Refuses a transaction whose transfers to this service all paid for other things. */
 async function assertUsable(ctx: TxContext, session: Row<"checkout_sessions">, txHash: Hash): Promise<void> {
   const { rows } = await sql<{ here: boolean; used: boolean }>`
     select d.resource_id = ${session.id} as here, coalesce(p.status = 'granted', false) as used
@@ -326,16 +336,22 @@ async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash:
 
 const OVER = "This checkout is over: it has expired, or was deleted."
 
-/** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other and for a subscription's renewal. Late money is still found. */
+/**
+ * Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other
+ * and for a subscription's renewal. Late money is still found.
+ */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
   if (await inTransaction(ctx, ctx => endUnlessRenewal(ctx, merchantId, id))) return
   const { status } = await sessionOf(ctx, id, merchantId)
-  // A closed one stays pending until its expiry is worked off.
+  // A closed session stays `pending` until its expiry is settled.
   if (status === "pending" || status === "expired") throw new ApiError("SESSION_NOT_FOUND", undefined, OVER)
   throw new ApiError("INVALID_OPERATION", undefined, `Only a pending checkout can be closed; this one is ${status}.`)
 }
 
-/** Ends a pending session. A subscription would be canceled by the end of its invoice's, so its merchant asks for that itself. */
+/**
+ * Ends a pending session. It refuses a subscription's invoice: ending that would cancel the subscription, which the
+ * merchant must ask for itself.
+ */
 async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
   if ((await endPending(ctx, [id], merchantId)).length === 0) return false
   const subscription = await ctx.db
@@ -350,7 +366,10 @@ async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string):
   throw new ApiError("INVALID_OPERATION", undefined, message)
 }
 
-/** Which of these sessions were pending and ended now; their expiry is worked off at once. Without a merchant, whoever's they are. */
+/**
+ * Ends those of these sessions that are pending and returns their ids; they expire at the next settlement. Without
+ * `merchantId`, sessions of all merchants.
+ */
 export async function endPending(ctx: TxContext, ids: readonly string[], merchantId?: string): Promise<string[]> {
   if (ids.length === 0) return []
   const now = ctx.now()

@@ -1,23 +1,26 @@
-/** What can be wrong with the fields of a checkout or link beyond their schema. Pure. */
+/** Faults in the fields of a checkout, product or link that their schema does not find. Pure. */
 import type { Row } from "../db/schema.ts"
 import type { ErrorDetail } from "../errors.ts"
 import type { ProductCreate } from "./catalog-schema.ts"
 
 const METADATA_BYTES = 4_096
 
-/** What is wrong with a session's metadata. */
+/** Faults of a session's metadata. */
 export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
   metadata && Buffer.byteLength(JSON.stringify(metadata)) > METADATA_BYTES
     ? [{ path: "metadata", message: "must be at most 4 KB as JSON" }]
     : []
 
-/** What is wrong with the address to which the payer is sent back. The URL parser leaves line ends and tabs out without a word. */
+/**
+ * Faults of the address that the payer is redirected to. The URL parser silently drops line ends and tabs, so they are
+ * refused here.
+ */
 export const redirectFaults = (redirectUrl: string | null | undefined): ErrorDetail[] =>
   redirectUrl && (!URL.canParse(redirectUrl) || /[\s\p{Cc}]/u.test(redirectUrl))
     ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }]
     : []
 
-/** A subscription's periods are all split alike: as its product says. */
+/** Refuses a split of one's own for a subscription: all its periods are split as its product says. */
 export const ownSplitFaults = (
   product: Pick<Row<"products">, "billing_interval"> | undefined,
   splitId: string | null | undefined,
@@ -28,7 +31,7 @@ export const ownSplitFaults = (
 
 type SubscriptionTerms = Partial<Pick<ProductCreate, "billingInterval" | "billingCount" | "trialDays" | "maxPeriods">>
 
-/** What is wrong with terms of subscriptions, of a product that is `recurring` or not. */
+/** Faults of subscription terms, for a product that is `recurring` or not. */
 export function subscriptionFaults({ billingCount, trialDays, maxPeriods }: SubscriptionTerms, recurring: boolean) {
   if (recurring) return []
   const given = Object.entries({ billingCount, trialDays: trialDays || undefined, maxPeriods: maxPeriods ?? undefined })
@@ -37,7 +40,7 @@ export function subscriptionFaults({ billingCount, trialDays, maxPeriods }: Subs
   )
 }
 
-/** The same of a change: how long a period is stays as it is. */
+/** Faults of changed subscription terms. The length of a period can't be changed. */
 export function changedTermsFaults(before: Row<"products">, body: SubscriptionTerms): ErrorDetail[] {
   const isOther = {
     billingInterval: body.billingInterval !== undefined && body.billingInterval !== before.billing_interval,

@@ -50,7 +50,7 @@ beforeEach(async () => {
   await service.merchant("shop")
   key = (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body.key
   await ensureCursor(service.ctx, network())
-  // The chain's clock goes ahead with each block that is mined at once; the service's follows it.
+  // Each block that is mined at once moves the chain's clock forward; the service's clock follows it.
   await catchUp()
 })
 
@@ -68,7 +68,7 @@ async function catchUp(): Promise<void> {
     })
 }
 
-/** Time passes for the service and the chain. */
+/** Moves the time of the service and of the chain. */
 async function pass(ms: number): Promise<void> {
   service.advance(ms)
   await catchUp()
@@ -173,7 +173,7 @@ describe("a checkout", () => {
   it("paid in time by somebody whose page is closed is found before it expires", async () => {
     const session = await start({ amount: 5, expiresIn: 4 * 3_600 })
     await rounds(1)
-    // Nobody looks any more: its address leaves the scan.
+    // Nobody views it any more, so its address leaves the scan.
     await pass(2 * HOUR)
     await makeDepositsDormant(service.ctx, network())
     expect((await service.ctx.db.selectFrom("deposits").select("watched").executeTakeFirstOrThrow()).watched).toBe(
@@ -349,7 +349,7 @@ describe("a checkout", () => {
     await rounds(1, 0)
     await confirm(victims.id, txHash)
     await rounds(2)
-    // A receipt that was not deep enough is asked for again after a moment.
+    // A receipt that was not deep enough is requested again after a moment.
     service.advance(6_000)
     await rounds(2)
     expect(await status(victims.id)).toMatchObject({ status: "confirmed", txHash })
@@ -375,7 +375,7 @@ describe("a checkout", () => {
     try {
       const txHash = await pay(session.payTo, "5", 5)
       expect(await confirm(session.id, txHash, { payerAddress: buyer(5).address })).toMatchObject({ status: 403 })
-      // One who does not say so makes it wait no longer than until his money is found.
+      // If he does not name his address, the session waits only until his transfer is found.
       expect(await confirm(session.id, txHash)).toMatchObject({ status: 200 })
       await rounds(3)
       expect(await status(session.id)).toMatchObject({ status: "pending", amountReceived: "0.00" })
@@ -462,7 +462,7 @@ describe("what the merchant is notified of", () => {
     expect(new Date(createdAt).toISOString()).toBe(createdAt)
     const { merchantId, confirmedAt } = await whole(session.id)
     expect(data).toEqual({
-      // The version without an envelope's id.
+      // The fields of the event's version without an envelope.
       id: session.id,
       amount: "5.00",
       currency: "USDC",
@@ -473,12 +473,12 @@ describe("what the merchant is notified of", () => {
       // No explorer knows the chain of a sandbox.
       explorerUrl: null,
       ...said,
-      // The version with one.
+      // The fields of the version with an envelope.
       sessionId: session.id,
       merchantId,
       productId: product.id,
       confirmedAt,
-      // And of our own.
+      // Our own additional fields.
       amountReceived: "6.00",
       exception: "overpaid",
       payer: buyer(0).address,
@@ -511,7 +511,7 @@ describe("what the merchant is notified of", () => {
     expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed", "paywall.granted"])
   })
 
-  /** An endpoint past registration. */
+  /** Inserts an endpoint directly, without registering it. */
   async function hook(letter: string, events: string[]): Promise<string> {
     const { ctx } = service
     const { id: merchant_id } = await ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
@@ -523,7 +523,7 @@ describe("what the merchant is notified of", () => {
       .execute()
     return id
   }
-  /** What was sent about a session and where to, by sequence. */
+  /** The events of a session and their destinations, by sequence. */
   async function sentAbout(session: { id: string }): Promise<string[]> {
     const rows = await service.ctx.db
       .selectFrom("deliveries")
@@ -554,7 +554,7 @@ describe("what the merchant is notified of", () => {
       .execute()
     await rounds(1)
     expect(await events()).toEqual(before)
-    // What an endpoint asks for later does not keep a reversal from it.
+    // A later change of its subscriptions does not keep a reversal from an endpoint.
     await service.ctx.db
       .updateTable("webhooks")
       .set({ events: JSON.stringify(["checkout.failed"]) })
@@ -587,7 +587,7 @@ describe("what the merchant is notified of", () => {
       `checkout.confirmed → ${confirmed}`,
       `checkout.session.completed → ${all}`,
     ])
-    // Whatever order they arrive in, the event with the greatest sequence has the final state.
+    // Whatever the order of arrival, the event with the greatest sequence has the final state.
     const about = (await events()).filter(({ data }) => data.id === other.id && data.metadata.order === 7)
     const inTurn = about.sort((a, b) => a.data.sequence - b.data.sequence || a.type.localeCompare(b.type))
     expect(inTurn.map(({ type, data }) => [data.sequence, type, data.status, data.txHash !== null])).toEqual([
@@ -649,7 +649,7 @@ describe("a payment link", () => {
     expect(rows.filter(row => row.status === "open" && row.exception === "duplicate").length).toBe(19)
     expect((await service.call("GET", `/api/console/payment-links/${id}`, undefined, { as: "shop" })).body.uses).toBe(1)
     expect(await open({})).toMatchObject({ status: 410, body: { error: "LINK_UNAVAILABLE" } })
-    // More uses are given: who paid first is served first at the next settling.
+    // When the link gets more uses, the next settlement serves the earliest payment first.
     await service.call("PUT", `/api/console/payment-links/${id}`, { maxUses: 2 }, { as: "shop" })
     expect((await open({})).status).toBe(201)
   })

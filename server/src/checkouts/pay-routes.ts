@@ -1,4 +1,4 @@
-/** `/api/pay`: what a payer's page asks of a checkout. Whoever has a session's id may. */
+/** `/api/pay`: what a payer's page asks of a checkout. Anyone who has a session's id may ask. */
 import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, reading } from "../context.ts"

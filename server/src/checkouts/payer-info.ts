@@ -1,4 +1,4 @@
-/** What a payer answers to the fields that a checkout asks for, beside any payment. */
+/** A payer's answers to the fields that a checkout asks for; independent of any payment. */
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
@@ -34,7 +34,7 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
     .execute()
 }
 
-/** Throws `VALIDATION_ERROR` with each answer that the checkout did not ask for. */
+/** Throws `VALIDATION_ERROR` with every answer that the checkout did not ask for. */
 export function assertAsked(session: Row<"checkout_sessions">, answers: Record<string, string> = {}): void {
   const asked = new Set(session.payer_fields ?? [])
   const unknown = Object.keys(answers).filter(name => !asked.has(name))

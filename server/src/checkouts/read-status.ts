@@ -6,7 +6,10 @@ import { paidStatuses, shownToPayer } from "../escrow/show-escrow.ts"
 import { sessionOf } from "./create-session.ts"
 import { paidAtOf, shownOf } from "./show-session.ts"
 
-/** What `GET /api/pay/status/:id` answers; `SESSION_NOT_FOUND`. `txHash` names the submission to report, by default the newest. */
+/**
+ * The answer of `GET /api/pay/status/:id`; `SESSION_NOT_FOUND`. `txHash` names the submission to report, by default the
+ * newest.
+ */
 export async function statusOf(ctx: TxContext, id: string, txHash?: Hash) {
   const session = await sessionOf(ctx, id)
   const paidAt = (await paidAtOf(ctx, [session])).get(id)
@@ -32,7 +35,7 @@ export async function statusOf(ctx: TxContext, id: string, txHash?: Hash) {
   }
 }
 
-/** How deep the newest transfer of a session is, its own block counted; 0 without one. */
+/** The depth of a session's newest transfer, its own block counted; 0 without one. */
 async function depthOfTransfer(ctx: TxContext, id: string): Promise<bigint> {
   const newest = await ctx.db
     .selectFrom("transfers")
@@ -47,7 +50,7 @@ async function depthOfTransfer(ctx: TxContext, id: string): Promise<bigint> {
   return newest === undefined ? 0n : BigInt(newest.above) + 1n
 }
 
-/** The same of the reservation of its escrow. */
+/** The depth of the reservation of a session's escrow; 0 without one. */
 async function depthOfCall(ctx: TxContext, id: string): Promise<bigint> {
   const newest = await ctx.db
     .selectFrom("payouts")

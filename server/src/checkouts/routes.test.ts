@@ -371,7 +371,7 @@ describe("/api/console/transactions", () => {
       ...row,
       id: `pay_many${String(i).padStart(4, "0")}`,
       resource_id: `pw_${"a".repeat(24)}`,
-      // Several at the same instant, on both sides of where a read ends.
+      // Several at the same instant, on both sides of the boundary between two reads.
       created_at: at(-Math.floor(i / 7)),
     }))
     await paywall()
@@ -445,7 +445,7 @@ describe("/api/console/transactions", () => {
     await expect(parts.next()).rejects.toThrow("NETWORKS does not name")
   })
 
-  /** The paywall that the many rows name. */
+  /** The paywall that all these rows refer to. */
   async function paywall(): Promise<void> {
     const { id } = (await service.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as })).body
     const row = await service.ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirstOrThrow()

@@ -19,7 +19,10 @@ import { paidAtOf, sessionUrl, shownOf } from "./show-session.ts"
 
 const tags = ["checkouts"]
 
-/** Where sessions are made, listed and read: by whom, and how the operations are named. */
+/**
+ * The paths under which sessions are created, listed and read, with their credential and the suffix of their operation
+ * ids.
+ */
 const surfaces = [
   {
     prefix: "/api/checkouts",
@@ -181,7 +184,7 @@ const wholeOf = async (ctx: TxContext, row: Row<"checkout_sessions">) => {
   return whole
 }
 
-/** Sessions as their merchant sees them. */
+/** Formats sessions as their merchant sees them. */
 async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
   const paidAts = await paidAtOf(ctx, rows)
   const linkIds = [...new Set(rows.flatMap(row => row.link_id ?? []))]

@@ -1,6 +1,6 @@
 /**
- * Checkout sessions as something that is sold: all that arrives at a session's address adds up, whoever sends it, and one
- * payment confirms it. Settled under the session's row; the merchant's notifications follow the session's status.
+ * Sells checkout sessions. Everything that arrives at a session's address adds up, whoever sends it, and one payment
+ * confirms the session. Settled under the session's row; the merchant is notified of changes of the session's status.
  */
 
 import { sql } from "kysely"
@@ -19,7 +19,7 @@ import { holdSession, loadSession, lockSession, type SessionPart } from "./load-
 import { everPaid, planSession, type SessionPlan, takesUse } from "./plan-session.ts"
 import { dueSessions, wakeSessions } from "./session-batch.ts"
 
-/** Checkout sessions, for sale. */
+/** The `Sellable` for checkout sessions. */
 export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   prefix: "cs",
   notFound: "SESSION_NOT_FOUND",
@@ -46,11 +46,11 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
     return planSession(facts, usedUp)
   },
 
-  // A session's payment is written again whenever it is settled: what it buys is the session's status, in `finish`.
+  // Nothing to do: a payment buys the session's status, and `finish` writes that on every settlement.
   async onPaid() {},
 
   async onReversed(ctx, _part, { id }) {
-    // It waits for nobody: what was paid with it is counted again.
+    // The payment needs no decision any more: its transfers are counted again.
     const counted = ctx.db.updateTable("payments").set({ exception: null }).where("id", "=", id)
     await counted.where("accepted_at", "is", null).execute()
   },
@@ -70,7 +70,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   },
 
   async onDecided(ctx, { session }, payment, screened) {
-    // The merchant may go beyond the uses that it gave the link; they are counted as far as they go, a session's once.
+    // A merchant may accept more payments than the link has uses. A session takes one use, if one is left.
     if (payment.status === "granted" && !(await wasPaidBefore(ctx, session.id, payment.id)))
       await takeUse(ctx, session.link_id)
     await settle(ctx, sessionSales, { resourceId: session.id, senders: [] }, screened)
@@ -95,7 +95,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   lockEvents: lockSession,
 }
 
-/** The session with all who sent money to it that is still there. */
+/** The group of a session: everyone whose money is still there. */
 async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
   const rows = await ctx.db
     .selectFrom("transfers")
@@ -114,14 +114,14 @@ async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, p
   const notice = { ...noticeOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }
   const notify = (change: "reversed" | "failed" | "expired", paidWith: Pick<CheckoutNotice, "txHash" | "payer">) =>
     notifyCheckout(ctx, network, change, { ...notice, ...paidWith })
-  // What was taken back is named by the transaction that had paid it.
+  // A reversal names the transaction that had paid the session.
   if (session.status === "confirmed") await notify("reversed", { txHash: session.tx_hash, payer: session.payer })
   if (status === "failed" || status === "expired") await notify(status, plan.last ?? { txHash: null, payer: null })
   ctx.log.info({ sessionId: session.id, from: session.status, to: status, exception }, "session")
   ctx.onCommit(() => checkoutChanges.inc({ network: network.name, status }))
 }
 
-/** Whether another payment has paid the session, at any time. */
+/** Whether another payment pays the session, or has paid it before. */
 async function wasPaidBefore(ctx: TxContext, sessionId: string, paymentId: string): Promise<boolean> {
   const payments = await ctx.db.selectFrom("payments").selectAll().where("resource_id", "=", sessionId).execute()
   return payments.some(payment => payment.id !== paymentId && everPaid(payment))
@@ -139,7 +139,7 @@ async function takeUse(ctx: TxContext, linkId: string | null): Promise<boolean> 
   return taken.numUpdatedRows > 0n
 }
 
-/** Ends the submissions of these transactions that have not ended so. */
+/** Ends the submissions of these transactions with this outcome, unless they have it already. */
 async function endSubmissions(
   ctx: TxContext,
   sessionId: string,

@@ -1,6 +1,6 @@
 /**
- * Which sessions are settled next, and which of their transfers: all that were settled before, and a bounded part of what is
- * new, so that no transaction outlasts a round's lease however many transfers an address is sent.
+ * Which sessions are settled next, and which of their transfers: all that were settled before, and a limited number of
+ * new ones, so that no transaction outlasts a round's lease however many transfers an address receives.
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
@@ -11,31 +11,34 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer, Group } from "../settlement/sellable.ts"
 
-/** Sessions in one round; the rest is due in the next. */
+/** Sessions in one round; the others stay due for the next. */
 const SESSIONS_A_ROUND = 500
-/** New transfers that one transaction books: each costs two triggers, a claim and three indexes. */
+/** New transfers that one transaction books. Each costs two triggers, a claim and three indexes. */
 const TRANSFERS_A_BATCH = 2_000
 
-/** A transfer with the payment that claims it, and whether that was accepted beside what had paid the session. */
+/** A transfer with the payment that claims it, and whether that payment was accepted beside the session's own. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
 
-/** The transfers that one transaction settles of a session; so many are left `waiting` for the next. */
+/** The transfers of a session that one transaction settles; `waiting` new ones are left for the next. */
 export interface Batch {
   ids: bigint[]
   waiting: number
 }
 
 /**
- * Its place among the session's new transfers, from 1; null for one that was settled before, that a payment claims, or that
- * counts for nothing now. The greatest come first, whatever their age: who pays waits for no dust. Tokens whose amounts say
- * nothing come last.
+ * A transfer's place among the session's new transfers, from 1; null if it was settled before, a payment claims it, or
+ * it can't count now. The largest come first, whatever their age, so that a real payment does not wait behind dust.
+ * Other tokens come last: their amounts mean nothing.
  */
 const placeIn = (token: Address) => sql`case when t.run_at is not null and c.transfer_id is null
     and t.state in ('confirmed', 'final') then row_number() over (partition by t.deposit_id, t.run_at is not null
       and c.transfer_id is null and t.state in ('confirmed', 'final')
       order by t.token = ${token} desc, t.value desc, t.id) end`
 
-/** Makes the sessions due that have these addresses, or these ids: a submission that failed, or a relay that ended, brings no transfer. */
+/**
+ * Makes the sessions with these addresses or ids due. A submission that failed, or a relay that ended, brings no
+ * transfer that would do so.
+ */
 export async function wakeSessions(
   ctx: TxContext,
   deposits: readonly bigint[],
@@ -49,8 +52,9 @@ export async function wakeSessions(
 }
 
 /**
- * Sessions with a transfer to settle, or whose own time has come, and who sent what is settled of them now and not claimed
- * yet. Those with the fewest transfers come first: one that is flooded with dust takes many rounds, and nobody else waits.
+ * The sessions that have a transfer to settle or are due by time, each with the senders of the unclaimed transfers that
+ * would be settled now. Sessions with the fewest transfers come first: one that is flooded with dust takes many rounds,
+ * and the others are not delayed.
  */
 export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
   const { rows } = await sql<Group>`
@@ -73,20 +77,23 @@ export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise
   return rows
 }
 
-/** Holds the transfers of a session's address that are settled now; call it inside a transaction, under the session's lock. */
+/**
+ * Locks the transfers of a session's address that are settled now. Call it inside a transaction, under the session's
+ * lock.
+ */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
   const { rows } = await sql<{ id: bigint; place: bigint | null }>`
     select t.id, ${placeIn(token)} as place from transfers t left join claims c on c.transfer_id = t.id
     where t.deposit_id = ${deposit.id}`.execute(ctx.db)
   const taken = rows.filter(({ place }) => place === null || place <= BigInt(TRANSFERS_A_BATCH)).map(({ id }) => id)
-  // Before any book, as whoever stores what the chain says.
+  // Transfers are locked before any book, in the order that the scanner uses too.
   await sql`select id from transfers where id = any(${sqlArray("bigint", taken)}) order by id for no key update`.execute(
     ctx.db,
   )
   return { ids: taken, waiting: rows.length - taken.length }
 }
 
-/** These transfers with their payments, in the order of the chain; read them when they are held. */
+/** Reads these transfers with their payments, in chain order. Call it after they are locked. */
 export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
   const { rows } = await sql<SessionTransfer>`
     select t.*, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t

@@ -1,4 +1,4 @@
-/** What answers say of a session to everyone, and where it is paid. */
+/** The parts of a session that answers show to everyone, and where it is paid. */
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -8,13 +8,13 @@ import { formatAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { messageOf } from "./session-rules.ts"
 
-/** What everyone may see of a session; nobody is asked to pay one that is paused. */
+/** The public view of a session. While payments are paused, its message asks nobody to pay. */
 export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { address: payTo, paused }: PaidAt) {
   const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
   return {
     status: session.status,
     exception: session.exception,
-    // It has none from the moment on that something is said to be on its way, until it is settled.
+    // The row has no message from the time something is submitted until it is settled.
     message:
       paused && !isOver(session)
         ? PAUSED
@@ -34,7 +34,7 @@ export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { add
   }
 }
 
-/** The page on which a session is paid. */
+/** The URL of the page where a session is paid. */
 export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
 
 const PAUSED =
@@ -44,7 +44,7 @@ const PAUSED =
 export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
   status !== "pending" && status !== "verifying"
 
-/** Where a session is paid, and whether that is paused. */
+/** Where a session is paid, and whether payments there are paused. */
 export interface PaidAt {
   /** Its receiving address; null where an escrow is paid by a signature. */
   address: Address | null
@@ -52,7 +52,7 @@ export interface PaidAt {
   paused: boolean
 }
 
-/** Where sessions are paid, by session. */
+/** Where each of these sessions is paid, by session id. */
 export async function paidAtOf(
   ctx: TxContext,
   sessions: readonly Row<"checkout_sessions">[],

@@ -87,7 +87,7 @@ describe("a checkout with a split", () => {
       "share 3.00",
       "share 7.00",
     ])
-    // What went out names the session that it was paid for, and is found by its own id and by the session's.
+    // The payout names the session that it belongs to, and is found by its own id and by the session's.
     const paid = list.data.find((row: { type: string }) => row.type === "share")
     expect(paid).toMatchObject({
       id: expect.stringMatching(/^po_[0-9a-f]{32}$/),
@@ -166,7 +166,7 @@ describe("a checkout without a split", () => {
     expect((await rig.balanceOf(PAYOUT_ADDRESS.toLowerCase() as Address)) - before).toBe(20_000_000n)
     expect(await rig.balanceOf(short.payTo)).toBe(15_000_000n)
     expect((await rig.payouts()).map(({ kind, amount }) => [kind, amount])).toEqual([["sweep", 20_000_000n]])
-    // Topped up it is paid, and all of it goes.
+    // After a top-up it is paid, and everything is paid out.
     await pay(short.payTo, 5_000_000n)
     await payOut()
     expect((await rig.balanceOf(PAYOUT_ADDRESS.toLowerCase() as Address)) - before).toBe(40_000_000n)

@@ -1,6 +1,7 @@
 /**
- * `sluice backup`: a consistent copy of the database in one file, while the service runs. Postgres is dumped by `pg_dump`; the
- * embedded database serves one process, so the running service makes its copy, and this command where none runs.
+ * `sluice backup`: a consistent copy of the database in one file, while the service runs. `pg_dump` dumps a Postgres.
+ * The embedded database serves one process, so the running service makes its copy, or this command where no service
+ * runs.
  */
 import { spawn } from "node:child_process"
 import { createWriteStream, existsSync, renameSync, rmSync } from "node:fs"
@@ -34,7 +35,7 @@ const openFile = (file: string) => (file === STDOUT ? process.stdout : createWri
 /** No service listens on the socket of the data folder. */
 class NoService extends Error {}
 
-/** Makes the backup that the arguments name, and says so; throws a sentence, and then leaves no file. */
+/** Makes the backup that the arguments name, and reports it. Throws a sentence, and then leaves no file. */
 async function main(say: (line: string) => void): Promise<void> {
   const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
   if (values.help) return void process.stdout.write(usage)
@@ -60,9 +61,9 @@ async function main(say: (line: string) => void): Promise<void> {
   say(`Wrote ${file}.`)
 }
 
-/** Runs `pg_dump`; the password is not among its arguments, which other users of the machine can read. */
+/** Runs `pg_dump`. The password is not among its arguments, which other users of the machine can read. */
 async function dump(databaseUrl: string, file: string): Promise<void> {
-  // As text: `URL` knows no list of hosts, and `pg_dump` does.
+  // Parsed as text: `URL` does not support a list of hosts, `pg_dump` does.
   const [, start = "", password = "", rest = ""] = /^([^:]+:\/\/[^/?#:@]*):([^/?#@]*)(@.*)$/.exec(databaseUrl) ?? []
   const PGPASSWORD = decodeURIComponent(password)
   const address = password === "" ? databaseUrl : start + rest
@@ -80,7 +81,7 @@ async function dump(databaseUrl: string, file: string): Promise<void> {
   if (code !== 0) throw new Error("pg_dump failed, as it says above.")
 }
 
-/** The embedded database: from the service that runs on the folder, or from the folder where none does. */
+/** Copies the embedded database: by the service that runs on the folder, or from the folder where none runs. */
 async function copyOf(dataDir: string, file: string): Promise<void> {
   if (!existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)

@@ -1,11 +1,13 @@
-/** Makes sure that the contract that pulls refunds from merchants' wallets is this version's, with this escrow and operator. */
+/**
+ * Checks that the contract that pulls refunds from merchants' wallets is this version's, with this escrow and operator.
+ */
 import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { isRefundCollector } from "../chain/refund-collector.ts"
 
 /**
- * Asks every endpoint for its code. Throws an Error with a sentence where one reports another code, escrow or operator, or where
- * none answers.
+ * Asks every endpoint for the contract's code. Throws an Error with a sentence where one reports another code, escrow
+ * or operator, or where none answers.
  */
 export async function checkRefundCollector(
   endpoints: readonly Endpoint[],

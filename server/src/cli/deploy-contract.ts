@@ -1,7 +1,7 @@
 /**
- * Deploys a contract by a transaction that everyone computes alike: the canonical CREATE2 deployer gives it the
- * same address on every network. The signed bytes are written to a file before they are sent, so that a run that was
- * stopped at any point goes on where it was.
+ * Deploys a contract by a transaction that is the same for everybody: the canonical CREATE2 deployer gives it the same
+ * address on every network. The signed bytes are written to a file before they are sent, so that a run that was stopped
+ * at any point can be continued.
  */
 import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -19,18 +19,18 @@ import { readJsonIfThere, writeFileAtomic } from "../config/data-dir.ts"
 export interface Deployment {
   network: { name: NetworkName; chainId: number }
   endpoints: readonly Endpoint[]
-  /** The contract, in words such as "factory". */
+  /** The kind of contract, in words such as "factory". */
   noun: string
-  /** Pays for it, and has no influence on the contract. */
+  /** Pays for the deployment, and has no influence on the contract. */
   signer: Signer
   /** The transaction, and the address that the contract will have. */
   to: Address
   data: Hex
   address: Address
   operator: Address
-  /** Compares what is there with this version's code; throws a sentence. */
+  /** Compares the deployed code with this version's; throws a sentence. */
   check: () => Promise<void>
-  /** What is shown about the contract before the cost. */
+  /** Facts about the contract, shown before the cost. */
   facts: string[]
   /** The highest price for a unit of gas, in wei. */
   cap: bigint
@@ -42,7 +42,7 @@ export interface Deployment {
   confirm: (question: string) => Promise<boolean>
 }
 
-/** A transaction that was signed, as it is kept. */
+/** A signed transaction, as it is stored. */
 interface Kept extends Fees {
   address: Address
   from: Address
@@ -52,12 +52,12 @@ interface Kept extends Fees {
 }
 
 const POLL_MS = 1_000
-/** Asks for the gas: a node refuses an estimate for an account that can't pay for it, and anyone may deploy. */
+/** The sender for the gas estimate: a node refuses one for an account that can't pay, and anyone may deploy. */
 const NOBODY = "0x000000000000000000000000000000000000dead"
 /** Gas beyond the estimate, as the state may change until the block. */
 const GAS_PARTS = { more: 6n, of: 5n }
 
-/** Deploys the contract where it is not deployed, waits until it is final, and compares its code with this version's. */
+/** Deploys the contract unless it is deployed, waits until it is final, and compares its code with this version's. */
 export async function deployContract(d: Deployment): Promise<void> {
   await checkChain(d)
   do {
@@ -69,7 +69,7 @@ export async function deployContract(d: Deployment): Promise<void> {
   d.say("It is final, and its code is this version's.")
 }
 
-/** Every endpoint that answers must serve this chain: a deployment on another one costs money and is of no use. */
+/** Checks that every endpoint that answers serves this chain: a deployment on another one would be wasted money. */
 async function checkChain({ network, endpoints, to }: Deployment): Promise<void> {
   const calls = [
     { method: "eth_chainId", params: [] },
@@ -104,7 +104,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
   }
   d.say(`Going on with the transaction ${hash} of an earlier run.`)
   const { market } = await payerNow(d)
-  // Another account's transaction can't be replaced with this key, only sent again.
+  // Another account's transaction can't be replaced with this key; it can only be sent again.
   const isBelow = market.baseFee > kept.maxFee && kept.from === d.signer.address
   if (receipt !== null || !isBelow) return await broadcast(d, kept)
   const fees = raisedFees(kept, market, d.cap)
@@ -116,7 +116,7 @@ async function resume(d: Deployment): Promise<Kept | undefined> {
 const tooDear = ({ baseFee, tip }: Market, cap: bigint): string =>
   `Gas costs ${formatGwei(baseFee + tip)} gwei now, and --max-fee is ${formatGwei(cap)}. Wait, or raise it.`
 
-/** Simulates, shows the cost, asks, signs and sends. */
+/** Simulates the deployment, shows its cost, asks for a confirmation, signs and sends. */
 async function begin(d: Deployment): Promise<Kept> {
   const { signer, to, data, address, cap, noun } = d
   const call = { from: signer.address, to, data }
@@ -150,7 +150,7 @@ async function begin(d: Deployment): Promise<Kept> {
   )
 }
 
-/** Signs and keeps: what is kept can be sent again whenever this process ends. */
+/** Signs and stores the transaction. A stored transaction can be sent again, whenever this process ends. */
 async function sign(d: Deployment, transaction: Omit<Kept, "raw">): Promise<Kept> {
   const { nonce, gas, maxFee, tip, from, address } = transaction
   const unsigned = {
@@ -169,7 +169,7 @@ function readKept({ keptFile, address }: Deployment): Kept | undefined {
   return { ...kept, gas: BigInt(kept.gas), maxFee: BigInt(kept.maxFee), tip: BigInt(kept.tip) }
 }
 
-/** To every endpoint: one that refuses what it has already is as good as one that accepts. */
+/** Sends it to every endpoint. An endpoint that refuses it because it has it already counts as one that accepts. */
 async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   const call = { method: "eth_sendRawTransaction", params: [kept.raw] }
   const answers = await Promise.all(d.endpoints.map(each => batch(each, [call]).catch((error: Error) => error)))
@@ -181,7 +181,7 @@ async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   return kept
 }
 
-/** Resolves when the contract is there, by this transaction or by anybody's. */
+/** Resolves when the contract is deployed, by this transaction or by anybody else's. */
 async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   const hash = keccak256(raw)
   for (const until = performance.now() + d.patienceMs; ; await sleep(POLL_MS)) {
@@ -212,7 +212,7 @@ async function untilFinal(d: Deployment): Promise<boolean> {
 const hasCode = async (d: Deployment, at: "latest" | "finalized"): Promise<boolean> =>
   (await read(d, [{ method: "eth_getCode", params: [d.address, at] }]))[0] !== "0x"
 
-/** What the payer has, and the price of gas; throws where fewer endpoints report it than must agree. */
+/** The payer's balance and the price of gas. Throws where fewer endpoints report them than must agree. */
 async function payerNow(d: Deployment) {
   const { market, balance, pending, latest, dataFee } = await readWalletState(
     d,
@@ -227,7 +227,10 @@ async function payerNow(d: Deployment) {
   return { market, balance, count, dataFee: dataFee * dataParts(d.data) }
 }
 
-/** The values of calls to the first endpoint that answers; throws a sentence with the node's own words for an error. */
+/**
+ * Asks the first endpoint that answers, and returns the values. Throws a sentence with the node's own message for an
+ * error.
+ */
 async function read(d: Pick<Deployment, "endpoints" | "network">, calls: RpcCall[]): Promise<unknown[]> {
   const results: RpcResult[] = await askAny(d.endpoints, calls)
   return results.map((result, i) => {

@@ -1,4 +1,5 @@
-// The factory on a real chain: by one command, by a second one after the first was stopped at any point, and never twice.
+// The factory on a real chain: deployed by one command, by a second one after the first was stopped at any point, and
+// never twice.
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -32,7 +33,7 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   rmSync(kept(), { force: true })
-  // Another operator is another factory.
+  // Another operator gives another factory.
   operator = privateKeyToAddress(generatePrivateKey())
   const key = generatePrivateKey()
   payer = privateKeyToAddress(key)
@@ -42,7 +43,7 @@ beforeEach(async () => {
   Object.assign(proxy, { swallows: false, spoil: (_method: string, _params: unknown[], result: unknown) => result })
 })
 
-/** One run of the command; `mining` answers its question for a final block by mining one. */
+/** One run of the command. When it waits for a final block, blocks are mined. */
 async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env = {}, guardian = true } = {}) {
   const said: string[] = []
   const asked: string[] = []
@@ -61,7 +62,7 @@ async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env
     ],
     {
       env: { DATA_DIR: join(dir, "data"), ...env },
-      // The chain makes no block by itself.
+      // The chain mines no blocks on its own.
       say: line => {
         said.push(line)
         if (line.startsWith("Waiting until it is final")) void anvil.client.mine({ blocks: 4 })

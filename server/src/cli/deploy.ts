@@ -1,4 +1,7 @@
-/** `sluice deploy`: deploys the deposit factory or the refund collector on a network, and prints the setting that names it. */
+/**
+ * `sluice deploy`: deploys the deposit factory or the refund collector on a network, and prints the setting that names
+ * it.
+ */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { createInterface } from "node:readline/promises"
@@ -57,16 +60,16 @@ const options = {
   help: { type: "boolean" },
 } as const
 
-/** What the command needs of the outside. */
+/** What the command needs from its environment. */
 export interface Surroundings {
   env?: Record<string, string | undefined>
   say: (line: string) => void
-  /** Undefined: nobody can be asked. */
+  /** Undefined where nobody can be asked. */
   ask: ((question: string) => Promise<string>) | undefined
   patienceMs: number
 }
 
-/** Deploys, and returns what belongs on the standard output; throws a {@link UsageError} or an Error with a sentence. */
+/** Deploys, and returns the text for the standard output. Throws a {@link UsageError} or an Error with a sentence. */
 export async function deploy(args: string[], { env, say, ask, patienceMs }: Surroundings): Promise<string> {
   const flags = read(args)
   if (flags.help) return usage.trimEnd()
@@ -200,7 +203,7 @@ function signerIn(path: string | undefined): Signer {
   try {
     if (key && privateKeyToAddress(key)) return localSigner(key)
   } catch {
-    // Below: the library's own error would repeat the key.
+    // Handled below: the library's own error would repeat the key.
   }
   throw new Error(`--key-file ${path} does not hold a private key: 0x and 64 hexadecimal digits.`)
 }
@@ -217,7 +220,7 @@ function keyText(path: string): string {
   }
 }
 
-/** How long a transaction may be in no block: every network here has one each two seconds. */
+/** How long a transaction may be in no block: every network here makes a block every two seconds. */
 const PATIENCE_MS = 120_000
 
 async function ask(question: string): Promise<string> {

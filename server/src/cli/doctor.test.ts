@@ -1,4 +1,4 @@
-// The command on a real chain and a real Postgres: each thing that can be wrong is named, and nothing else is.
+// The command on a real chain and a real Postgres: it names each thing that is wrong, and nothing else.
 import { spawn } from "node:child_process"
 import { createHash } from "node:crypto"
 import { once } from "node:events"
@@ -83,7 +83,7 @@ beforeEach(async () => {
 })
 
 const seen = ({ part, check, level }: Finding) => `${part} ${check} ${level}`
-/** What is bad with these variables, as `part check level`, and the whole text that a person reads. */
+/** The findings with these variables that are bad, as `part check level`, and the whole text for a person. */
 async function diagnosis(change: Record<string, string> = {}) {
   const findings = await examine({ ...env, ...change })
   return {
@@ -92,7 +92,7 @@ async function diagnosis(change: Record<string, string> = {}) {
     findings,
   }
 }
-/** With the payout key behind a signer, and a wallet that it is said to have. */
+/** Settings with the payout key behind a signer, and the wallet that the settings give it. */
 const bySigner = (wallet = payout) => ({
   PAYOUT_PRIVATE_KEY: "",
   PAYOUT_SIGNER: `web3signer:${signers.url}/${wallet.toLowerCase()}`,
@@ -187,7 +187,7 @@ describe("what the doctor finds", () => {
         proxy.broken = 503
         return {}
       },
-      // With one of two nobody knows what the wallets hold.
+      // With only one of two endpoints, the wallets' balances are not known.
       [at("endpoint_2 alarm"), at("payout_wallet alarm"), at("relay_wallet alarm")],
       /RPC endpoint 2 of 2 does not answer.*HTTP 503/,
     ],
@@ -428,7 +428,7 @@ describe("the checks beside a running service", () => {
       await standing.check()
       const words = "base-sepolia: the payout wallet has too little for gas, and payouts wait"
       expect(standing.alarms()).toEqual([words])
-      // The wallet's own rounds say it in the same words.
+      // The wallet's own rounds report it in the same words.
       expect(lines).toEqual([{ level: "error", msg: words }])
       await anvil.client.setBalance({ address: payout, value: parseEther("1") })
       await standing.check()

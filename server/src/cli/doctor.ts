@@ -28,7 +28,7 @@ const CONNECT_MS = 5_000
 const STATEMENT_MS = 5_000
 const WIDTH = 100
 
-/** Makes all checks with these environment variables; the process's own by default. */
+/** Runs all checks with these environment variables; by default with those of the process. */
 export async function examine(env?: Record<string, string | undefined>): Promise<Finding[]> {
   const { settings, ...wrong } = examineSettings(env)
   const database = databaseOf(settings)
@@ -40,7 +40,10 @@ export async function examine(env?: Record<string, string | undefined>): Promise
   }
 }
 
-/** One connection, made by the first statement: the service's own way to open a database would migrate it. */
+/**
+ * Opens one connection, at the first statement. The service's own way to open a database is not used, because it would
+ * migrate it.
+ */
 function databaseOf({ databaseUrl }: Settings): { query: Query; close: () => Promise<void> } | undefined {
   if (databaseUrl === undefined) return undefined
   let connecting: Promise<pg.Client> | undefined
@@ -74,7 +77,7 @@ async function main(): Promise<void> {
 /** Runs the command with the arguments of the process, and ends it. */
 export const run = (): Promise<void> =>
   main().then(
-    // A kept connection to a node is not worth waiting for.
+    // Open connections to nodes are not worth waiting for.
     () => process.exit(),
     (error: Error) => {
       process.stderr.write(`${error.message}\nRun \`sluice doctor --help\` for its usage.\n`)

@@ -1,6 +1,6 @@
 /**
- * Writes docs/openapi.json, docs/errors.md and docs/settings.md from the code. With --check it writes nothing, and
- * fails when a committed file differs from what the code generates.
+ * Generates docs/openapi.json, docs/errors.md and docs/settings.md from the code. With --check it writes nothing, and
+ * fails when a committed file differs from the generated one.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
@@ -13,7 +13,7 @@ import { sales } from "../sales.ts"
 
 const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 
-/** The routes are declared without being called, so little of the context is needed. */
+/** The routes are declared and not called, so a small part of the context is enough. */
 async function openDocument() {
   const settings = readSettings({ METRICS_TOKEN: "so that /metrics is a route" })
   const context = { settings, sells: sales, log: openLog("silent"), wakes: { onChange: () => {} } }
@@ -39,7 +39,7 @@ function routesOf(document: { paths?: object }): { route: string; codes: string[
   )
 }
 
-/** Names for sets of routes whose errors can be described together, the widest first. */
+/** Names for sets of routes whose errors can be described together, widest first. */
 const groups: [name: string, has: RegExp][] = [
   ["every route", /./],
   ["every route under `/api`", / \/api\//],

@@ -1,6 +1,6 @@
 /**
- * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its own,
- * with the environment of the service.
+ * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its
+ * own, which uses the environment of the service.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
@@ -23,7 +23,7 @@ const usage = `Lets a subject of the identity provider become a merchant, where 
 It needs the environment of the service. The embedded database serves one process: stop the service first.
 `
 
-/** Invites a subject; inviting again is a no-op. Returns the result as a sentence. */
+/** Invites a subject; a no-op if it is invited already. Returns the result as a sentence. */
 export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<string> {
   const merchant = await db
     .selectFrom("merchants")
@@ -76,7 +76,7 @@ function issuerOf(given: string | undefined, { oidcIssuer }: Settings): string {
 
 async function open(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
   const { databaseUrl, dataDir } = settings
-  // A mistyped folder must not become a database that nobody serves.
+  // A mistyped folder must not create a database that nobody serves.
   if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Start the service once, or check DATA_DIR and DATABASE_URL.`)
   const unlock = databaseUrl === undefined ? lockForUs(dataDir) : () => {}

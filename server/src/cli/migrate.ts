@@ -1,6 +1,6 @@
 /**
- * `sluice migrate`: brings the database to this version's schema and ends, so that a deployment of several processes can
- * migrate once, before any of them starts. It needs no keys and no network.
+ * `sluice migrate`: brings the database to this version's schema and ends, so that a deployment of several processes
+ * can migrate once, before any of them starts. It needs no keys and no network.
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
@@ -17,13 +17,13 @@ It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up fi
 meanwhile; stop older ones. A failed migration changes nothing.
 `
 
-/** Applies what is missing and reports each step; throws a sentence for the operator when it can't. */
+/** Applies the missing migrations and reports each. Throws a sentence for the operator when that fails. */
 async function main(print: (line: string) => void): Promise<void> {
   const { values } = parseArgs({ options: { help: { type: "boolean" } } })
   if (values.help) return print(usage.trimEnd())
   const settings = readDatabaseSettings()
   const { databaseUrl, dataDir } = settings
-  // A mistyped folder must not become a database that nobody serves.
+  // A mistyped folder must not create a database that nobody serves.
   if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
     throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
   const unlock = databaseUrl === undefined ? lockDataDir(dataDir) : () => {}

@@ -1,6 +1,6 @@
 /**
- * The weight of the pay page as it is sent (brotli): HTML and styles, and scripts. Fails above the limits, which a slow phone
- * loads within a second or two.
+ * The size of the pay page as it is sent (brotli): HTML with styles, and scripts. Fails above the limits, which a slow
+ * phone loads within a second or two.
  */
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"

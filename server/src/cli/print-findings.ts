@@ -1,7 +1,7 @@
 /** What `sluice doctor` prints for a person. Pure. */
 import { type Finding, isBad, type Level } from "../doctor/finding.ts"
 
-/** How the text is laid out: its width in columns, and whether the levels are coloured. */
+/** The layout of the text: its width in columns, and whether levels are coloured. */
 export interface Layout {
   width: number
   coloured: boolean
@@ -11,7 +11,7 @@ const colours: Record<Level, number> = { ok: 32, note: 36, alarm: 33, fault: 31 
 const LEVEL_WIDTH = 7
 const order: Level[] = ["fault", "alarm", "note", "ok"]
 
-/** The findings by part, what is worst first in each, and a sentence with the sum of them. */
+/** Formats the findings by part, worst first in each part, and a sentence with their totals. */
 export function findingsText(findings: readonly Finding[], layout: Layout): string {
   const parts = [...Map.groupBy(findings, each => each.part)].map(([part, found]) => {
     const sorted = [...found].sort((a, b) => order.indexOf(a.level) - order.indexOf(b.level))
@@ -30,7 +30,7 @@ function linesOf({ level, message, todo }: Finding, { width, coloured }: Layout)
   return [`  ${label}${first}`, ...[...rest, ...advice].map(line => indent + line)]
 }
 
-/** Breaks at spaces; a word that is longer than a line stays whole, as an address or a command must be copied. */
+/** Breaks lines at spaces. A word longer than a line stays whole, because addresses and commands must be copied. */
 function wrapped(text: string, width: number): string[] {
   const lines: string[] = []
   let line = ""
@@ -44,7 +44,7 @@ function wrapped(text: string, width: number): string[] {
   return [...lines, line]
 }
 
-/** Says whether the service can run, and how much a person has to do. */
+/** A sentence on whether the service can run, and how much a person has to do. */
 function sumOf(findings: readonly Finding[]): string {
   const count = (level: Level) => findings.filter(each => each.level === level).length
   const many = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`

@@ -1,4 +1,4 @@
-/** The service's answers to `sluice wallet` as plain text. Pure. */
+/** Formats the service's answers to `sluice wallet` as plain text. Pure. */
 import type { actionLog } from "../operator/actions.ts"
 import type { heldPayouts } from "../operator/held-payouts.ts"
 import type { showWallets } from "../operator/show.ts"
@@ -48,7 +48,7 @@ const flying = (rows: Wallet["inFlight"]): string[] =>
     ]),
   )
 
-/** Held payouts, a paragraph each: their details are too long for a table. */
+/** Held payouts, one paragraph each: their details are too long for a table. */
 export const heldText = (rows: Held[]): string =>
   rows.length === 0 ? "Nothing is held." : rows.map(heldLines).join("\n\n")
 
@@ -78,7 +78,7 @@ export const logText = (rows: Logged[]): string =>
         )
         .join("\n\n")
 
-/** Columns as wide as what is in them. */
+/** Aligns columns; each is as wide as its widest cell. */
 function table(head: string[], rows: string[][]): string[] {
   const all = [head, ...rows]
   const widths = head.map((_, i) => Math.max(...all.map(row => row[i]?.length ?? 0)))

@@ -83,7 +83,7 @@ describe("script/recover", () => {
     expect(code).toBe(0)
     expect(await rig.balanceOf(owner)).toBe(before + 1_750_000n)
     expect((await shell(all)).said).toContain("0 of 3 addresses hold money.")
-    // Deployed by now; money that arrives later is recovered the same way.
+    // The deposit is deployed by now. Money that arrives later is recovered in the same way.
     await life.send(deposit(0).address, 7n)
     expect((await shell(all)).said).toContain("Sent 0.000007 USDC")
     expect(await rig.balanceOf(owner)).toBe(before + 1_750_007n)

@@ -1,6 +1,6 @@
 /**
  * `sluice recover`: sends the money at receiving addresses to their owners after the recovery time. It needs the
- * addresses' terms, a node, and any account with a little gas: neither the service, nor its database, nor its keys.
+ * addresses' terms, a node, and any account with a little gas, but not the service, its database or its keys.
  */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
@@ -59,13 +59,13 @@ interface Terms extends TermsArgument {
   salt: Hash
   /** Zero for ether. */
   token: Address
-  /** Undefined: the node's own network. */
+  /** Undefined: the network of the node. */
   chainId: number | undefined
 }
 
 type Say = (line: string) => void
 
-/** Does what the arguments say; throws a sentence where an argument is wrong, or a named deposit can't be recovered. */
+/** Carries out the arguments. Throws a sentence where an argument is wrong, or a named deposit can't be recovered. */
 async function main(say: Say): Promise<void> {
   const { values } = parseArgs({ options: OPTIONS })
   if (values.help) return say(usage.trimEnd())
@@ -135,7 +135,9 @@ function read<T>(name: string, text: string | undefined, parse: (text: string) =
 
 const parseSeconds = (text: string): bigint | undefined => (/^\d{1,20}$/.test(text) ? BigInt(text) : undefined)
 
-/** One deposit, from flags or from a line of the file; its address is computed, never taken from the input. */
+/**
+ * The terms of one deposit, from flags or from a line of the file. Its address is computed, never taken from the input.
+ */
 function termsOf(texts: Record<string, unknown>, where = ""): Terms {
   const text = (name: string) => texts[name] as string | undefined
   const name = (flag: string) => (where === "" ? `--${flag}` : `${flag} in ${where}`)
@@ -206,7 +208,7 @@ async function balancesOf(node: Node, terms: readonly Terms[]): Promise<bigint[]
   })
 }
 
-/** Amounts as people read them; in base units where the token does not report its decimals. */
+/** Formats amounts for people; in base units where the token does not report its decimals. */
 async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address, amount: bigint) => string> {
   const calls = tokens.flatMap(token =>
     (["symbol", "decimals"] as const).map(functionName =>
@@ -227,7 +229,10 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
   }
 }
 
-/** Simulates it, sends it, and waits for its receipt; returns what moved. `held` is what it held a moment ago. */
+/**
+ * Simulates the recovery, sends it, and waits for its receipt; returns what moved. `held` is what the address held a
+ * moment ago.
+ */
 async function recover(
   node: Node,
   chainId: number,
@@ -269,7 +274,7 @@ async function recover(
 
 /** Runs the command with the arguments of the process. */
 export const run = (): Promise<void> =>
-  // A token's symbol can be any text.
+  // Control characters are replaced, because a token's symbol can be any text.
   main(line => process.stdout.write(`${line.replace(/(?!\n)\p{C}/gu, "\ufffd")}\n`)).catch((error: Error) => {
     process.stderr.write(`\n${error.message}\n`)
     process.exitCode = 1

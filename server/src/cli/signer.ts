@@ -1,4 +1,7 @@
-/** `sluice signer KEY`: the wallet of a key that is kept in a KMS or behind a Web3Signer, as PAYOUT_SIGNER and RELAY_SIGNER name it. */
+/**
+ * `sluice signer KEY`: prints the wallet of a key in a KMS or behind a Web3Signer, as PAYOUT_SIGNER and RELAY_SIGNER
+ * name it.
+ */
 import { parseArgs } from "node:util"
 import { SignerError } from "../chain/signer.ts"
 import { parseRemoteKey, type RemoteKey } from "../chain/signers/remote-key.ts"
@@ -17,7 +20,7 @@ const usage = `Prints the wallet of a key that another machine keeps, as the val
 A KMS is asked for two signatures of a sentence, which show its wallet: the permission to sign is enough. A Web3Signer lists its keys.
 `
 
-/** The settings for a key, one for each wallet that it may be; throws a sentence where there is none. */
+/** The settings for a key, one for each wallet that it may be. Throws a sentence where there is none. */
 export async function settingsOf(key: RemoteKey, endpoint: string | undefined, signal: AbortSignal): Promise<string[]> {
   const name = `${key.kind}:${key.name}`
   try {

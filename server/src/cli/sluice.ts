@@ -1,4 +1,6 @@
-/** `sluice`: one program for all that an operator does, each command a module of its own that is loaded when it is named. */
+/**
+ * `sluice`: one program for everything that an operator does. Each command is a module that is loaded when it is named.
+ */
 
 interface Command {
   does: string
@@ -32,7 +34,9 @@ ${Object.entries(commands)
 \`sluice COMMAND --help\` explains a command.
 `
 
-/** Runs the command that the first argument names with the rest; an unknown one ends the process with 2. */
+/**
+ * Runs the command that the first argument names, with the other arguments. An unknown command ends the process with 2.
+ */
 export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
   if (name === "--help" || name === "help") return void process.stdout.write(usage)

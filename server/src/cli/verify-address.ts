@@ -1,6 +1,6 @@
 /**
- * `sluice verify-address`: computes a receiving address from its terms and compares the two. It asks nobody, so neither the
- * service nor a node has to be trusted for the answer.
+ * `sluice verify-address`: computes a receiving address from its terms and compares the two. It works offline, so
+ * neither the service nor a node has to be trusted.
  */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
@@ -54,7 +54,7 @@ interface Terms {
   openAfter: bigint
 }
 
-/** What the command prints, and whether the address belongs to the terms; throws a {@link UsageError}. */
+/** Returns the command's output, and whether the address belongs to the terms. Throws a {@link UsageError}. */
 export function verifyAddress(args: string[], fileText: (path: string) => string): { text: string; ok: boolean } {
   const { values, positionals } = read(args)
   if (values.help) return { text: usage.trimEnd(), ok: true }
@@ -85,7 +85,7 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   return { text: [belongs, ...whatFollows(terms), ...(ours ? [] : [doubt])].join("\n"), ok: true }
 }
 
-/** Whether a factory is the one that this version's code and these parties give; undefined where they are not named. */
+/** Whether this version's code and these parties give this factory; undefined where no parties are given. */
 function isOurFactory(
   factory: Address,
   guardian: string | undefined,
@@ -99,7 +99,7 @@ function isOurFactory(
   return factoryDeployment(parties).address === factory
 }
 
-/** Who can ever get the money at an address, in sentences. */
+/** Sentences on who can ever get the money at an address. */
 function whatFollows({ factory, owner, approver, payees, openAfter }: Terms): string[] {
   const opens = new Date(Number.parseInt(openAfter.toString(), 10) * 1_000)
   const date = Number.isNaN(opens.getTime()) ? `Unix second ${openAfter}` : opens.toISOString()
@@ -137,7 +137,7 @@ function secondsIn(text: string): bigint | undefined {
   return seconds !== undefined && seconds <= MOST_SECONDS ? seconds : undefined
 }
 
-/** Recipients as deposits.csv writes them; undefined for any other text. */
+/** Parses recipients as deposits.csv writes them; undefined for any other text. */
 function payeesIn(text: string): Payee[] | undefined {
   const payees = text.split(/\s+/).flatMap(each => (each === "" ? [] : [payeeIn(each)]))
   return payees.every(each => each !== undefined) ? payees : undefined
@@ -163,7 +163,7 @@ function termsOf(
   }
 }
 
-/** The line of the file that names the address; the address in it is only a way to find the terms. */
+/** The terms in the file's line with this address. The address in the line is used only to find it. */
 function termsIn(file: string, text: string, address: Address): Terms {
   const [head = "", ...lines] = text.trim().split(/\r?\n/)
   const names = head.split(",")

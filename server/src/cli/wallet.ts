@@ -1,4 +1,4 @@
-/** `sluice wallet`: shows an operator the service's wallets and acts on them, by asking the running service. */
+/** `sluice wallet`: shows an operator the service's wallets and acts on them, by requests to the running service. */
 import { request } from "node:http"
 import { userInfo } from "node:os"
 import { parseArgs } from "node:util"
@@ -59,11 +59,11 @@ type Flags = ReturnType<typeof parsed>["values"]
 
 const parsed = (args: string[]) => parseArgs({ args, options, allowPositionals: true })
 
-/** A command: its arguments by name, which flags it takes, and its request. */
+/** A command: the names of its arguments, the flags that it takes, and its request. */
 interface Command {
   takes: string[]
   flags: (keyof Flags)[]
-  /** The request with --all. */
+  /** The command's form with --all. */
   all?: Command
   ask: (given: string[], flags: Flags) => { path: string; body?: object }
   // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which prints itself.
@@ -164,8 +164,8 @@ function read(args: string[]) {
 }
 
 /**
- * Asks the service; throws an Error with the service's message when it refuses. Its answer is JSON, undefined fields
- * left out.
+ * Sends a request to the service and returns its JSON answer; undefined fields are left out of the request. Throws an
+ * Error with the service's message when it refuses.
  */
 async function call(path: string, body: object | undefined): Promise<Record<string, unknown>> {
   const socket = socketPath(readDataDir())
@@ -204,7 +204,7 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
   })
 }
 
-/** A contract's reason for a failure can be any text: it must not move the cursor, or colour other output. */
+/** A contract's reason for a failure can be any text. It must not move the cursor, or colour other output. */
 const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
 /** Runs the command with the arguments of the process. */

@@ -1,4 +1,5 @@
-// The data folder: used by one process at a time, with files that are always either old or new, never half of each.
+// The data folder: used by one process at a time. A file in it is always either the old or the new one, never a part of
+// each.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { open, rename, rm } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
@@ -10,8 +11,8 @@ const SQLITE_BUSY = 5
 export const defaultDataDir = ".data"
 
 /**
- * `DATA_DIR` alone, for a program beside the service that needs none of its secrets. It is here and not with the other
- * settings because they load viem: a start of `sluice wallet` took 0.35 s of CPU with them and takes 0.07 s without.
+ * Reads only `DATA_DIR`, for a program beside the service that needs none of its secrets. It is in this file because
+ * the other settings load viem: starting `sluice wallet` took 0.35 s of CPU with them and takes 0.07 s without.
  */
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
   env.DATA_DIR || defaultDataDir
@@ -19,8 +20,8 @@ export const readDataDir = (env: Record<string, string | undefined> = process.en
 let written = 0
 
 /**
- * The handles of the locks that this process holds. A handle that nothing refers to is garbage-collected, which closes it
- * and frees the lock, so a lock must not depend on its caller keeping the function that releases it.
+ * The handles of the locks that this process holds. A handle without references is garbage-collected, which closes it
+ * and frees the lock. So a lock must not depend on its caller keeping the function that releases it.
  */
 const held = new Set<DatabaseSync>()
 
@@ -30,8 +31,8 @@ const held = new Set<DatabaseSync>()
  */
 export function lockDataDir(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
-  // SQLite's lock is a kernel lock, so it ends with its process however that ends. A pid file does not, and Node has no
-  // flock of its own.
+  // SQLite's lock is a kernel lock, so it ends with its process, however that ends. A pid file does not, and Node has
+  // no flock of its own.
   const lock = new DatabaseSync(join(dir, "lock"))
   try {
     lock.exec("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE")
@@ -49,14 +50,16 @@ export function lockDataDir(dir: string): () => void {
 }
 
 /**
- * Removes the files that `writeFileAtomic` left in a folder when its process was killed; only for a folder nobody
- * writes to.
+ * Removes the files that `writeFileAtomic` left in a folder when its process was killed. Call it only for a folder that
+ * nobody writes to.
  */
 export function removeTemporaryFiles(dir: string): void {
   for (const name of readdirSync(dir)) if (TEMPORARY.test(name)) rmSync(join(dir, name), { force: true })
 }
 
-/** Replaces a file in one step, on disk when the promise resolves; `mode` is its permissions (0o600 for secrets). */
+/**
+ * Replaces a file in one step; it is on disk when the promise resolves. `mode` is its permissions (0o600 for secrets).
+ */
 export async function writeFileAtomic(path: string, content: string | Uint8Array, mode: number): Promise<void> {
   const folder = dirname(path)
   written += 1
@@ -75,7 +78,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
     await rm(temporary, { force: true })
     throw error
   }
-  // The rename changes the folder, and that change has to reach the disk too.
+  // The rename changes the folder, and that change must reach the disk too.
   const entry = await open(folder, "r")
   try {
     await entry.sync()
@@ -84,7 +87,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
   }
 }
 
-/** The content of a JSON file, or undefined where there is no such file; throws on a file that is not JSON. */
+/** Reads a JSON file; undefined where it does not exist. Throws on a file that is not JSON. */
 export function readJsonIfThere(path: string): unknown {
   let text: string
   try {

@@ -85,7 +85,7 @@ describe("live mode", () => {
 
   it.each(["PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"])("refuses a well-known %s", name => {
     const keys = [0, 1, 9, 19].map(anvilKey)
-    // The first of them as anvil prints it, so that the derivation above is not its own proof.
+    // The first key as anvil prints it, so that the test does not only compare the derivation with itself.
     expect(keys[0]).toBe("0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
     for (const key of [...keys, `0x${"1".padStart(64, "0")}`, `0x${"11".repeat(32)}`])
       expectFault({ [name]: key }, new RegExp(`^${name} is a well-known development key`))

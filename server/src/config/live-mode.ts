@@ -1,6 +1,6 @@
 /**
- * The settings that live mode refuses to start with: they are fine for a sandbox or a test, and cost money where money
- * is real. Pure; each fault begins with the name of its setting, and none repeats a value that may be secret.
+ * The settings that live mode refuses to start with: they are fine for a sandbox or a test, but cost money where money
+ * is real. Pure. Each fault begins with the name of its setting, and none repeats a value that may be secret.
  */
 import { isIP } from "node:net"
 import { type Hex, toHex } from "viem"
@@ -12,7 +12,7 @@ import type { Settings } from "./settings.ts"
 
 const LEAST_CONFIRMATIONS = 3
 const LEAST_TOKEN_CHARACTERS = 16
-/** About 29 of the 31 steps from byte to byte in a random key differ. */
+/** In a random key, about 29 of the 31 steps from byte to byte differ. */
 const LEAST_DIFFERENT_STEPS = 16
 
 const testNetworks: readonly string[] = ["base-sepolia"]
@@ -20,15 +20,15 @@ const testNetworks: readonly string[] = ["base-sepolia"]
 /** Whether something is wrong, and the fault to report if it is. */
 type Rule = readonly [wrong: boolean, fault: string]
 
-/** The settings from which the wallets' keys came, or should have come. */
+/** The settings that the wallets' keys came from, or should have come from. */
 export interface KeySettings {
   payout: string
   relay: string
 }
 
 /**
- * Why these settings can't be used in live mode, all at once; empty when they can. `keySettings` names the settings
- * from which the wallets' keys came.
+ * Every reason why these settings can't be used in live mode; empty when they can. `keySettings` names the settings
+ * that the wallets' keys came from.
  */
 export function liveFaults(settings: Settings, keySettings: KeySettings): string[] {
   const { metricsToken, tracing, webhooks } = settings
@@ -127,7 +127,7 @@ function networkRules({ networks }: Settings): Rule[] {
   ]
 }
 
-/** Protections that live mode lacks, logged at the start. */
+/** Warnings, logged at the start, about protections that are missing in live mode. */
 export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
   return [
@@ -148,7 +148,8 @@ function publicAddressRules(name: string, url: string, why: string): Rule[] {
 }
 
 /**
- * Whether a URL's host can only be reached from inside: a private or special address, or a name that no public DNS has.
+ * Whether a URL's host is reachable only from inside: a private or special address, or a name that public DNS does not
+ * have.
  */
 export function isPrivate(url: string): boolean {
   const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")
@@ -156,13 +157,16 @@ export function isPrivate(url: string): boolean {
   return !host.includes(".") || /\.(localhost|local|internal|intranet|lan|home\.arpa)$/.test(host)
 }
 
-/** Whether a key looks repeated, counted, or typed: 32 random bytes are all visible characters once in 10^13 keys. */
+/**
+ * Whether a key looks repeated, counted or typed. Of 10^13 random keys of 32 bytes, one consists only of visible
+ * characters.
+ */
 function isGuessable(key: Uint8Array): boolean {
   const steps = key.slice(1).map((byte, i) => byte - (key[i] ?? 0))
   return new Set(steps).size < LEAST_DIFFERENT_STEPS || key.every(byte => byte >= 0x20 && byte < 0x7f)
 }
 
-/** The wallet of a key, undefined where the key is invalid; the library's own error would repeat the key. */
+/** The wallet of a key; undefined where the key is invalid. The library's own error would repeat the key. */
 function walletOf(key: Hex): string | undefined {
   try {
     return privateKeyToAddress(key).toLowerCase()
@@ -171,12 +175,12 @@ function walletOf(key: Hex): string | undefined {
   }
 }
 
-/** Whether everybody has the key of this wallet, because it is one of a development tool's. */
+/** Whether everybody has the key of this wallet, because it comes from a development tool. */
 export const isDevelopmentWallet = (wallet: string | undefined): boolean => developmentWallets().has(wallet)
 
 let known: Set<string | undefined> | undefined
 
-/** Wallets whose keys everybody has: those of anvil and Hardhat, the first numbers, and one byte repeated. */
+/** Wallets whose keys everybody has: those of anvil and Hardhat, of the first numbers, and of one byte repeated. */
 function developmentWallets(): ReadonlySet<string | undefined> {
   known ??= new Set([
     ...Array.from({ length: 20 }, (_, addressIndex) =>

@@ -1,4 +1,4 @@
-/** The settings that exist once per network, and what they are where they are not set. */
+/** The settings that exist once for each network, with their defaults. */
 import { type EscrowDeployment, escrowAt, knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
 import { type Mode, type NetworkName, type NetworkSettings, networkFacts, networkSetting } from "../chain/networks.ts"
@@ -6,7 +6,7 @@ import type { SettingReader } from "./setting-reader.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"
 import type { networkSettingsTable } from "./settings-table.ts"
 
-/** The networks that NETWORKS names, or the mode's default one; in the sandbox their values are placeholders. */
+/** The networks that NETWORKS names, or the mode's default network. In the sandbox their values are placeholders. */
 export function networkSettings(reader: SettingReader, mode: Mode): NetworkSettings[] {
   const { env, read, attempt, required, faults } = reader
   const confirmations = read("CONFIRMATIONS")
@@ -34,7 +34,9 @@ export function networkSettings(reader: SettingReader, mode: Mode): NetworkSetti
   })
 }
 
-/** The escrow that ESCROW_<NETWORK> names, the default one where it is not set; undefined where it is empty or `off`. */
+/**
+ * The escrow of ESCROW_<NETWORK>, or the network's default where that is not set; undefined where it is empty or `off`.
+ */
 function escrowSettings({ env, attempt }: SettingReader, name: NetworkName): EscrowDeployment | undefined {
   const [at, refundsAt] = [networkSetting("ESCROW", name), networkSetting("REFUND_COLLECTOR", name)]
   const refunds = env[refundsAt]

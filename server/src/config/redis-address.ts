@@ -1,4 +1,4 @@
-/** The addresses of Redis that `REDIS_URL` takes: one server, a primary that Sentinel watches, or a Cluster. */
+/** The addresses of Redis that `REDIS_URL` accepts: one server, a primary that Sentinel watches, or a Cluster. */
 
 interface RedisNode {
   host: string
@@ -14,13 +14,13 @@ export interface RedisAddress {
   kind: "server" | "sentinel" | "cluster"
   isTls: boolean
   login: RedisLogin
-  /** The server; the sentinels; or some nodes of the cluster, which name the others. */
+  /** The server; or the sentinels; or some nodes of the cluster, which name the others. */
   nodes: [RedisNode, ...RedisNode[]]
   /** Always 0 on a cluster. */
   database: number
-  /** What the sentinels call the primary; empty elsewhere. */
+  /** The primary's name at the sentinels; empty elsewhere. */
   primaryName: string
-  /** How to log in at the sentinels. */
+  /** The login at the sentinels. */
   sentinelLogin: RedisLogin
 }
 
@@ -29,7 +29,10 @@ const FAULT =
 
 const PORTS = { server: 6379, sentinel: 26379, cluster: 6379 } as const
 
-/** The parts of an address; throws an Error that completes "REDIS_URL …" and never repeats it, as it may contain a password. */
+/**
+ * Parses an address. Throws an Error that completes "REDIS_URL …" and never repeats the address, as it may contain a
+ * password.
+ */
 export function parseRedisAddress(value: string): RedisAddress {
   const match = /^redis(s?):\/\/.|^redis(s?)\+(sentinel|cluster):\/\/./.exec(value)
   if (!match) throw new Error(FAULT)
@@ -38,7 +41,7 @@ export function parseRedisAddress(value: string): RedisAddress {
   const end = rest.search(/[/?]/)
   const authority = end === -1 ? rest : rest.slice(0, end)
   const at = authority.lastIndexOf("@")
-  // The parts that have names are read as those of an URL with one host: `URL` knows no list of hosts.
+  // `URL` does not support a list of hosts, so the other parts are parsed as those of a URL with one host.
   const about = urlOf(`http://${at === -1 ? "" : authority.slice(0, at + 1)}host${end === -1 ? "" : rest.slice(end)}`)
   const [first, ...others] = authority
     .slice(at + 1)
@@ -69,7 +72,7 @@ function urlOf(text: string): URL {
 
 function nodeOf(text: string, port: number): RedisNode {
   if (/[\s@]/.test(text) || text === "") throw new Error(FAULT)
-  // Another scheme than http, which leaves out its own port.
+  // The scheme must not be http: `URL` drops the default port of http.
   const url = urlOf(`redis://${text}`)
   return {
     host: url.hostname.replace(/^\[(.*)\]$/, "$1"),

@@ -1,4 +1,4 @@
-/** Reads settings one by one and collects what is wrong with them, so that a start reports all faults together. */
+/** Reads settings one by one and collects their faults, so that a start reports all faults together. */
 import { type Setting, settingsTable } from "./settings-table.ts"
 
 type Table = typeof settingsTable
@@ -11,17 +11,17 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
 
 export interface SettingReader {
   env: Record<string, string | undefined>
-  /** What was wrong so far; each begins with the name of a setting. */
+  /** The faults so far; each begins with the name of a setting. */
   faults: string[]
-  /** A setting's value, or its default; where it is invalid a fault is noted, and undefined returned. */
+  /** A setting's value, or its default. Where it is invalid, a fault is recorded and undefined returned. */
   read: <N extends Name>(name: N) => ValueOf<N>
-  /** `value` parsed; undefined, with a fault noted, where `parse` throws. */
+  /** Parses `value`. Where `parse` throws, a fault is recorded and undefined returned. */
   attempt: <T>(name: string, value: string, parse: (text: string) => T) => T | undefined
-  /** Notes that a setting is missing. */
+  /** Records that a setting is missing. */
   required: (name: string) => undefined
 }
 
-/** A reader of `env` without faults yet. */
+/** A reader of `env`, without faults yet. */
 export function settingReader(env: Record<string, string | undefined>): SettingReader {
   const faults: string[] = []
   const attempt: SettingReader["attempt"] = (name, value, parse) => {
@@ -42,7 +42,7 @@ export function settingReader(env: Record<string, string | undefined>): SettingR
       return (value === undefined ? undefined : attempt(name, value, setting.parse)) as ValueOf<N>
     },
     required: name => {
-      // One that can't be read was noted already.
+      // An invalid value was already recorded.
       if (!faults.some(fault => fault.startsWith(`${name} `)))
         faults.push(`${name} must be set when MODE is not sandbox`)
       return undefined

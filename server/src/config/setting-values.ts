@@ -23,13 +23,16 @@ export function oneOf<const T extends string>(...choices: T[]) {
   }
 }
 
-/** An http(s) address without a slash at the end; throws an Error that completes "NAME …". */
+/** An http(s) URL without a slash at the end; throws an Error that completes "NAME …". */
 export function httpUrl(value: string): string {
   if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol)) throw new Error("must be an http(s) address")
   return value.replace(/\/+$/, "")
 }
 
-/** The http(s) address of an API that is given credentials in headers: none may be in the address itself, which is logged. As URLs are written. */
+/**
+ * The http(s) URL of an API that gets credentials in headers. The URL itself is logged, so it must contain none.
+ * Normalized as `URL` does.
+ */
 export function apiUrl(value: string): string {
   httpUrl(value)
   const { username, password, search, hash, href } = new URL(value)
@@ -37,20 +40,20 @@ export function apiUrl(value: string): string {
   return href.replace(/\/+$/, "")
 }
 
-/** An http(s) address exactly as written: issuers are compared character by character, and some end in a slash. */
+/** An http(s) URL exactly as written: issuers are compared character by character, and some end with a slash. */
 export function issuerUrl(value: string): string {
   httpUrl(value)
   return value
 }
 
-/** The address of one Postgres server; the fault never repeats it, because it may contain a password. */
+/** The address of one Postgres server. The fault never repeats it, as it may contain a password. */
 export function replicaUrl(value: string): string {
   if (!/^postgres(ql)?:\/\/./.test(value) || !URL.canParse(value) || new URL(value).host.includes(","))
     throw new Error("must be the postgres:// address of one host")
   return value
 }
 
-/** The address of Redis; the fault never repeats it, because it may contain a password. */
+/** The address of Redis. The fault never repeats it, as it may contain a password. */
 export function redisUrl(value: string): string {
   parseRedisAddress(value)
   return value
@@ -89,7 +92,7 @@ export function address(value: string): Address {
   return parsed
 }
 
-/** `5s`, `2m`, `1h` or plain seconds, as milliseconds. */
+/** Parses `5s`, `2m`, `1h` or plain seconds into milliseconds. */
 export function duration(value: string): number {
   const match = /^(\d{1,7})(s|m|h|d)?$/.exec(value)
   if (!match) throw new Error("must be a duration such as 30s, 5m or 1h")
@@ -97,7 +100,7 @@ export function duration(value: string): number {
   return Number.parseInt(match[1] ?? "", 10) * unitMs
 }
 
-/** A duration from `minS` to `maxS` seconds, as milliseconds. */
+/** A duration from `minS` to `maxS` seconds, in milliseconds. */
 export function durationWithin(minS: number, maxS: number) {
   return (value: string): number => {
     const ms = duration(value)
@@ -106,9 +109,9 @@ export function durationWithin(minS: number, maxS: number) {
   }
 }
 
-/** Returns only a signer: the key is kept where nothing prints it. */
+/** Returns only a signer, so that nothing that prints settings can print the key. */
 export function privateKey(value: string): Signer {
-  // The message must not contain the key: settings faults are printed, and the library's own error would repeat it.
+  // The message must not contain the key: faults of settings are printed, and the library's own error would repeat it.
   if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
   try {
     return localSigner(value as `0x${string}`)
@@ -124,10 +127,10 @@ export function bytes32(value: string): Uint8Array {
   return hex === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(hex, "hex")
 }
 
-/** Gwei, as wei. */
+/** Parses gwei into wei. */
 export const gwei = (value: string): bigint => wei(value, 9)
 
-/** Ether as wei; 0 is allowed. */
+/** Parses ether into wei; 0 is allowed. */
 export const ether = (value: string): bigint => (/^0(\.0+)?$/.test(value) ? 0n : wei(value, 18))
 
 function wei(value: string, decimals: number): bigint {

@@ -30,11 +30,11 @@ import { collectorUrl, pairs, ratio } from "./tracing-settings.ts"
 
 export interface Meaning {
   meaning: string
-  /** The text used when the variable is not set; none means "unset". */
+  /** The text used when the variable is not set. Without it, the setting is then undefined. */
   fallback?: string
-  /** In words, where the default depends on other settings. */
+  /** The default in words, where it depends on other settings. */
   otherwise?: string
-  /** What live mode demands of it, for the documentation. */
+  /** What live mode requires of it, for the documentation. */
   live?: string
 }
 

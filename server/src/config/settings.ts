@@ -37,34 +37,34 @@ export interface Settings {
   dataDir: string
   /** Undefined: the embedded database in `dataDir`. */
   databaseUrl: string | undefined
-  /** Live mode accepts the embedded database too. */
+  /** Whether live mode accepts the embedded database too. */
   allowEmbeddedDb: boolean
-  /** Undefined: requests are counted in each process's memory. */
-  /** One replica of `databaseUrl`, and how long a read waits for it to have everything; undefined: none. */
+  /** A replica of `databaseUrl`, and how long a read waits until it has replayed everything; undefined: none. */
   replica: { url: string; maxLagMs: number } | undefined
+  /** Undefined: requests are counted in each process's memory. */
   redisUrl: string | undefined
   sandboxPublic: boolean
   /**
-   * 32 bytes, under which secrets are encrypted at rest; in the sandbox undefined until the sandbox has created its
+   * The 32 bytes that secrets at rest are encrypted with. In the sandbox undefined until the sandbox has created its
    * own.
    */
   secretKey: Uint8Array | undefined
   oidcIssuer: string
   oidcAudience: string
   signup: "open" | "invite"
-  /** The first is the default. */
+  /** The first one is the default network. */
   networks: NetworkSettings[]
   verifyIntervalMs: number
-  /** Blocks. */
+  /** In blocks. */
   maxScanLag: number
   sanctionsFile: string | undefined
-  /** A decimal string in whole tokens, because each token has its own decimals. */
+  /** A decimal string in whole tokens, as each token has its own decimals. */
   minAmount: string
-  /** Above this, in whole tokens, both endpoints must have a payment where a network has two. */
+  /** Above this amount, in whole tokens, both endpoints must report a payment where a network has two. */
   quorumAbove: string
-  /** A payment's deposit is swept at once above this, in whole tokens. */
+  /** Above this amount, in whole tokens, a payment's deposit is swept at once. */
   sweepAbove: string
-  /** The most a payout pays for a unit of gas, in wei. */
+  /** The most that a payout pays for a unit of gas, in wei. */
   payoutMaxFee: bigint
   /** The most that a merchant's payouts may cost in 24 hours, in wei; 0: no limit. */
   gasBudget: bigint
@@ -90,7 +90,7 @@ export interface Settings {
   healthPort: number | undefined
   /** How long a process continues to serve after it was asked to stop. */
   drainMs: number
-  /** How many long answers of one merchant may be in progress at the same time. */
+  /** How many long answers one merchant may receive at the same time. */
   maxDownloads: number
   metricsPort: number | undefined
   metricsHost: string
@@ -100,7 +100,7 @@ export interface Settings {
   tracing: TracingSettings | undefined
   rpcPort: number
   webhooks: WebhookSettings
-  /** How long the origin of a bundle may take to begin its answer, and between two parts of it. */
+  /** How long the origin of a bundle may take until its answer begins, and between two parts of it. */
   originTimeoutMs: number
   /** How long before its period an invoice is made. */
   invoiceAheadMs: number
@@ -108,14 +108,14 @@ export interface Settings {
 
 /** How events are delivered. */
 export interface WebhookSettings {
-  /** For a whole exchange, including the answer's body. */
+  /** The deadline of a whole exchange, including the answer's body. */
   timeoutMs: number
-  /** The same, for the request that tries an address at registration. */
+  /** The same for the request that tries a URL when it is registered. */
   probeTimeoutMs: number
-  /** Concurrent requests to one endpoint, and in all, of each process. */
+  /** Concurrent requests of each process to one endpoint, and to all. */
   concurrencyPerEndpoint: number
   concurrency: number
-  /** Ranges that are allowed as destinations though they are not public. */
+  /** Address ranges that are allowed as destinations although they are not public. */
   allowCidrs: string[]
   /** How long events and their attempts are kept. */
   retentionMs: number
@@ -132,17 +132,18 @@ export class SettingsError extends Error {
 }
 
 /**
- * In wei. On Base, where gas costs a hundredth of a gwei or two, it is five to ten thousand payouts a day, more than an
- * honest merchant has. It is also the most that a person who pays himself over and over can cost us.
+ * In wei. On Base, where gas costs one or two hundredths of a gwei, it pays for five to ten thousand payouts a day,
+ * more than an honest merchant needs. It is also the most that people who pay themselves again and again can cost the
+ * operator.
  */
 const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
-/** In wei: as much as ten merchants, for operators that open an installation to strangers. */
+/** In wei: as much as ten merchants. For operators that open an installation to strangers. */
 const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
-/** In wei: on Base some two thousand relays of contract wallets. */
+/** In wei: on Base about two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
 
-/** The settings of `sluice migrate`: the location of the database, and nothing that a migration does not need. */
+/** Reads the settings of `sluice migrate`: the location of the database, and nothing that a migration does not need. */
 export function readDatabaseSettings(
   env: Record<string, string | undefined> = process.env,
 ): Pick<Settings, "databaseUrl" | "dataDir"> {
@@ -161,16 +162,16 @@ export function readDatabaseSettings(
   }
 }
 
-/** The environment of this process with `more`, for a program that it starts. */
+/** The environment of this process with `more`, for a program that this process starts. */
 export const environmentWith = (more: Record<string, string>): Record<string, string | undefined> => ({
   ...process.env,
   ...more,
 })
 
 /**
- * The settings from the environment; throws a {@link SettingsError} that lists every fault. In the sandbox the
+ * Reads the settings from the environment. Throws a {@link SettingsError} that lists every fault. In the sandbox the
  * networks' and the issuer's values are placeholders: its chain and its identity provider are local, and their
- * addresses are known once they run.
+ * addresses are known only once they run.
  */
 export function readSettings(env?: Record<string, string | undefined>): Settings {
   const { settings, faults } = examineSettings(env)
@@ -178,17 +179,20 @@ export function readSettings(env?: Record<string, string | undefined>): Settings
   return settings
 }
 
-/** The settings, and what is wrong with them. */
+/** The settings with their faults. */
 export interface Examined {
-  /** A setting with a fault has a placeholder for a value: with faults, these are for questions, never to serve. */
+  /**
+   * A setting with a fault has a placeholder value. So if there are faults, use these settings only for checks, never
+   * to serve.
+   */
   settings: Settings
   /** Each begins with the name of a setting. */
   faults: string[]
-  /** Variables that look like settings and are none, or belong to a network that is not served. */
+  /** Variables that look like settings but are none, or that belong to a network that is not served. */
   unknown: string[]
 }
 
-/** The settings from the environment, and everything that is wrong with them. */
+/** Reads the settings from the environment, with everything that is wrong with them. */
 export function examineSettings(env: Record<string, string | undefined> = process.env): Examined {
   const reader = settingReader(env)
   const { read, required, faults } = reader
@@ -233,7 +237,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
   return { settings, faults, unknown: unknownIn(env, settings.networks) }
 }
 
-/** The names begin like settings; others belong to other programs. */
+/** Names that begin like settings; variables with other names belong to other programs. */
 const LIKE_A_SETTING =
   /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
 
@@ -307,18 +311,18 @@ const webhookSettings = ({ read }: SettingReader, mode: Mode): WebhookSettings =
   retentionMs: read("WEBHOOK_RETENTION"),
 })
 
-/** What is wrong with the settings as a whole, beside the faults of single ones that `reader` found. */
+/** Faults of the settings as a whole, beside those of single settings that `reader` found. */
 function faultsTogether(settings: Settings, { env, faults }: SettingReader): string[] {
   const { mode, payoutWallet, relayWallet } = settings
   const keySetting = (wallet: "PAYOUT" | "RELAY") =>
     [`${wallet}_SIGNER`, `${wallet}_KEYSTORE`].find(name => env[name]) ?? `${wallet}_PRIVATE_KEY`
   const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
-  // Live mode has the same rule among its own.
+  // Live mode's own rules include this one.
   if (mode !== "live")
     return payoutWallet !== undefined && payoutWallet === relayWallet
       ? [`${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`]
       : []
-  // An unreadable value was already reported; its placeholder is not worth another fault.
+  // An unreadable value was already reported, so faults about its placeholder are left out.
   const reported = new Set(faults.map(nameIn))
   if (reported.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.payout)
   if (reported.has("RELAY_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.relay)
@@ -328,8 +332,9 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 /**
- * What `sluice deploy` needs of the settings: the network's endpoints and escrow, and the wallets, which become the operators of
- * the factory and of the refund collector. Throws a {@link SettingsError} where one of these is set and invalid.
+ * Reads the settings of `sluice deploy`: the network's endpoints and escrow, and the wallets, which become the
+ * operators of the factory and of the refund collector. Throws a {@link SettingsError} where one of these is set and
+ * invalid.
  */
 export function readDeploySettings(
   name: NetworkName,
@@ -353,7 +358,7 @@ export function readDeploySettings(
   return { rpcUrls, escrow: escrow?.address, payoutWallet, relayWallet, dataDir }
 }
 
-/** All settings in order, each with its default in words; per-network settings have `_<NETWORK>` in their names. */
+/** All settings in order, each with its default in words. Names of per-network settings end in `_<NETWORK>`. */
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
   const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
     `${part}_<NETWORK>`,
@@ -365,7 +370,7 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
   })
 }
 
-/** What `--help` prints about the settings: one line each, with the default. */
+/** The text of `--help` about the settings: one line each, with the default. */
 export const describeSettings = (): string =>
   listSettings()
     .map(({ name, meaning, standsIn }) => `  ${name.padEnd(34)}${meaning}${standsIn && ` (${standsIn})`}`)

@@ -1,4 +1,4 @@
-/** The settings of OpenTelemetry: its own names and formats, as far as they have a use here. */
+/** The settings of OpenTelemetry, with its own names and formats, as far as this service uses them. */
 import type { SettingReader } from "./setting-reader.ts"
 import { httpUrl } from "./setting-values.ts"
 
@@ -9,7 +9,7 @@ export interface TracingSettings {
   headers: [string, string][]
   serviceName: string | undefined
   resourceAttributes: [string, string][]
-  /** The part of all traces that is recorded, from 0 to 1. */
+  /** The share of traces that is recorded, from 0 to 1. */
   ratio: number
 }
 
@@ -26,7 +26,7 @@ export function tracingSettings({ read }: SettingReader): TracingSettings | unde
   return endpoint === undefined ? undefined : { endpoint, ...settings }
 }
 
-/** An {@link httpUrl} without credentials, query or fragment: each of them would be lost, and the fault repeats none. */
+/** An {@link httpUrl} without credentials, query or fragment: these would be lost. The fault repeats none of them. */
 export function collectorUrl(value: string): string {
   const url = httpUrl(value)
   const { username, password, search, hash } = new URL(url)
@@ -37,7 +37,10 @@ export function collectorUrl(value: string): string {
 
 const PAIR = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x21-\x7e]*)\s*$/
 
-/** `key=value,key=value` with percent-encoded values (W3C Baggage); the fault never repeats one, as headers are secrets. */
+/**
+ * Parses `key=value,key=value` with percent-encoded values (W3C Baggage). The fault never repeats a value, as headers
+ * are secrets.
+ */
 export function pairs(value: string): [string, string][] {
   const parts = value.split(",").filter(part => part.trim() !== "")
   return parts.map(part => {
@@ -49,7 +52,7 @@ export function pairs(value: string): [string, string][] {
   })
 }
 
-/** Undefined where it is no text that a header can carry. */
+/** Undefined where the text can't be sent in a header. */
 function decode(encoded: string): string | undefined {
   try {
     const text = decodeURIComponent(encoded)
@@ -59,7 +62,7 @@ function decode(encoded: string): string | undefined {
   }
 }
 
-/** A number from 0 to 1. */
+/** Parses a number from 0 to 1. */
 export function ratio(value: string): number {
   const n = /^(0(\.\d{1,9})?|1(\.0{1,9})?)$/.test(value) ? Number.parseFloat(value) : Number.NaN
   if (Number.isNaN(n)) throw new Error("must be a number from 0 to 1, such as 0.1")

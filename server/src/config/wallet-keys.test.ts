@@ -135,7 +135,7 @@ describe("openKeystore", () => {
   })
 })
 
-/** Settings are read a hundred times, and each time the key is derived. */
+/** Few rounds: settings are read a hundred times, and each time the key is derived. */
 const quick = { c: 1_000 }
 
 describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {

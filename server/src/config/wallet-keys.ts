@@ -1,4 +1,6 @@
-/** Where a wallet's key comes from: the environment, an encrypted file and a file with its password, or a signer that keeps it. */
+/**
+ * Where a wallet's key comes from: the environment, an encrypted file and a file with its password, or a remote signer.
+ */
 import { readFileSync, statSync } from "node:fs"
 import type { Address } from "../chain/hex.ts"
 import { openKeystore } from "../chain/keystore.ts"
@@ -14,7 +16,7 @@ import type { settingsTable } from "./settings-table.ts"
 const OTHERS = 0o077
 const KEYSTORE_BYTES = 64 * 1024
 
-/** The settings of a wallet, as they were read; undefined: not set. */
+/** The settings of a wallet; undefined where one is not set. */
 interface KeySettings {
   wallet: "PAYOUT" | "RELAY"
   key: Signer | undefined
@@ -22,11 +24,11 @@ interface KeySettings {
   passwordFile: string | undefined
   remote: { key: RemoteKey; address: Address } | undefined
   kmsEndpoint: string | undefined
-  /** Whether a password that others can read is refused, and a way to the signer that others can read. */
+  /** Whether passwords that other users can read are refused, and signers that others can reach. */
   live: boolean
 }
 
-/** The wallets of the service with their signers, and the files that hold what is secret about them. */
+/** The service's wallets with their signers, and the files with their secrets. */
 export function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const kmsEndpoint = read("KMS_ENDPOINT")
   const remotes = new Map<string, KeySettings["remote"]>()
@@ -56,7 +58,7 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
 }
 
-/** What is wrong with two keys that are kept elsewhere. */
+/** Faults of two remote keys together. */
 function keysTogether(
   payout: RemoteKey | undefined,
   relay: RemoteKey | undefined,
@@ -80,8 +82,7 @@ const FILES_WITH_SECRETS = [
 ] as const satisfies (keyof typeof settingsTable)[]
 
 /**
- * The signer for a wallet, undefined where nothing is set; faults begin with the name of a setting and reveal no
- * secret.
+ * The signer of a wallet; undefined where nothing is set. Faults begin with the name of a setting and reveal no secret.
  */
 function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint, live }: KeySettings): {
   signer: Signer | undefined

@@ -1,10 +1,11 @@
-/** Transactions that say in the database who acts; the triggers of the audit log read it. */
+/** Transactions that tell the database who acts; the triggers of the audit log read it. */
 import { CompiledQuery, type Dialect } from "kysely"
 import { actorStatement } from "../actor.ts"
 
 /**
- * The same dialect, whose transactions begin with the statement of the actor where there is one. `begin` is the text that begins a
- * transaction: both are sent together, so that an actor costs no round trip. Without it, the statement follows by itself.
+ * Returns the same dialect, whose transactions begin with the actor's statement if there is an actor. `begin` is the
+ * text that begins a transaction: both are sent together, so an actor costs no round trip. Without `begin`, the actor's
+ * statement is sent after the begin.
  */
 export function acting(dialect: Dialect, begin?: string): Dialect {
   return {
@@ -24,7 +25,7 @@ export function acting(dialect: Dialect, begin?: string): Dialect {
         try {
           await connection.executeQuery(CompiledQuery.raw(text))
         } catch (error) {
-          // It may have begun; Kysely rolls back only what began without an error.
+          // The transaction may have begun; Kysely rolls back only one whose begin succeeded.
           await driver.rollbackTransaction(connection).catch(() => {})
           throw error
         }

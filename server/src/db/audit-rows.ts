@@ -1,7 +1,7 @@
 /** The rows of the audit log; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
 
-/** Written by triggers alone. */
+/** Only triggers write these rows. */
 export interface AuditEntries {
   merchant_id: string
   at: Generated<Date>
@@ -14,7 +14,7 @@ export interface AuditEntries {
   action: string
   object_id: string
   chain_id: number | null
-  /** Columns and their values: those that changed, all of what was made or is gone. */
+  /** Columns and their values: those that changed, or all columns of a row that was made or deleted. */
   before: JSONColumnType<Record<string, unknown> | null>
   after: JSONColumnType<Record<string, unknown> | null>
   address: string | null

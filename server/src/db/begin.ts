@@ -1,11 +1,11 @@
 /**
- * A transaction begins with its first statement, and ends with its last where nobody reads what that answers: they are sent together, so
- * that neither the beginning nor the commit costs a round trip.
+ * Sends a transaction's beginning together with its first statement, and its commit together with its last if nobody
+ * reads that one's result. So neither the beginning nor the commit costs a round trip.
  */
 // I/O: what it sends goes over the connection that it is given.
 import pg from "pg"
 
-/** What `pg` calls of a query and of a connection while it sends one; `pg-cursor` relies on the same. */
+/** The methods that `pg` calls on a query and a connection while it sends a query; `pg-cursor` relies on the same. */
 interface Wire {
   parse(statement: { text: string }): void
   bind(portal: object): void
@@ -23,14 +23,18 @@ interface Wired {
 type Statement = Omit<pg.QueryConfig, "name"> & {
   name: string | undefined
   query_timeout: number
-  /** Nobody reads what it answers: in a transaction it waits for the next statement, and is sent with the commit where that is the next. */
+  /**
+   * Nobody reads its result: in a transaction it waits for the next statement, and is sent with the commit if the
+   * commit is next.
+   */
   isDeferred: boolean
 }
 
 /**
- * The statements of one user of a connection. No statement of a transaction runs outside it, where it would be committed alone: not beside
- * the first one, not where that failed, and not after its end, when Kysely still sends what it has queued of one that failed. `end`: the
- * connection is another's from now on.
+ * Runs the statements of one user of a connection. A statement of a transaction must never run outside it, where it
+ * would be committed alone: not beside the first statement, not after the first one failed, and not after the end of
+ * the transaction, when Kysely still sends what it had queued for a failed one. `end`: the connection now belongs to
+ * another user.
  */
 export function transactional(client: pg.ClientBase, answerMs: number) {
   const transaction = openTransaction(client, answerMs)
@@ -56,7 +60,7 @@ export function transactional(client: pg.ClientBase, answerMs: number) {
     if (waiting && statement.text === COMMIT) return await transaction.commitWith(waiting)
     if (waiting) {
       await transaction.run(waiting)
-      // It may have ended meanwhile.
+      // The transaction may have ended meanwhile.
       refuseLate()
     }
     if (!statement.isDeferred || phase !== "within" || transaction.hasFailed()) return await transaction.run(statement)
@@ -72,9 +76,9 @@ export function transactional(client: pg.ClientBase, answerMs: number) {
 
 /** Sends a transaction's beginning with its first statement, and its commit with its last. */
 function openTransaction(client: pg.ClientBase, answerMs: number) {
-  /** Of a transaction without a statement so far. */
+  /** The beginning of a transaction that has no statement yet. */
   let opening: readonly string[] | undefined
-  /** The first statement of a transaction, on its way. */
+  /** The first statement of a transaction, in flight. */
   let beginning: Promise<unknown> | undefined
   /** Why a transaction may not have begun. */
   let unbegun: unknown
@@ -96,7 +100,7 @@ function openTransaction(client: pg.ClientBase, answerMs: number) {
   async function run(statement: Statement): Promise<Answer> {
     const first = opening
     opening = undefined
-    // It has not begun.
+    // The transaction has not begun.
     if (first && isEndOf(statement)) return { command: statement.text.toUpperCase(), rows: [] }
     if (first) {
       beginning = begin(first, statement)
@@ -114,7 +118,7 @@ function openTransaction(client: pg.ClientBase, answerMs: number) {
     if (unbegun !== undefined) throw unbegun
     const first = opening
     opening = undefined
-    // A statement without a transaction around it is one by itself.
+    // A single statement without a transaction around it is its own transaction.
     if (first?.length === 1) await client.query(last as pg.QueryConfig)
     else await queryBetween(client, first ?? [], last, [COMMIT])
     return { command: "COMMIT", rows: [] }
@@ -133,7 +137,7 @@ interface Answer {
   rows: unknown[]
 }
 
-/** The statements that a text begins a transaction with, which `acting` makes; undefined for any other text. */
+/** Returns the statements of a text that begins a transaction, which `acting` makes; undefined for any other text. */
 function openingOf(text: string): readonly string[] | undefined {
   if (text === BEGIN) return [BEGIN]
   return text.startsWith(`${BEGIN}; `) ? [BEGIN, text.slice(BEGIN.length + 2)] : undefined
@@ -143,8 +147,8 @@ const COMMIT = "commit"
 const ROLLBACK = "rollback"
 
 /**
- * Runs the statements of `before`, this one, and those of `after`, and answers what this one does; all in one message to the server, which
- * skips what follows an error. Resolves and rejects as `client.query` does.
+ * Runs the statements of `before`, this one, and those of `after`, and returns this one's result. All go in one message
+ * to the server, which skips the rest after an error. Resolves and rejects as `client.query` does.
  */
 function queryBetween(
   client: pg.ClientBase,
@@ -156,7 +160,7 @@ function queryBetween(
   const wired = query as unknown as Wired
   const { prepare, handleDataRow, handleCommandComplete, handleError } = wired
   const { name } = config
-  /** Those of `before` that are not complete. */
+  /** How many statements of `before` are not complete. */
   let openings = 0
   let isComplete = false
   const send = (wire: Wire, text: string) => {
@@ -164,14 +168,14 @@ function queryBetween(
     wire.bind({})
     wire.execute({})
   }
-  // The first "parsed" that comes is the opening's, and `pg` would note it for this statement's name.
+  // The first "parsed" message is for the opening, and `pg` would record it for this statement's name.
   Object.defineProperty(query, "name", { get: () => (openings > 0 ? undefined : name) })
   wired.requiresPreparation = () => true
   wired.prepare = wire => {
     for (const text of before) send(wire, text)
     const execute = (portal: object) => {
       wire.execute(portal)
-      // Only here: it is not reached where a value can't be sent, and then nothing must follow.
+      // Sent only from here: this is not reached if a value can't be sent, and then nothing must follow.
       for (const text of after) send(wire, text)
     }
     prepare.call(query, Object.create(wire, { execute: { value: execute } }))
@@ -188,7 +192,7 @@ function queryBetween(
     }
   }
   wired.handleError = (error, connection) => {
-    // After an opening that failed, `pg` would take the name for one that was prepared.
+    // After a failed opening, `pg` would assume that the name is prepared.
     if (openings > 0 && name !== undefined) delete connection.submittedNamedStatements[name]
     openings = 0
     handleError.call(query, error, connection)

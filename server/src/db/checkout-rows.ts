@@ -14,7 +14,7 @@ export interface Products {
   currency: string
   split_id: Optional<string>
   active: boolean
-  /** How long a period is, of a product that is subscribed to; both are null for any other. */
+  /** The length of a period, for a subscription product; both are null for any other. */
   billing_interval: Optional<BillingInterval>
   billing_count: Optional<number>
   trial_days: Generated<number>
@@ -31,7 +31,7 @@ export interface PaymentLinks {
   slug: string
   title: string
   description: string | null
-  /** Null: the payer says how much. */
+  /** Null: the payer decides how much. */
   amount: bigint | null
   currency: string
   product_id: string | null
@@ -55,7 +55,7 @@ export type SessionStatus =
   | "refunded"
   | "failed"
   | "expired"
-/** `direct`: paid at once. The others reserve the money first, and capture it by hand or by themselves. */
+/** `direct`: paid at once. The others reserve the money, and capture it by the merchant's call or automatically. */
 type Capture = "direct" | "manual" | "automatic"
 
 export interface CheckoutSessions {
@@ -74,7 +74,7 @@ export interface CheckoutSessions {
   payer_info: JSONColumnType<Record<string, string> | null, string | null, string | null>
   metadata: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
   status: SessionStatus
-  /** Where it is not `direct`, the session has a row in `escrows` and no address. */
+  /** A session that is not `direct` has a row in `escrows` and no address. */
   capture: Generated<Capture>
   exception: Optional<PaymentException>
   received: Generated<bigint>
@@ -86,9 +86,9 @@ export interface CheckoutSessions {
   confirmed_at: Optional<Date>
   expires_at: Date
   run_at: Optional<Date>
-  /** A payment link's, opened for an agent: nobody is notified of it. */
+  /** The session was opened for an agent at a payment link: no merchant is notified of it. */
   agent: Generated<boolean>
-  /** A MAC of the address that it was opened for. */
+  /** A MAC of the address of the caller that it was opened for. */
   agent_caller: Optional<string>
   created_at: Date
   updated_at: Date

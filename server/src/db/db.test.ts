@@ -68,7 +68,7 @@ describe("claimInstallation", () => {
     await expect(claimInstallation(db, "live", [paperNetwork])).rejects.toThrow(/MODE=sandbox; MODE is live/)
     const other = { ...paperNetwork, genesisHash: `0x${"9".repeat(64)}` as never }
     await expect(claimInstallation(db, "sandbox", [other])).rejects.toThrow(/--reset/)
-    // An endpoint that lies at a later start, while the others are silent.
+    // An endpoint lies at a later start, while the others do not respond.
     const cheap = { ...paperNetwork, token: { ...paperNetwork.token, decimals: 0 } }
     await expect(claimInstallation(db, "sandbox", [cheap])).rejects.toThrow(/had 6 decimals, and now .* reports 0/)
   })

@@ -4,7 +4,7 @@ import type { EscrowVersion } from "../chain/escrow-deployments.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"
 
-/** Written once: the payer signs the hash of these. */
+/** Written once: the payer signs the hash of these columns. */
 type Term<T> = ColumnType<T, T, never>
 
 /** A call that was deep enough to count while it was in this block. */
@@ -13,7 +13,7 @@ export interface CountedCalls {
   block_hash: Hash
 }
 
-/** The escrow of a checkout session: its terms, and what its calls (`payouts.escrow_id`) come to in base units. */
+/** The escrow of a checkout session: its terms, and the sums of its calls (`payouts.escrow_id`) in base units. */
 export interface Escrows {
   session_id: string
   merchant_id: string
@@ -23,16 +23,16 @@ export interface Escrows {
   version: Term<EscrowVersion>
   collector: Term<Address>
   refund_collector: Term<Address | null>
-  /** The relay wallet that alone may call the escrow for this session. */
+  /** The relay wallet: only it may call the escrow for this session. */
   operator: Term<Address>
-  /** The merchant's payout address of the time when the session was made. */
+  /** The merchant's payout address when the session was made. */
   receiver: Term<Address>
   max_amount: Term<bigint>
-  /** Whole seconds, as are the two that follow. */
+  /** Whole seconds, like the two that follow. */
   pre_approval_expiry: Term<Date>
   authorization_expiry: Term<Date>
   refund_expiry: Term<Date>
-  /** When what is not captured goes back to the payer. */
+  /** When the uncaptured rest goes back to the payer. */
   void_at: Term<Date>
   salt: Term<Hash>
   nonce: Term<Hash>
@@ -43,14 +43,14 @@ export interface Escrows {
   captured: Generated<bigint>
   voided: Generated<bigint>
   refunded: Generated<bigint>
-  /** What the payer took back itself. */
+  /** What the payer took back without the service. */
   reclaimed: Generated<bigint>
-  /** Set by the database, when that was first known. */
+  /** When `reclaimed` was first known; the database sets it. */
   reclaimed_at: Generated<Date | null>
   authorized_at: Optional<Date>
   voided_at: Optional<Date>
   run_at: Optional<Date>
-  /** Rounds since the last that advanced it. */
+  /** Failed rounds since the last that advanced it. */
   failed_rounds: Generated<number>
   created_at: Date
   updated_at: Date

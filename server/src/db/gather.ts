@@ -1,17 +1,18 @@
 /**
- * Reads of one kind that many requests make at the same time, as one: what is asked for while a read is under way waits for the
- * next. Each answer was read after it was asked for, so nothing is older than it would be alone.
+ * Combines reads of one kind that many requests make at the same time: a key that is asked for while a read is under
+ * way waits for the next read. So each read begins after it was asked for, and its result is as fresh as that of a read
+ * of its own.
  */
 import { setImmediate as atOnce, setTimeout as sleep } from "node:timers/promises"
 
-/** A read that hangs delays the next by no more. */
+/** The longest time that a read which hangs delays the next. */
 const MOST_WAIT_MS = 10
-/** Keys of one read: a statement takes 65,535 values, and a read may bind several for each key. */
+/** How many keys one read takes: a statement takes 65,535 values, and a read may bind several for each key. */
 const MOST_KEYS = 1_000
 
 /**
- * A function that answers what `load` has for one key, undefined where it has nothing; rejects where the `load` that its key is in
- * does. Alone it loads at once.
+ * Returns a function that reads one key by `load`; undefined if `load` has nothing for it. It rejects if the `load`
+ * with its key does. If no read is under way, it loads at once.
  */
 export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): (key: K) => Promise<R | undefined> {
   let last: Promise<unknown> | undefined
@@ -42,7 +43,10 @@ export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): 
   }
 }
 
-/** The same where what is read depends on one thing, such as a connection pool: each has its own, for as long as it lives. */
+/**
+ * The same for reads that depend on an object, such as a connection pool: each object has its own function, for as long
+ * as it lives.
+ */
 export function gatherBy<O extends object, K, R>(
   load: (owner: O, keys: readonly K[]) => Promise<Map<K, R>>,
 ): (owner: O, key: K) => Promise<R | undefined> {

@@ -1,16 +1,20 @@
 /**
- * A database address with several hosts (`postgres://user@one,two:5433/sluice?target_session_attrs=read-write`, as in libpq): one of them
- * takes writes, and another one when that is lost. `pg` knows addresses with one host.
+ * Database addresses with several hosts (`postgres://user@one,two:5433/sluice?target_session_attrs=read-write`, as in
+ * libpq): one of the hosts takes writes, and when it is lost, another one does. `pg` only knows addresses with one
+ * host.
  */
 import pg from "pg"
 
-/** The addresses of the single hosts in their order; an address with one host, or of another form, alone. */
+/**
+ * Returns the addresses of the single hosts in their order; an address with one host, or of another form, is returned
+ * alone.
+ */
 export function addressesOf(url: string): [string, ...string[]] {
   const parts = /^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)([^/?#@]*,[^/?#@]*)(\/[^?#]*)?(\?[^#]*)?$/.exec(url)
   if (!parts) return [url]
   const [, start = "", hosts = "", path = "", query = ""] = parts
   const others = new URLSearchParams(query)
-  // What is asked for in any case.
+  // Every connection is required to take writes in any case.
   others.delete("target_session_attrs")
   const rest = path + (others.size > 0 ? `?${others}` : "")
   return hosts.split(",").map(host => `${start}${host}${rest}`) as [string, ...string[]]
@@ -22,11 +26,11 @@ export interface Hosts {
   /** The address with all of them. */
   readonly name: string
   current(): string
-  /** Another one is tried first from now on, unless that was decided already. */
+  /** Tries another host first from now on, unless the first has changed already. */
   leave(address: string): void
 }
 
-/** The hosts of an address, the first one first. */
+/** Returns the hosts of an address; the first one is tried first. */
 export function hostsOf(url: string): Hosts {
   const addresses = addressesOf(url)
   let at = 0
@@ -41,25 +45,31 @@ export function hostsOf(url: string): Hosts {
   }
 }
 
-/** The timeline that a primary writes, as an expression of SQL. */
+/** SQL: the timeline that a primary writes. */
 export const TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int"
 
-/** A host that answers and must not be written to: a replica, a primary that was made one, or one that another has replaced. */
+/**
+ * A host that responds and must not be written to: a replica, one that became a replica, or a primary that another has
+ * replaced.
+ */
 class NotPrimary extends Error {}
 
-/** What a primary says of itself: a replica that is promoted begins a timeline, and the `cluster` of both is the same. */
+/** A primary's identity: a promoted replica begins a new timeline, and the `cluster` of both is the same. */
 interface Primary {
   cluster: string
   timeline: number
 }
 
-/** The newest primary that this process has seen of each database, by its address, and the connections to it. */
+/**
+ * The newest primary of each database that this process has seen, by the database's address, with the connections to
+ * it.
+ */
 const databases = new Map<string, Primary & { clients: Set<pg.Client> }>()
 
 /**
- * Takes in a connection to a primary; throws where another was promoted after that. Where this is the one that was promoted, those to the
- * earlier one are ended, whatever they are doing: otherwise they would go on writing to it for as long as it lives. Another cluster is a new
- * one, as after `pg_upgrade`, whose timelines begin again.
+ * Admits a connection to a primary; throws if another host was promoted after it. If this host is the newly promoted
+ * one, the connections to the earlier primary are ended, even in use: otherwise they would write to it for as long as
+ * it lives. Another cluster counts as new, as after `pg_upgrade`: its timelines begin again.
  */
 export function admit(name: string, client: pg.Client, { cluster, timeline }: Primary): void {
   const known = databases.get(name)
@@ -76,7 +86,7 @@ export function admit(name: string, client: pg.Client, { cluster, timeline }: Pr
   databases.set(name, { cluster, timeline, clients })
   for (const earlier of known?.clients ?? []) {
     void earlier.end().catch(() => {})
-    // A pool drops a connection that is idle only for an error.
+    // A pool drops an idle connection only after an error.
     earlier.emit("error", new NotPrimary("another primary was found: this connection to the earlier one was ended"))
   }
 }
@@ -85,8 +95,8 @@ const STATE = `select case when not pg_is_in_recovery() then ${TIMELINE} end as 
   (select system_identifier::text from pg_control_system()) as cluster`
 
 /**
- * A client of the host that is tried first, not connected yet. Where there are several, one that can't be reached or takes no
- * writes fails to connect, and the next client tries another.
+ * Returns an unconnected client of the host that is tried first. If there are several hosts, a client whose host can't
+ * be reached or takes no writes fails to connect, and the next client tries another host.
  */
 export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   const address = hosts.current()
@@ -120,7 +130,7 @@ export function clientOf(hosts: Hosts, options: pg.ClientConfig): pg.Client {
   return client
 }
 
-/** A connected client, from whichever host takes writes; throws the last host's error where none does. */
+/** Returns a connected client of the first host that takes writes; throws the last host's error if none does. */
 export async function connectClient(url: string, options: pg.ClientConfig): Promise<pg.Client> {
   const hosts = hostsOf(url)
   for (let tried = 1; ; tried++) {

@@ -18,7 +18,8 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
           : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
       throw new Error(`The chain of ${name} is not the one this database knows: its genesis block differs. ${cure}`)
     }
-    // With wrong decimals everything would be sold for nothing, and while one of two endpoints is silent, the other reports them alone.
+    // With wrong decimals everything would be sold for nothing; and if one of two endpoints does not respond, the other
+    // reports them alone.
     const known = await remember(db, `decimals ${chainId} ${token.address}`, `${token.decimals}`)
     if (known !== `${token.decimals}`)
       throw new Error(

@@ -1,10 +1,10 @@
-/** The kind of a resource in SQL. */
+/** SQL that checks the kind of a resource. */
 import { type RawBuilder, sql } from "kysely"
 import type { IdPrefix } from "../ids.ts"
 
 /**
- * Whether the id in this column is of that kind. A literal and not a parameter, because the partial indexes of one kind have
- * the same condition.
+ * SQL: whether the id in this column is of that kind. The prefix is a literal and not a parameter, because the partial
+ * indexes of one kind have the same condition.
  */
 export const isKind = (column: string, prefix: IdPrefix): RawBuilder<boolean> =>
   sql<boolean>`starts_with(${sql.ref(column)}, ${sql.lit(`${prefix}_`)})`

@@ -1,4 +1,4 @@
-/** The rows of merchants, of the addresses that receive their money, and of how their pages look; a part of `schema.ts`. */
+/** The rows of merchants, of their payout addresses, and of how their pages look; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"
@@ -11,7 +11,7 @@ export interface Merchants {
   email: string | null
   wallet_lock: Generated<boolean>
   created_at: Date
-  /** Who signs returns; null: what the mode's default is. */
+  /** Who signs returns; null: the mode's default. */
   approver: Optional<"wallet" | "service">
 }
 
@@ -44,7 +44,7 @@ export interface WalletProofs {
   merchant_id: string
   chain_id: number
   address: Address
-  /** Whether its key signed, which is the same on every network; else its contract did, on this one. */
+  /** Whether its key signed, which is the same on every network; otherwise its contract did, on this network. */
   by_key: boolean
   proven_at: Date
 }

@@ -6,9 +6,7 @@ import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 
-/**
- * Receives one sentence for each step: what is being applied, how long it took, or that another process is migrating.
- */
+/** Gets one sentence for each step: what is being applied, how long it took, or that another process is migrating. */
 export type MigrationReport = (sentence: string) => void
 
 /** What both engines can do inside a transaction; `exec` takes several statements. */
@@ -33,19 +31,23 @@ const files = () =>
       return { name, text, checksum: createHash("sha256").update(text).digest("hex") }
     })
 
-/** How long a migration waits for a table. All requests that need it wait behind, for five seconds at most, and are then refused. */
+/**
+ * How long a migration waits for a table. Requests that need the table wait behind it, for five seconds at most, and
+ * are then refused.
+ */
 const LOCK_MS = 1_000
-/** After the first time that a table was not free, and after each further one so much longer. */
+/** The pause after the first time that a table was locked; each further one is longer by as much. */
 const PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 10_000
 
-/** SQLSTATE of a lock that was not free in time, and of a deadlock. */
+/** SQLSTATE of a lock time-out, and of a deadlock. */
 const IN_USE = /^(55P03|40P01)$/
 
 /**
  * Brings the database up to this version's schema. Throws when an applied file's text has changed, or when the database
- * is newer than this program. On a big database a file may take minutes, so each one is reported. A table that a long statement of another
- * process uses is not waited for: everything is undone and tried again, as requests would wait behind the migration meanwhile.
+ * is newer than this program. On a big database a file may take minutes, so each one is reported. It does not wait for
+ * a table that a long statement of another process uses, because requests would wait behind the migration: it rolls
+ * everything back and tries again.
  */
 export async function migrate(engine: Engine, report: MigrationReport = () => {}): Promise<void> {
   for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(pauseMs + PAUSE_MS, LONGEST_PAUSE_MS))
@@ -59,7 +61,7 @@ export async function migrate(engine: Engine, report: MigrationReport = () => {}
 }
 
 async function applyMissing(session: Session, report: MigrationReport): Promise<void> {
-  // The time limits of a request's statements must not end a migration.
+  // The time-outs of requests' statements must not end a migration.
   await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
   await lockMigrations(session, report)
   await session.exec(
@@ -91,15 +93,15 @@ async function lockMigrations(session: Session, report: MigrationReport): Promis
 }
 
 /**
- * How many migrations the rows of `migrations` lack. Throws when an applied file's text has changed, or when the
- * database is newer than this program.
+ * Returns how many migrations are missing in the rows of `migrations`. Throws when an applied file's text has changed,
+ * or when the database is newer than this program.
  */
 export const schemaState = (rows: readonly Record<string, unknown>[]): number =>
   missingFiles(new Map(rows.map(({ name, checksum }) => [String(name), checksum]))).length
 
 /**
- * The files that `applied` (checksums by name) lacks, in order; throws when `applied` does not match this program's
- * files.
+ * Returns the files that are missing in `applied` (checksums by name), in order; throws when `applied` does not match
+ * this program's files.
  */
 function missingFiles(applied: Map<string, unknown>) {
   const known = files()

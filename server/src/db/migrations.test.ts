@@ -1,4 +1,5 @@
-// What single migrations do to the rows of before, on the embedded database; migrated.test.ts does the same with whole services.
+// What single migrations do to existing rows, on the embedded database; migrated.test.ts does the same with whole
+// services.
 import { readdirSync, readFileSync } from "node:fs"
 import { Kysely, PGliteDialect } from "kysely"
 import { describe, expect, it } from "vitest"
@@ -105,7 +106,7 @@ describe("migrations", () => {
     const owner = async () =>
       (await pglite.query<{ resource_id: string }>("select resource_id from slugs order by slug")).rows
     expect(await owner()).toEqual([{ resource_id: "link" }])
-    // A slug that one of them gives up belongs to the other, and to nobody else.
+    // A slug that one of them gives up belongs to the other alone.
     await pglite.exec("update payment_links set slug = 'mine'")
     expect(await owner()).toEqual([{ resource_id: "pw" }, { resource_id: "link" }])
     expect(await sharedSlugs(db)).toEqual([])

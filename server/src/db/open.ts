@@ -25,10 +25,11 @@ export interface OpenDatabase {
   db: Db
   /** For the loops, some of whose statements read whole tables: separate connections, with longer deadlines. */
   background: Db
-  /** Calls the listener back until closed; reconnects automatically. */
+  /** Calls the listener until closed; reconnects automatically. */
   listen(listener: Listener): Promise<void>
   /**
-   * Whether every notification of two seconds ago was delivered to the listener; false while its connection is down, silent or new.
+   * Whether the listener got every notification sent until two seconds ago; false while its connection is down, silent
+   * or new.
    */
   isListening(): boolean
   /** A consistent copy of the embedded database as a tar.gz of its folder; no statement runs meanwhile. */
@@ -36,7 +37,7 @@ export interface OpenDatabase {
   close(): Promise<void>
 }
 
-/** Who hears notifications. */
+/** Receives notifications. */
 interface Listener {
   /** Called with the payload of each, in the order of the commits. */
   notified(payload: string): void
@@ -45,8 +46,8 @@ interface Listener {
 }
 
 /**
- * A cell of a statement whose commit does not wait for the disk: a crash of the database may undo it. Throws inside a transaction, which would
- * lose with it what must not be lost.
+ * SQL: a cell that makes its statement's commit not wait for the disk, so a crash of the database may undo it. Throws
+ * inside a transaction, because the crash would also undo the transaction's other writes.
  */
 export function undurable(db: Db): RawBuilder<string> {
   if (db.isTransaction) throw new Error("a transaction's commit must wait for the disk")
@@ -54,16 +55,16 @@ export function undurable(db: Db): RawBuilder<string> {
 }
 
 /**
- * Notifies every process on this database that work of this kind is waiting. Listeners hear of it after the commit, and who misses it in a
- * crash of the database finds the work by the clock.
+ * Notifies every process on this database that work of this kind is due. Listeners get it after the commit. A listener
+ * that misses it in a crash of the database finds the work by its own timer.
  */
 export async function notify(db: Db, payload: string): Promise<void> {
   await sql`select ${undurable(db)}, pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
 /**
- * The database that the settings name, migrated; the embedded one only for the process that holds the lock of
- * `dataDir`. `report` receives a sentence for each migration.
+ * Opens the database that the settings name, and migrates it; the embedded one only for the process that holds the lock
+ * of `dataDir`. `report` gets a sentence for each migration.
  */
 export const openDatabase = (
   { databaseUrl, dataDir }: Pick<Settings, "databaseUrl" | "dataDir">,
@@ -73,8 +74,9 @@ export const openDatabase = (
   databaseUrl === undefined ? openEmbedded(join(dataDir, "db"), report) : openPostgres(databaseUrl, onError, report)
 
 /**
- * The embedded database in `dir`, migrated. The first start builds it in another folder and renames that: a kill during
- * initdb leaves a folder that never opens again (measured), so an unfinished one must not have the final name.
+ * Opens the embedded database in `dir`, and migrates it. The first start builds it in another folder and renames that:
+ * a kill during initdb leaves a folder that never opens again (measured), so an unfinished one must not have the final
+ * name.
  */
 async function openEmbedded(dir: string, report: MigrationReport | undefined): Promise<OpenDatabase> {
   if (!existsSync(dir)) {
@@ -91,21 +93,22 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
 }
 
 /**
- * Opens an embedded database. V8 compiles its functions a second time, optimized, only once they have run for long: by default that
- * took a second of CPU at each start, and statements are no faster for it (0.5 ms of CPU each, both ways, after 4,000).
+ * Opens an embedded database. V8 compiles its functions a second time, optimized, only once they have run for long. By
+ * default that took a second of CPU at each start, and statements are no faster with it (0.5 ms of CPU each, both ways,
+ * after 4,000).
  */
 export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
   setFlagsFromString("--wasm-tiering-budget=2000000000")
   return await PGlite.create(options)
 }
 
-/** A copy of the embedded database in `dataDir`, as it is; only for the process that holds the folder's lock. */
+/** Copies the embedded database in `dataDir`, as it is; only for the process that holds the folder's lock. */
 export async function copyEmbedded(dataDir: string): Promise<Blob> {
   const pglite = await openPGlite({ dataDir: join(dataDir, "db") })
   return await pglite.dumpDataDir("gzip").finally(() => pglite.close())
 }
 
-/** A database over a PGlite that is already there, migrated. */
+/** Migrates a PGlite that is already open, and returns it as a database. */
 export async function overPGlite(pglite: PGlite, report?: MigrationReport): Promise<OpenDatabase> {
   Object.assign(pglite.parsers, bigintParsers)
   const transaction: Engine["transaction"] = run =>
@@ -121,14 +124,14 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
     db,
     background: db,
     listen: async listener => void (await pglite.listen(CHANNEL, listener.notified)),
-    // In the same process.
+    // The listener is in the same process.
     isListening: () => true,
     copy: () => pglite.dumpDataDir("gzip"),
     close: () => pglite.close(),
   }
 }
 
-/** The Postgres at `url`, migrated. */
+/** Opens the Postgres at `url`, and migrates it. */
 export async function openPostgres(
   url: string,
   onError: (error: Error) => void,
@@ -161,7 +164,7 @@ export async function openPostgres(
   const line: Line = { heardAt: Number.NEGATIVE_INFINITY }
   const over = (pool: PostgresPool): Db =>
     new Kysely<Database>({ dialect: acting(new PostgresDialect({ pool }), "begin") })
-  // Also the proof that connections are sessions: behind a pooler that shares them, nothing that is notified arrives.
+  // This also proves that connections are sessions: behind a pooler that shares them, no notification arrives.
   const isListening = () => performance.now() - line.heardAt < MOST_SILENCE_MS
   return {
     db: over(bounded(pool, deadlines, isListening)),
@@ -175,16 +178,16 @@ export async function openPostgres(
   }
 }
 
-/** The connection of LISTEN: when its last own notification that arrived was sent, by the monotonic clock. */
+/** The LISTEN connection: when the last of its own notifications that arrived was sent, by the monotonic clock. */
 interface Line {
   heardAt: number
 }
 
-/** How often it is notified over another connection: a line that was cut says nothing, and a pooler may swallow LISTEN. */
+/** How often another connection notifies it: a broken connection is silent, and a pooler may swallow LISTEN. */
 const BEAT_MS = 500
-/** After this long without a notification, others may not have arrived either. */
+/** After this long without its own notification, others may not have arrived either. */
 const MOST_SILENCE_MS = 2_000
-/** After this long the connection is given up, while the database answers others. */
+/** After this many beats without one, while the database responds to others, the connection is closed. */
 const MOST_SILENT_BEATS = 20
 
 const SILENT =
@@ -222,11 +225,12 @@ async function listenForever(
     end()
   }
   let silentBeats = 0
-  // Notifications are delivered in the order of their commits: with this one, all that was committed before has arrived.
+  // Notifications are delivered in the order of their commits: with this one, everything that was committed before has
+  // arrived.
   const beat = async () => {
     const sentAt = performance.now()
-    // One text for every beat and every process: pg_stat_statements keeps each text, and of `notify` what it says, too. Where the
-    // database does not answer, what is notified later was not missed.
+    // One text for every beat and every process: pg_stat_statements keeps each text, and with `notify` its payload too.
+    // While the database does not respond, no notification is missed.
     const text = "select pg_notify($1, $2)"
     const isSent = await pool
       .query({ text, values: [own, `${sentAt}`], query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)

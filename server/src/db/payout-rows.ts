@@ -46,7 +46,7 @@ export interface Wallets {
   alarms: ColumnType<StandingAlarm[], StandingAlarm[] | undefined, StandingAlarm[]>
 }
 
-/** Of a merchant: the row is only a lock, and has no content. */
+/** The row is only a lock for a merchant's budget, and has no content. */
 export interface GasBudgets {
   merchant_id: string
 }
@@ -72,13 +72,13 @@ export type HeldReason =
   | "low_gas"
   | "reverted"
   | "gas_budget"
-  /** Of a refund: its merchant's wallet allows too little, or holds too little. */
+  /** A refund whose merchant's wallet allows too little, or holds too little. */
   | "allowance"
   | "balance"
 /** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
-/** Calls of an escrow: `reserve` is its `authorize`, a name that gasless payments have. */
+/** Calls of an escrow: `reserve` calls the contract's `authorize`, a name that gasless payments use already. */
 export type EscrowCallKind = "reserve" | "capture" | "void" | "refund"
 
 export interface Payouts {
@@ -88,11 +88,11 @@ export interface Payouts {
   /** Set by the database, from the kind. */
   lane: Generated<Lane>
   source_key: string
-  /** Null where an authorization pays an address that is not ours (`x402/`), and for calls of an escrow. */
+  /** Null if an authorization pays an address that is not ours (`x402/`), and for calls of an escrow. */
   deposit_id: Optional<bigint>
   /** The session whose escrow is called; null for any other kind. */
   escrow_id: Optional<string>
-  /** Set by the database, from the deposit where there is one. */
+  /** Set by the database, from the deposit if there is one. */
   merchant_id: Generated<string>
   payment_id: Optional<string>
   share: Optional<number>
@@ -110,7 +110,7 @@ export interface Payouts {
   auth_digest: Optional<Hash>
   relay_by: Optional<Date>
   reserved: boolean
-  /** Cancelled by hand: it is not created again. */
+  /** Cancelled by a person: it is not made again. */
   stopped: Generated<boolean>
   state: PayoutState
   held_reason: Optional<HeldReason>
@@ -145,7 +145,7 @@ export interface TransactionAttempts {
   /** The signed bytes and their hash; null until it is signed. */
   raw: Optional<`0x${string}`>
   hash: Optional<Hash>
-  /** What is to be signed; null for what was signed before this was written down, and for what was adopted from the chain. */
+  /** The hash to sign; null for attempts from before it was stored, and for those adopted from the chain. */
   unsigned_hash: Optional<Hash>
   signed_at: Optional<Date>
   gas: bigint
@@ -157,7 +157,7 @@ export interface TransactionAttempts {
   sent_at: Optional<Date>
   sends: Generated<number>
   last_result: Optional<SendResult>
-  /** Pays nothing of its payout, and only uses up its nonce. */
+  /** Does not carry out its payout, and only uses up its nonce. */
   empty: Generated<boolean>
 }
 
@@ -198,14 +198,14 @@ export interface Settlements {
   amount: bigint
   /** Unix time in seconds. */
   valid_before: bigint
-  /** Null where another server sells it. */
+  /** Null if another server sells it. */
   resource_id: Optional<string>
   binding: string
   payload_hash: string
   identifier: Optional<string>
   payout_id: string
   from_block: bigint
-  /** Somebody else's transaction that carried it out. */
+  /** Another sender's transaction that carried it out. */
   found_hash: Optional<Hash>
   found_block: Optional<bigint>
   found_final: Generated<boolean>
@@ -214,9 +214,9 @@ export interface Settlements {
   claim_id: Optional<string>
   lease_until: Optional<Date>
   served_at: Optional<Date>
-  /** When its caller was handed what was bought, or a token for it: the payment alone is good for nothing more. */
+  /** When its caller got what was bought, or a token for it: the payment alone is worth nothing more. */
   answered_at: Optional<Date>
-  /** When nothing could be paid any more. */
+  /** When it became certain that it can't be paid. */
   failed_at: Optional<Date>
   /** Set when the merchant's server failed: until then its retry token repeats the call. */
   retry_until: Optional<Date>
@@ -245,13 +245,13 @@ export interface ClaimBooks {
   transfer_ids: bigint
 }
 
-/** A payment that held a transfer earlier, and made payouts of it. */
+/** A payment that held a transfer earlier, and made payouts from it. */
 export interface PastClaims {
   transfer_id: bigint
   payment_id: string
 }
 
-/** What left a deposit without a payout. */
+/** A transfer out of a deposit without a payout. */
 export interface Outflows {
   id: Generated<string>
   chain_id: number
@@ -267,9 +267,9 @@ export interface Outflows {
   log_index: number
   block_time: Date
   created_at: Date
-  /** Of what was given back: the one of the signature. */
+  /** The nonce of the approver's signature, if the money was given back. */
   nonce: Optional<Hash>
-  /** The return that it carried out. */
+  /** The return that this outflow carried out. */
   payout_id: Optional<string>
 }
 
@@ -286,7 +286,7 @@ export interface Reconciliations {
   lease_until: Optional<Date>
 }
 
-/** A view of every log into and out of deposits and escrows. */
+/** A view of every transfer into and out of deposits and escrows. */
 export interface Books {
   id: string
   merchant_id: string
@@ -296,21 +296,21 @@ export interface Books {
   reason: Payouts["kind"] | Outflows["reason"] | "reclaim" | null
   state: "confirmed" | "mined" | "final"
   chain_id: number
-  /** Null for an escrow's. */
+  /** Null for a row of an escrow. */
   deposit_id: bigint | null
   token: Address
   amount: bigint
   sender: Address | null
   recipient: Address
-  /** Null, as is its block, for what a payer took back itself. */
+  /** Null, like its block, for what a payer took back without the service. */
   tx_hash: Hash | null
   block_number: bigint | null
   at: Date
   transfer_id: bigint | null
   payout_id: string | null
   payment_id: string | null
-  /** The session of an escrow; null for a deposit's. */
+  /** The session of an escrow; null for a row of a deposit. */
   escrow_id: string | null
-  /** Never: what was mined without moving anything is left out. */
+  /** Always false: a transaction that was mined without moving anything is left out. */
   failed: boolean
 }

@@ -19,7 +19,7 @@ export interface Paywalls {
   active: boolean
   /** Whether `/.well-known/x402` lists it. */
   listed: Generated<boolean>
-  /** Whoever subscribes to this product has access. */
+  /** Subscribers of this product have access. */
   subscription_product_id: Optional<string>
   created_at: Date
   updated_at: Date

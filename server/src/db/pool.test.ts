@@ -64,7 +64,7 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       ids[shop] = rows.map(({ id }) => id)
     }
     await until("connections are known to be sessions", () => database.isListening())
-    // From the sixth time on Postgres keeps a plan that knows no parameter.
+    // From the sixth execution on Postgres keeps a generic plan, without the parameters' values.
     for (let nth = 0; nth < 9; nth++)
       for (const as of shops) {
         const { body } = await service.call("GET", "/api/console/transactions", undefined, { as })
@@ -142,7 +142,7 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     await db.destroy()
   })
 
-  /** A database of one connection, which is known to be a session. */
+  /** Opens a database with one connection, which is known to be a session. */
   const openOne = () => {
     const pool = openPool(postgres.url, requestDeadlines, () => {}, 1)
     const dialect = new PostgresDialect({ pool: bounded(pool, requestDeadlines, () => true) })
@@ -162,12 +162,12 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     expect(await callsOf(async () => {})).toBe(0)
     const one = sql<{ one: number }>`select ${1}::int as one`
     expect(await callsOf(async db => expect((await one.execute(db)).rows).toEqual([{ one: 1 }]))).toBe(2)
-    // What says who acts goes with it, and answers nothing.
+    // The actor's statement is sent in the same message.
     const actor = { kind: "operator", id: "ops", route: "a test" } as const
     const acted = sql<{ actor: string }>`select current_setting('sluice.actor') as actor, ${1}::int`
     const asOps = (db: Db) => acted.execute(db).then(({ rows }) => expect(atob(rows[0]?.actor ?? "")).toContain("ops"))
     expect(await withActor(actor, () => callsOf(asOps))).toBe(2)
-    // Several statements in one text have no values, and follow alone.
+    // A text with several statements has no values, and is sent separately.
     expect(await callsOf(db => sql`lock table installation; select 1`.execute(db))).toBe(3)
     await db.destroy()
   })
@@ -249,7 +249,7 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       await expect(queued).rejects.toThrow("division by zero")
       await sql`select 1`.execute(db)
       expect(await keys()).toEqual([])
-      // As by a cancel that comes late.
+      // As if a cancel request arrived late.
       const client = await pool.connect()
       const { query } = client
       vi.spyOn(client, "query").mockImplementation(((config: pg.QueryConfig, ...rest: unknown[]) =>
@@ -316,7 +316,8 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
         ["duplicate key", db => insert(db, "a").then(() => later(db, "taken"))],
         ["duplicate key", db => later(db, "taken").then(() => insert(db, "a"))],
         ["duplicate key", db => later(db, "taken")],
-        // What follows it is not sent after the rollback, which comes while it is on its way.
+        // A deferred statement is not sent after the rollback, even if the rollback comes while an earlier one is in
+        // flight.
         [
           "beside",
           db =>
@@ -331,7 +332,7 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       ]
       for (const [words, work] of failing) {
         await expect(db.transaction().execute(work)).rejects.toThrow(words)
-        // After whatever the one connection was still given.
+        // Runs after everything that was sent on the one connection.
         await sql`select 1`.execute(db)
         expect(await keys()).toEqual(["taken"])
       }

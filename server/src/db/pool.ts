@@ -1,7 +1,7 @@
 /**
  * A pool of Postgres connections on which nothing waits for ever. The server ends statements and lock waits that take
- * too long; our own deadline ends those that the server never answers, because it is paused or the line is cut. In both
- * cases, and when there is no connection at all, the caller gets a {@link DatabaseUnavailable}.
+ * too long; our own deadline ends those that the server never answers, because it is paused or the connection is cut.
+ * In both cases, and when there is no connection at all, the caller gets a {@link DatabaseUnavailable}.
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
@@ -43,7 +43,7 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** Whether each connection of a pool was in use for too long: its statements may be slow, and the server be well. */
+/** Whether all connections of a pool were in use for too long: its statements may be slow although the server works. */
 export const isFull = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"
 
@@ -51,7 +51,7 @@ export const isFull = (error: unknown): boolean =>
 const wordsOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
 
-/** How many hosts the address of a pool has, where it has several. */
+/** How many hosts the address of a pool has, if it has several. */
 const hostCounts = new WeakMap<pg.Pool, number>()
 
 /** Opens a pool of at most `size` connections, ten by default; nothing connects before the first query. */
@@ -63,7 +63,7 @@ export function openPool(
 ): pg.Pool {
   const { connectMs, statementMs, lockMs } = deadlines
   const hosts = hostsOf(url)
-  // The pool calls it with `new`, and gets what it returns.
+  // The pool calls it with `new`, and gets the client that it returns.
   function HostClient(options: pg.ClientConfig): pg.Client {
     return clientOf(hosts, options)
   }
@@ -78,18 +78,17 @@ export function openPool(
     connectionTimeoutMillis: connectMs / hosts.count,
     Client: HostClient as unknown as new () => pg.Client,
     onConnect: client => {
-      // The pool listens only while a connection is idle; one that breaks between two statements would end the process
-      // too.
+      // The pool listens only while a connection is idle; an error between two statements would end the process too.
       client.on("error", onError)
-      // Set by a statement, because a pooler in between refuses start-up parameters that it does not know. `jit`: every
-      // statement is short, and estimates over a large table make Postgres compile some of them first: 20 ms, each time.
+      // Set by a statement, because a pooler in between refuses unknown start-up parameters. `jit`: every statement is
+      // short, and estimates over a large table make Postgres compile some of them first, which takes 20 ms each time.
       const settings = [
         "set jit = off",
         `set statement_timeout = ${statementMs}`,
         `set lock_timeout = ${lockMs}`,
         `set idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`,
       ]
-      // The pool waits for this, and gives nobody a connection without its deadlines.
+      // The pool waits for this, so no connection is used without its deadlines.
       return client.query({ text: settings.join("; "), query_timeout: connectMs } as pg.QueryConfig)
     },
   })
@@ -105,7 +104,7 @@ const NUMERIC = 1700
 /** PGlite's parsers for the types that a pool here returns as bigint: int8 and numeric. */
 export const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
 
-/** The pool as Kysely uses it: each statement has a deadline, and a connection that missed one is closed. */
+/** Returns the pool as Kysely uses it: each statement has a deadline, and a connection that missed one is closed. */
 export function bounded(pool: pg.Pool, { statementMs }: Deadlines, areSessions = () => false): PostgresPool {
   return {
     connect: async () => boundedClient(await connect(pool), statementMs + ANSWER_MARGIN_MS, areSessions),
@@ -114,7 +113,7 @@ export function bounded(pool: pg.Pool, { statementMs }: Deadlines, areSessions =
   }
 }
 
-/** A connection of the pool, to the host that takes writes; throws {@link DatabaseUnavailable} where none is free in time. */
+/** Returns a connection to the host that takes writes; throws {@link DatabaseUnavailable} if none is free in time. */
 export async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   const tries = hostCounts.get(pool) ?? 1
   for (let tried = 1; ; tried++)
@@ -141,8 +140,8 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
       const isStale = name !== undefined && STALE.test(code ?? "")
       if (!isStale && !isUnavailable(error)) throw error
       const unavailable = new DatabaseUnavailable(error)
-      // An error that the server answered leaves the connection usable, unless it is no primary any more, or no longer has the
-      // statement as it was prepared; without an answer nobody knows what the server still does.
+      // After an error from the server the connection is usable, unless the server is no longer a primary, or no longer
+      // has the statement as it was prepared. Without an answer nobody knows what the server still does.
       if (code === undefined || code === READ_ONLY || isStale) lost = unavailable
       throw unavailable
     }
@@ -156,27 +155,31 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
 }
 
 const READ_ONLY = "25006"
-/** A named statement whose result a migration changed, or whose session has another or none of that name. */
+/**
+ * SQLSTATE of a named statement whose result a migration changed, or whose session has another or none of that name.
+ */
 const STALE = /^(0A000|26000|42P05)$/
 
 /**
- * The name of a statement that says in a comment, first or after `select`, how it is to be called: `/* named: emit *\/`. A connection parses such a statement
- * once, and mostly plans it once: of `emit`, that was half of its cost. Only for those that run all the time, with one text and with
- * columns that it lists itself: a named `select *` fails after a migration that adds a column. Only where each connection is known to
- * have a session of its own: behind a pooler that shares them, other sessions would not know the name.
+ * Matches a statement that a comment names, first or after `select`: `/* named: emit *\/`. A connection parses such a
+ * statement once, and mostly plans it once: for `emit`, that was half of its cost. Only for statements that run all the
+ * time, with one text and with a list of columns: a named `select *` fails after a migration that adds a column. Only
+ * used if each connection is known to have a session of its own: behind a pooler that shares them, other sessions would
+ * not know the name.
  *
- * `/* named: emit, deferred *\/` is one whose answer nobody reads: it is sent with the commit, or before the transaction's next statement.
+ * Nobody reads the result of `/* named: emit, deferred *\/`: it is sent with the commit, or before the transaction's
+ * next statement.
  */
 const NAMED = /^\s*(?:select )?\/\* named: (\w+)(, deferred)? \*\//
 
 /**
  * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns and cancelled
  * statements. Also lock_not_available, idle_in_transaction_session_timeout, and read_only_sql_transaction, which a
- * standby answers.
+ * standby reports.
  */
 const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
 
-/** Whether an error of `pg` is about the server or the connection to it, and not about the statement. */
+/** Whether an error of `pg` concerns the server or the connection to it, and not the statement. */
 function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
   const { code, message } = error as { code?: unknown; message?: unknown }

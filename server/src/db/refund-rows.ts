@@ -11,7 +11,7 @@ export interface Refunds {
   /** The merchant's own words. */
   reason: string | null
   payout_id: string
-  /** By the chain: a reorg leads from `succeeded` back to `pending`. */
+  /** The state on chain: a reorg turns `succeeded` back into `pending`. */
   status: Generated<"pending" | "succeeded" | "failed">
   notified_at: Optional<Date>
   created_at: Date

@@ -1,8 +1,9 @@
 /**
- * Reads from a replica that are never older than the moment they were asked for. Each asks the primary for its position in the log, a
- * question without a table that many reads share, and is sent to the replica when that has replayed so much. So whoever wrote
- * before, through any process, or was notified of what another wrote, sees it. A replica that needs longer than `maxLagMs`, is paused,
- * or does not answer is left out at once, and the primary serves (`docs/decisions/0039-replica.md`).
+ * Reads from a replica that are never older than the moment they were asked for. Each asks the primary for its position
+ * in the log (a query without a table that many reads share), and is sent to the replica once that has replayed as
+ * much. So callers see what they wrote, through any process, and what they were notified of. A replica that needs
+ * longer than `maxLagMs`, is paused, or does not respond is left out at once, and the primary serves
+ * (`docs/decisions/0039-replica.md`).
  */
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -17,27 +18,28 @@ import { bounded, connect, DatabaseUnavailable, isFull, openPool, requestDeadlin
 import type { Database } from "./schema.ts"
 
 export interface Replica {
-  /** Where to read what was committed before this call: the replica, or the primary where that is not so far. Never for writes. */
+  /** Where to read what was committed before this call: the replica, or the primary if it lags. Never for writes. */
   reading(): Promise<Db>
   /** Why the replica is left out now, in words; undefined while it is used. */
   trouble(): string | undefined
   close(): Promise<void>
 }
 
-/** Between two questions to a replica that is behind. */
+/** The wait between two queries of a lagging replica's position. */
 const POLL_MS = 2
-/** Between two checks, which bring back a replica that was left out. */
+/** The wait between two checks, which bring back a replica that was left out. */
 const CHECK_MS = 500
-/** A replica that was left out has to be near this many times in a row. */
+/** How many checks in a row must find a left-out replica near before it is used again. */
 const GOOD_CHECKS = 3
-/** One whose files are lost or damaged answers each check well, which reads none of them: it is asked again after this long. */
+/** Checks read no files, so a replica with lost or damaged files passes them; it stays left out this long. */
 const DAMAGED_MS = 300_000
-/** Its answers to questions about itself. */
+/** Deadlines for the queries about its own state. */
 const WATCH_DEADLINES = { connectMs: 2_000, statementMs: 1_000, lockMs: 1_000 }
 
 /**
- * The position after which a commit of now is written, whatever `synchronous_commit` is. After a segment was closed, as
- * `archive_timeout` does, it is behind the header of a page on which there is nothing, and a replica has replayed up to that page.
+ * SQL: the position after which a commit of now is written, whatever `synchronous_commit` is. After a segment was
+ * closed, as by `archive_timeout`, the position is behind the header of an empty page, and a replica has replayed only
+ * up to that page.
  */
 const PRIMARY = `
   select case when position % segment = 40 then position - 40 when position % block = 24 then position - 24 else position end as position,
@@ -45,8 +47,8 @@ const PRIMARY = `
   from (select pg_current_wal_insert_lsn() - '0/0'::pg_lsn as position,
     pg_size_bytes(current_setting('wal_segment_size'))::numeric as segment, current_setting('wal_block_size')::numeric as block) now`
 /**
- * A replica says which timeline it receives to a role with `pg_read_all_stats`. To others it shows the one on which its last restartpoint
- * was, at most `checkpoint_timeout` after the primary was promoted.
+ * SQL: a replica's state. With `pg_read_all_stats` a role sees the timeline that the replica receives; other roles see
+ * the one of its last restartpoint, at most `checkpoint_timeout` after the primary was promoted.
  */
 const REPLICA = `
   select pg_last_wal_replay_lsn() - '0/0'::pg_lsn as position, pg_is_in_recovery() as standby,
@@ -55,23 +57,23 @@ const REPLICA = `
 
 interface Position {
   position: bigint
-  /** A replica that is promoted begins another one. */
+  /** A promoted replica begins a new one. */
   timeline: number
-  /** The same of a primary and of all its replicas. */
+  /** The same for a primary and all its replicas. */
   cluster: string
   name: string
 }
 
-/** Of a primary; `askedAt` is when it was asked, by the monotonic clock. */
+/** A primary's position; `askedAt` is when it was asked, by the monotonic clock. */
 type Asked = Position & { askedAt: number }
 
-/** Of a replica; `at` is when it answered, by the monotonic clock. */
+/** A replica's position; `at` is when it responded, by the monotonic clock. */
 type Answer = Position & { standby: boolean; at: number }
 
-/** What {@link PRIMARY} takes off at most. */
+/** The most that {@link PRIMARY} subtracts. */
 const HEADER_BYTES = 40n
 
-/** Opens the replica at `url` of the database `primary`; it is used from its first good check on, which this does not wait for. */
+/** Opens the replica at `url` of the database `primary`, without waiting; it is used after its first good check. */
 export function openReplica(
   { url, maxLagMs }: { url: string; maxLagMs: number },
   primary: Db,
@@ -79,7 +81,7 @@ export function openReplica(
   deadlines = requestDeadlines,
 ): Replica {
   const use = useOf(log)
-  // A server that was started again may have replayed less than it had.
+  // A server that was restarted may have replayed less than before.
   const onError = () => follower.forget()
   const pool = openPool(url, deadlines, onError)
   const watch = openPool(url, WATCH_DEADLINES, onError, 1)
@@ -91,11 +93,11 @@ export function openReplica(
     return new Map(row ? keys.map(key => [key, { ...row, askedAt }]) : [])
   })
 
-  /** When a check began after which it had everything. */
+  /** When the last check began that found everything replayed. */
   let nearAtMs = performance.now()
   const check = async (): Promise<void> => {
     const fromMs = performance.now()
-    // First, so that it is compared with what it says now: it may have been set up again.
+    // The replica is asked first, so that its current state is compared: it may have been set up again.
     const unanswered = await follower.ask(maxLagMs)
     const now = await askPrimary("now")
     if (!now) return
@@ -138,12 +140,12 @@ export function openReplica(
   }
 }
 
-/** Checks at once, and {@link CHECK_MS} after each, until the returned function is called. */
+/** Checks at once, and {@link CHECK_MS} after each check, until the returned function is called. */
 function repeat(check: () => Promise<void>): () => void {
   let stopped = false
   let timer: NodeJS.Timeout | undefined
   const checkOn = async (): Promise<void> => {
-    // Without an answer of the primary nothing is known of the replica, and nothing can be read from it.
+    // Without an answer from the primary the replica's state is unknown, and nothing can be read from it.
     await check().catch(() => {})
     if (!stopped) timer = setTimeout(() => void checkOn(), CHECK_MS).unref()
   }
@@ -156,7 +158,7 @@ function repeat(check: () => Promise<void>): () => void {
 
 type Use = ReturnType<typeof useOf>
 
-/** Whether the replica is used; logs when that changes. */
+/** Keeps whether the replica is used; logs when that changes. */
 function useOf(log: Logger) {
   let trouble: string | undefined = "it was not checked yet"
   /** Called when the replica is left out. */
@@ -166,14 +168,14 @@ function useOf(log: Logger) {
     waiting.clear()
   }
   let good = GOOD_CHECKS - 1
-  /** Until then it is left out, by the monotonic clock. */
+  /** It is left out until then, by the monotonic clock. */
   let notBefore = Number.NEGATIVE_INFINITY
   let ended = false
   showReplica()
   replicaUsed.set(0)
   return {
     trouble: () => trouble,
-    /** Calls `stop` when the replica is left out, unless the returned function is called before. */
+    /** Calls `stop` when the replica is left out, unless the returned function is called first. */
     orElse: (stop: () => void) => {
       waiting.add(stop)
       return () => void waiting.delete(stop)
@@ -186,7 +188,7 @@ function useOf(log: Logger) {
       replicaUsed.set(0)
       stopAll()
     },
-    /** A check found it near. */
+    /** A check found it near the primary. */
     good: () => {
       good++
       if (good < GOOD_CHECKS || trouble === undefined || performance.now() < notBefore) return
@@ -201,7 +203,7 @@ function useOf(log: Logger) {
   }
 }
 
-/** Why the database at `url` can't serve reads beside the one that `query` asks, in words; undefined where it can. */
+/** Returns why the database at `url` can't serve reads for the one that `query` asks, in words; undefined if it can. */
 export async function replicaFault(
   { url, maxLagMs }: { url: string; maxLagMs: number },
   query: (text: string) => Promise<Record<string, unknown>[]>,
@@ -209,7 +211,7 @@ export async function replicaFault(
   const watch = openPool(url, WATCH_DEADLINES, () => {}, 1)
   const follower = follow(watch)
   try {
-    // Its first answer takes a connection.
+    // The first query also opens a connection.
     const unanswered = await follower.ask(WATCH_DEADLINES.connectMs)
     const askedAt = performance.now()
     const [row] = await query(PRIMARY)
@@ -227,7 +229,7 @@ export async function replicaFault(
   }
 }
 
-/** Why what a replica answered is not what the primary has, or had; undefined where it may be. */
+/** Returns why the replica's answer does not fit the primary's history; undefined if it may. */
 function faultOf(answer: Answer, now: Asked): string | undefined {
   if (!answer.standby) return "it takes writes, so it is no replica"
   if (answer.cluster !== now.cluster || answer.name !== now.name) return "it is a replica of another database"
@@ -240,15 +242,15 @@ function faultOf(answer: Answer, now: Asked): string | undefined {
   return undefined
 }
 
-/** What the replica at the other end of `watch` has replayed. */
+/** Keeps track of what the replica behind `watch` has replayed. */
 function follow(watch: pg.Pool) {
-  /** Its last answer, also where it may have lost some of it since. */
+  /** Its last answer, even if it may have lost part of that since. */
   let answer: Answer | undefined
   let isCertain = false
   const waiting = new Set<{ now: Asked; done: (why: string | undefined) => void }>()
   let isPolling = false
 
-  /** Asks it; why it can't be asked, or undefined. */
+  /** Asks the replica; returns why it can't be asked, or undefined. */
   async function ask(patienceMs: number): Promise<string | undefined> {
     try {
       answer = { ...(await within(patienceMs, stateOf(watch))), at: performance.now() }
@@ -262,7 +264,7 @@ function follow(watch: pg.Pool) {
 
   const has = (now: Asked) => isCertain && answer !== undefined && answer.position >= now.position
 
-  /** Waits until it has replayed as much as the primary `now`; why it has not, or undefined. */
+  /** Waits until it has replayed up to the primary's position `now`; returns why it has not, or undefined. */
   function reaches(now: Asked, patienceMs: number): Promise<string | undefined> {
     const fault = answer && faultOf(answer, now)
     if (fault !== undefined || has(now)) return Promise.resolve(fault)
@@ -294,7 +296,7 @@ function follow(watch: pg.Pool) {
   return {
     ask,
     reaches,
-    /** It has to be asked before it is read from again. */
+    /** The replica must be asked again before it is read from. */
     forget: () => {
       isCertain = false
     },
@@ -323,12 +325,12 @@ function within<T>(ms: number, work: Promise<T>): Promise<T> {
   })
 }
 
-/** What a replica cancels because it has to replay what the statement still needs. */
+/** The replica cancelled the statement, because it had to replay a change of rows that the statement still needed. */
 const CONFLICT = "40001"
 
 /**
- * The replica's connections as Kysely uses them, one statement at a time. A statement that the replica does not answer, or whose
- * replica is left out meanwhile, is repeated on the primary: it only reads.
+ * Returns the replica's connections as Kysely uses them, one statement at a time. A statement that gets no answer, or
+ * whose replica is left out meanwhile, is repeated on the primary: it only reads.
  */
 function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool {
   const onReplica = async (text: string, values: readonly unknown[]) => {
@@ -346,7 +348,7 @@ function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool
     if (!/^(select|with)\b/i.test(text.trimStart()))
       throw new Error("only reads are sent to a replica, and no transactions")
     if (use.trouble() === undefined) {
-      // One promise for each statement: a reaction to one that all share would stay in memory as long as that is open.
+      // One promise for each statement: a reaction to a shared promise would stay in memory while that is pending.
       const left = Promise.withResolvers<undefined>()
       const release = use.orElse(() => left.resolve(undefined))
       const answer = onReplica(text, values).catch((error: Error) => {
@@ -368,21 +370,21 @@ function readingPool(replica: PostgresPool, primary: Db, use: Use): PostgresPool
   }
 }
 
-/** The SQLSTATE of an error that the server answered, otherwise empty. */
+/** Returns the SQLSTATE of an error that the server reported, otherwise empty. */
 function codeOf(error: unknown): string {
   const cause = error instanceof DatabaseUnavailable ? error.cause : error
   return cause instanceof pg.DatabaseError ? (cause.code ?? "") : ""
 }
 
 /**
- * Whether an error is about the statement, and the replica works on. One that took too long, or found all connections taken by such, says
- * nothing of the replica, and would take the primary as long.
+ * Whether an error is the statement's own, and the replica works. A statement that took too long, or found all
+ * connections taken by such statements, is no evidence about the replica, and would take the primary as long.
  */
 function isAnswer(error: unknown): boolean {
   const code = codeOf(error)
   if (code === "") return isFull(error) || !(error instanceof DatabaseUnavailable)
   return !LOST.test(code) && !DAMAGED.test(code)
 }
-/** Of class 57 without 57014, which is a statement that took too long. */
+/** Class 57 without 57014, a statement that took too long. */
 const LOST = /^(08|53|57P)/
 const DAMAGED = /^(58|XX)/

@@ -1,4 +1,4 @@
-// What docs/scale.md says of the schema is what the schema is: a table, key or trigger that is new has its place there.
+// docs/scale.md describes the schema as it is: each new table, key or trigger is named there.
 import { readFileSync } from "node:fs"
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -35,7 +35,7 @@ describe("the schema, for Citus", () => {
   })
 
   it("names each unique key that spans merchants", async () => {
-    // A random id is unique by itself: with the merchant in front of it the key is as good.
+    // A random id is unique without the merchant, so a key with the merchant in front is as good.
     const keys = await names(`
       select t.name || '(' || (select string_agg(coalesce(a.attname, 'expression'), ', ' order by k.n)
         from unnest(i.indkey::int[]) with ordinality k (attnum, n)

@@ -1,4 +1,7 @@
-/** The row types against the migrated database: what differs would be found by a query that answers something else. */
+/**
+ * Compares the row types with the migrated database: a difference would make a query return other values than its type
+ * says.
+ */
 import { readFileSync } from "node:fs"
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -42,7 +45,7 @@ const plain: Record<string, string> = {
   ...{ Address: "string", Hash: "string", Buffer: "bytes", Uint8Array: "bytes" },
 }
 
-/** What a select answers for a type, in the words of {@link columnKind}. */
+/** Returns what a select returns for a type, in the terms of {@link columnKind}. */
 function typeKind(type: string): string {
   const wrapped = /^(Optional|Generated|Term|ColumnType|JSONColumnType)<([\s\S]*)>$/.exec(type)
   const [, wrapper, inner = ""] = wrapped ?? []
@@ -65,7 +68,7 @@ function firstArgument(list: string): string {
   return list
 }
 
-/** What the driver answers for a column. */
+/** What the driver returns for a column. */
 const columnKind: Record<string, string> = {
   ...{ int8: "bigint", numeric: "bigint", int2: "number", int4: "number", float8: "number" },
   ...{ text: "string", varchar: "string", bpchar: "string", uuid: "string", bool: "boolean" },
@@ -111,7 +114,7 @@ describe("the row types", () => {
   it("have each column with its type, and null where the column may be null", () => {
     const inDatabase = columns.map(({ table, column, type, isView, isNullable }) => {
       const kind = type.startsWith("_") ? "array" : (columnKind[type] ?? type)
-      // Postgres does not know of a view's column whether it can be null.
+      // Postgres does not know whether a view's column can be null.
       return `${table}.${column}: ${kind}${isNullable && !isView ? " or null" : ""}`
     })
     const views = new Set(columns.filter(row => row.isView).map(row => row.table))

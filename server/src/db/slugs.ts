@@ -1,6 +1,6 @@
 /**
- * Slugs: one name for one thing, across paywalls, payment links and proxy bundles. Triggers maintain the table `slugs`, and `held_slugs`:
- * what a merchant gave up nobody else gets for 90 days.
+ * Slugs: each names one paywall, payment link or proxy bundle. Triggers maintain the tables `slugs` and `held_slugs`:
+ * for 90 days nobody else gets a slug that a merchant gave up.
  */
 import { ApiError } from "../errors.ts"
 import type { Db } from "./open.ts"
@@ -8,7 +8,7 @@ import type { Db } from "./open.ts"
 const UNIQUE_VIOLATION = "23505"
 const constraints = ["slugs_pkey", "paywalls_slug_key", "payment_links_slug_key", "bundles_slug_key", "held_slugs_pkey"]
 
-/** The result of a write that may set a slug; throws `SLUG_TAKEN` when the slug is in use, or held for another merchant. */
+/** Awaits a write that may set a slug; throws `SLUG_TAKEN` when the slug is in use, or held for another merchant. */
 export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
@@ -19,7 +19,9 @@ export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Pairs that shared a slug before slugs had to be unique, for the operator: their merchants should rename one. */
+/**
+ * Returns pairs that shared a slug before slugs had to be unique, for the operator: their merchants should rename one.
+ */
 export const sharedSlugs = (db: Db): Promise<{ slug: string; paywallId: string; linkId: string }[]> =>
   db
     .selectFrom("payment_links")

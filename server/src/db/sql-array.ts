@@ -2,8 +2,8 @@
 import { type RawBuilder, sql } from "kysely"
 
 /**
- * A Postgres array of these values with its type, as one parameter: a statement takes 65,535, and lists of rows can be longer.
- * Use it as `= any(${sqlArray("bigint", ids)})`.
+ * SQL: a Postgres array of these values with its type, as one parameter: a statement takes 65,535, and lists of rows
+ * can be longer. Use it as `= any(${sqlArray("bigint", ids)})`.
  */
 export function sqlArray(
   type: "bigint" | "text" | "timestamptz" | "uuid",

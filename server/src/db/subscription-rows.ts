@@ -5,28 +5,31 @@ import type { Optional } from "./schema.ts"
 
 export type BillingInterval = "day" | "week" | "month" | "year"
 
-/** A product that one payer is billed for again and again. Without a status it has not begun: nobody has paid its first invoice. */
+/**
+ * A product that one payer is billed for repeatedly. Without a status it has not begun: nobody has paid its first
+ * invoice.
+ */
 export interface Subscriptions {
   id: string
   merchant_id: string
   chain_id: number
-  /** What the next invoice is for. */
+  /** The product of the next invoice. */
   product_id: string
   billing_interval: BillingInterval
   billing_count: number
   trial_days: number
   max_periods: number | null
-  /** Who paid first; whoever pays later, access is this wallet's. */
+  /** The wallet that paid first. It has the access, whichever wallet pays later. */
   payer: Optional<Address>
   customer_email: string | null
   started_at: Optional<Date>
-  /** What periods are counted from. */
+  /** The time from which periods are counted. */
   anchor: Optional<Date>
   paused_at: Optional<Date>
-  /** Asked for; `cancel_at_period_end`: with the time that is paid. */
+  /** When cancelling was asked for; `cancel_at_period_end`: it takes effect with the end of the paid time. */
   canceled_at: Optional<Date>
   cancel_at_period_end: Generated<boolean>
-  /** Who asked for either: each takes back only what it asked for. */
+  /** Who asked for either: each can only withdraw its own request. */
   cancel_asked_by: Optional<"merchant" | "subscriber" | "both">
   status: Optional<"active" | "payment_due" | "past_due" | "paused" | "canceled">
   cancel_reason: Optional<"requested" | "unpaid" | "completed">
@@ -34,16 +37,16 @@ export interface Subscriptions {
   paid_until: Optional<Date>
   access_until: Optional<Date>
   event_sequence: Generated<number>
-  /** Why the invoice that is due can't be made. */
+  /** Why the due invoice can't be made. */
   blocked_by: Optional<"payments_paused" | "payout_address" | "price">
-  /** Rounds in which it could not be advanced, since the last in which it was. */
+  /** Failed rounds since the last that advanced it. */
   failed_rounds: Generated<number>
   run_at: Optional<Date>
   created_at: Date
   updated_at: Date
 }
 
-/** What one period costs, and the session that it is paid with. */
+/** The price of one period, and the session that it is paid with. */
 export interface Invoices {
   id: string
   subscription_id: string
@@ -53,13 +56,13 @@ export interface Invoices {
   product_id: string
   amount: bigint
   currency: string
-  /** Of the first, null until it is paid. */
+  /** Null for the first invoice until it is paid. */
   period_start: Optional<Date>
   period_end: Optional<Date>
   due_at: Date
-  /** As its session says; null again when a reorg removes the payment. */
+  /** The same as its session's; null again when a reorg removes the payment. */
   paid_at: Optional<Date>
-  /** Since when nobody is to pay it any more. */
+  /** Since when the invoice should not be paid any more. */
   void_asked_at: Optional<Date>
   voided_at: Optional<Date>
   created_at: Date

@@ -1,4 +1,4 @@
-/** Rows of what overpayments brought beyond their price. */
+/** The rows of surpluses: what overpayments brought beyond their price. */
 import type { Address } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"
 

@@ -1,4 +1,4 @@
-/** Rows of the scan for tokens that nothing is sold for. */
+/** The rows of the scan for tokens that nothing is sold for. */
 import type { Generated } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"
@@ -9,7 +9,7 @@ export interface TokenScans {
   /** The blocks that are read now, both included; none while `to_block` is below `from_block`. */
   from_block: bigint
   to_block: bigint
-  /** When the block before them was made. */
+  /** The time of the block before them. */
   from_time: Date
   /** The deposits up to this id are read. */
   after_id: Generated<bigint>
@@ -33,7 +33,7 @@ export interface ForeignTokens {
   from_address: Address
   value: bigint
   found_at: Date
-  /** What the token says that the address holds, in base units; null until that is known. */
+  /** The balance that the token reports for the address, in base units; null until that is known. */
   balance: Optional<bigint>
   check_at: Date
 }

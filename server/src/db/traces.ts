@@ -1,25 +1,31 @@
-/** Reads which trace is continued. Only a process that traces asks. */
+/** Finds the trace to continue. Only a process that traces calls it. */
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Db } from "./open.ts"
 import { sqlArray } from "./sql-array.ts"
 
-/** Of the relay that was broadcast as a transaction: its buyer asked for the payment, whoever made what it pays. */
+/**
+ * SQL: the trace of the relay that was broadcast as a transaction: its buyer asked for the payment, whoever made the
+ * resource.
+ */
 const ofRelay = (hash: ReturnType<typeof sql>) => sql`(select i.traceparent from transaction_attempts a
   join payouts i on i.id = a.payout_id where a.hash = ${hash} and i.lane = 'relay')`
 
-/** Of a session: an agent's is paid by a later request than the one that made it, and continues that one's trace. */
+/**
+ * SQL: the trace of a session. An agent's session is paid by a later request than the one that made it, and continues
+ * that one's trace.
+ */
 const ofSession = (id: ReturnType<typeof sql>) => sql`coalesce((select i.traceparent from deposits d
     join payouts i on i.deposit_id = d.id where d.resource_id = ${id} and i.lane = 'relay' and i.traceparent is not null
     order by i.created_at desc limit 1),
   (select s.traceparent from checkout_sessions s where s.id = ${id}))`
 
-/** The trace of what a transfer `t` to a deposit `d` pays; null where nobody asked for it. */
+/** SQL: the trace of what a transfer `t` to a deposit `d` pays; null if nobody asked for it. */
 const ofTransfer = sql<string | null>`coalesce(${ofRelay(sql`t.tx_hash`)}, ${ofSession(sql`d.resource_id`)},
   (select s.traceparent from submissions s where s.resource_id = d.resource_id and s.tx_hash = t.tx_hash
     and s.traceparent is not null order by s.id limit 1))`
 
-/** The trace of a checkout session; null where it has none. */
+/** Returns the trace of a checkout session; null if it has none. */
 export async function traceOfSession(db: Db, id: string): Promise<string | null> {
   const { rows } = await sql<{
     traceparent: string | null
@@ -27,7 +33,7 @@ export async function traceOfSession(db: Db, id: string): Promise<string | null>
   return rows[0]?.traceparent ?? null
 }
 
-/** The trace of a payment of a thing by these transactions; null where nobody asked for it. */
+/** Returns the trace of a resource's payment by these transactions; null if nobody asked for it. */
 export async function traceOfPayment(
   db: Db,
   { id, resourceId, hashes }: { id: string | undefined; resourceId: string; hashes: readonly Hash[] },
@@ -49,7 +55,7 @@ export interface TracedTransfer {
   traceparent: string
 }
 
-/** These transfers, and those just seen at these deposits, as far as they have traces; at most `limit`. */
+/** Returns these transfers, and those just seen at these deposits, if they have traces; at most `limit`. */
 export async function tracedTransfers(
   db: Db,
   ids: readonly bigint[],

@@ -1,10 +1,10 @@
-/** The balance that the rows give for deposits. Every comparison with balances on the chain uses this one sum. */
+/** The balance that a deposit has by the rows. Every comparison with balances on chain uses this one sum. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
-/** Kinds of payouts whose money leaves a deposit. */
+/** The kinds of payouts that move money out of a deposit. */
 export const outgoingKinds = sql`('share', 'sweep', 'return')`
 
 /** What entered a deposit and what left it, in base units of one token. */
@@ -12,13 +12,13 @@ export interface DepositSums {
   came: bigint
   /** Payouts, and outflows without one: recoveries, what merchants gave back themselves, and unknown ones. */
   went: bigint
-  /** Whether a part of it is not yet in a final block. */
+  /** Whether a part of it is not in a final block yet. */
   inFlight: boolean
 }
 
 /**
- * The sums of these deposits in one token, by deposit id: everything seen on the chain and not reorganized away or,
- * with `at`, everything final by that block.
+ * The sums of these deposits in one token, by deposit id: everything that is on chain and not reorged; with `at`,
+ * everything that is final by that block.
  */
 export async function depositSums(
   ctx: TxContext,

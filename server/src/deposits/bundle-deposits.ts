@@ -1,6 +1,6 @@
 /**
- * The receiving addresses of proxy bundles: the newest one is what a bundle is paid at. It is replaced like a paywall's
- * (`versions.ts`), when the payout address, the approver or the split changes, and before anyone may recover its money.
+ * The receiving addresses of proxy bundles. A bundle is paid at its newest one. Like a paywall's (`versions.ts`), it is
+ * replaced when the payout address, the approver or the split changes, and before anyone may recover its money.
  */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -8,7 +8,7 @@ import type { Row } from "../db/schema.ts"
 import { COOLING_MS, makeStandingDeposit, type Parties } from "./deposits.ts"
 import { partiesOf } from "./parties.ts"
 
-/** The address that a bundle is paid at now; throws for one without any. */
+/** The address where a bundle is paid now; throws where it has none. */
 export const bundleDeposit = (ctx: TxContext, bundleId: string): Promise<Row<"deposits">> =>
   ctx.db
     .selectFrom("deposits")
@@ -18,7 +18,7 @@ export const bundleDeposit = (ctx: TxContext, bundleId: string): Promise<Row<"de
     .limit(1)
     .executeTakeFirstOrThrow()
 
-/** Gives a bundle, whose row is locked, a new receiving address: its parties as they are now, but for what changes. */
+/** Gives a bundle, whose row is locked, a new receiving address with its current parties and this change. */
 export async function moveBundleDeposit(
   ctx: TxContext,
   network: NetworkInfo,

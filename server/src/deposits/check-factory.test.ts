@@ -1,5 +1,5 @@
-// A factory other than the one this version was written for is refused at start, whichever single question it answers
-// correctly.
+// A factory other than the one this version was written for is refused at the start, even if it answers any single
+// question correctly.
 import { type Hex, pad } from "viem"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, startAnvil } from "../../test/anvil.ts"
@@ -78,7 +78,7 @@ it("refuses a factory with one other byte, and one whose deposits have other cod
 it("believes no endpoint over another, waits where one is silent, and logs only the host", async () => {
   const urls = [`${proxy.url}/secret-key`, anvil.rpcUrl]
   const absent = `0x${"3".repeat(40)}` as Address
-  // A liar reports our factory's code where there is none.
+  // The endpoint lies about whether our factory's code is there.
   proxy.spoil = (method, params, result) => (method === "eth_getCode" && params[0] === factory ? "0x" : result)
   await refused(check({ urls }), `by the endpoint ${new URL(proxy.url).host}`)
   await expect(check({ urls })).rejects.not.toThrow("secret-key")

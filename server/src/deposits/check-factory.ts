@@ -1,6 +1,6 @@
 /**
- * Makes sure that the deposit factory of a network is the one this version was written for. Its addresses are sold
- * before any contract is deployed there, so with a factory that is not ours nobody could move the money.
+ * Checks that a network's deposit factory is the one this version was written for. Addresses are sold before any
+ * contract is deployed there, so with another factory nobody could move their money.
  */
 // I/O: asks the endpoints at the start, when there is no context yet.
 import { randomBytes } from "node:crypto"
@@ -16,10 +16,10 @@ import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.
 type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
 
 /**
- * Compares the code of the factory and of its deposits, and one address that the factory computes, with ours. Throws a
- * {@link NetworkMismatch} where any endpoint that serves the chain reports something else, or where the operator is not
- * `payoutWallet`, and an RpcError where no endpoint answers. Every endpoint is asked, so that none is trusted over
- * another.
+ * Compares the code of the factory and of its deposits, and one address that the factory computes, with what this
+ * version expects. Throws a {@link NetworkMismatch} where any endpoint that serves the chain reports something else, or
+ * where the operator is not `payoutWallet`, and an RpcError where no endpoint answers. Every endpoint is asked, so that
+ * none is trusted over another.
  */
 export async function checkFactory(
   network: Served,
@@ -34,7 +34,7 @@ export async function checkFactory(
   if (!operator) throw new RpcError(`${network.name}: no endpoint returns the code of the deposit factory`)
   if (reported.some(other => !isAddressEqual(other, operator)))
     throw new NetworkMismatch(`${network.name}: the endpoints disagree on the operator of the deposit factory`)
-  // Deposits of somebody else's factory are as good as lost: only its operator can release them within the year.
+  // Money at another operator's factory is as good as lost: for a year only that operator can release it.
   if (payoutWallet && !isAddressEqual(operator, payoutWallet))
     throw new NetworkMismatch(
       `${network.name}: the operator of the deposit factory ${network.depositFactory} is ${checksummed(operator)}, but the payout ` +
@@ -91,7 +91,8 @@ async function operatorBy(
   const mismatch = (message: string) =>
     new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
   if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${factory}`)
-  // The guardian, which can only pause and name another operator, is whoever deployed the factory wanted it to be.
+  // The guardian is not checked: it is chosen by whoever deployed the factory, and can only pause and name another
+  // operator.
   const words = immutablesOf(values[0], depositFactoryRuntime)
   if (words?.[1] !== pad(implementation))
     throw mismatch(`the contract at ${factory} is not the deposit factory of this version of Sluice`)
@@ -100,7 +101,7 @@ async function operatorBy(
     throw mismatch(
       `the deposit factory ${factory} creates deposits with code other than that of this version of Sluice`,
     )
-  // A node that does not answer this call is unfit, but that proves nothing against the factory.
+  // A node that does not answer this call can't be used, but that is no evidence against the factory.
   const answer = textOf(computed)
   const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
   if (answer === undefined || !operator) return undefined

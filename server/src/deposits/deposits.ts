@@ -1,4 +1,6 @@
-/** Creates receiving addresses: known before anything is deployed there, and each for one thing that is sold. */
+/**
+ * Creates receiving addresses. Each is known before anything is deployed there, and is used for one thing that is sold.
+ */
 import { randomBytes } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
@@ -7,23 +9,26 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** Whom a receiving address can pay, now and for ever. */
+/** Whom a receiving address can ever pay. */
 export interface Parties {
   /** The merchant's payout address. */
   owner: Address
-  /** Whose signature sends money back to payers; the factory's own address: the service does so without one. */
+  /**
+   * Who approves returns to payers by a signature. The factory's own address means that the service returns without
+   * one.
+   */
   approver: Address
-  /** The recipients of a split; null: all is the owner's. */
+  /** The recipients of a split; null: the owner gets all. */
   recipientSetId: bigint | null
 }
 
-/** What a receiving address is for, and its terms. */
+/** The terms of a receiving address, and what it is for. */
 interface DepositTerms extends Parties {
-  /** The id of what is sold there. */
+  /** The id of what is sold at the address. */
   resourceId: string
   /** After this time anyone may send its remaining money to the owner. */
   opensAt: Date
-  /** How long it is watched from the start. */
+  /** How long the address is watched from the start, in milliseconds. */
   watchedMs: number
 }
 
@@ -68,7 +73,7 @@ export async function makeDeposits(
   return await ctx.db.insertInto("deposits").values(rows).returningAll().execute()
 }
 
-/** Creates a receiving address for a paywall or bundle, whose money can go to these parties alone. */
+/** Creates a receiving address for a paywall or bundle. Its money can go to these parties only. */
 export const makeStandingDeposit = (
   ctx: TxContext,
   network: NetworkInfo,
@@ -79,7 +84,7 @@ export const makeStandingDeposit = (
   return makeDeposit(ctx, network, { resourceId, ...parties, opensAt, watchedMs: 0 })
 }
 
-/** The recipients of a set, in the order that an address commits to; none without a set. */
+/** The recipients of a set, in the order that an address commits to; empty without a set. */
 export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
   setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])
 
@@ -99,24 +104,24 @@ export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): P
   )
 }
 
-/** After this time anyone may send the remaining money of a paywall's or bundle's address to its owner; before then it gets a new one. */
+/**
+ * After this time anyone may send the remaining money of a paywall's or bundle's address to its owner. Before that the
+ * paywall or bundle gets a new address.
+ */
 const OPEN_AFTER_MS = 365 * 86_400_000
 /** An address is replaced this long before anyone may recover its money. */
 export const RENEW_BEFORE_S = 60 * 86_400
-/** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
+/** An address that was for sale until a moment ago may still be paid, so it is watched for this long. */
 export const COOLING_MS = 2 * 3_600_000
 
-/** Somebody who views what is sold at an address may be about to pay, so the address is watched for this long. */
+/** Somebody who views what is sold at an address may be about to pay, so it is watched for this long. */
 const WATCH_MS = 3_600_000
 
-/** The condition on `deposits` that {@link watch} would write. */
+/** The condition on `deposits` for rows that {@link watch} would update. */
 export const watchEnds = (now: Date): RawBuilder<boolean> =>
   sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
 
-/**
- * Keeps the addresses of a resource watched, or starts to watch them again. Writes only when half of the time
- * has passed.
- */
+/** Watches the addresses of a resource, or extends the watch. Writes only when half of the time has passed. */
 export async function watch(ctx: Context, resource: string): Promise<void> {
   const now = ctx.now()
   await ctx.db

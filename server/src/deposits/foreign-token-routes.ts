@@ -1,6 +1,6 @@
 /**
- * `/api/console/foreign-tokens`: tokens that lie at the merchant's receiving addresses and that nothing is sold for,
- * with what can be done about each. They are found by a scan and never count as a payment.
+ * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses that nothing is sold for, with what can
+ * be done about each. A scan finds them; they never count as a payment.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -68,7 +68,7 @@ type ForeignTokenRow = Row<"foreign_tokens"> &
     payment_status: Row<"payments">["status"] | null
   }
 
-/** By id alone, because ids ascend. */
+/** Ordered by id alone, because ids ascend. */
 function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRow> {
   const of = sql`merchant_id = ${merchantId} and balance > 0`
   return {
@@ -119,7 +119,7 @@ function remedyFor({ payment_id, payment_status, resource_id }: ForeignTokenRow,
       : `After ${opensAt.toISOString()} it can be sent to the address's owner: ${recovery}.`
   if (payment_id !== null && payment_status === "open") return `Accept or return the payment ${payment_id}. ${recover}`
   if (payment_id !== null) return `The payment ${payment_id} of this token is ${payment_status}. ${recover}`
-  // What reaches a bundle is no answer to anything that a payer was asked.
+  // A payer is never asked to submit a transaction to a bundle, so recovery is the only way.
   if (ifKind("bdl", resource_id)) return recover
   const route = ifKind("pw", resource_id) ? `/api/paywalls/${resource_id}/pay` : "/api/pay/confirm"
   return `Submit txHash at POST ${route}: it then waits as a payment that you can accept or return. ${recover}`

@@ -1,20 +1,23 @@
-/** Whom the next receiving address of a merchant, paywall or bundle can pay: what its address will commit to. */
+/** The parties of a merchant's, paywall's or bundle's next receiving address: whom the address will commit to. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Parties } from "./deposits.ts"
 
-/** Who sends money back to payers: the merchant's payout wallet, by its signature, or the service. */
+/** Who approves returns: the merchant's payout wallet, by its signature, or the service. */
 export type Approver = "wallet" | "service"
 
-/** What a merchant's approver is that has not chosen one: a test must not need a wallet for every return. */
+/**
+ * The approver of a merchant that has not chosen one. In test mode it is the service: tests must not need a wallet for
+ * every return.
+ */
 export const approverOr = (ctx: Pick<TxContext, "settings">, chosen: Approver | null): Approver =>
   chosen ?? (ctx.settings.mode === "live" ? "wallet" : "service")
 
 /**
- * Who approves returns at new addresses of a merchant, as an address commits to it: `owner`, its payout address, or the factory
- * itself, which stands for whoever is the factory's operator.
+ * Who approves returns at new addresses of a merchant, as an address commits to it: `owner`, its payout address, or the
+ * factory, which means the factory's current operator.
  */
 export async function approverOf(
   ctx: TxContext,
@@ -34,7 +37,8 @@ const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address
   approverOr(ctx, chosen) === "wallet" ? owner : factory
 
 /**
- * The parties of a paywall or bundle as its merchant's settings and its split are now; throws where no payout address is set.
+ * The parties of a paywall or bundle by its merchant's current settings and its current split. Throws where no payout
+ * address is set.
  */
 export async function partiesOf(
   ctx: TxContext,
@@ -53,7 +57,10 @@ export async function partiesOf(
   return { owner, approver: await approverOf(ctx, network, merchant_id, owner), recipientSetId: set_id }
 }
 
-/** Whose new addresses on a network they are, and who approves returns there: of each merchant with a payout address there. */
+/**
+ * Returns a function that gives the owner and approver of a merchant's new addresses on a network; undefined where the
+ * merchant has no payout address there.
+ */
 export async function sellersOn(
   ctx: TxContext,
   merchantIds: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * `/api/console/deposits`: the merchant's receiving addresses with their terms. With these, anyone can have the money
- * sent to its owner after the recovery time, without the service: `sluice recover` reads the CSV.
+ * `/api/console/deposits`: the merchant's receiving addresses with their terms. With these, anyone can send the money
+ * to its owner after the recovery time, without the service: `sluice recover` reads the CSV.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -79,7 +79,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** By id alone, because ids ascend. */
+/** Ordered by id alone, because ids ascend. */
 function depositsOf(ctx: TxContext, merchantId: string): ListSource<Row<"deposits">> {
   const query = ctx.db.selectFrom("deposits").where("merchant_id", "=", merchantId)
   return {
@@ -127,7 +127,7 @@ function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[])
   }
 }
 
-/** All of a merchant's deposits as CSV, newest first: of each what {@link shownOf} shows. */
+/** All of a merchant's deposits as CSV, newest first, with the fields of {@link shownOf}. */
 export function depositsCsv(ctx: TxContext, merchantId: string): AsyncGenerator<string | Buffer> {
   const percent = sql`trim_scale(p.percent_e4 / 10000.0)`
   return linesOf(ctx, {

@@ -1,6 +1,6 @@
 /**
- * `/api/deposits/:address`: what a receiving address commits to. A payer need not trust the answer, because the address can be
- * computed from it without the service: `sluice verify-address`.
+ * `/api/deposits/:address`: what a receiving address commits to. A payer need not trust the answer, because the address
+ * can be computed from it without the service: `sluice verify-address`.
  */
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
@@ -71,7 +71,7 @@ export function termsRoute(app: Server, ctx: Context): void {
           payeesHash: payeesHash(payees),
           openAfter: row.open_after_s,
         }
-        // Whoever altered the database must not have the service vouch for other terms.
+        // If the database was altered, the service must not confirm other terms than the address commits to.
         if (addressOfTerms(row.factory, row.salt, terms) !== address) continue
         return {
           address: checksummed(address),

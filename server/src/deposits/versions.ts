@@ -1,6 +1,6 @@
 /**
- * Versions: what a paywall asked for, when, and at which address. Every change of price, activity, split or payout
- * address, and of who approves returns, closes one version and opens the next, at the same instant.
+ * Versions: what a paywall asked for, when, and at which address. Every change of price, activity, split, payout
+ * address or approver closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -16,7 +16,7 @@ export async function openVersion(
   paywallId: string,
   change: { price?: bigint; active?: boolean; depositId?: bigint },
 ): Promise<void> {
-  // The clocks of several processes differ, but a version never ends before it began.
+  // The clocks of processes differ, but a version must not end before it began.
   const last = await ctx.db
     .updateTable("paywall_versions")
     .set({ until_at: sql<Date>`greatest(from_at, ${ctx.now()}::timestamptz)` })
@@ -47,7 +47,7 @@ export async function openVersion(
     .execute()
 }
 
-/** Gives a paywall, whose row is locked, a new receiving address: its parties as they are now, but for what changes. */
+/** Gives a paywall, whose row is locked, a new receiving address with its current parties and this change. */
 export async function moveDeposit(
   ctx: TxContext,
   network: NetworkInfo,
@@ -64,7 +64,10 @@ export async function moveDeposit(
   })
 }
 
-/** What has a receiving address of its own for as long as it is sold: where it is paid now, and how it gets another. */
+/**
+ * The kinds of things that keep a receiving address as long as they are sold: where each is paid now, and how it gets
+ * another address.
+ */
 const standing = {
   paywalls: {
     depositOf: async (ctx: TxContext, id: string) =>
@@ -80,7 +83,7 @@ const standing = {
 } as const
 const kinds = ["paywalls", "bundles"] as const
 
-/** Gives all the merchant's paywalls and bundles on a network new receiving addresses, by its settings as they are now. */
+/** Gives all of the merchant's paywalls and bundles on a network new receiving addresses, by its current settings. */
 export async function moveDeposits(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<void> {
   for (const kind of kinds) {
     const rows = await ctx.db
@@ -95,7 +98,7 @@ export async function moveDeposits(ctx: TxContext, merchantId: string, network: 
   }
 }
 
-/** An address that is due to be replaced, and what is sold there. */
+/** An address that must be replaced, and what is sold there. */
 interface DueDeposit {
   id: string
   chain_id: number
@@ -103,8 +106,8 @@ interface DueDeposit {
 }
 
 /**
- * Replaces receiving addresses before they open for recovery, and those of before the contracts that this version serves, whose
- * money it could not move; returns how many.
+ * Replaces receiving addresses before they open for recovery, and addresses of factories that this version does not
+ * serve, whose money it could not move. Returns how many.
  */
 export async function renewDeposits(ctx: Context): Promise<number> {
   const due = { paywalls: await duePaywalls(ctx), bundles: await dueBundles(ctx) }
@@ -113,14 +116,14 @@ export async function renewDeposits(ctx: Context): Promise<number> {
       await inTransaction(ctx, async ctx => {
         await ctx.db.selectFrom(kind).select("id").where("id", "=", id).forNoKeyUpdate().execute()
         const network = ctx.chain.networks.find(each => each.chainId === chain_id)
-        // Another process may have done it first.
+        // Another process may have replaced it first.
         if (network && (await standing[kind].depositOf(ctx, id))?.id === deposit_id)
           await standing[kind].move(ctx, network, id)
       })
   return due.paywalls.length + due.bundles.length
 }
 
-/** An address that opens before this time is replaced, in Unix seconds. */
+/** An address that opens before this time is replaced; in Unix seconds. */
 const openingBefore = (ctx: TxContext): bigint => BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
 
 async function duePaywalls(ctx: TxContext): Promise<DueDeposit[]> {

@@ -1,4 +1,7 @@
-/** Checks the database: reachable, writable, durable, of this version, and with a clock like ours. */
+/**
+ * Checks the database: that it is reachable, writable, durable and of this version, and that its clock agrees with
+ * ours.
+ */
 // I/O: asks the database through a function, since the command has no pool and no context.
 import { networkSetting } from "../chain/networks.ts"
 import type { Settings } from "../config/settings.ts"
@@ -6,10 +9,10 @@ import { schemaState } from "../db/migrate.ts"
 import { UNSERVED } from "../payouts/alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Runs one statement; undefined where the database is embedded, as it serves one process. */
+/** Runs one statement; undefined where the database is embedded, because that serves only one process. */
 export type Query = (text: string) => Promise<Record<string, unknown>[]>
 
-/** Further apart, leases and expiries differ between processes. */
+/** With a greater difference, leases and expiries differ between processes. */
 const CLOCK_MS = 2_000
 
 const part = "database"
@@ -62,7 +65,9 @@ const embedded = ({ mode }: Settings): Finding =>
         todo: "Set DATABASE_URL to use Postgres. docs/operations.md says how to back up each of them.",
       }
 
-/** By its code where there is one: a message may repeat the address, which may have a password. */
+/**
+ * The reason by the error's code where there is one: a message may repeat the address, which may contain a password.
+ */
 function reasonOf(error: unknown): string {
   const { code, message, errors } = error as { code?: unknown; message?: string; errors?: { code?: unknown }[] }
   const codes: Record<string, string> = {
@@ -85,7 +90,7 @@ async function connection(query: Query): Promise<Finding> {
   return fine(part, "connection", `Postgres ${String(row?.version).split(" ")[0]} answers`)
 }
 
-/** What was answered to a caller, and the nonce of a signed payout, must survive a crash of the server. */
+/** Answers to callers, and the nonce of a signed payout, must survive a crash of the server. */
 async function durability(query: Query): Promise<Finding[]> {
   const names = ["fsync", "synchronous_commit"]
   const [row] = await query(`select ${names.map(name => `current_setting('${name}') as ${name}`).join(", ")}`)
@@ -116,7 +121,7 @@ async function clock(query: Query, now: () => Date): Promise<Finding> {
   )
 }
 
-/** Reads what is there, and migrates nothing. */
+/** Reads the schema's state; it migrates nothing. */
 async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
   const [there] = await query(
     "select to_regclass('migrations') is not null as migrated, to_regclass('installation') is not null as installed",
@@ -155,7 +160,10 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
 
 const HOUR_MS = 3_600_000
 
-/** Payouts that wait for a process with the settings of another factory; nothing of a schema that is not this version's. */
+/**
+ * Finds payouts that wait for a process with the settings of another factory. Skipped where the schema is not this
+ * version's.
+ */
 async function waiting({ networks }: Settings, query: Query, now: () => Date): Promise<Finding[]> {
   const [there] = await query("select to_regclass('payouts') is not null as payouts")
   if (!there?.payouts) return []

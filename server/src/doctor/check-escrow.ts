@@ -1,4 +1,4 @@
-/** Checks the escrow of a network: that its contracts are there, and that refunds are pulled for our operator alone. */
+/** Checks the escrow of a network: that its contracts exist, and that only our operator can pull refunds. */
 // I/O: asks the endpoints, also before the service starts, when there is no context.
 import { pad } from "viem"
 import { refundCollectorRuntime } from "../chain/abi.ts"
@@ -10,7 +10,7 @@ import type { RpcResult } from "../chain/rpc.ts"
 import type { NetworkCheck } from "./check-network.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** What is wrong with the escrow and its collectors; nothing is said where the network has no escrow. */
+/** Finds what is wrong with the escrow and its collectors; no findings where the network has no escrow. */
 export async function checkEscrow({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
   const { name: part, escrow } = network
   const setting = (name: "RPC" | "ESCROW" | "REFUND_COLLECTOR") => networkSetting(name, part)
@@ -32,7 +32,7 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
   const [escrowCode, collectorCode, refundCode] = codes.map(code =>
     code.ok ? String(code.value).toLowerCase() : undefined,
   )
-  // What is said of the endpoints says why.
+  // The findings about the endpoints say why.
   if (escrowCode === undefined || collectorCode === undefined) return []
   if (escrowCode === "0x" || collectorCode === "0x")
     return [

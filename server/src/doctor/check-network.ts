@@ -1,4 +1,4 @@
-/** Checks a network as the settings have it: its endpoints, its clock, its token, its factory, and the wallets' gas. */
+/** Checks a network by its settings: its endpoints, its clock, its token, its factory, and the wallets' gas. */
 // I/O: asks the endpoints, also before the service starts, when there is no context.
 import { formatEther } from "viem"
 import { endpointWords } from "../chain/endpoint-troubles.ts"
@@ -12,9 +12,9 @@ import { checkFactory } from "../deposits/check-factory.ts"
 import { gasShortage, NO_KEY, usualCost, walletAlarm } from "../payouts/alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** Blocks of the future beyond this mean that our clock is behind. */
+/** If the newest block is further in the future, our clock is behind. */
 const AHEAD_MS = 15_000
-/** Every network here has a block each two seconds. */
+/** If the newest block is older, something is wrong: every network here makes a block every two seconds. */
 const OLD_MS = 120_000
 
 /** What the checks of a network need; `now` is the clock of this process. */
@@ -23,11 +23,11 @@ export interface NetworkCheck {
   network: NetworkSettings
   now: () => Date
   signal: AbortSignal
-  /** Names of settings with a fault: what depends on them is not checked. */
+  /** Names of settings with a fault. Checks that depend on one are skipped. */
   faulty: ReadonlySet<string>
 }
 
-/** Checks that need only questions which a running service repeats each minute: endpoints, clock, keys and gas. */
+/** The checks that a running service repeats each minute: endpoints, clock, keys and gas. */
 export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]> {
   const { network, settings } = check
   if (check.faulty.has(networkSetting("RPC", network.name))) return []
@@ -45,7 +45,7 @@ export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]>
   ]
 }
 
-/** Checks that a start makes as well: the token, the chain, and the deposit factory. */
+/** The checks that a start makes too: the token, the chain, and the deposit factory. */
 export async function checkContracts({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
   const part = network.name
   const setting = (name: "RPC" | "TOKEN" | "DEPOSIT_FACTORY") => networkSetting(name, network.name)
@@ -65,7 +65,7 @@ export async function checkContracts({ network, settings, signal, faulty }: Netw
   return [token, factory]
 }
 
-/** A check that throws a sentence: what differs is a fault, and so is a chain that can't be asked. */
+/** Runs a check that throws a sentence. A mismatch is a fault, and so is a chain that can't be asked. */
 async function attempt(part: string, check: string, todo: string, work: () => Promise<string>): Promise<Finding> {
   try {
     return fine(part, check, await work())
@@ -78,7 +78,7 @@ async function attempt(part: string, check: string, todo: string, work: () => Pr
 
 interface Answer {
   finding: Finding
-  /** When the newest block was made, in milliseconds; undefined where the endpoint does not serve the network. */
+  /** The time of the newest block, in milliseconds; undefined where the endpoint does not serve the network. */
   blockMs?: number
 }
 
@@ -130,7 +130,7 @@ function blockOf(result: RpcResult | undefined): { number: number; timeMs: numbe
   return height === undefined || seconds === undefined ? undefined : { number: height, timeMs: seconds * 1_000 }
 }
 
-/** Several endpoints of one host are one: a company that lies, or is down, does so at all of them. */
+/** Endpoints with the same host count as one: a provider that lies, or is down, does so at all of them. */
 function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   const hosts = new Set(rpcUrls.map(url => hostOf({ url })))
   if (hosts.size > 1) return []
@@ -142,7 +142,7 @@ function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
   return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
 }
 
-/** The newest block of any endpoint beside our clock. One endpoint alone may stand still, which its rounds notice. */
+/** Compares the newest block of all endpoints with our clock. The rounds notice one endpoint that stands still. */
 function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () => Date): Finding[] {
   const times = answers.map(each => each.blockMs).filter(ms => ms !== undefined)
   if (times.length === 0) return []

@@ -1,4 +1,4 @@
-/** Checks the replica for reads: reachable, a replica of the database that is used, and near. */
+/** Checks the replica for reads: that it is reachable, a replica of the database in use, and up to date. */
 // I/O: connects to both, also before the service starts, when there is no context.
 import type { Settings } from "../config/settings.ts"
 import { replicaFault } from "../db/replica.ts"
@@ -7,7 +7,7 @@ import { type Finding, fine } from "./finding.ts"
 
 const part = "database"
 
-/** Whether the replica can serve reads, where one is set; `query` asks the primary. */
+/** Whether the replica, where one is set, can serve reads. `query` asks the primary. */
 export async function checkReplica({ replica }: Settings, query: Query | undefined): Promise<Finding[]> {
   if (!replica || !query) return []
   try {
@@ -18,7 +18,7 @@ export async function checkReplica({ replica }: Settings, query: Query | undefin
       "Check DATABASE_REPLICA_URL, and in pg_stat_replication of the primary whether it follows: until then the primary serves all reads."
     return [{ part, check: "replica", level: "alarm", message, todo, isWatched: true }]
   } catch {
-    // The primary can't be asked, which is a finding of its own.
+    // The primary can't be asked; that is a finding of its own.
     return []
   }
 }

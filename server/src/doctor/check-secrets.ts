@@ -1,4 +1,4 @@
-/** Checks what is secret: keys that everybody has, keys of a sandbox, and files that other users can read. */
+/** Checks secrets: keys that everybody has, keys of a sandbox, and files that other users can read. */
 // I/O: reads the modes of files, and a sandbox's keys; it needs no context, as it also runs before the service starts.
 import { statSync } from "node:fs"
 import { join } from "node:path"
@@ -10,7 +10,7 @@ import { type Finding, fine } from "./finding.ts"
 
 /** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
-/** What Sluice keeps in DATA_DIR that must stay with its owner. */
+/** Files in DATA_DIR that only their owner may read. */
 const KEPT = ["db", "keys.json", "sandbox.json", "admin.sock"]
 
 /** Checks the wallets' keys, SECRET_KEY, and the modes of the files that hold secrets. */
@@ -27,7 +27,7 @@ const walletsOf = ({ payoutWallet, relayWallet }: Settings) =>
     { lane: "relay", wallet: relayWallet },
   ] as const
 
-/** Live mode refuses such keys by itself. */
+/** Only test mode is checked: live mode itself refuses such keys. */
 const knownKeys = (settings: Settings): Finding[] =>
   walletsOf(settings)
     .filter(({ wallet }) => settings.mode === "test" && wallet !== undefined && isDevelopmentWallet(wallet))
@@ -45,7 +45,7 @@ interface SandboxKeys {
   relay?: `0x${string}`
 }
 
-/** A sandbox keeps its keys beside its data, and gives anyone a token. */
+/** A sandbox stores its keys beside its data, and gives a token to anyone. */
 function sandboxKeys(settings: Settings): Finding[] {
   if (settings.mode === "sandbox") return []
   const keys = keysOfSandbox(settings.dataDir)
@@ -74,7 +74,7 @@ function keysOfSandbox(dir: string): SandboxKeys | undefined {
   try {
     return readJsonIfThere(join(dir, "keys.json")) as SandboxKeys | undefined
   } catch {
-    // Of another program, or damaged: not our sandbox's.
+    // The file is damaged or another program's: it holds no keys of our sandbox.
     return undefined
   }
 }
@@ -96,7 +96,7 @@ function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
   })
 }
 
-/** Undefined where there is no such file: the settings have refused it where they need it. */
+/** Undefined where there is no such file. Where the settings need the file, they have refused that already. */
 function modeOf(path: string): number | undefined {
   try {
     return statSync(path).mode & 0o777

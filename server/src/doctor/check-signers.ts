@@ -1,4 +1,4 @@
-/** Checks the signers that are other machines: that they answer, may sign, and sign for the wallets that are set. */
+/** Checks the remote signers: that they answer, may sign, and sign for the wallets that are set. */
 // I/O: has each sign a sentence, also before the service starts, when there is no context.
 
 import { SignerError } from "../chain/signer.ts"
@@ -6,7 +6,7 @@ import { trySigner } from "../chain/signers/remote-signer.ts"
 import type { Settings } from "../config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
-/** What each remote signer is found to do; nothing is said of a key in this process. */
+/** The findings about each remote signer; none about a key in this process. */
 export async function checkSigners(
   { payoutSigner, relaySigner }: Pick<Settings, "payoutSigner" | "relaySigner">,
   signal: AbortSignal,

@@ -1,6 +1,6 @@
 /**
- * Repeats the checks beside a running service. What needs a person is an alarm in `/readyz` of this process until it is
- * mended: logged once when it begins and once when it ends.
+ * Repeats the checks beside a running service. A finding that needs a person is an alarm in `/readyz` of this process
+ * until it is fixed. It is logged once when it begins and once when it ends.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
@@ -10,7 +10,7 @@ import { alarmText, type Finding, isBad } from "./finding.ts"
 import { checkAgain } from "./run-checks.ts"
 
 const AGAIN_MS = 60_000
-/** A gap that was just mended should not stay in `/readyz` for a minute. */
+/** A gap that was just fixed should not stay in `/readyz` for a minute. */
 const AGAIN_WHILE_BAD_MS = 15_000
 
 export interface StandingAlarms {
@@ -18,11 +18,11 @@ export interface StandingAlarms {
   check(): Promise<void>
   /** Checks until the context's signal aborts. */
   watch(): Promise<void>
-  /** The sentences of what stands now. */
+  /** The sentences of the current alarms. */
   alarms(): string[]
 }
 
-/** The alarms of this process's settings and surroundings; `isServing` where it answers requests at BASE_URL. */
+/** The alarms about this process's settings and environment. `isServing`: it answers requests at BASE_URL. */
 export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms {
   const { settings, now, signal } = ctx
   const query =
@@ -59,5 +59,5 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   }
 }
 
-/** A clock that drifts is one alarm, whatever its seconds. */
+/** Without digits, so that a drifting clock is one alarm, whatever the number of seconds. */
 const keyOf = ({ part, check, message }: Finding): string => `${part} ${check} ${message.replace(/\d+/g, "")}`

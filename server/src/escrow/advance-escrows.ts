@@ -1,6 +1,7 @@
 /**
- * The job that advances escrows: it folds the calls of each that is due, writes what they come to, notifies the merchant, and makes
- * the call that is due next. A trigger makes an escrow due whenever the chain, or its end, changed one of its calls.
+ * The job that advances escrows: it folds the calls of each due escrow, writes the resulting amounts and status,
+ * notifies the merchant, and makes the call that is due next. A trigger makes an escrow due whenever one of its calls
+ * changes on chain or ends.
  */
 import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
@@ -18,29 +19,33 @@ import { remadeUntil, remakeRefund, remakesRefunds } from "./remake-refund.ts"
 import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
-/** Escrows that one round takes; the rest follow at once. */
+/** How many escrows one round takes; the rest follow at once. */
 const ESCROWS_A_ROUND = 200
-/** While a call is mined and not deep enough. */
+/** Wait while a call is mined and not deep enough. */
 const DEPTH_MS = 1_000
-/** While only the chain can say what becomes of what is held. */
+/** Wait while only the chain can show what happens to the reserved money. */
 const RECLAIM_MS = 60_000
 const MAX_RECLAIM_MS = 3_600_000
 const RECLAIM_PART = 24
-/** While another process has the key of the relay wallet that is to make a call. */
+/** Wait while another process has the key of the relay wallet that must make a call. */
 const ELSEWHERE_MS = 1_000
 const AFTER_FAILURE_MS = 30_000
-/** No sleep is longer, so that a lost wake-up costs at most this much. */
+/** The longest sleep, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
-/** An automatic capture, or a void, that failed so often is an alarm (`escrow_failed`), and is made again this much later. */
+/**
+ * Wait before an automatic capture, or a void, that failed {@link MAX_FAILED_CALLS} times (alarm `escrow_failed`) is
+ * made again.
+ */
 const AFTER_FAILED_MS = 3_600_000
 
 /**
- * `over`: the chain is asked whether their payers took the money back, as the authorization has ended; `others` ask nobody. Each has a
- * loop of its own, so that an endpoint that hangs delays no other network's payments.
+ * `over`: escrows whose authorization has ended; the chain is asked whether their payers took the money back. `others`
+ * need no call to the chain. Each has a loop of its own, so that an endpoint that hangs delays no other network's
+ * payments.
  */
 type WhichEscrows = "over" | "others"
 
-/** Advances the escrows that are due, all of them or some; answers how many milliseconds the next round may wait. */
+/** Advances the due escrows, all or some of them; returns how many milliseconds the next round may wait. */
 export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promise<number> {
   const isOver = sql<boolean>`(auth_id is not null and authorized > captured + voided + reclaimed
     and authorization_expiry <= ${ctx.now()})`
@@ -77,7 +82,7 @@ const takenOf = (ctx: Context, due: readonly Row<"escrows">[]): Promise<Set<stri
     return new Set<string>()
   })
 
-/** Advances one escrow; answers whether it made a call. A failure is logged, and the escrow is due again later. */
+/** Advances one escrow; returns whether it made a call. A failure is logged, and the escrow is due again later. */
 async function tryAdvancing(ctx: Context, escrow: Row<"escrows">, emptied: boolean): Promise<boolean> {
   const { session_id: sessionId } = escrow
   try {
@@ -94,7 +99,7 @@ async function tryAdvancing(ctx: Context, escrow: Row<"escrows">, emptied: boole
   }
 }
 
-/** An escrow that fails locks its payer's money, so it is counted for the alarm `escrow_failed`. */
+/** Counts a failure for the alarm `escrow_failed`: an escrow that can't be advanced locks its payer's money. */
 async function noteFailure(ctx: Context, sessionId: string): Promise<void> {
   const again = new Date(ctx.now().getTime() + AFTER_FAILURE_MS)
   await ctx.db
@@ -104,7 +109,10 @@ async function noteFailure(ctx: Context, sessionId: string): Promise<void> {
     .execute()
 }
 
-/** Makes the void that is due, whatever else fails: the payer's money does not wait for a notification or a row. Answers whether it did. */
+/**
+ * Makes the void that is due, even if the rest fails: the payer's money must not wait for a notification or a row.
+ * Returns whether it did.
+ */
 async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> {
   try {
     return await inTransaction(ctx, async ctx => {
@@ -118,7 +126,7 @@ async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> 
   }
 }
 
-/** `emptied`: whether a final block holds nothing of it after its authorization ended. */
+/** `emptied`: whether a final block holds nothing of the escrow after its authorization ended. */
 async function advance(
   ctx: TxContext,
   sessionId: string,
@@ -143,11 +151,11 @@ async function advance(
   return { isCalling, isNews: await writeStanding(ctx, locked.escrow, standing) }
 }
 
-/** Whether a capture or a void is signed whose end is not known: it may be what emptied the escrow. */
+/** Whether a capture or a void is signed and has not ended: it may be what emptied the escrow. */
 const isSigned = ({ calls }: Standing): boolean =>
   calls.some(call => ["capture", "void"].includes(call.kind) && standingOf(call) === "open" && call.nonce !== null)
 
-/** Makes the call that is due by itself; answers whether it did. */
+/** Makes the call that is due without a request; returns whether it did. */
 async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
   const { escrow, folded } = standing
   const kind = nextKind(ctx, standing)
@@ -157,13 +165,13 @@ async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
   return true
 }
 
-/** The call that is to be made without anybody asking; undefined where none is. */
+/** Returns the call to make without a request; undefined if there is none. */
 function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing): "capture" | "void" | undefined {
   if (folded.capturable === 0n) return undefined
   if (ctx.now() >= escrow.void_at) return "void"
   if (session.capture !== "automatic" || folded.captured > 0n) return undefined
-  // A void that failed on chain is made again: its merchant gave up the sale. The last is that of the highest nonce, as two processes whose
-  // clocks differ may have written their times in another order.
+  // A void that failed on chain is made again: its merchant gave up the sale. The last call is the one with the highest
+  // nonce, because two processes whose clocks differ may have written their times in another order.
   const signed = calls.filter(({ kind, nonce }) => (kind === "capture" || kind === "void") && nonce !== null)
   const last = signed.reduce<Standing["calls"][number] | undefined>(
     (a, b) => ((a?.nonce ?? -1n) > (b.nonce ?? -1n) ? a : b),
@@ -172,26 +180,26 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing):
   return last?.kind === "void" ? "void" : "capture"
 }
 
-/** From when on a call of a kind may be made again; the epoch where it may be at once. */
+/** Returns when a call of a kind may be made again; the epoch if it may be at once. */
 function retryAt({ calls }: Standing, kind: "capture" | "void"): Date {
   const failed = calls.filter(call => call.kind === kind && call.state === "reverted")
   const last = failed.at(-1)
   return failed.length >= MAX_FAILED_CALLS && last ? new Date(last.updated_at.getTime() + AFTER_FAILED_MS) : new Date(0)
 }
 
-/** Writes how an escrow and its session stand, and notifies the merchant; answers whether the session changed. */
+/** Writes the state of an escrow and its session, and notifies the merchant; returns whether the session changed. */
 async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: Standing): Promise<boolean> {
   const { session, escrow, folded } = standing
   const now = ctx.now()
   const isHeld = folded.authorized > 0n
-  // A call of an earlier payer that has not ended keeps others out: it would be taken for theirs.
+  // An open call of an earlier payer keeps other payers out: it would be taken for theirs.
   const isFree = !isHeld && Object.values(folded.open).every(n => n === 0)
   const { authorized, captured, voided, reclaimed, refunded } = folded
   const after = {
     escrow: {
       ...escrow,
       ...{ authorized, captured, voided, reclaimed, refunded },
-      // Another payer may sign when nothing came of the last one's signature.
+      // Another payer may sign if the last payer's signature reserved nothing.
       ...(isFree ? { payer: null, auth_id: null } : {}),
       authorized_at: escrow.authorized_at ?? (isHeld ? now : null),
       voided_at: voided + reclaimed > 0n ? (escrow.voided_at ?? now) : null,
@@ -213,7 +221,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
-  // A capture that counts only now is notified before what was refunded of it.
+  // A capture that counts only now is notified before its refunds.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
   if (await settleRefunds(ctx, { session: after.session, captured, counting, remakes }))
@@ -227,7 +235,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   return isNews
 }
 
-/** Has an escrow looked at by a time, if not before; in a minute where it is for another process to make its calls. */
+/** Makes an escrow due by a time, if not earlier; in a minute if another process has to make its calls. */
 async function lookBy(ctx: TxContext, { session_id: sessionId, operator }: Row<"escrows">, by: Date): Promise<void> {
   const at = operator === ctx.settings.relayWallet ? by : new Date(ctx.now().getTime() + RECLAIM_MS)
   await ctx.db
@@ -237,7 +245,7 @@ async function lookBy(ctx: TxContext, { session_id: sessionId, operator }: Row<"
     .execute()
 }
 
-/** Counts what was captured and refunded since; what a reorg removed is not subtracted. */
+/** Adds newly captured and refunded amounts to the metrics; what a reorg removed is not subtracted. */
 function count(
   ctx: TxContext,
   { id, chain_id }: Row<"checkout_sessions">,
@@ -263,7 +271,7 @@ async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void
     .execute()
 }
 
-/** What of a session's row follows from its escrow. */
+/** Returns the columns of a session that follow from its escrow. */
 function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
   const { token } = networkOf(ctx.chain, session.chain_id)
   const hashOf = (kind: string) =>
@@ -282,7 +290,7 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
   }
 }
 
-/** Why the last reservation was none, in a sentence for the payer. */
+/** Returns why the last reservation failed, in a sentence for the payer. */
 function failureOf(calls: Standing["calls"]): string | null {
   const last = calls.findLast(({ kind }) => kind === "reserve")
   if (last?.state === "cancelled" && last.held_detail === OTHER_WALLET) return OTHER_WALLET
@@ -293,8 +301,8 @@ function failureOf(calls: Standing["calls"]): string | null {
 }
 
 /**
- * When an escrow is due again, if none of its calls changes before. A call that was made is no reason not to: while a void is held,
- * the payer may take the money back.
+ * Returns when an escrow is due again if none of its calls changes earlier. This also applies after a call was made:
+ * while a void is held, the payer may take the money back.
  */
 function nextLook(ctx: TxContext, standing: Standing): Date | null {
   const { session, escrow, calls, folded } = standing
@@ -312,24 +320,27 @@ function nextLook(ctx: TxContext, standing: Standing): Date | null {
 }
 
 /**
- * How long a call that this process can't make is left to the process that can, which may be there soon, or never: a second at first, and an
- * hour once it has been due for a day.
+ * Returns how long to leave a call that this process can't make to the process that can, which may start soon, or
+ * never: a second at first, and an hour once the call has been due for a day.
  */
 function elsewhereMs(ctx: TxContext, { void_at, authorized_at }: Row<"escrows">, kind: "capture" | "void"): number {
   const since = kind === "void" ? void_at : (authorized_at ?? ctx.now())
   return between(ELSEWHERE_MS, ctx.now().getTime() - since.getTime())
 }
 
-/** A part of the time that something has been due for, at least `least`. */
+/** Returns a fixed part of the time that something has been due for, within limits, in milliseconds. */
 const between = (least: number, overMs: number): number =>
   Math.max(least, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
 
-/** How long a payer's own reclaim is not looked for again, `overMs` after it became possible: a minute, and an hour after a day. */
+/**
+ * Returns how long to wait before the next check for a payer's own reclaim, `overMs` after it became possible: from a
+ * minute to an hour after a day.
+ */
 const reclaimMs = (overMs: number): number => between(RECLAIM_MS, overMs)
 
 /**
- * Counts a use of the link that the session came from. Only links without a limit lead to an escrow, and one that is limited later counts as
- * far as it goes: the money is reserved whatever the link says.
+ * Counts a use of the link that the session came from. Only links without a limit can have an escrow. If a limit is set
+ * later, the use counts up to that limit: the money is reserved whatever the link says.
  */
 async function countUse(ctx: TxContext, linkId: string | null): Promise<void> {
   if (linkId === null) return

@@ -1,6 +1,7 @@
 /**
- * Reserves a payment by its payer's signature (`ReceiveWithAuthorization`, EIP-3009), which the relay wallet hands to the escrow. Only
- * that wallet can carry it out: the token moves the money to the collector alone, which obeys the escrow, which obeys its operator.
+ * Reserves a payment by its payer's signature (`ReceiveWithAuthorization`, EIP-3009), which the relay wallet sends to
+ * the escrow. Only that wallet can carry it out: the token moves the money to the collector alone, which obeys the
+ * escrow, which obeys its operator.
  */
 import { type Hex, hashTypedData } from "viem"
 import type { Authorization } from "../chain/authorizations.ts"
@@ -21,9 +22,12 @@ import { escrowsOf, lockEscrow, type Standing, standingOfEscrow } from "./load-e
 import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
 
-/** What a reservation needs from its submission to its block, on a network that is busy. */
+/** The time that a reservation needs from its submission to its block, on a busy network. */
 const LEAST_TIME_MS = 60_000
-/** Reservations of one session by one wallet. Those that are cancelled before they are signed cost nothing. */
+/**
+ * How many reservations one wallet may make for one session. Those that are cancelled before they are signed cost
+ * nothing.
+ */
 const MAX_RELAYS = 20
 const OTHER_WAY = "Ask the merchant for another way to pay."
 
@@ -38,9 +42,9 @@ interface Reserving {
 }
 
 /**
- * Has a payment reserved; the same authorization again gets the same answer. Throws `AUTHORIZATION_ALREADY_USED`,
- * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
- * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
+ * Reserves a payment; the same authorization again gets the same answer. Throws `AUTHORIZATION_ALREADY_USED`,
+ * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`,
+ * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
 export async function authorizeEscrow(
   ctx: Context,
@@ -51,7 +55,8 @@ export async function authorizeEscrow(
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   if (!escrow) throw new Error(`${session.id} has no escrow`)
   const asked = askedOf(network, escrow, authorization)
-  // Read before the answer is looked for: of what it shows nothing is this authorization's, which another request may write meanwhile.
+  // Read before the earlier answer is looked up: another request may write this authorization's call in between, and
+  // then no call in `standing` is its own.
   const standing = await standingOfEscrow(ctx, { session, escrow })
   const known = await knownAnswer(ctx, network, session, asked)
   if (known) return known
@@ -67,7 +72,7 @@ export async function authorizeEscrow(
     },
   })
   if ("refusal" in checked) {
-    // The same request was quicker elsewhere, and is carried out: the token refuses a second time.
+    // Another request with the same authorization was faster and is being carried out: the token refuses a second one.
     const first = await knownAnswer(ctx, network, session, asked)
     if (first) return first
     throw await relayError(ctx, network, checked, OTHER_WAY)
@@ -85,7 +90,7 @@ export async function authorizeEscrow(
   return answer
 }
 
-/** An authorization, and the terms and the hash that it must be of. */
+/** An authorization, with the terms and the hash that it must match. */
 interface Asked {
   authorization: Authorization
   info: PaymentInfo
@@ -100,8 +105,8 @@ function askedOf(network: NetworkInfo, escrow: Row<"escrows">, authorization: Au
 }
 
 /**
- * What was answered before to this authorization, as it stands now; undefined where it is new, or its reservation ended without
- * money. `AUTHORIZATION_ALREADY_USED` where its nonce pays for something else.
+ * Returns the current answer to an authorization that was submitted before; undefined if it is new, or its reservation
+ * ended without money. Throws `AUTHORIZATION_ALREADY_USED` if its nonce pays for something else.
  */
 async function knownAnswer(
   ctx: TxContext,
@@ -117,7 +122,7 @@ async function knownAnswer(
   return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
 }
 
-/** Makes sure, by what the database says, that this authorization reserves what this session asks for. */
+/** Checks in the database that this authorization reserves what this session asks for. */
 async function assertReservable(
   ctx: TxContext,
   network: NetworkInfo,
@@ -139,7 +144,7 @@ async function assertReservable(
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
   const own = calls.filter(({ kind, payer }) => kind === "reserve" && payer === authorization.from)
-  // What one wallet does must not keep the others out.
+  // One wallet's attempts must not keep other wallets out.
   if (own.length >= MAX_RELAYS)
     throw stop("Too many authorizations of this checkout by this wallet failed. Pay with another wallet.")
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
@@ -160,7 +165,7 @@ async function writeReservation(
   { authorization, digest, checked }: Asked & { checked: CheckedRelay },
 ): Promise<Reserving> {
   const relayBy = new Date(session.expires_at.getTime() - LEAST_TIME_MS)
-  // A contract wallet's gas is known by its limit.
+  // A contract wallet's call is recognized by its gas limit, so it never has a key's.
   const gas = checked.by === "contract" && checked.gas === RESERVE_GAS.key ? checked.gas + 1n : checked.gas
   const to = { merchantId: session.merchant_id }
   const { traceparent } = session

@@ -1,4 +1,4 @@
-// What stops the calls of an escrow: budgets of gas, endpoints, and lists of sanctions.
+// What stops the calls of an escrow: gas budgets, endpoints, and sanctions lists.
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -41,7 +41,7 @@ it("Buyers who spend the relays' half of a budget stop reservations, which count
     .set({ gas_cost: 10n ** 16n })
     .where("kind", "=", "reserve")
     .execute()
-  // Three of them are six, more than half of ten.
+  // The three reservations count as six of ten, more than half.
   settings.gasBudget = 10n ** 17n
   const other = await on.start()
   const refused = await on.submit(other, await on.sign(await on.buyer(), other))
@@ -66,7 +66,7 @@ it("Buyers get half of the budget of all merchants, which stops no payment's fir
     .set({ gas_cost: 10n ** 16n })
     .where("kind", "=", "reserve")
     .execute()
-  // Two of them are four in the half, and two of the whole.
+  // The two reservations count as four of six; relays get three.
   settings.gasBudgetTotal = 6n * 10n ** 16n
   const other = await on.start()
   const signed = await on.sign(await on.buyer(), other)
@@ -202,7 +202,7 @@ it("An endpoint that is asked what payers took back, once their time is over, de
   const payer = await on.buyer()
   expect((await on.submit(id, await on.sign(payer, id))).status).toBe(200)
   await on.work()
-  // The relay wallet is another by then, and nobody releases it.
+  // The relay wallet has changed by then, so nobody releases the money.
   const { relayWallet } = settings
   settings.relayWallet = rig.signer.address
   await on.pass(3 * 3_600_000)
@@ -233,7 +233,7 @@ it("A process whose clock is a day ahead, and that is gone, delays neither a res
   const id = await on.start({ capture: "automatic", expiresIn: 30 * 86_400 })
   const buyer = await on.buyer()
   const signed = await on.sign(buyer, id)
-  // It takes the signature, and confirms what the others sign.
+  // The process with the fast clock accepts the signature, and confirms what the others sign.
   advance(DAY_MS)
   expect((await on.submit(id, signed)).status).toBe(200)
   advance(-DAY_MS)
@@ -264,7 +264,7 @@ it("A call that failed often is tried again within five minutes, and in time bef
   }
   await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
   const early = await waitMs()
-  // The clock goes on while it is tried.
+  // The clock advances while it is simulated.
   expect(early.ms).toBeLessThan(400_000)
   rig.service.advance(early.ends - ctx.now().getTime() - 400_000)
   const late = await waitMs()
@@ -305,7 +305,7 @@ it("A capture of what a payer reserved who is on a list by now is held, and so i
   ])
   const again = await on.void(other)
   expect([again.status, again.body.message]).toEqual([409, expect.stringContaining(`tried again: ${held}`)])
-  // A held call is no reason against the other decision.
+  // A held call does not prevent the other decision.
   expect((await on.capture(other, "6")).status).toBe(409)
   expect((await openCalls())[0].kind).toBe("void")
   expect((await on.capture(other, "2")).status).toBe(200)

@@ -9,14 +9,14 @@ import { type EscrowTerms, nonceOf, secondsOf } from "./payment-info.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_S = 86_400
-/** A reservation that is signed in the last minute of a checkout may be mined for so long. */
+/** How long a reservation that is signed in the last minute of a checkout may take to be mined. */
 const PRE_APPROVAL_MS = HOUR_MS
 const DEFAULT_CAPTURE_S = 7 * DAY_S
 const DEFAULT_REFUND_S = 90 * DAY_S
 /** The contract's amounts have 120 bits. */
 const MAX_AMOUNT = 2n ** 120n - 1n
 
-/** What a request for a session asks of its escrow, in seconds. */
+/** What a request for a session sets for its escrow, in seconds. */
 export interface EscrowAsked {
   /** How long after the session's end the money can be captured; an hour or more. */
   captureWithin?: number
@@ -24,7 +24,7 @@ export interface EscrowAsked {
   refundWithin?: number
 }
 
-/** Why a session can't be paid as its request asks, as faults of that. Empty where it can, or is direct. */
+/** Returns why a session can't be paid as its request asks, as faults of the request; empty if it can, or is direct. */
 export function escrowFaults(
   ctx: TxContext,
   {
@@ -53,7 +53,10 @@ export function escrowFaults(
   ]
 }
 
-/** Writes the escrow of a new session; {@link escrowFaults} has found nothing. Call it in the transaction that makes the session. */
+/**
+ * Writes the escrow of a new session, after {@link escrowFaults} found nothing. Call it in the transaction that makes
+ * the session.
+ */
 export async function makeEscrow(
   ctx: TxContext,
   network: NetworkInfo,
@@ -80,7 +83,7 @@ export async function makeEscrow(
       ...terms,
       ...{ session_id: session.id, merchant_id: session.merchant_id, nonce: nonceOf(terms) },
       ...{ version: escrow.version, collector: escrow.collector, refund_collector: escrow.refundCollector ?? null },
-      // An hour before the authorization ends; of a short one, its last quarter.
+      // An hour before the authorization ends, or in its last quarter if it is short.
       void_at: new Date(expiry.getTime() - Math.min(HOUR_MS, captureMs / 4)),
       run_at: session.expires_at,
       created_at: ctx.now(),

@@ -1,4 +1,4 @@
-/** What a merchant decides about what is reserved: capture some of it, or void the rest. */
+/** Carries out a merchant's decision about reserved money: capture some of it, or void the rest. */
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -10,7 +10,7 @@ import { insertCall, limitOf } from "./make-calls.ts"
 import type { CaptureOrder } from "./schema.ts"
 import { withdrawCall } from "./withdraw-call.ts"
 
-/** A call that was made now, and its amount as the answer has it. */
+/** A call that was just made, and its amount for the answer. */
 export interface Decided {
   call: Row<"payouts">
   /** Decimal text. */
@@ -20,8 +20,8 @@ export interface Decided {
 const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
 /**
- * Has `amount` captured, by default all that is left; `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`, `VALIDATION_ERROR`. A void
- * that is held is withdrawn for it. Call it inside a transaction, and wake `payouts` after it.
+ * Captures `amount`, by default all that is left. Throws `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`,
+ * `VALIDATION_ERROR`. A held void is withdrawn first. Call it inside a transaction, and wake `payouts` after it.
  */
 export async function captureEscrow(ctx: TxContext, merchantId: string, order: CaptureOrder): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, order.sessionId)
@@ -43,7 +43,7 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   return { call, amount: text(call.amount) }
 }
 
-/** The amount that is asked for in base units: as much as other captures, or all that is left. */
+/** Returns the requested amount in base units: at most what other captures leave, or by default all of it. */
 function amountOf(ctx: TxContext, standing: Standing, order: CaptureOrder): bigint {
   const { session, folded } = standing
   const free = folded.freeToCapture
@@ -56,15 +56,15 @@ function amountOf(ctx: TxContext, standing: Standing, order: CaptureOrder): bigi
     const { text } = wordsFor(ctx, standing)
     throw stop(`Only ${text(free)} ${token.symbol} can still be captured: ${text(folded.authorized)} were reserved.`)
   }
-  // Each capture costs the service gas; what is left as a whole can always be taken.
+  // Each capture costs the service gas, so there is a minimum; all that is left can always be captured.
   const fault = readAmount("amount", written, token, ctx.settings.minAmount)
   if (typeof fault !== "bigint" && amount < free) throw invalid("amount", `${fault.message}, or all that is left`)
   return amount
 }
 
 /**
- * Has all that is left released to the payer; throws as {@link captureEscrow}, which says how to call it. Captures that are held are
- * withdrawn for it.
+ * Releases all that is left to the payer; call it as {@link captureEscrow}, whose errors it throws. Held captures are
+ * withdrawn first.
  */
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, sessionId)
@@ -77,7 +77,7 @@ export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: 
   return { call, amount: wordsFor(ctx, standing).text(call.amount) }
 }
 
-/** How an escrow stands once its held calls of a kind are withdrawn: those that wait for something must not stop the other decision. */
+/** Returns the escrow after its held calls of a kind are withdrawn: a held call must not prevent the other decision. */
 async function withoutHeld(
   ctx: TxContext,
   standing: Standing,
@@ -90,13 +90,13 @@ async function withoutHeld(
   return await standingOfEscrow(ctx, standing)
 }
 
-/** Why a void waits, as a sentence to append; empty where none is held. */
+/** Returns why a void is held, as a sentence to append; empty if none is held. */
 function heldWords({ calls }: Standing): string {
   const held = calls.find(({ kind, state }) => kind === "void" && state === "held")
   return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
 }
 
-/** The merchant's escrow, locked, with something left in it that this service can move. */
+/** Locks and returns the merchant's escrow; it has something left that this service can move. */
 async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Promise<Standing> {
   const own = await ctx.db
     .selectFrom("checkout_sessions")

@@ -32,7 +32,7 @@ afterAll(() => rig.stop())
 beforeEach(() => on.begin())
 
 const MERCHANT = PAYOUT_ADDRESS.toLowerCase() as Address
-/** A session whose payer has signed, and what he holds. */
+/** A session whose payer has signed, with the payer. */
 async function reserved(change: object = {}) {
   const id = await on.start(change)
   const buyer = await on.buyer()
@@ -46,7 +46,7 @@ const ctx = () => rig.service.ctx
 const AUTHORIZED = ["checkout.authorized"]
 const PAID = ["checkout.confirmed", "checkout.session.completed"]
 
-/** A reorg takes the block of the last call away, and nobody mines it again yet. */
+/** A reorg removes the block of the last call, which is not mined again yet. */
 async function takenBack(kind: "reserve" | "capture" | "void"): Promise<void> {
   await rig.anvil.client.setAutomine(false)
   await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
@@ -56,7 +56,7 @@ async function takenBack(kind: "reserve" | "capture" | "void"): Promise<void> {
   await rig.anvil.client.setAutomine(true)
 }
 
-/** What is queued succeeds when it is simulated, and the token refuses it in its block. */
+/** Makes queued calls succeed in their simulation and fail in their block, because the token refuses them. */
 async function failOnChain(): Promise<void> {
   const { client } = rig.anvil
   const code = (await client.getCode({ address: rig.token })) ?? "0x"
@@ -70,7 +70,7 @@ async function failOnChain(): Promise<void> {
   await on.round()
 }
 
-/** A database that, after its `nth` read of calls, lets somebody else do something first. */
+/** Returns a database that runs `between` after its `nth` read of calls. */
 function slowed(db: Db, nth: number, between: () => Promise<void>): Db {
   let left = nth
   const builder = <T extends object>(of: T): T =>
@@ -154,7 +154,7 @@ describe("a reserved payment", () => {
     expect(await on.onChain(id)).toEqual({
       ...{ hasCollectedPayment: true, capturableAmount: 0n, refundableAmount: 2_000_000n },
     })
-    // The first capture confirms; what follows changes what was paid, and not that it was.
+    // The first capture confirms the session; later ones only change the amount.
     expect(await on.events()).toEqual([...AUTHORIZED, ...PAID])
   })
 
@@ -228,7 +228,8 @@ describe("a reserved payment", () => {
     await rig.anvil.client.sendTransactionSync({ account: buyer, to: reclaim.to, data: reclaim.data } as never)
     expect(await rig.balanceOf(payer)).toBe(5_000_000n)
     await on.round()
-    // Not before it is final: until then a reorg may leave it out. It is due by time alone, as no call changes.
+    // It counts only once it is final: until then a reorg may remove it. No call changes, so time alone makes the
+    // escrow due.
     rig.service.advance(61_000)
     await advanceEscrows(ctx())
     expect((await on.session(id)).status).toBe("authorized")
@@ -339,7 +340,7 @@ describe("a reserved payment", () => {
       .execute()
     expect((await on.void(id)).status).toBe(200)
     await failOnChain()
-    // A process whose clock is ahead had made a capture before, which failed too.
+    // A process whose clock is ahead had made a capture earlier, which failed too.
     await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'kind', 'capture',
         'source_key', 'ahead', 'nonce', -1, 'tx_hash', ${zeroHash}::text, 'created_at', i.created_at + interval '5 minutes'))).*
       from payouts i where i.kind = 'void'`.execute(db)
@@ -548,7 +549,7 @@ describe("the chain", () => {
     await on.round()
     await on.look()
     expect((await on.capture(id)).status).toBe(200)
-    // As the engine writes it, once it is mined again and fails.
+    // As the engine writes it after the call was mined again and failed.
     const failed = { state: "reverted", succeeded: false } as const
     await ctx().db.updateTable("payouts").set(failed).where("kind", "=", "reserve").execute()
     await on.relook()
@@ -613,7 +614,7 @@ describe("the chain", () => {
 })
 
 describe("a reservation", () => {
-  /** Refused, and nothing was written. */
+  /** Submits, and expects a refusal that writes nothing. */
   async function expectRefused(id: string, signed: Signed, status: number, error: string, path?: string) {
     const rows = async () => [await on.rowOf(id), await on.session(id), await on.relays()]
     const before = await rows()
@@ -623,7 +624,7 @@ describe("a reservation", () => {
     expect(await rows()).toEqual(before)
   }
 
-  /** More calls like the first of a checkout: its calls are `to` then, where it had `from`. */
+  /** Copies the first call of a checkout until its `from` calls are `to`. */
   const copyCalls = (id: string, from: number, to: number) =>
     sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'source_key', 'again:' || n,
         'nonce', case when i.nonce is not null then 1000 + n end))).*

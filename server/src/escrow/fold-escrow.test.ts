@@ -110,11 +110,11 @@ function after({ capturable, refundable, collected }: Chain, { kind, amount }: C
 const nothing: Chain = { capturable: 0n, refundable: 0n, collected: false }
 
 interface Made extends Call {
-  /** The contract, or something else, refuses it whenever it is mined. */
+  /** It fails whenever it is mined. */
   fails: boolean
 }
 
-/** A life of one escrow: what is asked for, and what the chain does with it. */
+/** Runs one escrow through generated steps: requests, and what the chain does with the calls. */
 function live(steps: readonly { what: number; amount: number; fails: boolean; pick: number }[]): void {
   const made: Made[] = []
   /** In the order of their nonces. */
@@ -130,7 +130,7 @@ function live(steps: readonly { what: number; amount: number; fails: boolean; pi
     expect(refunded + refundable).toBe(captured)
     expect(refunded <= captured && freeToCapture <= capturable && freeToRefund <= refundable).toBe(true)
     expect(open.reserve <= 1 && open.void <= 1).toBe(true)
-    // Whatever is ever asked for and may still succeed fits into what is reserved.
+    // All calls that may still succeed fit into the reserved amount.
     const asked = made.filter(each => (each.kind === "capture" || each.kind === "void") && standingOf(each) !== "ended")
     expect(asked.reduce((sum, each) => sum + each.amount, 0n) <= MAX).toBe(true)
   }
@@ -192,7 +192,7 @@ function live(steps: readonly { what: number; amount: number; fails: boolean; pi
     }
     check()
   }
-  // What is deep is what the contract holds.
+  // Once every block is deep, the fold is what the contract holds.
   for (const each of signed.filter(({ state }) => state === "mined")) each.deep = true
   const done = signed.filter(({ state, succeeded }) => (state === "mined" || state === "final") && succeeded)
   const there = done.reduce((chain, each) => {
@@ -214,7 +214,7 @@ it("adds up through every order of asking, signing, mining, failing and reorgani
     fails: fc.nat({ max: 7 }).map(n => n === 0),
     pick: fc.nat({ max: 9 }),
   })
-  // Reserved, then a part captured, then a part of that refunded: random steps seldom get so far.
+  // Begins reserved, partly captured, or partly refunded: random steps rarely get that far.
   const begun = [0, 5, 6, 7, 1, 5, 6, 7, 3, 5, 6, 7].map(what => ({ what, amount: 400, fails: false, pick: 0 }))
   const lives = fc.tuple(fc.constantFrom(0, 4, 8, 12), fc.array(step, { maxLength: 100 }))
   fc.assert(

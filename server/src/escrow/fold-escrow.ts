@@ -1,6 +1,6 @@
 /**
- * How an escrow stands: the fold of its calls. Pure: the rows of its payouts and what the chain says of each go in, amounts and
- * the session's status come out. Nothing else moves money of an escrow, but what the payer takes back itself.
+ * The state of an escrow: the fold of its calls. Pure: from the rows of its payouts and their state on chain to amounts
+ * and the session's status. Nothing else moves money of an escrow, except that the payer can take back what is left.
  */
 import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { EscrowCallKind, PayoutState } from "../db/payout-rows.ts"
@@ -11,15 +11,15 @@ export interface Call {
   /** Base units. */
   amount: bigint
   state: PayoutState
-  /** What its receipt says; null without one. */
+  /** Whether its receipt reports success; null without one. */
   succeeded: boolean | null
-  /** Whether its block is as deep as the network's confirmations ask. */
+  /** Whether its block is as deep as the network's confirmations require. */
   deep: boolean
 }
 
 export interface EscrowFacts {
   calls: readonly Call[]
-  /** What the payer took back itself, in base units. */
+  /** What the payer took back without the service, in base units. */
   reclaimed: bigint
   expiresAt: Date
 }
@@ -32,26 +32,26 @@ export interface FoldedEscrow {
   voided: bigint
   reclaimed: bigint
   refunded: bigint
-  /** Held by the escrow, and what of that no open call is to take. */
+  /** Held by the escrow, and the part of that which no open call will take. */
   capturable: bigint
   freeToCapture: bigint
-  /** Captured and not refunded, and what of that no open refund is to return. */
+  /** Captured and not refunded, and the part of that which no open refund will return. */
   refundable: bigint
   freeToRefund: bigint
-  /** Calls that neither count nor have ended: how many there are of each kind. */
+  /** How many calls of each kind neither count nor have ended. */
   open: Record<EscrowCallKind, number>
 }
 
-/** Whether a call counts, may still, or has ended without an effect. */
+/** Whether a call counts, may still count, or has ended without an effect. */
 export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amount">): "counts" | "open" | "ended" {
   if (state === "final" || (state === "mined" && succeeded && deep)) return "counts"
   return state === "reverted" || state === "cancelled" ? "ended" : "open"
 }
 
 /**
- * After so many reservations that failed on chain, or that ended in any way, no more are made: each of the first cost us gas, and
- * the others must not fill the database. A wallet may fail three times in a day (`failingPayers`), so strangers who want to end a
- * checkout for its buyer need four wallets that hold its amount.
+ * After this many reservations that failed on chain, or that ended in any way, a checkout takes no more: each failed
+ * one cost us gas, and the others must not fill the database. A wallet may fail three times in a day (`failingPayers`),
+ * so strangers who want to end a checkout for its buyer need four wallets that hold its amount.
  */
 const MOST_FAILED = 12
 const MOST_ENDED = 500
@@ -63,8 +63,8 @@ export function isSpent(calls: readonly Call[]): boolean {
 }
 
 /**
- * How an escrow stands at a time. Without a reservation that counts nothing does: a reorg that takes it takes what followed
- * from it. What is refunded is never more than what is captured.
+ * Computes the state of an escrow at a time. Without a reservation that counts, no other call counts: a reorg that
+ * removes the reservation removes what followed from it. The refunded amount is never more than the captured one.
  */
 export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, now: Date): FoldedEscrow {
   const sum = (kind: EscrowCallKind, standing: ReturnType<typeof standingOf>) =>

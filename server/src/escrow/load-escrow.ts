@@ -5,13 +5,13 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
 
-/** A session of `capture` other than `direct`, with its escrow. */
+/** A session whose `capture` is not `direct`, with its escrow. */
 export interface Escrowed {
   session: Row<"checkout_sessions">
   escrow: Row<"escrows">
 }
 
-/** What of a call's row its escrow needs; its calldata is long, and nobody reads it here. */
+/** The columns of a call that its escrow needs. The calldata is long and not needed here. */
 const COLUMNS = [
   "payouts.id",
   "payouts.kind",
@@ -31,18 +31,21 @@ const COLUMNS = [
 ] as const
 type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : never
 
-/** Parts of a call's row, and whether it counts by the depth of its block. */
+/** Columns of a call, and whether its block is deep enough to count. */
 type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> &
   Call & { /** It counted before, in the block that it is in. */ isCounted: boolean }
 
-/** An escrow with its calls, as they stand now. */
+/** An escrow with its calls and their fold. */
 export interface Standing extends Escrowed {
-  /** In the order in which they were made, without captures, voids and refunds that were cancelled before they were signed. */
+  /**
+   * In the order in which they were made, without captures, voids and refunds that were cancelled before they were
+   * signed.
+   */
   calls: CallRow[]
   folded: FoldedEscrow
 }
 
-/** The escrows of sessions, by session. */
+/** Returns the escrows of sessions, by session. */
 export async function escrowsOf(
   ctx: TxContext,
   sessions: readonly Pick<Row<"checkout_sessions">, "id" | "capture">[],
@@ -54,8 +57,9 @@ export async function escrowsOf(
 }
 
 /**
- * Locks a session, then its escrow: whoever decides about an escrow's calls holds both. A holder adds payouts; it never waits
- * for the lock of one, because the trigger that wakes an escrow runs under the lock of its payout (`withdraw-call.ts`). Undefined for a direct session, or none.
+ * Locks a session, then its escrow: code that decides about an escrow's calls holds both. A holder adds payouts. It
+ * never waits for the lock of a payout, because the trigger that wakes an escrow runs under its payout's lock
+ * (`withdraw-call.ts`). Undefined for a direct or unknown session.
  */
 export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Escrowed | undefined> {
   const session = await ctx.db
@@ -75,7 +79,7 @@ export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Esc
   return { session, escrow }
 }
 
-/** How an escrow stands by the rows of its calls; exact while it is locked. */
+/** Returns the state of an escrow by the rows of its calls; exact while it is locked. */
 export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escrowed): Promise<Standing> {
   const calls = await callsOf(ctx, escrow)
   const facts = { calls, reclaimed: escrow.reclaimed, expiresAt: session.expires_at }
@@ -83,8 +87,8 @@ export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escr
 }
 
 /**
- * Notes the calls that count, so that they do until their own block is displaced: the scan's height falls back to the final block after any
- * reorg. Call it under the escrow's lock.
+ * Records the calls that count, so that they keep counting until their own block is displaced: after any reorg the
+ * scan's height falls back to the final block. Call it under the escrow's lock.
  */
 export async function noteCounted(ctx: TxContext, calls: readonly CallRow[]): Promise<void> {
   const fresh = calls.flatMap(({ id, state, succeeded, deep, isCounted, block_hash }) =>

@@ -1,4 +1,4 @@
-/** Writes the calls of an escrow that the service makes by itself: captures, voids and refunds. */
+/** Writes the calls of an escrow that need no payer's signature: captures, voids and refunds. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -15,16 +15,22 @@ import { standingOf } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
-/** What a call may take: about three times what docs/contracts.md measures, as the live token is behind a proxy. */
+/** Gas limits: about three times what docs/contracts.md measures, because the live token is behind a proxy. */
 const GAS = { capture: 250_000n, void: 200_000n, refund: 350_000n }
-/** A call must be signed so long before the contract refuses it. */
+/** A call must be signed this long before the contract refuses it. */
 export const LEAST_TIME_MS = 300_000
 
-/** Captures, or refunds, of one payment that may be open at once: all relays share 16 places a turn, and nobody's may take them all. */
+/**
+ * How many captures, or refunds, of one payment may be open at once: all relays share 16 places in flight, and one
+ * merchant must not take them all.
+ */
 const MOST_OPEN = 8
-/** Captures, or refunds, of one payment, those that were withdrawn included: each request and each fold reads them. */
+/**
+ * How many captures, or refunds, of one payment may be made, including withdrawn ones: each request and each fold reads
+ * them.
+ */
 const MOST_MADE = 100
-/** With those of all that was left, which can be withdrawn and made again. */
+/** The same with calls for all that was left, which can be withdrawn and made again. */
 const MOST_EVER = 200
 
 const LIMIT_WORDS = {
@@ -41,8 +47,8 @@ const LIMIT_WORDS = {
 } as const
 
 /**
- * Why its merchant can have no further capture, or refund, of a payment, as sentences; undefined where it can. What takes `all` that is
- * left is refused only while eight others are being carried out: those that are held must not stop it.
+ * Returns why no further capture, or refund, of a payment can be made, as sentences for its merchant; undefined if one
+ * can. A call for `all` that is left is refused only while eight others are being carried out: held ones do not count.
  */
 export async function limitOf(
   ctx: TxContext,
@@ -69,15 +75,15 @@ interface NewCall {
   kind: Exclude<EscrowCallKind, "reserve">
   /** Base units. */
   amount: bigint
-  /** When it is checked first, where it waits for the allowance of a merchant's wallet. */
+  /** When it is checked first, if it waits for the allowance of a merchant's wallet. */
   heldUntil?: Date | undefined
-  /** What was sent, of a call that is on the chain already. */
+  /** What was sent, for a call that is on chain already. */
   sent?: Pick<Row<"payouts">, "id" | "data" | "gas"> | undefined
 }
 
 /**
- * Writes a call as a payout of the relay lane and answers its row. Call it under the escrow's lock (`lockEscrow`), with what that
- * showed to be free, and wake `payouts` after the commit.
+ * Writes a call as a payout of the relay lane and returns its row. Call it under the escrow's lock (`lockEscrow`), for
+ * at most what is free under that lock, and wake `payouts` after the commit.
  */
 export async function insertCall(
   ctx: TxContext,
@@ -117,7 +123,7 @@ export async function insertCall(
     .executeTakeFirstOrThrow()
 }
 
-/** The key of the next call of a kind; they are counted in the statement that writes it. */
+/** SQL: the key of the next call of a kind; the statement that writes the call counts the earlier ones. */
 const keyOf = (sessionId: string, kind: NewCall["kind"]) =>
   sql<string>`${`escrow:${sessionId}:${kind}:`}::text || (select count(*) from payouts i
     where i.escrow_id = ${sessionId} and i.kind = ${kind})`
@@ -129,7 +135,7 @@ function dataOf(escrow: Row<"escrows">, payer: Address, { kind, amount }: NewCal
   return refundCall(info, amount, escrow.refund_collector ?? ZERO_ADDRESS)
 }
 
-/** Until when a call is worth signing. The contract takes a void as long as it holds the money. */
+/** Returns until when a call is worth signing. The contract accepts a void as long as it holds the money. */
 function timeOf({ authorization_expiry, refund_expiry }: Row<"escrows">, kind: NewCall["kind"]): Date {
   if (kind === "void") return NEVER
   return new Date((kind === "capture" ? authorization_expiry : refund_expiry).getTime() - LEAST_TIME_MS)

@@ -1,4 +1,4 @@
-/** Makes refunds: each is a row, and a call of the escrow that waits until the merchant's wallet allows it. */
+/** Makes refunds: each is a row, and a call of the escrow that is held until the merchant's wallet allows it. */
 import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -15,7 +15,7 @@ import { NOT_ESCROW, NOT_OURS, notCaptured, refundable } from "./refund.ts"
 import { keyOf, neededOf, refundsWhere, refundsWith } from "./refund-queries.ts"
 import type { RefundCreate } from "./refund-schema.ts"
 
-/** An escrow that was paid, and whose refunds this installation can make. */
+/** A captured escrow whose refunds this installation can make. */
 type Refundable = Row<"escrows"> & { payer: Address; refund_collector: Address }
 
 const purseOf = ({ token, receiver: owner, refund_collector: spender }: Refundable): Purse => ({
@@ -25,8 +25,8 @@ const purseOf = ({ token, receiver: owner, refund_collector: spender }: Refundab
 })
 
 /**
- * What the wallet that pays a refund allows and holds; undefined where no endpoint answers, as the refund finds out later.
- * `SESSION_NOT_FOUND`; `INVALID_OPERATION` where no refund is possible, whatever its amount.
+ * Reads what the wallet that pays a refund allows and holds; undefined if no endpoint responds, because the refund is
+ * checked later anyway. Throws `SESSION_NOT_FOUND`; `INVALID_OPERATION` if no refund of any amount is possible.
  */
 export async function prepareRefund(
   ctx: Context,
@@ -58,8 +58,9 @@ function refundableOf(ctx: TxContext, escrow: Row<"escrows">, status: Row<"check
 const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
 
 /**
- * Makes a refund and answers it as its merchant sees it, with what its wallet has to allow where that is too little by now. Call
- * it inside a transaction. `VALIDATION_ERROR` for an amount that is none; `INVALID_OPERATION` where less is left, or nothing.
+ * Makes a refund and returns it as its merchant sees it, with the allowance that its wallet needs if that is too low
+ * now. Call it inside a transaction. Throws `VALIDATION_ERROR` for an invalid amount; `INVALID_OPERATION` if less is
+ * left, or nothing.
  */
 export async function makeRefund(ctx: TxContext, merchantId: string, body: RefundCreate, funds: Funds | undefined) {
   const escrowed = await lockEscrow(ctx, body.sessionId)
@@ -95,13 +96,13 @@ function amountOf(ctx: TxContext, chainId: number, body: RefundCreate, left: big
     throw refused(
       `At most ${formatAmount(left, token.decimals)} ${token.symbol} of this checkout can be refunded: refunds that are not mined yet count too.`,
     )
-  // Each refund costs the service gas; what is left as a whole always goes back.
+  // Each refund costs the service gas, so there is a minimum; all that is left can always be refunded.
   const fault = readAmount("amount", written, token, ctx.settings.minAmount)
   if (typeof fault !== "bigint" && amount < left) throw invalid("amount", `${fault.message}, or all that is left`)
   return amount
 }
 
-/** Writes a refund and its call, which waits where its wallet `isShort` of allowance; answers the refund's id. */
+/** Writes a refund and its call, which is held if its wallet's allowance `isShort`; returns the refund's id. */
 async function write(
   ctx: TxContext,
   standing: Standing,

@@ -1,4 +1,4 @@
-/** What merchants are sent about a session with an escrow, in the words of `settlement/notify-checkout.ts`. */
+/** Notifies merchants of a session with an escrow, through `settlement/notify-checkout.ts`. */
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -11,7 +11,7 @@ export interface Change {
   after: Escrowed
 }
 
-/** Emits what a change of an escrow means to its merchant; call it in the transaction that writes the change. */
+/** Emits the events of an escrow's change; call it in the transaction that writes the change. */
 export async function notifyEscrow(ctx: TxContext, { before, after }: Change): Promise<void> {
   const { session, escrow } = after
   const network = networkOf(ctx.chain, session.chain_id)
@@ -25,9 +25,9 @@ export async function notifyEscrow(ctx: TxContext, { before, after }: Change): P
       isUnreserved,
     })
   if (before.escrow.authorized === 0n && escrow.authorized > 0n) await notify("authorized")
-  // Whoever is asked twice answers once: the session's row notes what its merchant was sent last.
+  // Emitting again is a no-op: the session's row records its merchant's last notification.
   if (escrow.captured > 0n) await notify("paid")
-  // What was taken back is named by the transaction that had paid it.
+  // A reversal names the transaction that had paid.
   else if (before.session.notified_paid) await notify("reversed", before.session)
   else if (isUnreserved) await notify("unreserved", before.session)
   else if (before.session.status === "voided" && session.status === "authorized") await notify("unvoided")

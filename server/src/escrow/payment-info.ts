@@ -6,7 +6,7 @@ import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../chain/hex
 import type { Row } from "../db/schema.ts"
 import type { ErrorDetail } from "../errors.ts"
 
-/** The terms that the payer signs: all of an escrow's row that is hashed. */
+/** The terms that the payer signs: all columns of an escrow that are hashed. */
 export type EscrowTerms = Pick<
   Row<"escrows">,
   | "chain_id"
@@ -24,7 +24,7 @@ export type EscrowTerms = Pick<
 /** Unix time in whole seconds. */
 export const secondsOf = (date: Date): number => Math.floor(date.getTime() / 1_000)
 
-/** The terms with their payer, as every call of the contract takes them. Nobody takes a fee. */
+/** Returns the terms with their payer, as every call of the contract takes them. Nobody takes a fee. */
 export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo => ({
   operator: terms.operator,
   payer,
@@ -40,15 +40,15 @@ export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo =
   salt: BigInt(terms.salt),
 })
 
-/** The id on chain of the payment of these terms by this payer. */
+/** Returns the id on chain of this payer's payment under these terms. */
 export const authIdOf = (terms: EscrowTerms, payer: Address): Hash =>
   paymentInfoHash(paymentInfoOf(terms, payer), terms.chain_id, terms.escrow)
 
-/** The nonce that any payer of these terms signs. */
+/** Returns the nonce that any payer of these terms signs. */
 export const nonceOf = (terms: EscrowTerms): Hash =>
   authorizationNonce(paymentInfoOf(terms, ZERO_ADDRESS), terms.chain_id, terms.escrow)
 
-/** The fields that are not as the status answer has them: the collector takes no others. */
+/** Returns the fields that differ from the status answer: the collector accepts no other values. */
 export function authorizationFaults(escrow: Row<"escrows">, given: Authorization): ErrorDetail[] {
   const wanted = {
     to: escrow.collector,

@@ -1,4 +1,7 @@
-/** Which payers took their money back, after the authorization ended: a fact of the chain alone, as no call of ours says so. */
+/**
+ * Finds payers who took their money back after the authorization ended. Only the chain shows it, because no call of
+ * ours does it.
+ */
 import { paymentStateCall, readPaymentState } from "../chain/escrow.ts"
 import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -8,17 +11,17 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { askEach } from "../payouts/trials.ts"
 
-/** What of an escrow is held by what its row says, in base units. */
+/** Returns what an escrow still holds according to its row, in base units. */
 const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bigint =>
   authorized - captured - voided - reclaimed
 
-/** Payments that one request asks about. */
+/** How many payments one request asks about. */
 const ESCROWS_A_REQUEST = 100
 
 /**
- * Of these escrows, those of which a final block holds nothing though their authorization has ended and their rows say otherwise, by their
- * sessions. A quorum of endpoints must say so; what they can't answer is no. All of a network are asked about together: where the
- * relay wallet was changed, thousands may wait for their payers.
+ * Returns the sessions of these escrows for which a final block holds nothing, although their rows say otherwise, after
+ * the authorization ended. A quorum of endpoints must say so; an answer that can't be read is a no. All escrows of a
+ * network share requests: after a change of the relay wallet, thousands may wait for their payers.
  */
 export async function emptiedOf(ctx: Context, escrows: readonly Row<"escrows">[]): Promise<Set<string>> {
   const over = escrows.filter(
@@ -57,8 +60,9 @@ async function emptiedOn(ctx: Context, chainId: number, escrows: readonly Row<"e
 }
 
 /**
- * Collected once, and nothing left. Before it was collected, an older block says so too, of another kind of nothing. A capture leaves
- * more to refund than the row knows: with the key of the relay wallet somebody else sent that, and the payer has nothing.
+ * Whether a payment was collected and nothing is left. Before the collection nothing is held either, so an older block
+ * alone proves nothing. A capture leaves more to refund than the row knows: then somebody else sent it with the relay
+ * wallet's key, and the payer has nothing.
  */
 function isTaken({ captured, refunded }: Row<"escrows">, result: RpcResult | undefined): boolean {
   if (!result?.ok) return false

@@ -1,4 +1,4 @@
-/** Refunds as their merchant sees them, and the allowance that the open ones of a wallet need. */
+/** Reads refunds as their merchant sees them, and the allowance that a wallet's open refunds need. */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
 import { checksummed, ZERO_ADDRESS } from "../chain/hex.ts"
@@ -9,7 +9,7 @@ import { formatAmount } from "../money/amount.ts"
 import { type Purse, readFunds } from "../payouts/refund-funds.ts"
 import { messageOf, type RefundStatus, shownStatus } from "./refund.ts"
 
-/** Which refunds; `id`, `sessionId` and `status` narrow them. */
+/** Selects refunds; `id`, `sessionId` and `status` narrow the list. */
 interface Which {
   merchantId: string
   id?: string | undefined
@@ -18,19 +18,19 @@ interface Which {
 }
 
 /**
- * A refund that waits for an allowance while another of its wallet is about to be mined. What that one takes is allowed already,
- * so a sum that is approved meanwhile would be too much.
+ * SQL: whether a refund is held for an allowance while another refund of its wallet is about to be mined. The other
+ * one's amount is allowed already, so a sum that is approved in the meantime would be too much.
  */
 const isBehind = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and exists (
   select from payouts o join escrows f on f.session_id = o.escrow_id
   where o.kind = 'refund' and o.state in ('queued', 'assigned') and (f.chain_id, f.token, f.receiver, f.refund_collector)
     = (escrows.chain_id, escrows.token, escrows.receiver, escrows.refund_collector)))`
-/** Whether this service can still call the escrow of a refund. */
+/** SQL: whether this service can still call the escrow of a refund. */
 const isOurs = ({ settings }: TxContext) => sql<boolean>`(escrows.operator = ${settings.relayWallet ?? ZERO_ADDRESS})`
 const needsApproval = (ctx: TxContext) =>
   sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and ${isOurs(ctx)} and not ${isBehind})`
 
-/** A merchant's refunds with their calls, not yet ordered. */
+/** Returns a query for a merchant's refunds with their calls, without an order. */
 export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status }: Which) {
   const stored = status === "needs_approval" ? "pending" : status
   return ctx.db
@@ -51,21 +51,21 @@ export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status
 
 type RefundRow = Awaited<ReturnType<ReturnType<typeof refundsWhere>["execute"]>>[number]
 
-/** What wallets allow, by {@link keyOf}; without an entry nobody could say. */
+/** What wallets allow, by {@link keyOf}; no entry if no endpoint reports it. */
 export type Allowances = ReadonlyMap<string, bigint>
 
-/** The purse that a refund comes out of, as a key. */
+/** Returns the key of the purse that pays a refund. */
 export const keyOf = (chainId: number, { token, owner, spender }: Purse): string =>
   [chainId, token, owner, spender].join("/")
 
 const purseOf = ({ token, receiver: owner, refund_collector: spender }: RefundRow): Purse => ({
   token,
   owner,
-  // A refund is only made where there is one.
+  // A refund is only made if there is one.
   spender: spender ?? ZERO_ADDRESS,
 })
 
-/** Refunds in the API's form, with what their wallets allow by the chain where they wait for it. */
+/** Returns refunds in the API's form; those that need an approval include what their wallet allows on chain. */
 export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   const waiting = rows.filter(row => shownStatus(row.status, row) === "needs_approval")
   const allowances = new Map<string, bigint>()
@@ -80,7 +80,7 @@ export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   return await refundsWith(ctx, rows, allowances)
 }
 
-/** Refunds in the API's form; `allowances` of those that wait for one. */
+/** Returns refunds in the API's form; `allowances` are for those that need one. */
 export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances) {
   const shown = []
   const needed = new Map<string, bigint>()
@@ -106,7 +106,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
   return shown
 }
 
-/** `known`: what purses need, by their keys; it is read once for each. */
+/** `known`: what purses need, by their keys, so that each is read once. */
 async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances, known: Map<string, bigint>) {
   const purse = purseOf(row)
   const key = keyOf(row.chain_id, purse)
@@ -125,7 +125,7 @@ async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances
   }
 }
 
-/** What a wallet has to allow for all of a merchant's refunds that are not mined, in base units. */
+/** Returns what a wallet has to allow for all of a merchant's refunds that are not mined, in base units. */
 export async function neededOf(
   ctx: TxContext,
   { merchantId, chainId }: { merchantId: string; chainId: number },
@@ -138,7 +138,7 @@ export async function neededOf(
   return rows[0]?.sum ?? 0n
 }
 
-/** The refunds of a session, newest first. */
+/** Returns the refunds of a session, newest first. */
 export const refundsOfSession = async (
   ctx: Context,
   { id: sessionId, merchant_id: merchantId }: Pick<Row<"checkout_sessions">, "id" | "merchant_id">,

@@ -1,4 +1,4 @@
-/** `/api/console/payments/refund`: money that goes back from the merchant's wallet to a payer. */
+/** `/api/console/payments/refund`: sends money from the merchant's wallet back to a payer. */
 import { type Context, inTransaction, reading } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"

@@ -1,16 +1,16 @@
-/** The rules of refunds, pure: what may be refunded, where a refund stands, and what its merchant is sent of it. */
+/** The rules of refunds, pure: what may be refunded, the state of a refund, and what its merchant is notified of. */
 import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { Row } from "../db/schema.ts"
 
-/** Where a refund stands, as its merchant sees it. */
+/** The state of a refund, as its merchant sees it. */
 export type RefundStatus = "pending" | "needs_approval" | "succeeded" | "failed"
 
-/** What decides whether, and how much of, a payment can be refunded. */
+/** What decides whether a payment can be refunded, and how much of it. */
 export interface RefundFacts {
   status: SessionStatus
   /** Base units: captured, and neither refunded nor about to be. */
   left: bigint
-  /** From then on no refund is signed. */
+  /** No refund is signed from then on. */
   refundBy: Date
   now: Date
 }
@@ -23,17 +23,17 @@ export const NOT_ESCROW =
 export const NOT_OURS =
   "This service can't call the escrow of this checkout: it has another relay wallet now, or no refund collector. Send the money to the payer from your payout wallet."
 
-/** Says what became of a refund that its merchant withdrew. */
+/** The message of a refund that its merchant withdrew. */
 export const WITHDRAWN =
   "You withdrew it, and nothing was refunded. If your payout wallet has approved it already, approve what the other open refunds need, or nothing: `approve(collector, 0)`."
 
-/** Says why a checkout of which nothing was captured has no refund. */
+/** Returns why a checkout without a capture can't be refunded. */
 export const notCaptured = (status: SessionStatus): string =>
   status === "authorized"
     ? "Nothing of this checkout is captured yet, so nothing can be refunded: release it with `POST /api/console/payments/void`, or capture less."
     : `Only a captured payment can be refunded; this checkout is ${status}.`
 
-/** How much can be refunded now, in base units and above zero; or why nothing can, in sentences. */
+/** Returns how much can be refunded now, in base units and above zero; or why nothing can, in sentences. */
 export function refundable({ status, left, refundBy, now }: RefundFacts): bigint | string {
   if (status !== "confirmed" && status !== "partially_refunded" && status !== "refunded") return notCaptured(status)
   if (status === "refunded") return "All of this checkout is refunded."
@@ -43,7 +43,7 @@ export function refundable({ status, left, refundBy, now }: RefundFacts): bigint
   return "All of this checkout is refunded, or about to be: `GET /api/console/payments/refunds` lists its refunds."
 }
 
-/** What decides where a refund stands: parts of its call. */
+/** The columns of a refund's call that decide its state. */
 interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "held_detail"> {
   /** Whether it waits for an allowance while another refund of its wallet is about to be mined. */
   behind: boolean
@@ -51,19 +51,19 @@ interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "hel
   ours: boolean
 }
 
-/** The status that the chain gives a refund. `counts`: its call succeeded in a block that is deep enough. */
+/** Returns the status of a refund by its call on chain. `counts`: the call succeeded in a block that is deep enough. */
 export function statusByChain({ state }: Pick<Row<"payouts">, "state">, counts: boolean): Row<"refunds">["status"] {
   if (counts) return "succeeded"
   return state === "cancelled" || state === "reverted" ? "failed" : "pending"
 }
 
-/** A refund's status as its merchant sees it: one that waits for the payout wallet's approval is named. */
+/** Returns a refund's status as its merchant sees it: `needs_approval` if it waits for the payout wallet's approval. */
 export function shownStatus(status: Row<"refunds">["status"], call: RefundCall): RefundStatus {
   const isShort = call.state === "held" && call.held_reason === "allowance"
   return status === "pending" && isShort && call.ours && !call.behind ? "needs_approval" : status
 }
 
-/** What its merchant should know of a refund, in sentences; null where there is nothing to do or to know. */
+/** Returns what its merchant should know about a refund, in sentences; null if there is nothing to do or to know. */
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
@@ -85,8 +85,8 @@ export function messageOf(status: Row<"refunds">["status"], call: RefundCall): s
 }
 
 /**
- * The total that was refunded once this refund counts, and the payment's status then. `captured` and `before`, what other
- * refunds returned, are base units.
+ * Returns the total that was refunded once this refund counts, and the payment's status then. `captured` and `before`,
+ * what other refunds returned, are base units.
  */
 export function totalWith(
   amount: bigint,

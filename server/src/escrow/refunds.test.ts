@@ -54,7 +54,7 @@ async function asked(sessionId: string, more: object = {}) {
   return answer.body
 }
 
-/** The merchant's wallet sends what the API gave it, and nothing else. */
+/** Sends from the merchant's wallet exactly the call that the API returned. */
 const approve = ({ approval }: { approval: { call: { to: Address; data: `0x${string}` } } }) =>
   on.asMerchant(approval.call)
 
@@ -64,7 +64,7 @@ const allowed = () =>
     args: [on.merchant, on.escrow.refundCollector ?? on.escrow.address],
   })
 
-/** The time after which a refund that waits for its wallet is checked again. */
+/** Advances the clock until a refund that waits for its wallet is checked again. */
 const later = () => rig.service.advance(16_000)
 
 async function refused(answer: Promise<{ status: number; body: { error: string; message: string } }>, words: RegExp) {
@@ -153,7 +153,7 @@ describe("a refund", () => {
     later()
     for (let i = 0; i < 2; i++) await on.round()
     expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["assigned", "held"])
-    // An approval of both would be in force when the first is mined, which has its allowance.
+    // An approval for both would be too much: the first one is allowed already and about to be mined.
     expect((await refunds("?status=needs_approval")).total).toBe(0)
     expect((await refunds("?status=pending")).data.map(({ approval }: typeof b) => approval)).toEqual([null, null])
     await client.mine({ blocks: 1 })
@@ -225,7 +225,7 @@ describe("a refund", () => {
     const first = await asked(id)
     await client.setAutomine(false)
     await on.round()
-    // The wallet takes its word back in the block before.
+    // The wallet withdraws its approval in the block before.
     const [waiting] = await on.attempts()
     await client.dropTransaction({ hash: waiting?.hash as `0x${string}` })
     await client.setAutomine(true)
@@ -328,9 +328,9 @@ describe("a refund", () => {
         )
       ).rows.map(({ type }) => type)
     expect(await sentTo(hook)).toEqual(["payment.refunded", "checkout.session.reversed"])
-    // Whoever never heard of the refund does not hear that it failed.
+    // A destination that was never notified of the refund is not notified of its failure.
     expect(await sentTo(deaf)).toEqual([])
-    // What the merchant asks for next is another refund.
+    // The merchant's next request is another refund.
     await on.allow(5_000_000n)
     const again = await asked(id)
     await on.settle()
@@ -470,7 +470,7 @@ describe("a refund", () => {
     const withdraw = async (each: { refundId: string }) =>
       expect((await call("DELETE", `payments/refunds/${each.refundId}`)).status).toBe(200)
     for (const each of open) await withdraw(each)
-    /** As many more as were asked for and withdrawn. */
+    /** Adds `n` refunds that were requested and withdrawn. */
     const more = async (n: number) => {
       const row = await ctx.db.selectFrom("payouts").selectAll().where("kind", "=", "refund").executeTakeFirstOrThrow()
       const { lane: _, mined_at: _at, ...rest } = row
@@ -486,7 +486,7 @@ describe("a refund", () => {
     await withdraw(await asked(id))
     await more(99)
     await refused(refund(id), /Too many refunds of this payment/)
-    // Whoever reads the payment's page reads none of them, and no calldata.
+    // Reading the payment reads none of them, and no calldata.
     const { calls } = await inTransaction(ctx, async ctx => {
       const escrowed = await lockEscrow(ctx, id)
       return await standingOfEscrow(ctx, escrowed as Escrowed)
@@ -574,7 +574,7 @@ describe("the hourly comparison", () => {
         byHand(db, `update payouts set amount = amount - 1 where kind = 'capture' and escrow_id = '${id}'`),
       )
     await compare()
-    // Page by page, as those beyond the first count as much.
+    // With one escrow a page, so that later pages are compared too.
     const quorum = await openQuorum(rig.network, 0n, AbortSignal.timeout(60_000))
     expect(await checkEscrows(rig.service.ctx, rig.network, quorum, 1)).toMatchObject({
       findings: new Map([[rig.relayer.address, expect.objectContaining({ id })]]),
@@ -650,7 +650,7 @@ describe("the hourly comparison", () => {
 })
 
 const paymentStateSelector = paymentStateCall(zeroHash as Hash).slice(2, 10)
-/** 5 USDC, as the state of a payment has it. */
+/** 5 USDC, as in the contract's state of a payment. */
 const AMOUNT_WORD = (5_000_000).toString(16).padStart(64, "0")
 
 /** The comparison of this hour, now. */

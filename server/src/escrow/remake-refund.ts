@@ -1,30 +1,30 @@
-/** Refunds that merchants were notified of, and that a reorg removed for good: each is made again. */
+/** Makes refunds again that merchants were notified of and that a reorg removed for good. */
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { firstLook } from "../payouts/refund-funds.ts"
 import type { Standing } from "./load-escrow.ts"
 import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
 
-/** A refund whose calls failed so often is not made again: each cost gas. */
+/** A refund whose calls failed this often is not made again: each call cost gas. */
 const MAX_REVERTED = 3
 
 /**
- * Whether refunds of this escrow whose calls failed can still be made again, once there is room for them: by the process that has the key of
- * its relay wallet, which need not be this one.
+ * Whether failed refunds of this escrow can still be made again once there is room for them. The process with the key
+ * of its relay wallet makes them, which may not be this one.
  */
 export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing, "escrow" | "calls">): boolean {
   const failed = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted").length
   return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
 }
 
-/** When the last refund of an escrow can be made again. */
+/** Returns until when a refund of an escrow can be made again. */
 export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "refund_expiry">): Date =>
   new Date(expiry.getTime() - LEAST_TIME_MS)
 
 /**
- * Makes the call of one such refund again, and says whether it did. Its first call had counted; a reorg displaced it together with the
- * allowance, or the allowance was withdrawn before it was mined again, and so it failed. It waits for the wallet as a new one does.
- * Call it under the escrow's lock.
+ * Makes the call of one such refund again; returns whether it did. Its first call had counted. Then a reorg displaced
+ * it together with the allowance, or the allowance was withdrawn before it was mined again, so it failed. The new call
+ * waits for the wallet as any new refund does. Call it under the escrow's lock.
  */
 export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<boolean> {
   const { escrow, folded, calls } = standing

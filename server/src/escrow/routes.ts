@@ -1,4 +1,4 @@
-/** `/api/console/payments/capture` and `/void`: what a merchant does with reserved money. */
+/** `/api/console/payments/capture` and `/void`: a merchant captures or releases reserved money. */
 import type { Context } from "../context.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { callingMerchant, type Server } from "../http/server.ts"

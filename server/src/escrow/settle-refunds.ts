@@ -1,4 +1,4 @@
-/** Writes what the chain says of refunds, and notifies merchants of those that count. */
+/** Writes the state of refunds on chain, and notifies merchants of those that count. */
 import { checksummed } from "../chain/hex.ts"
 import { explorerUrl, type NetworkInfo, networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -12,7 +12,7 @@ import { statusByChain, totalWith } from "./refund.ts"
 /** A refund with its call. */
 type Called = Row<"refunds"> & Pick<Row<"payouts">, "state" | "tx_hash" | "recipient" | "nonce">
 
-/** What the fold of an escrow found. */
+/** The result of an escrow's fold. */
 interface Standing {
   session: Row<"checkout_sessions">
   /** Base units. */
@@ -24,9 +24,9 @@ interface Standing {
 }
 
 /**
- * Writes the status of each refund of a session, and emits `payment.refunded` once for each that counts, and its reversal once it can't
- * succeed any more. Answers whether one that had counted waits to be made again. Call it inside a transaction that holds the session
- * and its escrow, with the session as it is now.
+ * Writes the status of each refund of a session. Emits `payment.refunded` once for each that counts, and its reversal
+ * once it can't succeed any more. Returns whether a refund that had counted waits to be made again. Call it inside a
+ * transaction that holds the session and its escrow; `session` is its current row.
  */
 export async function settleRefunds(
   ctx: TxContext,
@@ -34,7 +34,7 @@ export async function settleRefunds(
 ): Promise<boolean> {
   const network = networkOf(ctx.chain, session.chain_id)
   const refunds = await refundsOf(ctx, session.id)
-  // What its merchant was notified of is owed, also while it is made again.
+  // Refunds that the merchant was notified of count, even while they are made again.
   let before = refunds.reduce((sum, { amount, notified_at: at }) => (at === null ? sum : sum + amount), 0n)
   let waits = false
   for (const refund of refunds) {
@@ -65,7 +65,7 @@ export async function settleRefunds(
   return waits
 }
 
-/** Notifies whoever was sent `payment.refunded` that the payer did not get it, and will not. */
+/** Emits that a refund did not reach its payer, and will not, to each destination that was sent `payment.refunded`. */
 async function notifyLost(
   ctx: TxContext,
   network: NetworkInfo,
@@ -81,7 +81,10 @@ async function notifyLost(
   })
 }
 
-/** The refunds of a session in the order in which their calls are mined: one wallet signs them, by its nonces. */
+/**
+ * Returns the refunds of a session in the order in which their calls are mined: one wallet signs them, in the order of
+ * its nonces.
+ */
 const refundsOf = (ctx: TxContext, sessionId: string): Promise<Called[]> =>
   ctx.db
     .selectFrom("refunds")

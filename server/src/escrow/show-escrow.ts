@@ -1,4 +1,4 @@
-/** What answers say of an escrow: to its merchant, and to its payer. Pure. */
+/** Formats an escrow for answers to its merchant and to its payer. Pure. */
 import { reclaimCall } from "../chain/escrow.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -7,7 +7,7 @@ import { payoutIdOf } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"
 import { paymentInfoOf, secondsOf } from "./payment-info.ts"
 
-/** The statuses in which a payer has done his part. */
+/** The statuses in which the payer has nothing left to do. */
 export const paidStatuses: readonly Row<"checkout_sessions">["status"][] = [
   "authorized",
   "confirmed",
@@ -15,7 +15,7 @@ export const paidStatuses: readonly Row<"checkout_sessions">["status"][] = [
   "refunded",
 ]
 
-/** The escrow of a session as its merchant sees it; amounts are decimal text. */
+/** Returns the escrow of a session as its merchant sees it; amounts are decimal text. */
 export function shownEscrow({ token: { decimals } }: NetworkInfo, escrow: Row<"escrows">) {
   const { authorized, captured, voided, reclaimed, refunded } = escrow
   const text = (amount: bigint) => formatAmount(amount, decimals)
@@ -37,7 +37,7 @@ export function shownEscrow({ token: { decimals } }: NetworkInfo, escrow: Row<"e
   }
 }
 
-/** The captures and voids of an escrow that are not mined, as its merchant sees them, oldest first. */
+/** Returns the captures and voids of an escrow that are not mined, as its merchant sees them, oldest first. */
 export const shownCalls = (
   { token: { decimals } }: NetworkInfo,
   calls: readonly Pick<Row<"payouts">, "id" | "kind" | "amount" | "state" | "held_reason" | "held_detail">[],
@@ -55,7 +55,10 @@ export const shownCalls = (
       : [],
   )
 
-/** How a payer takes back what is left once the authorization has ended: a transaction of its wallet. Null where nothing is left. */
+/**
+ * Returns the transaction by which a payer's wallet takes back what is left once the authorization has ended; null if
+ * nothing is left.
+ */
 function shownReclaim(escrow: Row<"escrows">) {
   const { payer, authorized, captured, voided, reclaimed } = escrow
   if (payer === null || authorized === captured + voided + reclaimed) return null
@@ -67,7 +70,10 @@ function shownReclaim(escrow: Row<"escrows">) {
   }
 }
 
-/** What the status answer adds for a payer, and while he may pay, what he signs: `ReceiveWithAuthorization` in the domain of the token. */
+/**
+ * Returns what the status answer adds for a payer. While the payer may pay, that includes what to sign:
+ * `ReceiveWithAuthorization` in the domain of the token.
+ */
 export function shownToPayer(
   { token: { decimals } }: NetworkInfo,
   { status, capture }: Pick<Row<"checkout_sessions">, "status" | "capture">,

@@ -1,4 +1,6 @@
-/** Takes back calls of an escrow that are not signed: refunds by their merchant, and held captures and voids by the other decision. */
+/**
+ * Withdraws unsigned calls of an escrow: refunds by their merchant, and held captures and voids by the other decision.
+ */
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
@@ -8,8 +10,9 @@ import { WITHDRAWN } from "./refund.ts"
 import { refundsWhere, refundsWith } from "./refund-queries.ts"
 
 /**
- * Cancels a call without a nonce, and says whether it did. Call it under the escrow's lock. It never waits for the lock of a payout, whose
- * holder may wait for the escrow: whatever somebody is signing or ending at the moment is left alone.
+ * Cancels a call without a nonce; returns whether it did. Call it under the escrow's lock. It never waits for the lock
+ * of a payout, whose holder may wait for the escrow: a payout that is being signed or ended at this moment stays as it
+ * is.
  */
 export async function withdrawCall(ctx: TxContext, id: string, reason: string): Promise<boolean> {
   const free = await ctx.db
@@ -26,8 +29,8 @@ export async function withdrawCall(ctx: TxContext, id: string, reason: string): 
 }
 
 /**
- * Withdraws a merchant's refund that is not signed, and answers it; again for one that was withdrawn before. Call it inside a transaction.
- * `NOT_FOUND`; `INVALID_OPERATION` where it is signed, or has ended.
+ * Withdraws a merchant's unsigned refund and returns it; a refund that was withdrawn before is returned again. Call it
+ * inside a transaction. Throws `NOT_FOUND`; `INVALID_OPERATION` if it is signed, or has ended.
  */
 export async function withdrawRefund(ctx: TxContext, merchantId: string, id: string) {
   const read = async () => (await refundsWhere(ctx, { merchantId, id }).execute())[0]
@@ -45,7 +48,7 @@ export async function withdrawRefund(ctx: TxContext, merchantId: string, id: str
   return shown
 }
 
-/** Why a refund can't be withdrawn, in sentences. */
+/** Returns why a refund can't be withdrawn, in sentences. */
 function whyNot({ state }: Pick<Row<"payouts">, "state">): string {
   switch (state) {
     case "assigned":

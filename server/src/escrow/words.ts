@@ -1,14 +1,17 @@
-/** How a session with an escrow stands, in words for its payer. Pure. */
+/** Describes the state of a session with an escrow, in words for its payer. Pure. */
 import type { Token } from "../chain/networks.ts"
 import { formatAmount } from "../money/amount.ts"
 import type { FoldedEscrow } from "./fold-escrow.ts"
 
 type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided" | "reclaimed" | "refunded" | "open">
 
-/** While a payment is being reserved. */
+/** The message while a payment is being reserved. */
 export const RESERVING = "The payment is being reserved."
 
-/** Where a session's times stand: its end, until when its merchant may capture, and from when on its payer can take back what is left. */
+/**
+ * A session's times: its end, until when its merchant may capture, and from when on its payer can take back what is
+ * left.
+ */
 interface Times {
   now: Date
   expiresAt: Date
@@ -16,7 +19,7 @@ interface Times {
   reclaimAt: Date
 }
 
-/** The message of a session; `failure` is why the last reservation was none. */
+/** Returns the message of a session; `failure` is why the last reservation failed. */
 export function wordsOf(
   { status, authorized, captured, voided, reclaimed, refunded, open }: Stands,
   { amount, token, failure, ...times }: { amount: bigint; token: Token; failure: string | null } & Times,
@@ -52,16 +55,16 @@ export function wordsOf(
   }
 }
 
-/** While a capture is carried out that was asked for before the time to capture was over. */
+/** The message while a capture is carried out that was requested in time, after the time to capture is over. */
 const CAPTURING =
   "A capture that the merchant asked for in time is being carried out. What it does not take is released to the payer."
 
-/** What becomes of money that was not captured in time. */
+/** Returns what happens to money that was not captured in time. */
 const leftWords = (left: string, { now, reclaimAt }: Times): string =>
   now < reclaimAt
     ? `The time to capture is over: ${left} are being released to the payer. What is not back by ${reclaimAt.toISOString()}, the payer can take back without the service.`
     : `${left} could not be released yet, which is still tried. The payer can take them back now, without the service: with the transaction in \`reclaim\`.`
 
-/** The words of a session that nobody has begun to pay. */
+/** Returns the message of a session that nobody has begun to pay. */
 export const firstWords = (amount: bigint, token: Token): string =>
   `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. It is reserved for the merchant, who captures it later.`

@@ -1,4 +1,4 @@
-/** Who makes a request, for the audit log: what its credential says, and where it came from. */
+/** The actor of a request, for the audit log: its credential, and where the request came from. */
 import type { FastifyRequest } from "fastify"
 import type { Actor } from "../actor.ts"
 import { plainAddress } from "../limits/buckets.ts"
@@ -7,8 +7,9 @@ import type { Subject } from "./authenticate.ts"
 const USER_AGENT_CHARACTERS = 200
 
 /**
- * The actor of a request whose credential was verified, or of a `subject` that the request itself has proven; undefined for a request
- * without one. Of a payer's wallet neither address nor browser is kept: its merchant is to read neither.
+ * The actor of a request whose credential was verified, or of a `subject` that the request itself has proven; undefined
+ * for a request without one. For a payer's wallet neither IP address nor browser is stored: the merchant, who reads the
+ * log, must not see them.
  */
 export function actorOf(request: FastifyRequest, subject: Subject | undefined = request.subject): Actor | undefined {
   const { apiKey, wallet } = request
@@ -16,7 +17,7 @@ export function actorOf(request: FastifyRequest, subject: Subject | undefined = 
   const { method, routeOptions, ip, headers, id: requestId } = request
   const route = `${method} ${routeOptions.url}`
   if (wallet !== undefined) return { kind: "subscriber", id: wallet, route, requestId }
-  // A User-Agent is a caller's own text: bounded, and without what is not ASCII.
+  // A User-Agent is text that the caller chooses, so it is cut, and characters that are not ASCII are replaced.
   const userAgent = headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS).replaceAll(/[^\x20-\x7e]/g, "?")
   const from = { address: plainAddress(ip), userAgent, route, requestId }
   if (subject) return { kind: "console", id: subject.sub, issuer: subject.iss, ...from }

@@ -1,7 +1,4 @@
-/**
- * Who is calling: which credential a path asks for. The `Identities` given to the server know who a credential belongs
- * to.
- */
+/** Which credential a path needs. The server's `Identities` find out who a credential belongs to. */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
@@ -32,7 +29,9 @@ declare module "fastify" {
   }
 }
 
-/** `token`: a merchant's bearer token. `wallet`: a subscriber's. `key`: an API key. `optional key`: an API key, or none. */
+/**
+ * `token`: a merchant's bearer token. `wallet`: a subscriber's. `key`: an API key. `optional key`: an API key, or none.
+ */
 export type Credential = "token" | "wallet" | "key" | "optional key"
 
 /** All other paths are public. */
@@ -45,7 +44,7 @@ const rules: { path: RegExp; credential: Credential }[] = [
   { path: /^\/api\/paywalls\/[^/]+\/verify$/, credential: "optional key" },
 ]
 
-/** The credential that a path, or the pattern of a route, asks for; undefined for none. */
+/** The credential that a path, or the pattern of a route, needs; undefined for none. */
 export const credentialOf = remember(
   (path: string): Credential | undefined => rules.find(rule => rule.path.test(path))?.credential,
 )
@@ -61,18 +60,19 @@ export interface Caller {
 
 type Identified = Caller & { refusal?: unknown }
 
-/** What the server asks about callers. */
+/** Answers the server's questions about callers. */
 export interface Identities {
   /**
-   * Who is calling, at once where no credential is to be verified; never throws. `refusal` is the error that the request must be
-   * answered with, after it was counted. `isRefused` means that the caller's address is over its limit.
+   * Finds out who is calling, without a promise where no credential has to be verified; never throws. `refusal` is the
+   * error that the request must be answered with after it was counted. `isRefused`: the caller's address is over its
+   * limit.
    */
   authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Identified | Promise<Identified>
   /** The id of a subject's merchant, created on first use; throws `SIGNUP_CLOSED`. */
   merchantOf(subject: Subject): Promise<string>
 }
 
-/** For a server none of whose routes asks for a credential. */
+/** For a server whose routes need no credential. */
 export const nobodyKnown: Identities = {
   authenticate: () => ({ subject: undefined, apiKey: undefined }),
   merchantOf: async () => {
@@ -92,7 +92,7 @@ export function callingWallet(request: FastifyRequest): string {
   return request.wallet
 }
 
-/** The refusal of a request whose token of a wallet is missing or not valid. */
+/** The refusal of a request whose wallet token is missing or invalid. */
 export const walletNeeded = () =>
   new ApiError(
     "UNAUTHORIZED",
@@ -100,6 +100,6 @@ export const walletNeeded = () =>
     "This request needs a valid token of a wallet: `Authorization: Bearer <token>`. Sign in with `POST /api/subscriptions/token`.",
   )
 
-/** The refusal of a request whose API key is missing or not valid. */
+/** The refusal of a request whose API key is missing or invalid. */
 export const keyNeeded = () =>
   new ApiError("UNAUTHORIZED", undefined, "This request needs a valid API key: `x-api-key: sk_…`.")

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest"
 import { AnswerTooLarge, boundedText } from "./bounded-body.ts"
 
-/** An answer in parts that are one piece of memory, written again for each: who keeps parts reads the last one only. */
+/** An answer whose parts all reuse one piece of memory: a reader that keeps the parts would see the last one only. */
 function answerOf(text: string, partBytes: number): Response {
   const bytes = Buffer.from(text)
   const part = Buffer.alloc(partBytes)

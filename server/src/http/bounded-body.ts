@@ -1,4 +1,4 @@
-/** Answers of other services: read up to a limit, whatever length they announce. */
+/** Reads answers of other services up to a limit, whatever length they announce. */
 
 /** An answer exceeded its limit; no part of it is used. */
 export class AnswerTooLarge extends Error {
@@ -17,7 +17,10 @@ export interface BoundedBytes {
   all(): Buffer
 }
 
-/** Parts of at most `mostBytes`, copied together as they come: kept, a million parts of one byte held 185 MB. */
+/**
+ * Collects parts up to `mostBytes`, copying them together as they arrive: stored separately, a million parts of one
+ * byte held 185 MB.
+ */
 export function boundedBytes(mostBytes: number): BoundedBytes {
   let all = Buffer.allocUnsafe(Math.min(mostBytes, FIRST_BYTES))
   let bytes = 0
@@ -37,7 +40,10 @@ export function boundedBytes(mostBytes: number): BoundedBytes {
   }
 }
 
-/** The text of an answer of at most `mostBytes`; throws {@link AnswerTooLarge} and closes the connection beyond them. */
+/**
+ * Reads the text of an answer of at most `mostBytes`. Beyond that it closes the connection and throws
+ * {@link AnswerTooLarge}.
+ */
 export async function boundedText(response: Response, mostBytes: number): Promise<string> {
   const read = boundedBytes(mostBytes)
   // Leaving the loop cancels the body.

@@ -1,15 +1,15 @@
-/** Requests that fail before they can be parsed: not HTTP, headers without end, or never finished. */
+/** Requests that fail before they can be parsed: not HTTP, endless headers, or never finished. */
 import { randomUUID } from "node:crypto"
 import type { Socket } from "node:net"
 import { type ErrorCode, errorTable } from "../errors.ts"
 
-/** Node's codes for such errors, in words; all others mean that the bytes are not HTTP. */
+/** Messages for Node's codes of such errors. All other codes mean that the bytes are not HTTP. */
 const words: Record<string, string> = {
   HPE_HEADER_OVERFLOW: "The URL and the headers are too large: 16 KB is the most.",
   ERR_HTTP_REQUEST_TIMEOUT: "The request was not finished in time. Send it again.",
 }
 
-/** Answers in the shape of every error, and ends the connection: the bytes that follow can't be parsed. */
+/** Answers in the form of every error, and closes the connection: the bytes that follow can't be parsed. */
 export function refuseBroken(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy()

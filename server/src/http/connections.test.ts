@@ -83,7 +83,7 @@ describe("a connection", () => {
     const socket = await open()
     socket.resume().write(`GET / HTTP/1.1\r\n${host}\r\n`.repeat(1_000))
     await once(socket, "close")
-    // One runs, three wait, and the next closes the connection.
+    // One request runs, three wait, and the next one closes the connection.
     expect(parsed).toBe(5)
   })
 
@@ -140,7 +140,7 @@ describe("a connection", () => {
     const unread = [await open(), await open()]
     for (const [i, socket] of unread.entries()) {
       socket.write(get("/big"))
-      // Its first bytes, so that the next one starts after it.
+      // Waits for its first bytes, so that the next one starts after it.
       await once(socket, "readable")
       expect(dropped, `${i}`).toEqual([])
     }

@@ -3,7 +3,7 @@ import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
 
-/** Some 400 KB of text. Planning the longest of their statements takes 3 ms, which 250 rows repaid badly. */
+/** About 400 KB of text. Planning the longest of the statements takes 3 ms, too much for only 250 rows. */
 const ROWS_A_READ = 1_000
 
 /** The schema for the answer of a route that sends CSV. */

@@ -19,9 +19,9 @@ const NOT_MODIFIED = 304
 const KEPT_HEADERS = ["content-type", "content-security-policy"]
 
 /**
- * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is called once, and again
- * where the rendering failed. Answers share one copy of each page, and none opens a file: about 3 MB in all, whatever
- * the number of requests.
+ * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is called once, and again if
+ * the rendering failed. All answers share one copy of each page, and none opens a file: about 3 MB in all, whatever the
+ * number of requests.
  */
 export function docsPages(app: Server, documentOf: () => object): void {
   let rendered: Promise<Map<string, Page>> | undefined
@@ -40,14 +40,14 @@ export function docsPages(app: Server, documentOf: () => object): void {
   for (const url of ["/docs", "/docs/*"]) app.get(url, { schema: { hide: true } }, send)
 }
 
-/** Every page as the plugin renders it, on a server of its own that never listens. */
+/** Renders every page with the plugin, on a server of its own that never listens. */
 async function render(document: object): Promise<Map<string, Page>> {
   const app = Fastify()
   await app.register(swagger, { mode: "static", specification: { document: document as never } })
   await app.register(swaggerUi, {
     routePrefix: "/docs",
     staticCSP: true,
-    // On a service reached by http, the page would otherwise request its own parts by https.
+    // Without this, the page of a service reached by http would request its own parts by https.
     transformStaticCSP: policy => policy.replace(" upgrade-insecure-requests;", ""),
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")

@@ -1,6 +1,6 @@
 /**
- * Server-sent events: a page that waits gets each new state over one connection, and asks for nothing. The number of streams is
- * bounded for each IP address and in all, as each holds a connection.
+ * Server-sent events: a waiting page gets each new state over one connection, without asking. The number of streams is
+ * limited for each IP address and in all, because each holds a connection.
  */
 import { hash } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -11,32 +11,39 @@ import { defaultBounds } from "./connections.ts"
 import { goneSignal } from "./gone.ts"
 import { awaitEnd, MAX_WAIT_S } from "./long-poll.ts"
 
-/** One address may be an office: some people with two pages each. */
+/** An address may be an office: some people with two pages each. */
 const MOST_BY_ADDRESS = 20
 /** A quarter of the connections that the server keeps. */
 const MOST_IN_ALL = Math.floor(defaultBounds.connections / 4)
-/** A page takes three times this for a dead network (`web/src/pay/live.ts`); proxies close what is silent for a minute. */
+/**
+ * A page waits three times this long before it considers the network dead (`web/src/pay/live.ts`); proxies close
+ * connections that are silent for a minute.
+ */
 const HEARTBEAT_MS = 10_000
-/** What the caller waits before it connects again, in milliseconds. */
+/** How long the caller waits before it reconnects, in milliseconds. */
 const RETRY_MS = 2_000
-/** A stream ends after this time and its page connects again, so that one behind a dead network does not stay for ever. */
+/**
+ * A stream ends after this time and its page reconnects, so that a stream behind a dead network does not stay forever.
+ */
 const LIFE_MS = 600_000
 
-/** What a stream sends. */
+/** The states that a stream sends. */
 export interface Source<T> {
   read: () => Promise<T>
-  /** Called once, when the first state was read. */
+  /** Called once, after the first state was read. */
   opened: () => Promise<unknown>
-  /** Whether no other state can follow soon: the stream ends, and the page does not connect again. */
+  /** Whether no other state can follow soon. Then the stream ends, and the page does not reconnect. */
   isOver: (state: T) => boolean
-  /** Milliseconds after which the state is read again without a wake-up. */
+  /** After how many milliseconds the state is read again without a wake-up. */
   pauseMs: (state: T) => number
 }
 
 const open = new Map<string, number>()
 let total = 0
 
-/** Takes a place for a stream of this address; returns a function that gives it back, or undefined where none is free. */
+/**
+ * Takes a place for a stream of this address. Returns the function that frees it, or undefined where no place is free.
+ */
 export function takeStream(ip: string): (() => void) | undefined {
   const group = addressGroup(ip)
   const mine = open.get(group) ?? 0
@@ -55,8 +62,9 @@ export function takeStream(ip: string): (() => void) | undefined {
 }
 
 /**
- * Sends the state now and whenever it changes, until it is over or the caller has gone. Errors of the first reading are
- * answered like those of any request; a later one ends the stream, and the page connects again. Throws `RATE_LIMITED`.
+ * Sends the state now and whenever it changes, until it is over or the caller has disconnected. An error of the first
+ * read is answered like that of any request; a later one ends the stream, and the page reconnects. Throws
+ * `RATE_LIMITED`.
  */
 export async function sendEvents<T>(
   ctx: Context,
@@ -64,7 +72,7 @@ export async function sendEvents<T>(
   reply: FastifyReply,
   { read, opened, isOver, pauseMs }: Source<T>,
 ): Promise<FastifyReply> {
-  // Before the first reading, which costs several queries.
+  // Taken before the first read, which costs several queries.
   const giveBack = takeStream(request.ip)
   if (!giveBack)
     throw new ApiError(
@@ -89,7 +97,7 @@ export async function sendEvents<T>(
     ...(reply.getHeaders() as Record<string, string>),
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
-    // A proxy that collects the answer would show nothing for minutes.
+    // A proxy that buffers the answer would show nothing for minutes.
     "x-accel-buffering": "no",
   })
   raw.write(`retry: ${RETRY_MS}\n\n`)
@@ -98,14 +106,14 @@ export async function sendEvents<T>(
   try {
     for (let state = first; ; state = await read()) {
       const text = JSON.stringify(state)
-      // What a caller does not read stays unsent: it gets the newest state, not all of them.
+      // While the caller does not read, nothing is added: later it gets only the newest state.
       const isReading = raw.writableLength === 0
       if (text !== sent && isReading) {
         raw.write(`data: ${text}\n\n`)
         sent = text
         spokeAt = performance.now()
       } else if (isReading && performance.now() - spokeAt > HEARTBEAT_MS) {
-        // An event with data: of a comment, or of an event without, a page learns nothing.
+        // An event with data: comments, and events without data, are not passed to a page's script.
         raw.write("event: beat\ndata: {}\n\n")
         spokeAt = performance.now()
       }
@@ -128,8 +136,9 @@ export async function sendEvents<T>(
 }
 
 /**
- * Where a proxy holds a stream back: the state now, or with `wait` and `known` (the last answer's `X-State`) once it is another
- * one. Where too many wait already it answers at once: a page that learns nothing would ask for money that was paid.
+ * For pages behind a proxy that holds streams back: returns the state now, or with `wait` and `known` (the last
+ * answer's `X-State`) once it differs. If too many requests wait already it answers at once: a page without an answer
+ * would ask for money that was paid.
  */
 export async function sendState<T>(
   ctx: Context,

@@ -1,9 +1,10 @@
-/** Callers who leave before they are answered. */
+/** Callers that disconnect before they are answered. */
 import type { ServerResponse } from "node:http"
 
 /**
- * Aborts when the caller's connection is closed; at once where it already is. Whoever leaves while something is awaited is announced
- * to nobody, so that listening for "close" alone misses them: their calls held an origin's connections until it answered.
+ * Returns a signal that aborts when the caller's connection is closed, at once if it already is. If a caller
+ * disconnects while something else is awaited, "close" is emitted before anybody listens. Listening alone misses it:
+ * such calls held an origin's connections until it answered.
  */
 export function goneSignal(raw: ServerResponse): AbortSignal {
   const gone = new AbortController()

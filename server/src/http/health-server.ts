@@ -1,10 +1,10 @@
-/** What a process without the API serves: its health and, with METRICS_TOKEN, its metrics. */
+/** The server of a process without the API: its health and, with METRICS_TOKEN, its metrics. */
 import type { Context } from "../context.ts"
 import { nobodyKnown } from "./authenticate.ts"
 import { healthRoutes, type Troubles } from "./health.ts"
 import { openServer, type Server } from "./server.ts"
 
-/** The server, ready to listen; for `troublesNow` and `draining`, see {@link healthRoutes}. */
+/** Opens the server, ready to listen. For `troublesNow` and `draining`, see {@link healthRoutes}. */
 export function openHealthServer(
   ctx: Context,
   troublesNow: () => Promise<Troubles>,

@@ -7,14 +7,17 @@ import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
 import type { Server } from "./server.ts"
 
-/** How long one answer of the database is reused for all callers. */
+/** How long one answer of the database is shared by all callers. */
 const SHARED_MS = 1_000
-/** Probes give up after a few seconds, so each of the two questions to the database has this long. */
+/** The deadline of each of the two questions to the database: probes give up after a few seconds. */
 const DEADLINE_MS = 1_000
-/** For how long what was found last is still said while the tables can't be read and the database answers. */
+/** How long the last result is repeated while tables are locked but the database answers. */
 const MOST_LOCKED_MS = 60_000
 
-/** `troublesNow` returns the current problems. Once `draining` is set, `/readyz` says that the process is stopping. */
+/**
+ * Adds the routes. `troublesNow` returns the current problems. Once `draining` is aborted, `/readyz` says that the
+ * process is stopping.
+ */
 export function healthRoutes(
   app: Server,
   ctx: Context,
@@ -84,16 +87,17 @@ export function healthRoutes(
 }
 
 export interface Troubles {
-  /** What prevents the service from working. */
+  /** Problems that prevent the service from working. */
   faults: string[]
-  /** What needs a person's attention while payments are still found. */
+  /** Problems that need a person, while payments are still found. */
   alarms: string[]
 }
 
 /**
- * The current state. Anyone may ask, without a limit, so the database is queried at most once a second, and not while
- * an earlier query is still open. While a migration holds a table, the last state is said: requests that need no such table are
- * served, and the others wait, so no balancer should leave all processes out.
+ * Returns a function that reads the current state. Anyone may ask, without a limit. So the database is queried at most
+ * once a second, and not while an earlier query is still open. While a migration locks a table, the last state is
+ * repeated: requests that do not need the table are served, and the others wait, so a load balancer should not take out
+ * all processes.
  */
 function troubleshooter(
   ctx: Context,
@@ -128,7 +132,7 @@ function troubleshooter(
 
 type Fault = "the database does not answer" | "the database can't be reached"
 
-/** What the promise resolves to, or a clause that says why there is nothing. */
+/** The result of the promise, or a clause that says why there is none. */
 async function inTime<T>(promise: Promise<T>): Promise<T | Fault> {
   const deadline = Promise.withResolvers<Fault>()
   const timer = setTimeout(() => deadline.resolve("the database does not answer"), DEADLINE_MS)
@@ -136,7 +140,7 @@ async function inTime<T>(promise: Promise<T>): Promise<T | Fault> {
   return await Promise.race([reached, deadline.promise]).finally(() => clearTimeout(timer))
 }
 
-/** Takes constant time; hashing makes the lengths equal. */
+/** Compares in constant time; hashing makes the lengths equal. */
 function sameText(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest()
   return timingSafeEqual(digest(a), digest(b))

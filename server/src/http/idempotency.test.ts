@@ -15,7 +15,7 @@ import { callingMerchant, openServer, type Server } from "./server.ts"
 
 let service: TestService
 let own: Server
-/** What the routes of `own` do between their effect and their answer. */
+/** Runs in the routes of `own`, between their effect and their answer. */
 let meanwhile: (ctx: TxContext) => Promise<void>
 
 beforeAll(async () => {
@@ -66,7 +66,7 @@ const notes = async () => await service.ctx.db.selectFrom("installation").select
 const keys = async () => await service.ctx.db.selectFrom("idempotency_keys").selectAll().execute()
 const replayed = { "idempotent-replayed": "true" }
 
-/** As after a request that was cut off: reserved by a process that is gone, and free in `seconds`. */
+/** As after a request that was cut off: the key is reserved by a dead process, and free in `seconds`. */
 const cutOff = async (seconds: number) =>
   await sql`update idempotency_keys set status = null, answer = null, claim_id = gen_random_uuid(),
     lease_until = clock_timestamp() + make_interval(secs => ${seconds})`.execute(service.ctx.db)

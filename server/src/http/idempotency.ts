@@ -84,7 +84,7 @@ export async function idempotentlyPrepared<P, T>(
     key,
     claimId: randomUUID(),
   }
-  // Includes the path's parameters: the same key for another payment is a mistake, not a repeat.
+  // The hash includes the path's parameters: the same key for another payment is a mistake, not a repeat.
   const requestHash = createHash("sha256")
     .update(canonical([request.params, request.body]))
     .digest("hex")
@@ -112,7 +112,7 @@ export async function idempotentlyPrepared<P, T>(
   }
 }
 
-/** Deletes the answers that were kept for 24 hours, and the reservations of processes that died. */
+/** Deletes answers that were stored for 24 hours, and reservations of processes that died. */
 export async function forgetExpiredKeys(ctx: Context): Promise<void> {
   await ctx.db
     .deleteFrom("idempotency_keys")
@@ -131,9 +131,9 @@ function keyOf(header: string | string[] | undefined): string | undefined {
 }
 
 /**
- * One text for all equivalent spellings of a body: key order and white space are normalized, numbers stay as they were
- * written. So 5, 5.0 and "5" are three bodies. A client that repeats a request repeats its bytes; a difference in the
- * text of an amount is reported as a mismatch.
+ * One text for all equivalent spellings of a body: key order and white space are normalized, numbers stay as written.
+ * So 5, 5.0 and "5" are three bodies. A client that repeats a request repeats its bytes; a difference in the text of an
+ * amount is reported as a mismatch.
  */
 function canonical(value: unknown, written?: string): string {
   if (Array.isArray(value)) return `[${value.map((each, i) => canonical(each, asWritten(value, `${i}`))).join()}]`
@@ -154,7 +154,7 @@ async function reserve(
 ): Promise<Answer | undefined> {
   for (;;) {
     const now = ctx.now()
-    // A reservation whose lease has expired had no effect, and can't have one any more: this removes its claim.
+    // A reservation whose lease has expired had no effect and can't have one any more, because this removes its claim.
     const { rows } = await sql`
       insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
@@ -174,7 +174,7 @@ async function reserve(
       .where("route", "=", route)
       .where("key", "=", key)
       .executeTakeFirst()
-    // Released in the meantime: it is free now.
+    // The key was released in the meantime, so it is free now.
     if (!first) continue
     if (first.request_hash !== requestHash) throw new ApiError("IDEMPOTENCY_MISMATCH")
     if (first.status !== null && first.answer !== null) return { status: first.status, text: first.answer }
@@ -182,7 +182,7 @@ async function reserve(
   }
 }
 
-/** Stores the answer, inside the transaction of the work; false when another request has taken the key since. */
+/** Stores the answer, inside the transaction of the work. False when another request has taken the key since. */
 async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
   const kept = await ctx.db
     .updateTable("idempotency_keys")
@@ -192,7 +192,7 @@ async function keep(ctx: TxContext, reservation: Reservation, { status, text }: 
   return kept.numUpdatedRows > 0n
 }
 
-/** Releases the key; a no-op when the key has an answer, or belongs to another request by now. */
+/** Releases the key. A no-op when the key has an answer, or belongs to another request by now. */
 async function release(ctx: Context, reservation: Reservation): Promise<void> {
   await ctx.db.deleteFrom("idempotency_keys").where(isOurs(reservation)).execute()
 }

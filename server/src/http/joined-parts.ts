@@ -1,15 +1,21 @@
-/** The parts of a stream, joined: Node makes a Buffer of 114 bytes (measured) of each chunk that it parses, and a chunk may be one byte. */
+/**
+ * Joins the parts of a stream: Node makes a Buffer of 114 bytes (measured) for each chunk that it parses, and a chunk
+ * may be one byte.
+ */
 
 export interface JoinedParts {
-  /** Copies a part to those before it; answers false, and copies nothing, where they have to be taken first or it is too large. */
+  /**
+   * Copies a part behind those before it. Returns false, and copies nothing, where they must be taken first or the part
+   * is too large.
+   */
   add(part: Uint8Array): boolean
-  /** What was added since the last time, or undefined for nothing. */
+  /** Returns what was added since the last call; undefined for nothing. */
   take(): Buffer | undefined
 }
 
 /**
- * Joins parts in blocks of `blockBytes`. A block is filled further after it was taken from: with one for each read, a byte at a
- * time would hold a block at a time.
+ * Joins parts in blocks of `blockBytes`. After a take, the same block is filled further: with a new block for each
+ * read, a stream of single bytes would hold a block for each byte.
  *
  *     const parts = joinedParts(4)
  *     parts.add(Buffer.from("ab")) // true

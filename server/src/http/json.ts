@@ -1,5 +1,5 @@
 /**
- * JSON bodies, parsed once and strictly: numbers keep their text, and values that a database or a prototype can't hold
+ * Parses JSON bodies once and strictly: numbers keep their text, and values that a database or a prototype can't hold
  * are refused.
  */
 import { invalid } from "../errors.ts"
@@ -18,7 +18,7 @@ export function asWritten(holder: object, key: string): string | undefined {
 }
 
 /**
- * Levels of objects and lists. Far below the depth at which recursion over a body fails: at some 2,000 levels the
+ * Levels of objects and lists. Far below the depth at which recursion over a body fails: at about 2,000 levels the
  * parser still works, but the code after it overflows the stack.
  */
 const MAX_DEPTH = 100
@@ -26,16 +26,16 @@ const MAX_DEPTH = 100
 /** Text that Postgres can't store: NUL (22021) and lone surrogates (22P05). */
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
-/** What is wrong with such text, as a clause about its field. */
+/** The fault of such text, as a clause about its field. */
 export const NOT_STORABLE = "contains a NUL character or half of a surrogate pair; remove it"
 
-/** Parses a JSON body; throws a `VALIDATION_ERROR` that says what is wrong with it. An empty body is undefined. */
+/** Parses a JSON body. Throws a `VALIDATION_ERROR` that says what is wrong with it. An empty body is undefined. */
 export function parseJson(text: string): unknown {
   if (text === "") return undefined
   const tooDeep = () => invalid("", `must be nested at most ${MAX_DEPTH} levels deep`)
-  // The depth of each object; the innermost come first.
+  // The depth of each object; innermost objects come first.
   const depths = new Map<unknown, number>()
-  // The reviver knows only the last part of a path, so the place of the first fault is searched for afterwards.
+  // The reviver knows only the last part of a path, so the path of the first fault is searched for afterwards.
   let fault: { holder: object; key: string; message: string } | undefined
   try {
     const body = JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
@@ -47,7 +47,7 @@ export function parseJson(text: string): unknown {
         if (depth > MAX_DEPTH) throw tooDeep()
         depths.set(this, Math.max(depth, depths.get(this) ?? 0))
       }
-      // JSON would store it as null.
+      // `JSON.stringify` would turn it into null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
         fault ??= { holder: this, key, message: "is too large for a JSON number: send it in quotes" }
       if (typeof value === "number" && context?.source) {
@@ -66,7 +66,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** The names and indexes that lead from `value` to an object in it; undefined where it is not in it. */
+/** The names and indexes from `value` to an object in it; undefined where it does not contain the object. */
 function pathTo(value: unknown, sought: object): string[] | undefined {
   if (value === sought) return []
   if (typeof value !== "object" || value === null) return undefined

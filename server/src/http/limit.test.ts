@@ -1,7 +1,4 @@
-/**
- * The limits as callers meet them: every row of the table, errors, and whose statement about a request's origin is
- * believed.
- */
+/** The limits as callers meet them: every row of the table, errors, and which proxy's `X-Forwarded-For` is trusted. */
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { readSettings, type Settings } from "../config/settings.ts"
@@ -23,10 +20,7 @@ async function startLimited(limits: Settings["limits"], settings: Partial<Settin
 }
 afterAll(() => Promise.all(started.splice(0).map(each => each.stop())))
 
-/**
- * The credential with which a request is counted as the row says: of another merchant for each kind, and a new key each
- * time.
- */
+/** Credentials with which a request is counted as the row says: each of another merchant, with a new key each time. */
 const bearing: Record<
   Credential,
   (service: TestService) => Promise<{ as?: string; headers?: Record<string, string> }>
@@ -121,7 +115,7 @@ describe("each limit of the table", () => {
         remoteAddress,
       })
       const reset = Number(answer?.headers["x-ratelimit-reset"])
-      // In how many seconds, as it was made at some time of the request and is rounded up.
+      // The seconds until the reset, as a range: it was computed at some time during the request and is rounded up.
       const [least, most] = [reset - 1 - Date.now() / 1_000, reset - before]
       return { status: answer?.status ?? 0, headers: answer?.headers ?? {}, body: answer?.body, least, most }
     }
@@ -272,7 +266,7 @@ describe("what counts", () => {
 describe("X-Forwarded-For", () => {
   const limits = { ...noLimits, public: 1 }
   let service: TestService
-  /** Who is counted: two requests come from one caller when the second is refused. */
+  /** Whether two requests count as one caller: the second one is then refused. */
   const isOneCaller = async (a: [peer: string, forwarded: string], b: [peer: string, forwarded: string]) => {
     clockMs += WINDOW_MS
     const ask = ([remoteAddress, forwarded]: [string, string]) =>
@@ -295,7 +289,7 @@ describe("X-Forwarded-For", () => {
     await start()
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1"], ["10.9.9.9", "192.0.2.1"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1"], ["10.0.0.1", "192.0.2.2"])).toBe(false)
-    // The client's own entries are further left.
+    // Entries that the client itself wrote are further left.
     expect(await isOneCaller(["10.0.0.1", "1.1.1.1, 192.0.2.1"], ["10.0.0.1", "2.2.2.2,192.0.2.1"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1, 10.0.0.2"], ["10.0.0.3", "192.0.2.1"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "10.0.0.7, 192.0.2.1, 10.0.0.2"], ["10.0.0.1", "192.0.2.1"])).toBe(true)

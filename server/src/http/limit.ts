@@ -8,24 +8,24 @@ import { soon } from "../soon.ts"
 import type { ErrorPage } from "./error-page.ts"
 import { pathOf } from "./path.ts"
 
-/** The known identities of the caller; an undefined one was not given, or is not valid. */
+/** The verified identities of the caller. An undefined one was not given, or is not valid. */
 export type Credentials = Omit<Caller, "ip">
 
 export const nobody: Credentials = { subject: undefined, apiKey: undefined }
 
-/** Addresses over their limit that are remembered. Beyond this number, some of them cost a query again. */
+/** How many addresses over their limit are remembered. Beyond this number, some of them cost a query again. */
 const MOST_REFUSED = 10_000
 
 export interface Limiter {
   /** Counts a request and writes the headers; returns false when the request was answered with 429. */
   admit(request: FastifyRequest, reply: FastifyReply, caller: Credentials): boolean | Promise<boolean>
-  /** Whether the address of a request was refused, and would be refused again. */
+  /** Whether the address of a request was refused, and would be refused again now. */
   isRefused(request: FastifyRequest): boolean
 }
 
-/** Rate limiting as a step of a request; `errorPage` is what a browser gets instead of JSON. */
+/** Rate limiting as a step of a request. `errorPage` makes what a browser gets instead of JSON. */
 export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">, errorPage?: ErrorPage): Limiter {
-  /** Until when, by the monotonic clock. */
+  /** By address: until when it is refused, by the monotonic clock. */
   const refused = new Map<string, number>()
   const isRefused = ({ ip }: FastifyRequest) => (refused.get(addressGroup(ip)) ?? 0) > performance.now()
   const admit: Limiter["admit"] = (request, reply, caller) => {
@@ -35,7 +35,7 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
   const answer = (request: FastifyRequest, reply: FastifyReply, caller: Credentials, verdict: Verdict): boolean => {
     reply.header("x-ratelimit-limit", verdict.limit)
     reply.header("x-ratelimit-remaining", verdict.remaining)
-    // By this machine's wall clock, whatever the store's, because the caller compares it with wall time.
+    // By this machine's wall clock, whichever clock the store uses, because the caller compares it with wall time.
     reply.header("x-ratelimit-reset", Math.ceil((Date.now() + verdict.resetMs) / 1_000))
     if (verdict.admitted) return true
     if (caller.subject === undefined && caller.apiKey === undefined) {

@@ -15,7 +15,7 @@ describe("a list", () => {
   let ids: string[]
   let url: string
   beforeAll(async () => {
-    // So that each list must release its place.
+    // So each list must release its place.
     service = await startService({ settings: { maxDownloads: 1 } })
     const merchantId = await service.merchant("shop")
     const at = service.ctx.now().getTime()
@@ -27,7 +27,7 @@ describe("a list", () => {
       price: 5_000_000n,
       currency: "USDC",
       active: true,
-      // Three each of the same time.
+      // Groups of three with the same time.
       created_at: new Date(at + Math.floor(i / 3)),
       updated_at: new Date(at),
     }))
@@ -180,7 +180,7 @@ describe("a list", () => {
 
   it("is refused while the merchant has as many in progress, until one of them is closed", async () => {
     const products = service.ctx.db.updateTable("products")
-    // More than any socket takes unread.
+    // More than any socket buffers.
     await products.set({ description: "x".repeat(60_000) }).execute()
     const { port, hostname } = new URL(url)
     const token = await service.issuer.token("shop")
@@ -250,7 +250,7 @@ describe("a list", () => {
   it("whose later part fails is cut off, not ended, and the log says so", async () => {
     const oldest = ids.at(-1) ?? ""
     const products = service.ctx.db.updateTable("products").where("id", "=", oldest)
-    // No network of this service.
+    // The id of a network that this service does not have.
     await products.set({ chain_id: 1 }).execute()
     const logged = vi.spyOn(service.ctx.log, "error")
     const headers = { authorization: `Bearer ${await service.issuer.token("shop")}`, "x-request-id": "r-1" }

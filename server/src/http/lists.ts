@@ -1,6 +1,6 @@
 /**
- * Lists: newest first, ties by id, always with the total, as far as it is counted. Each page names the next one. A long one is sent
- * in parts, and is never in memory as a whole (`docs/decisions/0042-long-lists.md`).
+ * Lists: newest first, ties by id, always with the total, as far as it is counted. Each page names the next one. A long
+ * page is sent in parts, and is never in memory as a whole (`docs/decisions/0042-long-lists.md`).
  */
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
 import type { TxContext } from "../context.ts"
@@ -9,21 +9,26 @@ import { invalid } from "../errors.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
 import { DEFAULT_LIMIT, type Page } from "./schemas.ts"
 
-/** A full checkout is some 11 KB, so that a part is about 500 KB; the default page of 100 is two reads. */
+/** A full checkout is about 11 KB, so a part is about 500 KB; the default page of 100 takes two reads. */
 const ROWS_A_READ = 50
 
-/** Rows that are counted after those of a page: some 0.3 ms. 10,000 took up to 2 more, of a page that takes 4. */
+/**
+ * How many rows after those of a page are counted: about 0.3 ms. Counting 10,000 took up to 2 ms more, for a page that
+ * takes 4.
+ */
 const MOST_COUNTED = 2_500
 
 /** The source of a list. */
 export interface ListSource<R> {
   /** The prefix of the names of its usual statements, which connections keep prepared (`db/pool.ts`). */
   named?: string | undefined
-  /** A query of all rows, in any order and without a limit, to be counted. */
+  /** A query of all rows, in any order and without a limit, for counting. */
   all: RawBuilder<unknown>
-  /** The names of the fields of a row that order it: a time, where not the id alone does, and an id. */
+  /** The names of the fields that order the rows: an id, and a time unless the id alone orders them. */
   key: { at?: string; id: string; isNumber: boolean }
-  /** At most `limit` rows without the first `offset`: of those after `last`, or without it of all. */
+  /**
+   * Reads at most `limit` rows without the first `offset`: of those after `last`, or of all where `last` is undefined.
+   */
   read(last: R | undefined, limit: number, offset: number): Promise<R[]>
 }
 
@@ -36,8 +41,8 @@ export const byCreation = { at: "created_at", id: "id" }
 
 /**
  * Orders the rows of a query, newest first by a time and an id. The next rows are found from the last one, so that a
- * row added meanwhile shifts none. `named` is for a query that is dear to plan, with the same text each time and columns that it
- * lists itself.
+ * row added meanwhile shifts none. `named` is for a query that is expensive to plan, with the same text each time and
+ * columns that it lists itself.
  */
 export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
@@ -56,7 +61,7 @@ export function newestFirst<T extends keyof Database, O>(
       const ordered = rows.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc")
       if (named === undefined || limit !== ROWS_A_READ + 1 || offset !== 0)
         return await ordered.limit(limit).offset(offset).execute()
-      // A plan that is kept does not know its parameters: with a limit of unknown size, it would read and sort all rows.
+      // A stored plan does not know its parameters: with a limit of unknown size, it would read and sort all rows.
       const name = sql.raw(`/* named: ${named}_${last === undefined ? "newest" : "next"} */`)
       return await ordered.limit(sql.lit(limit)).modifyFront(name).execute()
     },
@@ -65,14 +70,14 @@ export function newestFirst<T extends keyof Database, O>(
 
 const fieldOf = (column: string): string => column.split(".").at(-1) ?? column
 
-/** How a page names its last row, for whoever asks for the next: its time and id, of which a caller needs to know nothing. */
+/** Names a page's last row by its time and id, for requests for the next page. Callers need not understand it. */
 function cursorOf<R>(row: R, { at, id }: ListSource<R>["key"]): string {
   const fields = row as Record<string, unknown>
   const time = at === undefined ? null : (fields[at] as Date).toISOString()
   return Buffer.from(JSON.stringify([time, `${fields[id]}`])).toString("base64url")
 }
 
-/** The key of the row that a cursor names; throws `VALIDATION_ERROR` for what no page of such a list gave. */
+/** The key of the row that a cursor names. Throws `VALIDATION_ERROR` for a cursor that no page of such a list gave. */
 function rowOf<R>(cursor: string, { at, id, isNumber }: ListSource<R>["key"]): R {
   const [time, which] = partsOf(Buffer.from(cursor, "base64url").toString())
   const isTime = typeof time === "string" && /^(?!0000)\d{4}-/.test(time) && isoOf(time) === time
@@ -83,7 +88,7 @@ function rowOf<R>(cursor: string, { at, id, isNumber }: ListSource<R>["key"]): R
   return found as R
 }
 
-/** A time as `cursorOf` writes it, or undefined for what is no time. */
+/** A time as `cursorOf` writes it; undefined for anything else. */
 function isoOf(time: string): string | undefined {
   const parsed = new Date(time)
   return Number.isNaN(parsed.getTime()) ? undefined : parsed.toISOString()
@@ -102,9 +107,9 @@ function partsOf(text: string): unknown[] {
 export const inData = <T>(data: T[], total: number): { data: T[]; total: number } => ({ data, total })
 
 /**
- * One page of a list: each part's rows as `format` makes them, in the envelope that `wrap` creates. The envelope of an
- * empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema
- * serializes.
+ * Sends one page of a list: each part's rows as `format` makes them, in the envelope that `wrap` creates. The envelope
+ * of an empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the route's own
+ * schema serializes.
  */
 export async function sendList<R, T, E extends object>(
   ctx: Pick<TxContext, "db" | "log" | "settings">,
@@ -116,7 +121,10 @@ export async function sendList<R, T, E extends object>(
 ): Promise<E> {
   const { limit, offset, after } = page
   const from = after === undefined ? undefined : rowOf<R>(after, source.key)
-  /** The next rows of the page, and whether others follow: one more is read, as a count says what was true at another moment. */
+  /**
+   * The next rows of the page, and whether more follow. One more row is read to find out, because the count was made at
+   * another moment.
+   */
   const readPart = async (last: R | undefined, sent: number, skipped: number): Promise<Part<R>> => {
     const most = Math.min(limit - sent, ROWS_A_READ)
     const rows = await source.read(last, most + 1, skipped)
@@ -165,7 +173,10 @@ interface End {
   next?: string
 }
 
-/** How many rows there are, and whether there are more than were counted. A program that reads on while `offset` is below the total reads all. */
+/**
+ * How many rows there are, and whether there are more than were counted. A program that continues while `offset` is
+ * below the total reads all.
+ */
 async function count<R>({ db }: Pick<TxContext, "db">, { all, named }: ListSource<R>, { limit, offset }: Page) {
   const most = offset + limit + MOST_COUNTED
   const isUsual = named !== undefined && offset === 0 && limit === DEFAULT_LIMIT

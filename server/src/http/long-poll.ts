@@ -1,4 +1,4 @@
-/** Long-polls: a caller that waits for a payment is woken when any payment changes, and reads again. */
+/** Long-polls: a waiting caller is woken when any payment changes, and its state is read again. */
 import type { FastifyReply } from "fastify"
 import type { Context } from "../context.ts"
 import { goneSignal } from "./gone.ts"
@@ -7,8 +7,8 @@ import { goneSignal } from "./gone.ts"
 export const MAX_WAIT_S = 25
 
 /**
- * Reads until `isOver`, for at most `waitS` seconds, or until the caller has hung up or the process stops; at each wake-up, and
- * every `everyMs` where it waits for more than payments.
+ * Reads until `isOver`, for at most `waitS` seconds, or until the caller has hung up or the process stops. It reads at
+ * each wake-up, and also every `everyMs` where it waits for more than payments.
  */
 export async function awaitEnd<T>(
   ctx: Context,

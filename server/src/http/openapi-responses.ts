@@ -1,4 +1,7 @@
-/** What the document says about every route by rule: its errors, the headers of its answers, and how it is retried. */
+/**
+ * The parts of the document that follow by rule for every route: its errors, the headers of its answers, and how it is
+ * retried.
+ */
 import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
 import { isUnlimited } from "../limits/buckets.ts"
@@ -17,20 +20,20 @@ declare module "fastify" {
 
 export interface RouteFacts {
   method: string
-  /** As it was declared: `/api/paywalls/:id`. */
+  /** As declared: `/api/paywalls/:id`. */
   url: string
   errors?: ErrorCode[] | undefined
   idempotencyKey?: boolean | undefined
   walletLock?: boolean | undefined
 }
 
-/** What {@link facts} adds to an operation for {@link completed}. */
+/** The field that {@link facts} adds to an operation for {@link completed}. */
 const FACTS = "x-facts"
 
 /** The facts of a route as a part of its schema, from which the document is generated. */
 export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACTS]: route })
 
-/** `/readyz` has its own description of this. */
+/** `/readyz` has a description of its own for this. */
 const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer, in the order of the table. */
@@ -82,7 +85,7 @@ const refs = (kind: string, names: string[]) => Object.fromEntries(names.map(nam
 
 const limitHeaders = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
 
-/** Adds to each operation what holds by rule. */
+/** Adds to each operation what follows by rule. */
 export function completed<T extends object>(found: T): T {
   const document = structuredClone(found) as T & Document
   const responses: Record<string, object> = {}
@@ -105,8 +108,8 @@ export function completed<T extends object>(found: T): T {
 
 function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const { requestBody, responses } = operation
-  // Fastify's plugin marks every body as required, which the body of a DELETE or one without fields never is here, and
-  // every parameter with a default.
+  // Fastify's plugin marks every body as required, although the body of a DELETE or one without fields never is here,
+  // and every parameter with a default.
   const isNeeded = route.method !== "DELETE" && hasFields(requestBody)
   const body = requestBody && { requestBody: { ...requestBody, required: isNeeded } }
   const own = (operation.parameters ?? []).map(each =>

@@ -71,7 +71,7 @@ const securitySchemes = {
   metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
 } as const
 
-/** Which of them a route accepts; an empty list means no credential. */
+/** The credentials that a route accepts; an empty list means none. */
 const securityOf = (url: string): Record<string, string[]>[] => {
   const byCredential = {
     token: [{ bearer: [] }],
@@ -84,7 +84,7 @@ const securityOf = (url: string): Record<string, string[]>[] => {
 }
 
 /**
- * Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. `webhooks`
+ * Adds the document, its page at `/docs` and its JSON at `/docs/json`. Call it before any route is added. `webhooks`
  * are the requests that the service sends.
  */
 export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record<string, object>): void {

@@ -16,16 +16,18 @@ export interface PartsReply {
   type(contentType: string): unknown
 }
 
-/** How many are being sent by this process, by credential: an API key, or a merchant's own tokens. */
+/** How many long answers this process is sending, by credential: an API key, or a merchant's own tokens. */
 const underWay = new Map<string, number>()
 
-/** A caller that leaves data unread must take this much in each window; the slowest honest line is far above. */
+/**
+ * A caller that leaves data unread must take at least this much in each window. The slowest honest line takes far more.
+ */
 const LEAST_BYTES = 65_536
 const WINDOW_MS = 30_000
 
 /**
- * Takes one of the credential's places, or throws `RATE_LIMITED` where none is left; returns a function that gives it
- * back, once. Each credential has its own places, so whoever stole a key leaves the merchant's others free.
+ * Takes one of the credential's places, or throws `RATE_LIMITED` where none is left. Returns the function that frees
+ * it, once. Each credential has its own places, so the holder of a stolen key does not use up the merchant's others.
  */
 function takePlace(credential: string, most: number): () => void {
   const taken = underWay.get(credential) ?? 0
@@ -46,7 +48,10 @@ function takePlace(credential: string, most: number): () => void {
   }
 }
 
-/** Calls `drop` when the caller leaves data unread and takes less than the least of it in a window; returns its end. */
+/**
+ * Calls `drop` when the caller leaves data unread and takes less than `LEAST_BYTES` in a window. Returns the function
+ * that stops watching.
+ */
 function watchPace(raw: PartsReply["raw"], drop: () => void): () => void {
   const sent = () => (raw.socket ? raw.socket.bytesWritten - raw.socket.writableLength : 0)
   let before = sent()
@@ -58,7 +63,7 @@ function watchPace(raw: PartsReply["raw"], drop: () => void): () => void {
   return () => clearInterval(timer)
 }
 
-/** Disconnects a caller that reads a long answer slower than 2 KB a second, until the returned function ends that. */
+/** Disconnects a caller that reads a long answer slower than 2 KB a second, until the returned function is called. */
 export const dropSlowReader = (
   { log }: Pick<Context, "log">,
   { raw, request: { id: requestId, routeOptions } }: Omit<PartsReply, "type">,
@@ -69,9 +74,10 @@ export const dropSlowReader = (
   })
 
 /**
- * Sends `parts` as one answer; throws `RATE_LIMITED` where the credential already has `MAX_DOWNLOADS` in progress. A
- * caller that reads slower than 2 KB a second is disconnected. An error before the first part is answered like any other. After the first part the connection is closed, so that nobody
- * mistakes the part for the whole, and the error is logged.
+ * Sends `parts` as one answer. Throws `RATE_LIMITED` where the credential already has `MAX_DOWNLOADS` in progress. A
+ * caller that reads slower than 2 KB a second is disconnected. An error before the first part is answered like any
+ * other. After the first part the connection is closed, so that nobody takes the part for the whole, and the error is
+ * logged.
  */
 export async function sendParts(
   { log, settings }: Pick<Context, "log" | "settings">,
@@ -86,7 +92,7 @@ export async function sendParts(
     unwatch()
     leave()
   }
-  // Read to its end, or ended early by the caller, a limit or us.
+  // Closed after the last part, or earlier by the caller, a limit or us.
   reply.raw.once("close", giveBack)
   if (reply.raw.destroyed) giveBack()
   const first = await parts.next().catch(error => {

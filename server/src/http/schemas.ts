@@ -69,10 +69,10 @@ export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
 export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 
-/** Rows of a page whose caller names no limit. */
+/** Rows of a page if the caller names no limit. */
 export const DEFAULT_LIMIT = 100
 
-/** What every list takes. */
+/** The parameters of every list. */
 export const Page = Type.Object({
   limit: Type.Integer({
     minimum: 1,
@@ -90,7 +90,7 @@ export const Page = Type.Object({
 })
 export type Page = Omit<Static<typeof Page>, "after"> & { after?: string | undefined }
 
-/** What every list says beside its rows. */
+/** The fields of every list beside its rows. */
 export const ListEnd = {
   total: Type.Integer({
     description:

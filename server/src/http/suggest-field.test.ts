@@ -52,7 +52,7 @@ describe("distance", () => {
     ["abc", "acb", 1],
     ["abcd", "badc", 2],
     ["kitten", "sitting", 3],
-    // No letter is touched twice: the unrestricted distance would be 2.
+    // No letter is changed twice; the unrestricted distance would be 2.
     ["ca", "abc", 3],
   ])("%s to %s is %i", (a, b, far) => {
     expect(distance(a, b)).toBe(far)

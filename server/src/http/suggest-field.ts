@@ -1,4 +1,4 @@
-/** Did-you-mean suggestions: which known name a mistyped one most likely meant. */
+/** Did-you-mean suggestions: the known name that a mistyped one most likely meant. */
 
 /**
  * The known name that `typed` most likely meant, or undefined when none is close. Close means: ignoring case and
@@ -19,7 +19,7 @@ export function nearest(typed: string, known: readonly string[]): string | undef
 const letters = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, "")
 
 /**
- * How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b`, touching no letter twice:
+ * How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b`, changing no letter twice:
  * Damerau, "A technique for computer detection and correction of spelling errors", CACM 7 (1964), as "optimal string
  * alignment".
  */

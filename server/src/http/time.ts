@@ -16,13 +16,13 @@ const FIRST_YEAR = 1970
 const LAST_YEAR = 9998
 
 /**
- * The time in a field; throws `VALIDATION_ERROR` for a time that does not exist, before 1970 or after 9998. Without an
- * hour it is midnight in UTC.
+ * Parses the time in a field. Throws `VALIDATION_ERROR` for a time that does not exist, before 1970 or after 9998.
+ * Without an hour it is midnight in UTC.
  */
 export function timeAt(path: string, text: string): Date {
   const at = new Date(text)
   const day = Number.parseInt(text.slice(8, 10), 10)
-  // Date turns the 30th of February into the 1st of March; this is checked before an offset moves the date.
+  // Date turns the 30th of February into the 1st of March. So the day is checked before an offset moves the date.
   const exact = new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate() === day
   if (Number.isNaN(at.getTime()) || !exact)
     throw invalid(path, "must be an existing time, such as 2026-01-31T12:00:00Z")

@@ -1,6 +1,7 @@
 /**
- * A span for each request, by which the payment that it makes is traced. The caller's own trace is never continued: whoever sends a
- * `traceparent` could have everything recorded, or put spans into a trace that is not his. A merchant's is linked.
+ * A span for each request, by which the payment that it creates is traced. The caller's own trace is never continued:
+ * anybody who sends a `traceparent` could otherwise have everything recorded, or put spans into somebody else's trace.
+ * A merchant's trace is linked.
  */
 import type { FastifyInstance, FastifyRequest } from "fastify"
 import { parseTraceparent, type Span, type Tracing } from "../tracing/trace.ts"
@@ -12,24 +13,24 @@ declare module "fastify" {
   }
 }
 
-/** They ask each few seconds, so their lines and spans would hide all others. */
+/** Probes come every few seconds, so their log lines and spans would hide all others. */
 export const probes = ["/healthz", "/readyz", "/metrics"]
 
-/** Adds the hooks; call it before any other hook is added, so that these run inside the span. */
+/** Adds the hooks. Call it before any other hook is added, so that the others run inside the span. */
 export function traceRequests(app: Pick<FastifyInstance, "addHook">, tracing: Tracing): void {
   app.addHook("onRequest", (request, reply, done) => {
     const { method, routeOptions } = request
     const route = request.is404 ? undefined : routeOptions.url
     if (route === undefined || probes.includes(route)) return done()
-    // Not the path: it has ids that open a checkout, and what callers of a proxied API ask for.
+    // Without the path: it contains ids that open a checkout, and what callers of a proxied API ask for.
     const attributes = { "http.request.method": method, "http.route": route, "sluice.request.id": request.id }
     const span = tracing.start(`${method} ${route}`, { kind: "server", parent: null, attributes })
     request.span = span
-    // A caller that leaves gets no answer, and its span ends too.
+    // A caller that disconnects gets no answer, and its span ends too.
     reply.raw.once("close", () => end(request, reply.raw.writableFinished ? reply.statusCode : undefined))
     tracing.within(span, done)
   })
-  // The body arrives in the events of its connection, which know nothing of the span.
+  // The body arrives in events of its connection, which are outside the span.
   app.addHook("preValidation", (request, _reply, done) => within(tracing, request, done))
   app.addHook("onResponse", (request, reply, done) => {
     within(tracing, request, done)
@@ -40,7 +41,10 @@ export function traceRequests(app: Pick<FastifyInstance, "addHook">, tracing: Tr
 const within = (tracing: Tracing, { span }: FastifyRequest, done: () => void): void =>
   span ? tracing.within(span, done) : done()
 
-/** Ends the span once. One of a request that a limit refused is never ended, so it is in no trace: a flood would fill them. */
+/**
+ * Ends the span once. The span of a request that a limit refused is never ended, so it is in no trace: a flood would
+ * fill them.
+ */
 function end(request: FastifyRequest, status: number | undefined): void {
   const { span } = request
   request.span = undefined
@@ -51,7 +55,7 @@ function end(request: FastifyRequest, status: number | undefined): void {
   span.end()
 }
 
-/** Links the trace that an authenticated caller says it is in. Its `tracestate` is not read. */
+/** Links the trace that an authenticated caller names. Its `tracestate` is not read. */
 export function linkCaller({ span, headers }: FastifyRequest): void {
   const caller = span && parseTraceparent(headers.traceparent)
   if (caller) span.link(caller)

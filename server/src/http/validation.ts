@@ -7,7 +7,7 @@ import { nearest } from "./suggest-field.ts"
 
 /** Enough to correct any request. Without a limit, 256 KB of unknown fields would be answered with 5 MB. */
 const MAX_DETAILS = 100
-/** Longer than any path of a field that exists: the names of others are their callers', and may be 256 KB. */
+/** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
 const MAX_PATH = 200
 
 /** Reports all faults at once, each with the schema that it violates. */
@@ -16,15 +16,16 @@ const strictly = new Ajv({ ...options, coerceTypes: false })
 const leniently = new Ajv({ ...options, coerceTypes: true })
 const compileSerializer = SerializerSelector()
 
-/** A value's check; the faults of the last one that failed are its `errors`, as with Ajv. */
+/** Checks a value. As with Ajv, `errors` are the faults of the last check that failed. */
 interface Validate {
   (value: unknown): boolean
   errors?: ErrorObject[] | null | undefined
 }
 
 /**
- * Fastify's validators. Bodies are taken as they are; queries and paths are text and may be converted to numbers. Each is compiled
- * when it is first asked: a process answers few of the routes soon, and compiling all took a fifth of the time in which it starts.
+ * Fastify's validators. Bodies are checked as they are; queries and paths are text and may be converted to numbers.
+ * Each is compiled when it is first needed: a new process answers few of the routes at first, and compiling all of them
+ * took a fifth of its start.
  */
 export function validatorFactory({ schema, httpPart }: { schema: AnySchema; httpPart?: string }): Validate {
   let compiled: ValidateFunction | undefined
@@ -58,7 +59,7 @@ export const detailsOf = (faults: ErrorObject[]): ErrorDetail[] =>
     return { path: path.length > MAX_PATH ? `${path.slice(0, MAX_PATH)}…` : path, message: wordsOf(fault) }
   })
 
-/** A part of a JSON pointer (RFC 6901). */
+/** Unescapes a part of a JSON pointer (RFC 6901). */
 const unescaped = (part: string): string => part.replaceAll("~1", "/").replaceAll("~0", "~")
 
 const typeWords: Record<string, string> = {
@@ -119,7 +120,7 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
   }
 }
 
-/** A number in readable form, with its noun: 1 entry, 2 entries. */
+/** A readable number with its noun: 1 entry, 2 entries. */
 function counted(n: number, noun?: "character" | "entry" | "field"): string {
   const number = n.toLocaleString("en-US")
   if (noun === undefined) return number

@@ -1,4 +1,4 @@
-/** Addresses that must get no money of a merchant or payer. */
+/** Addresses that no money of a merchant or payer must be sent to. */
 import { implementationOf } from "../chain/deposit-terms.ts"
 import { knownEscrows, tokenStoreOf } from "../chain/escrow-deployments.ts"
 import type { Address } from "../chain/hex.ts"
@@ -6,8 +6,8 @@ import { noOwnerOf } from "../chain/known-contracts.ts"
 import type { TxContext } from "../context.ts"
 
 /**
- * Why money must not be sent to some of these addresses: at an address of ours, or one that nobody controls, it would
- * be stranded.
+ * Why money must not be sent to some of these addresses: it would be stranded at an address of this service, or at one
+ * that nobody controls.
  */
 export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]): Promise<Map<Address, string>> {
   const refusals = new Map<Address, string>()
@@ -19,7 +19,7 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     .execute()
   for (const { address } of deposits)
     refusals.set(address, "is a receiving address of this service: use a wallet of your own")
-  // Those of every network, and those used earlier.
+  // Wallets of every network, also earlier ones.
   const wallets = await ctx.db
     .selectFrom("wallets")
     .select("address")
@@ -45,7 +45,10 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
   return refusals
 }
 
-/** Where escrows keep what is reserved through the relay wallets of this service, also those of earlier settings. */
+/**
+ * The addresses where escrows keep money that is reserved through this service's relay wallets, also those of earlier
+ * settings.
+ */
 async function tokenStores(ctx: TxContext): Promise<Set<Address>> {
   const wallets = await ctx.db.selectFrom("wallets").select("address").execute()
   const operators = new Set([...wallets.map(({ address }) => address), ...ctx.settings.serviceWallets])

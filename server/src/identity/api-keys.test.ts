@@ -88,7 +88,7 @@ describe("/api/console/api-keys", () => {
     for (let i = 0; i < 1_000; i++)
       for (const character of newApiKey("test").slice(8)) counts.set(character, (counts.get(character) ?? 0) + 1)
     expect(counts.size).toBe(62)
-    // 40,000 draws of 62: 645 each, and five standard deviations are 126.
+    // 40,000 draws of 62 characters: 645 each, with a tolerance of over six standard deviations (five are 126).
     for (const count of counts.values()) expect(Math.abs(count - 645)).toBeLessThan(160)
   })
 
@@ -204,7 +204,7 @@ describe("an API key", () => {
         expect(await inject("/api/checkouts", { "x-api-key": wrong })).toBe(401)
         expect(await inject("/api/console/settings", { authorization: `Bearer ${token}` })).toBe(401)
       }
-      // One for each of the two texts in each second that it took, and the first.
+      // One query for each of the two texts in each second that passed, and the first.
       const seconds = Math.ceil((performance.now() - startedAt) / 1_000)
       expect(queries).toBeGreaterThan(0)
       expect(queries).toBeLessThanOrEqual(4 * (seconds + 1))

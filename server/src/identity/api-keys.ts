@@ -35,7 +35,7 @@ export async function createApiKey(
 ): Promise<{ key: string; row: Row<"api_keys"> }> {
   const key = newApiKey(ctx.settings.mode)
   const row = await inTransaction(ctx, async ctx => {
-    // Held, so that two at once do not both become the last one that may be.
+    // Locked, so that two concurrent requests can't both create the last allowed key.
     await lockMerchant(ctx.db, merchantId)
     const { total } = await ctx.db
       .selectFrom("api_keys")

@@ -224,12 +224,12 @@ describe("a contract wallet", () => {
     const signed = await signMessage(account, await nonceOf(), { address: contract as never })
     serve({ ...network, endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")] })
     expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
-    // A node that answers, but not the question.
+    // Nodes that answer, but not the question.
     for (const answer of [{ error: { code: -32005, message: "limit exceeded" } }, { result: null }, {}]) {
       await using node = await startNode({ eth_chainId: { result: "0x14a34" }, eth_call: answer })
       serve({ ...network, endpoints: [node.endpoint] })
       expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
-      // The next endpoint is asked where one can't answer the question.
+      // If an endpoint can't answer the question, the next one is asked.
       serve({ ...network, endpoints: [node.endpoint, newEndpoint("base-sepolia", anvil.rpcUrl)] })
       const wrong = { ...signed, signature: `0x${"12".repeat(65)}` }
       await expectRefused(verify(wrong), "is not the signature of")
@@ -251,7 +251,7 @@ describe("a contract wallet", () => {
         await expectRefused(signIn({ address }, other), "is not the signature of")
       }
     expect(await merchants()).toEqual([])
-    // While the other one is down, and while it is not asked because of that.
+    // While the other endpoint is down, and while it is skipped because of that.
     const dead = newEndpoint("base-sepolia", "http://127.0.0.1:1")
     for (const silentUntil of [0, Date.now() + 60_000]) {
       serve({ ...network, endpoints: [liar.endpoint, { ...dead, silentUntil }] })
@@ -261,10 +261,10 @@ describe("a contract wallet", () => {
       })
     }
     expect(await merchants()).toEqual([])
-    // One that is paused after a failure is asked anyway where it is needed.
+    // An endpoint that is paused after a failure is asked anyway if it is needed.
     serve({ ...network, endpoints: [honest, { ...honest, silentUntil: Date.now() + 60_000 }] })
     expect((await signIn({ address: contract as never })).status).toBe(200)
-    // With two of three the third may be down; a single one is believed.
+    // Of three endpoints one may be down; a single endpoint is trusted alone.
     serve({ ...network, endpoints: [dead, honest, { ...honest }] })
     expect((await signIn({ address: contract as never })).status).toBe(200)
     serve({ ...network, endpoints: [liar.endpoint] })
@@ -318,7 +318,7 @@ async function paywall(): Promise<{ id: string }> {
   return (await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" })).body
 }
 
-/** What a contract returns when a signature is its own. */
+/** The answer of a contract to a valid signature. */
 const YES = `0x1626ba7e${"0".repeat(56)}`
 
 /** A node that has one answer for each method. */

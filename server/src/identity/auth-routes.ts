@@ -13,7 +13,7 @@ const KEYS_CACHED = "public, max-age=300"
 const tags = ["sign-in"]
 
 export function authRoutes(app: Server, ctx: Context): void {
-  // The routes can be described without a chain.
+  // Computed when it is needed: the routes can also be described without a chain.
   const doorOf = (): Door => ({ purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks })
   app.post(
     "/api/auth/nonce",

@@ -13,7 +13,7 @@ const vp8 = "VlA4ICYAAABwAQCdASoDAAIAB0CWJaACdAFAAAD+2ibri5siKPbzmzt/yAAAAA=="
 const vp8l = "VlA4TBEAAAAvAkAAAAfQotL2o/+BiOh/AAA="
 const webp = (chunk: string) =>
   Buffer.concat([Buffer.from("RIFF....WEBP"), Buffer.from(chunk, "base64")]).toString("base64")
-/** The extended form around one picture, with what it says of itself: 0x02 is an animation. */
+/** The extended format around one picture, with its flags: 0x02 is an animation. */
 const extended = (flags: number, picture = vp8) => {
   const head = Buffer.from("VP8X\x0a\0\0\0\0\0\0\0\x02\0\0\x01\0\0", "latin1")
   head[8] = flags
@@ -64,7 +64,7 @@ describe("a logo", () => {
     expect(readLogo(changed(bytes => bytes.write("acTL", 37, "latin1")))).toContain("not animated")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(2_049, 16)))).toContain("2048 pixels")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(0, 20)))).toContain("2048 pixels")
-    // Heads alone: nothing would be seen, and room would be left for it.
+    // Only the heads of files: the page would show an empty space.
     const cut = (type: string, base64: string, bytes: number, tail = "") =>
       readLogo(
         url(
@@ -88,7 +88,8 @@ describe("a logo", () => {
         bytes,
         expect.stringContaining("must be what"),
       ])
-    // A fill byte before the frame, whose size a decoder reads, and another frame where a length would lead to.
+    // A fill byte before the frame. A decoder reads that frame's size; reading a length there would lead to another
+    // frame.
     const hidden = Buffer.concat([
       Buffer.from("ffd8ffffc0001108", "hex"),
       Buffer.alloc(0xc000),

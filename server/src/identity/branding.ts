@@ -5,19 +5,19 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { type Logo, readLogo } from "./logo.ts"
 
-/** The path under which a logo is served; its name changes with its bytes. */
+/** The path of a logo. Its name changes with its bytes. */
 const logoPath = (hash: string): string => `/logo/${hash}`
 
-/** What was set; a part that was not is null or empty. */
+/** The branding of a merchant. A part that was not set is null or empty. */
 export interface Branding {
   /** As `#rrggbb`. */
   accentColor: string | null
-  /** A path of this server. */
+  /** A path on this server. */
   logo: string | null
   allowedOrigins: string[]
 }
 
-/** As it was received; undefined leaves a part as it is, null removes it. */
+/** A change as received: undefined leaves a part as it is, null removes it. */
 export interface BrandingChange {
   accentColor?: string | null
   logo?: string | null
@@ -38,7 +38,7 @@ export async function brandingOf(ctx: TxContext, merchantId: string): Promise<Br
   }
 }
 
-/** Changes the named parts; a `VALIDATION_ERROR` lists every fault, and nothing is changed then. */
+/** Changes the given parts. A `VALIDATION_ERROR` lists every fault, and then nothing is changed. */
 export async function changeBranding(ctx: TxContext, merchantId: string, change: BrandingChange): Promise<void> {
   const faults: ErrorDetail[] = []
   const logo = typeof change.logo === "string" ? readLogo(change.logo) : change.logo
@@ -81,11 +81,12 @@ export async function logoOf(
     .executeTakeFirst()
 }
 
-/** What a host may consist of: the URL parser lets `*`, `;` and quotes pass, which mean something in a policy. */
+/** The characters of a host. The URL parser also accepts `*`, `;` and quotes, which have a meaning in a policy. */
 const HOST = /^([a-z0-9-]+(\.[a-z0-9-]+)*|\[[0-9a-f:.]+\])(:\d{1,5})?$/
 
 /**
- * An origin in its normal form; undefined for what is no origin of a site. Plain http is possible everywhere but in live mode.
+ * An origin in its normal form; undefined for text that is not a site's origin. Plain http is allowed everywhere but in
+ * live mode.
  *
  * @example readOrigin("https://Shop.example/", "live") // "https://shop.example"
  */

@@ -60,7 +60,10 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   }
 }
 
-/** Looks a credential up at once, with others that come meanwhile; or in a batch for an address that is over its limit. */
+/**
+ * Looks a credential up at once, sharing a query with others that come meanwhile; or, for an address that is over its
+ * limit, in a batch.
+ */
 function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
   const together = sharedLookup(ask)
   const atOnce: Lookup<R> = gather(ask)

@@ -1,11 +1,11 @@
 /**
- * A merchant's logo: a small picture of pixels, recognised by its bytes. SVG is refused, because it is a document that can contain
+ * A merchant's logo: a small bitmap, recognised by its bytes. SVG is refused, because it is a document that can contain
  * scripts and addresses of other servers. Pure.
  */
 import { hash } from "node:crypto"
 
 const MOST_BYTES = 65_536
-/** A picture of some bytes can claim a billion pixels, which a payer's browser would make room for. */
+/** A picture of a few bytes can claim a billion pixels, for which a payer's browser would allocate memory. */
 const MOST_PIXELS_A_SIDE = 2_048
 
 export interface Logo {
@@ -20,7 +20,7 @@ interface Size {
   height: number
 }
 
-/** The picture of a `data:` address, or what that must be instead, in words that complete "must be …". */
+/** Reads the picture of a `data:` address. Returns what is wrong with it in words that complete "must be …". */
 export function readLogo(url: string): Logo | string {
   const [, type, text] = /^data:(image\/(?:png|jpeg|webp));base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ?? []
   if (type === undefined || text === undefined)
@@ -36,7 +36,7 @@ export function readLogo(url: string): Logo | string {
   return { bytes, type: type as Logo["type"], hash: hash("sha256", bytes, "base64url") }
 }
 
-/** Each reads the size from the head of a file; undefined for another format, a cut one, or an animation. */
+/** Each reads the size from the head of a file; undefined for another format, a truncated file, or an animation. */
 const readers: Record<Logo["type"], (bytes: Buffer) => Size | undefined> = {
   "image/png": pngSize,
   "image/jpeg": jpegSize,
@@ -46,14 +46,14 @@ const readers: Record<Logo["type"], (bytes: Buffer) => Size | undefined> = {
 const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
 const HEAD_BYTES = 13
 
-/** Walks from chunk to chunk to the end: a head alone would be an empty place above the merchant's name. */
+/** Walks over all chunks to the end: a file with only a head would show an empty space above the merchant's name. */
 function pngSize(bytes: Buffer): Size | undefined {
   if (bytes.length < 33 || !bytes.subarray(0, 8).equals(PNG)) return undefined
   if (bytes.readUInt32BE(8) !== HEAD_BYTES || bytes.toString("latin1", 12, 16) !== "IHDR") return undefined
   let hasPixels = false
   for (let at = 33; at + 12 <= bytes.length; at += 12 + bytes.readUInt32BE(at)) {
     const type = bytes.toString("latin1", at + 4, at + 8)
-    // It makes a PNG an animation; nobody can stop one that moves.
+    // This chunk makes a PNG an animation, and a reader of the page can't stop one.
     if (type === "acTL") return undefined
     hasPixels ||= type === "IDAT" && bytes.readUInt32BE(at) > 0
     if (type === "IEND")
@@ -62,7 +62,7 @@ function pngSize(bytes: Buffer): Size | undefined {
   return undefined
 }
 
-/** Where the pixels of a JPEG begin. */
+/** The marker where the pixels of a JPEG begin. */
 const SCAN = Buffer.from([0xff, 0xda])
 
 /** The frame header is the first segment from C0 to CF that is neither a table (C4, CC) nor reserved (C8). */
@@ -71,8 +71,8 @@ function jpegSize(bytes: Buffer): Size | undefined {
   for (let at = 2; at + 9 <= bytes.length; at += 2 + bytes.readUInt16BE(at + 2)) {
     if (bytes[at] !== 0xff) return undefined
     const marker = bytes[at + 1] ?? 0
-    // A fill byte (ITU T.81, B.1.1.2), which decoders skip, or a marker without a length, which none has before the frame.
-    // Whoever read a length there would miss the true size.
+    // A fill byte (ITU T.81, B.1.1.2), which decoders skip, or a marker without a length, which does not occur before
+    // the frame. Reading a length there would miss the true size.
     if (marker === 0xff || marker <= 0x01 || (marker >= 0xd0 && marker <= 0xd9)) return undefined
     if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker) && bytes.includes(SCAN, at))
       return { height: bytes.readUInt16BE(at + 5), width: bytes.readUInt16BE(at + 7) }
@@ -93,7 +93,7 @@ function webpSize(bytes: Buffer): Size | undefined {
       return { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 }
     }
     case "VP8X": {
-      // The flag may be false: the pictures of an animation are inside of its frames, and none of them would be shown.
+      // The flag may be wrong: the pictures of an animation are inside its frames, and none of them would be shown.
       const chunks = webpChunks(bytes)
       const hasPicture = chunks.includes("VP8 ") || chunks.includes("VP8L")
       if (((bytes[20] ?? 0) & ANIMATED) !== 0 || !hasPicture) return undefined
@@ -104,7 +104,7 @@ function webpSize(bytes: Buffer): Size | undefined {
   }
 }
 
-/** The names of a WebP's chunks, whose lengths are even. */
+/** The names of a WebP's chunks. Chunks are padded to an even length. */
 function webpChunks(bytes: Buffer): string[] {
   const names: string[] = []
   for (let at = 12; at + 8 <= bytes.length; ) {

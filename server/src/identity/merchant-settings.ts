@@ -1,4 +1,4 @@
-/** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
+/** A merchant's own settings: its name, e-mail, and where its money goes on each network. */
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
 import { chainName, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -18,7 +18,7 @@ export interface SettingsChange {
   email?: string | null
   walletLock?: boolean
   approver?: Approver
-  /** Text as it was received, by network name. */
+  /** Addresses as received, by network name. */
   payoutAddresses: Record<string, string>
 }
 
@@ -32,13 +32,13 @@ export interface Signer {
   chainId: number
   address: Address
   /**
-   * Whether the wallet's key signed, which is the same on every network. A contract can only speak for its address on
-   * its own network.
+   * Whether the wallet's key signed: it is the same on every network. A contract can only sign for its address on its
+   * own network.
    */
   byKey: boolean
 }
 
-/** Whether a signature is that of the payout address of a network. */
+/** Whether a signature is one of the payout address of a network. */
 const speaksFor = (signer: Signer | undefined, network: NetworkInfo, address: Address): boolean =>
   signer?.address === address && (signer.byKey || signer.chainId === network.chainId)
 
@@ -75,7 +75,7 @@ export async function readTargets(ctx: TxContext, asked: Record<string, string>)
 /**
  * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
  * network a new receiving address: in live mode after 24 hours, or at once where `signer` is the address that it
- * replaces. Another approver gives every paywall one at once.
+ * replaces. A change of the approver gives every paywall a new address at once.
  */
 export async function changeSettings(
   ctx: TxContext,
@@ -126,7 +126,7 @@ export async function changeSettings(
   if (signer) await dropPending(ctx, merchantId, named)
 }
 
-/** Who approves returns at addresses that the merchant gets now. */
+/** Who approves returns at the addresses that the merchant gets from now on. */
 export async function approverNow(ctx: TxContext, merchantId: string): Promise<Approver> {
   const { approver } = await ctx.db
     .selectFrom("merchants")
@@ -136,7 +136,10 @@ export async function approverNow(ctx: TxContext, merchantId: string): Promise<A
   return approverOr(ctx, approver)
 }
 
-/** Withdraws the pending payout addresses that no wallet signed: they would take effect in spite of the wallet lock. */
+/**
+ * Withdraws the pending payout addresses that no wallet signed: they would otherwise take effect in spite of the wallet
+ * lock.
+ */
 async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
   for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
     if (!pending || signed.has(chainId)) continue
@@ -153,8 +156,8 @@ async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlyS
 }
 
 /**
- * The event is emitted at once, though in live mode the change takes effect a day later. Whoever does not want the
- * change has that day.
+ * The event is emitted at once, though in live mode the change takes effect a day later: a merchant that does not want
+ * it has that day to withdraw it.
  */
 const notifyChange = (
   ctx: TxContext,
@@ -175,7 +178,7 @@ const notifyChange = (
     },
   })
 
-/** `bySelf`: approved by the address that it replaces, whose seniority it takes over. */
+/** `bySelf`: approved by the address that it replaces. The new address takes over its age. */
 async function setPayoutAddress(
   ctx: TxContext,
   merchantId: string,
@@ -195,9 +198,7 @@ async function setPayoutAddress(
   if (address !== before?.address) await moveDeposits(ctx, merchantId, network)
 }
 
-/**
- * Makes the pending payout addresses whose wait is over take effect; returns how many. Call it inside a transaction.
- */
+/** Applies the pending payout addresses whose wait is over; returns how many. Call it inside a transaction. */
 export async function applyPendingPayoutAddresses(ctx: TxContext): Promise<number> {
   const due = await ctx.db
     .selectFrom("payout_addresses")
@@ -207,7 +208,7 @@ export async function applyPendingPayoutAddresses(ctx: TxContext): Promise<numbe
     .execute()
   let applied = 0
   for (const { merchant_id } of due) {
-    // The merchant's row first, as everywhere: it may have changed its mind meanwhile.
+    // The merchant's row is locked first, as everywhere: the merchant may have withdrawn the change meanwhile.
     await lockMerchant(ctx.db, merchant_id)
     for (const row of await payoutAddresses(ctx, merchant_id)) {
       const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)

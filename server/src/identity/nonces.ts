@@ -29,11 +29,11 @@ export async function makeNonce(ctx: Context, use: NonceUse): Promise<{ nonce: s
   return { nonce, expiresAt }
 }
 
-/** Whether a nonce is unused and valid for this purpose. Asking does not use it up. */
+/** Whether a nonce is unused and valid for this purpose. Checking does not use it up. */
 export const isNonceGood = async (ctx: Context, nonce: string, use: NonceUse): Promise<boolean> =>
   (await nonceExpiry(ctx, nonce, use)) !== undefined
 
-/** Until when a nonce is valid for this purpose; undefined where it is not. */
+/** When a nonce expires; undefined where it is not valid for this purpose. */
 export async function nonceExpiry(
   ctx: Context,
   nonce: string,
@@ -63,7 +63,7 @@ export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resour
   return taken !== undefined
 }
 
-/** Deletes the expired nonces that nobody used. */
+/** Deletes expired nonces that were not used. */
 export async function forgetExpiredNonces(ctx: Context): Promise<void> {
   await ctx.db.deleteFrom("nonces").where("expires_at", "<=", new Date()).execute()
 }

@@ -52,7 +52,7 @@ const Settings = Type.Object({
   allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
 })
 
-/** 64 KB in base64, and what stands before it. */
+/** 64 KB in base64, with the prefix of the data: address. */
 const LOGO_CHARACTERS = 87_500
 const MOST_ORIGINS = 20
 

@@ -28,9 +28,9 @@ const exampleLines = [
 /** Correct in form; a real message has its own nonce and time. */
 export const signedExample = { message: exampleLines.join("\n"), signature: `0x${"5f".repeat(64)}1b` }
 
-/** A body without fields, which may be left out. */
+/** An empty body, which may be omitted. */
 export const NoBody = Strict({}, {})
-/** A nonce, and what a message (EIP-4361) that uses it has to contain. */
+/** A nonce, and what a message (EIP-4361) that uses it must contain. */
 export const nonceAnswer = {
   nonce: Type.String(),
   expiresAt: Timestamp,

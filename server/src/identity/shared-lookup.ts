@@ -2,7 +2,7 @@
  * Lookups for callers that are over their limit. They cost the database one query in a tenth of a second, however many
  * there are.
  */
-// I/O: waits, and asks by the function that it is given.
+// I/O: waits, and queries through the function that it is given.
 import { setTimeout as sleep } from "node:timers/promises"
 
 /** Finds one thing by its name; undefined where it does not exist. */

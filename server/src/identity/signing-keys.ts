@@ -31,7 +31,7 @@ const KEY_ID = /^[\w-]{43}$/
 const LEEWAY_S = 60
 const ROTATED_MS = 30 * 86_400_000
 const LEAD_MS = 3_600_000
-/** How long a merchant stays signed in, in milliseconds; no token of ours lives longer. */
+/** How long a merchant stays signed in, in milliseconds. No token of this service is valid for longer. */
 export const CONSOLE_TOKEN_MS = 3_600_000
 /**
  * A key whose successor is this old has no valid token left: the successor's lead, a token's life, and a margin for
@@ -67,8 +67,9 @@ export async function signToken(
 }
 
 /**
- * Signs a statement as a compact JWS whose key is `<did>#<key id>` and whose payload is canonical JSON (RFC 8785) where all values
- * are ASCII text and integers. It has no type and no audience, so it is never a token; it is checked as long as its key is published.
+ * Signs a statement as a compact JWS whose key is `<did>#<key id>` and whose payload is canonical JSON (RFC 8785) where
+ * all values are ASCII text and integers. It has no type and no audience, so it is never a token; it is checked as long
+ * as its key is published.
  */
 export async function signStatement(
   ctx: Context,
@@ -100,7 +101,10 @@ export function namesUs(ctx: Context, token: string): boolean {
   }
 }
 
-/** The subject of a console token of ours, or undefined when the token is not valid or is for another purpose. */
+/**
+ * The subject of a console token that this service signed, or undefined when the token is not valid or is for another
+ * purpose.
+ */
 export async function verifyConsoleToken(
   ctx: Context,
   absent: NegativeCache,
@@ -112,7 +116,10 @@ export async function verifyConsoleToken(
   return sub ? { iss, sub } : undefined
 }
 
-/** The wallet (CAIP-10) that a subscriber's token names, or undefined when the token is not valid or is for another purpose. */
+/**
+ * The wallet (CAIP-10) that a subscriber's token names, or undefined when the token is not valid or is for another
+ * purpose.
+ */
 export async function verifySubscriberToken(
   ctx: Context,
   absent: NegativeCache,

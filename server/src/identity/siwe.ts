@@ -38,7 +38,7 @@ export interface Expected {
   maxAgeMs: number
 }
 
-/** Clocks differ. */
+/** Allowed difference between clocks. */
 const LEEWAY_MS = 60_000
 
 const TIME = String.raw`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})`

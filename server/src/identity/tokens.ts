@@ -2,7 +2,7 @@
  * Bearer tokens of the OIDC issuer. The keys are found by discovery, cached, and fetched again when a token names a new
  * one.
  */
-// I/O: fetches the issuer's keys; it is made once at the start and holds them.
+// I/O: fetches the issuer's keys. It is created once at the start and holds the keys.
 import { setTimeout as sleep } from "node:timers/promises"
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose"
 import type { Logger } from "pino"
@@ -106,8 +106,9 @@ export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger,
 const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
 
 /**
- * Whether a token of an unspecific type says by its claims that it is no access token: an ID token (its hashes of other
- * tokens, or the word of Keycloak and Cognito), a refresh token of Keycloak, or a security event such as a logout.
+ * Whether the claims of a token with an unspecific type show that it is no access token: an ID token (hashes of other
+ * tokens, or the claim that Keycloak and Cognito use), a refresh token of Keycloak, or a security event such as a
+ * logout.
  */
 const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload): boolean =>
   at_hash !== undefined ||

@@ -58,7 +58,7 @@ const console_ = (method: Method, path: string, body?: object): Change => ({
   url: `/api/console/${path}`,
   body,
 })
-/** The header for a refused change; each of `by` signs what the detail at its place asks for. */
+/** The header for a refused change. Each of `by` signs the data of its detail. */
 async function signed(answer: Awaited<ReturnType<typeof send>>, ...by: (typeof wallet)[]): Promise<string> {
   expect([answer.status, answer.body.error], JSON.stringify(answer.body)).toEqual([403, "WALLET_SIGNATURE_REQUIRED"])
   const signers = by.length > 0 ? by : [wallet]
@@ -66,7 +66,7 @@ async function signed(answer: Awaited<ReturnType<typeof send>>, ...by: (typeof w
   const signatures = await Promise.all(signers.map((each, i) => each.signTypedData(details[i].typedData)))
   return [details[0].typedData.message.nonce, ...signatures].join(" ")
 }
-/** Sends a change, signs what comes back, and sends it again. */
+/** Sends a change, signs the data in the refusal, and sends it again. */
 const approved = async (change: Change) => await send(change, await signed(await send(change)))
 const lock = async () => expect((await approved(on)).status).toBe(200)
 const made = async (path: string, body: object) => {
@@ -134,7 +134,7 @@ describe("settings.split_changed", () => {
       wakes.mockRestore()
       await send(console_("PUT", `${path}/${plain}`, { splitId }))
       await send(console_("PUT", `${path}/${plain}`, { splitId: null }))
-      // No change of who is paid.
+      // A change that affects nobody's money.
       await send(console_("PUT", `${path}/${plain}`, { description: "x" }))
       things.push(split, plain, plain)
     }
@@ -246,7 +246,7 @@ describe("the wallet lock", () => {
     await onNetworks(["base", "base-sepolia"], async () => {
       const thief = { payoutAddresses: { base: stranger.address } }
       expect((await send({ method: "PUT", url: settings, body: thief })).status).toBe(200)
-      // The owner replaces the first address without a signature: from now on the thief's is the older one.
+      // The owner replaces the first address without a signature, so from now on the thief's address is the older one.
       await send({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": second.address } } })
       await waitADay()
       const refused = await send(on)
@@ -301,7 +301,7 @@ describe("the wallet lock", () => {
       expect((await send(on, await signed(await send(on), wallet, stranger))).status).toBe(200)
       const { address } = second
       await approved({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": address } } })
-      // The owner's signature changes the owner's address at once, and the other one after a day.
+      // The owner's signature changes the owner's address at once; the other one changes after a day.
       const body = { payoutAddresses: { base: A } }
       const moved = await send({ ...on, body }, await signed(await send({ ...on, body }), second))
       expect(moved.body.payoutAddresses).toEqual({ base: stranger.address, "base-sepolia": address })

@@ -1,8 +1,8 @@
 /**
  * The wallet lock. While a merchant has it on, changes of who gets the merchant's money need the signature of its
  * payout wallet, so that a stolen console token changes nothing. A request without the signature is refused with the
- * exact EIP-712 data to sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
- * Switching the lock on needs the signature of every payout address, and proves that they are the merchant's.
+ * exact EIP-712 data to sign. The same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
+ * Switching the lock on needs the signature of every payout address, and so proves that they are the merchant's.
  */
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
@@ -18,7 +18,7 @@ import { ApiError } from "../errors.ts"
 import { approverNow, payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
 
-/** One change, in words for the merchant. All of it is signed, so a signature is valid for this change alone. */
+/** One change, described for the merchant. All of it is signed, so a signature is valid for this change alone. */
 interface WalletChange {
   /** Such as `Change split`. */
   action: string
@@ -57,7 +57,10 @@ interface ProtectedChange {
 type ReadChange = (ctx: TxContext) => Promise<ProtectedChange | undefined>
 
 export interface Approval {
-  /** The longest in effect of those who signed; undefined where no signature was needed. */
+  /**
+   * Of the wallets that signed, the one whose address has been in effect longest; undefined where no signature was
+   * needed.
+   */
   signer: Signer | undefined
   /**
    * Throws `WALLET_SIGNATURE_REQUIRED` where the change needs an approval that it did not need when it was requested:
@@ -73,10 +76,10 @@ const isLocked = async (ctx: TxContext, merchantId: string): Promise<boolean> =>
     .wallet_lock
 
 /**
- * Makes sure that the payout wallet approves what `read` finds protected, and uses the signature up. Needed with the
- * lock on, or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED`
- * without a wallet, `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it outside of any transaction,
- * after all other checks; call `hold` inside the transaction.
+ * Checks that the payout wallet approves the change that `read` returns, and uses the signature up. It is needed while
+ * the lock is on, or where `always` is set. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign,
+ * `PAYOUT_ADDRESS_REQUIRED` without a wallet, `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it
+ * outside any transaction, after all other checks; call `hold` inside the transaction.
  */
 export async function approvedByWallet(
   ctx: Context,
@@ -108,7 +111,10 @@ export async function approvedByWallet(
   return { signer: signed?.[0], hold }
 }
 
-/** Notes wallets that signed for their merchant to be the only way to its settings: `payouts/refund-owners.ts` asks whose they are. */
+/**
+ * Records the wallets that signed to become the only way to their merchant's settings. `payouts/refund-owners.ts` reads
+ * whose they are.
+ */
 async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly Signer[]): Promise<void> {
   const proven = signers.map(({ chainId, address, byKey }) => ({
     ...{ merchant_id: merchantId, chain_id: chainId, address, by_key: byKey, proven_at: ctx.now() },
@@ -125,7 +131,7 @@ async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly
     .execute()
 }
 
-/** Who signed a change: all of `wallets`, in their order. Uses the signatures up. */
+/** The signers of a change: all of `wallets`, in their order. Uses the signatures up. */
 async function signersOf(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
@@ -142,7 +148,7 @@ async function signersOf(
     const expiresAt = await nonceExpiry(ctx, nonce, use)
     if (!expiresAt) return "does not belong to this change, was already used, or is too old"
     const signatures = list.trim().split(" ") as Hex[]
-    // Each may be a question to nodes.
+    // Limited, because each signature may cost a call to a node.
     if (signatures.length > wallets.length) return `must be at most one for each of ${wallets.length} wallets`
     const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt))
     const { keys, missing } = await checkSignatures(ctx, wallets, signatures, digestOf)
@@ -163,8 +169,8 @@ async function signersOf(
 }
 
 /**
- * The addresses whose key signed, and the wallets that did not sign. A key signs once for its address on every network;
- * a contract signs for its own network alone, since elsewhere its address may be another contract.
+ * The addresses whose key signed, and the wallets that did not sign. A key signs once for its address on every network.
+ * A contract signs for its own network only, since its address may be another contract elsewhere.
  */
 async function checkSignatures(
   ctx: Context,
@@ -188,9 +194,9 @@ async function checkSignatures(
 }
 
 /**
- * The part of a change that the payout wallet has to approve while the wallet lock is on, in words; undefined where
- * there is none. Throws `VALIDATION_ERROR` where an address is not acceptable. Switching the lock on or off always
- * needs the signature: otherwise a lock whose wallet can't sign, such as an exchange's, would stay on for ever.
+ * The part of a change that the payout wallet has to approve while the wallet lock is on, described in words; undefined
+ * where there is none. Throws `VALIDATION_ERROR` where an address is not acceptable. Switching the lock on or off
+ * always needs the signature: otherwise a lock whose wallet can't sign, such as an exchange's, would stay on forever.
  * Switching it on needs that of every payout address.
  */
 export async function protectedPart(
@@ -227,8 +233,9 @@ const nameOf = ({ address, chainId }: Wallet): string => `${checksummed(address)
 
 /**
  * The wallets that must sign: the payout address that has been in effect longest; of several, the first in the order of
- * networks. A token alone can add an address on a further network at once, and a token's change of an older address
- * makes that one the younger. So for `byAll` the others must sign too, those on networks that are not served included.
+ * networks. A token alone can add an address on another network at once, and when a token changes an older address,
+ * that address counts as the younger one. So for `byAll` the others must sign too, including those on networks that are
+ * not served.
  */
 async function signingWallets(
   ctx: TxContext,

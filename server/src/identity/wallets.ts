@@ -67,7 +67,10 @@ export interface Proof {
   address: Address
   network: Network
   nonce: string
-  /** Whether the key of the address signed, which is the same on every network; otherwise a contract of this network did. */
+  /**
+   * Whether the key of the address signed, which is the same on every network; otherwise a contract of this network
+   * did.
+   */
   isByKey: boolean
 }
 
@@ -79,10 +82,10 @@ const resourceOf = ({ purpose, resource }: NonceUse): string =>
   resource === "" ? `urn:sluice:${purpose}` : `urn:sluice:${purpose}:${resource}`
 
 /**
- * The wallet that signed this message for this purpose. Throws `VALIDATION_ERROR` for text that is not such a message,
- * `SIGNATURE_REFUSED` that names each fault, and `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The nonce
- * stays valid until {@link useProof}, so that a network error, or access that is not granted yet, doesn't cost a
- * signature.
+ * Verifies that a wallet signed this message for this purpose, and returns the wallet. Throws `VALIDATION_ERROR` for
+ * text that is not such a message, `SIGNATURE_REFUSED` that names each fault, and `CHAIN_UNAVAILABLE` when a contract
+ * wallet can't be asked. The nonce stays valid until {@link useProof}, so that a network error, or access that is not
+ * granted yet, doesn't cost a signature.
  */
 export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
   const parsed = parseSiwe(message)
@@ -98,7 +101,7 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   })
   if (faults.length > 0) throw refused("message", ...faults)
   const network = door.networks.find(each => `${each.chainId}` === parsed.chainId)
-  // Checked before the signature: without a nonce of ours, nobody can make us ask a node.
+  // Checked before the signature: without a nonce of this service, nobody can make it call a node.
   if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
   const { address, nonce } = parsed
   const isByKey = await isByKeyOf(address, message, signature as Hex)

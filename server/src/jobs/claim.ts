@@ -1,7 +1,7 @@
 /**
- * Leases on rows that are jobs. A claimed row belongs to its `claim_id` until `lease_until`, by the database's clock. Every
- * later write names the claim, so a worker that lost its lease changes nothing. When a worker dies, its lease expires and
- * the row can be claimed again.
+ * Leases on rows that are jobs. A claimed row belongs to its `claim_id` until `lease_until`, by the database's clock.
+ * Every later write names the claim, so a worker that lost its lease changes nothing. When a worker dies, its lease
+ * expires and the row can be claimed again.
  */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
@@ -23,31 +23,34 @@ type Claimed<T extends JobTable> = Pick<Row<T>, (typeof keys)[T] & keyof Row<T>>
 interface Job<T extends JobTable> {
   table: T
   now: Date
-  /** When the claimed row is due again. It is written with the claim, so a row whose worker dies comes back by itself. */
+  /**
+   * When the claimed row is due again. It is written with the claim, so if the worker dies, the row becomes due without
+   * it.
+   */
   nextRunAt: Date
-  /** How long the claim counts. {@link withLease} takes and renews it in parts. */
+  /** How long the lease lasts at most, in milliseconds. {@link withLease} takes and renews it in parts. */
   leaseMs: number
 }
 
-/** A row is free this long after its worker was killed, however long the work may take. */
+/** The longest time until a killed worker's row is free, however long the work may take. */
 const PART_MS = 30_000
 const RENEWAL_MS = PART_MS / 3
-/** Until a lease that could not be released is released again. */
+/** The pause before the release of a lease that could not be released is tried again. */
 const RELEASE_RETRY_MS = 500
 
 /** The clocks of two processes differ by less than this. */
 const MOST_SKEW_MS = 600_000
 
 /**
- * Whether something of every `periodMs` is due at `at`. It is also due when `at` is more than a period ahead: a clock that
- * was wrong set it, and it would be waited for as long as that clock was ahead.
+ * Whether a job of every `periodMs` is due at `at`. It is also due when `at` is more than a period ahead: a clock that
+ * was ahead set it, and the job would not run until the right time reached it.
  */
 export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
   at <= now || at.getTime() > now.getTime() + periodMs + MOST_SKEW_MS
 
 /**
- * Frees what killed processes held: leases, and reservations of idempotency keys whose work was never committed. Only where
- * this process is the only one.
+ * Frees what killed processes held: leases, and reservations of idempotency keys whose work was never committed. Call
+ * it only where this process is the only one.
  */
 export async function freeLeases(db: Db): Promise<void> {
   const none = { claim_id: null, lease_until: null }
@@ -60,9 +63,9 @@ export async function freeLeases(db: Db): Promise<void> {
 }
 
 /**
- * Claims up to `limit` due rows without a lease, earliest first, for `leaseMs`. `only` names one row. A row that is due well
- * after `nextRunAt` was claimed by a process whose clock was ahead, and is due now.
- * `FOR NO KEY UPDATE SKIP LOCKED`: rivals neither wait for each other nor claim the same row.
+ * Claims up to `limit` due rows without a lease, earliest first, for `leaseMs`. `only` names one row. A row that is due
+ * well after `nextRunAt` was claimed by a process whose clock was ahead, so it is due now. `FOR NO KEY UPDATE SKIP
+ * LOCKED`: rivals neither wait for each other nor claim the same row.
  */
 export async function claimDue<T extends JobTable>(
   db: Db,
@@ -83,9 +86,9 @@ export async function claimDue<T extends JobTable>(
 }
 
 /**
- * Runs `work` on one row under a lease, and releases the lease afterwards, also when `work` throws. The lease is renewed
- * while `work` runs, up to `leaseMs`: a worker that hangs loses the row then, and one that was killed within 30 seconds.
- * Answers false, and runs nothing, when the row is not due or another worker holds its lease.
+ * Runs `work` on one row under a lease, and releases the lease afterwards, also when `work` throws. The lease is
+ * renewed while `work` runs, up to `leaseMs`: a worker that hangs loses the row then, and one that was killed loses it
+ * within 30 seconds. Returns false, and runs nothing, when the row is not due or another worker holds its lease.
  */
 export async function withLease<T extends JobTable>(
   db: Db,
@@ -117,7 +120,10 @@ async function renewLease<T extends JobTable>(db: Db, table: T, claimed: Claimed
   await sql`update ${sql.table(table)} set lease_until = ${until} where ${isHeld(table, claimed)}`.execute(db)
 }
 
-/** Releases a lease when the database is back: nobody works on its row meanwhile. Ends when the lease has expired. */
+/**
+ * Releases a lease once the database is back, because nobody works on its row meanwhile. Stops when the lease has
+ * expired.
+ */
 function releaseLater<T extends JobTable>(
   db: Db,
   table: T,
@@ -136,7 +142,10 @@ export async function releaseLease<T extends JobTable>(db: Db, table: T, claimed
   )
 }
 
-/** The condition of each write to a claimed row: the row's key and its claim, so that a worker that lost its lease changes nothing. */
+/**
+ * The condition of each write to a claimed row: the row's key and its claim, so that a worker that lost its lease
+ * changes nothing.
+ */
 export function isHeld<T extends JobTable>(table: T, claimed: Claimed<T>): RawBuilder<boolean> {
   const key = keys[table]
   const id = (claimed as Record<string, unknown>)[key]

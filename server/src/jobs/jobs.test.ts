@@ -61,7 +61,7 @@ describe("claimDue", () => {
 
   it("gives a row away again when its lease is over, under another claim", async () => {
     await cursors(1)
-    // It ended before it began: the embedded clock can show one instant twice.
+    // A lease that has ended already: the embedded clock can show one instant twice.
     const [first] = await claim({ leaseMs: -1 })
     const [second] = await claim()
     expect(second?.chain_id).toBe(1)
@@ -98,7 +98,7 @@ describe("withLease", () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     const { db } = service.ctx
     const leaseEnd = async () => (await lease())?.lease_until?.getTime() ?? 0
-    /** When the lease ended at first, and when after a renewal 100 ms later. */
+    /** The end of the lease, at first and after a renewal 100 ms later. */
     const renewed = async (leaseMs: number) => {
       let ends: number[] = []
       await leased(async () => {
@@ -143,7 +143,7 @@ describe("withLease", () => {
     let second: string | null | undefined
     await leased(async () => {
       second = (await claim())[0]?.claim_id
-      // A lease that ended before it began: the embedded clock can show one instant twice.
+      // A lease that has ended already: the embedded clock can show one instant twice.
     }, -1)
     expect(second).toBeTypeOf("string")
     expect((await lease())?.claim_id).toBe(second)

@@ -1,4 +1,7 @@
-/** Loops: work again and again until they are stopped, asleep between rounds, awake early when something waits. */
+/**
+ * Loops: they repeat their work until they are stopped, sleep between rounds, and wake early when there is something to
+ * do.
+ */
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises"
 import type { Context } from "../context.ts"
 import { loopDuration, loopRounds } from "../metrics.ts"
@@ -6,17 +9,20 @@ import type { WakeChannel } from "./wake.ts"
 
 export interface Loop {
   name: string
-  /** Does one round and says how many milliseconds the next may wait at most. */
+  /** Runs one round. Returns how many milliseconds the next round may wait at most. */
   round: (ctx: Context) => Promise<number>
   wokenBy: WakeChannel
-  /** The least time between the starts of two rounds, so that a flood of wake-ups is one round; asked after each round. */
+  /**
+   * The least time between the starts of two rounds, so that a flood of wake-ups causes one round; read after each
+   * round.
+   */
   gapMs: number | (() => number)
 }
 
-/** After a failed round: soon enough to recover by itself, late enough not to fill the log. */
+/** The pause after a failed round: short enough to recover soon, long enough not to fill the log. */
 const AFTER_FAILURE_MS = 5_000
 
-/** Runs a loop until `ctx.signal`; a round that throws is logged and counted, and tried again. */
+/** Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. */
 export async function runLoop(ctx: Context, loop: Loop): Promise<void> {
   const { signal } = ctx
   const wakes = ctx.wakes.subscribe(loop.wokenBy)

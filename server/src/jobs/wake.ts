@@ -1,23 +1,23 @@
 /**
- * What the processes on one database notify each other of. Wake-ups: a transaction that inserts due rows notifies the loops and the
- * long-polls of every process; they carry no data, and a lost one costs at most the sleep of the loop or long-poll. Changes: a trigger
- * notifies of a row that processes keep a copy of.
+ * What processes on one database notify each other of. Wake-ups: a transaction that inserts due rows wakes the loops
+ * and long-polls of every process. They carry no data, and a lost one costs at most the sleep of the loop or long-poll.
+ * Changes: a trigger notifies of a change to a row that processes keep a copy of.
  */
 import { EventEmitter } from "node:events"
 import { gather } from "../db/gather.ts"
 import { notify, type OpenDatabase } from "../db/open.ts"
 
 /**
- * verify: something to look up on chain. payments: a payment's state changed. payouts: money is to move. deliveries: events to
- * send. housekeeping: the clock was moved.
+ * verify: something to look up on chain. payments: a payment's state changed. payouts: money must be moved. deliveries:
+ * events must be sent. housekeeping: the clock was moved.
  */
 const channels = ["verify", "payments", "payouts", "deliveries", "housekeeping"] as const
 export type WakeChannel = (typeof channels)[number]
 
-/** access: what an address has access to, as `PAYWALL ADDRESS`, or `PAYWALL` for all of its addresses. */
+/** access: the access of an address changed, as `PAYWALL ADDRESS`, or of all addresses of a paywall, as `PAYWALL`. */
 type ChangeTopic = "access"
 
-/** Who keeps copies of rows. */
+/** Somebody who keeps copies of rows. */
 export interface ChangeListener {
   changed(what: string): void
   /** Called when changes may have been missed. */
@@ -25,32 +25,39 @@ export interface ChangeListener {
 }
 
 /**
- * Where wake-ups come by the thousand: NOTIFY takes a lock that all commits pass (17,000 a second became 5,700, measured). A
- * process that has just notified rests for four times as long as that takes now, so that a busy database gets fewer. What counts is the
- * median of the last eight: after one slow commit of 6 ms, deliveries would wait for 24 (most of their p99, measured); and by the quickest
- * of the eight a busy database got so many that a ninth to a quarter fewer messages were delivered.
+ * For wake-ups by the thousand. NOTIFY takes a lock that every commit waits for (17,000 commits a second became 5,700,
+ * measured). So a process that has just notified rests for four times as long as a NOTIFY takes, and a busy database
+ * gets fewer of them. The median of the last eight counts: with the last one alone, deliveries would wait for 24 ms
+ * after one slow commit of 6 ms (most of their p99, measured); with the quickest of the eight, a busy database got so
+ * many that a ninth to a quarter fewer messages were delivered.
  */
 const REST_SHARE = 4
 const LAST_TIMES = 8
 const LEAST_REST_MS = 2
-/** For news that nobody is in a hurry for. */
+/** The rest after news that is not urgent. */
 const SPARING_REST_MS = 100
 
 export interface Wakes {
-  /** Wakes all processes; call it after the commit, so that the row is there when they look. */
+  /** Wakes all processes. Call it after the commit, so that they find the row. */
   wake(channel: WakeChannel): Promise<void>
-  /** Wakes this process at once, and the others without waiting for it; however many call it, a fifth of the time goes to notifying. */
+  /**
+   * Wakes this process at once, and the others without waiting for it. However often it is called, at most a fifth of
+   * the time is spent notifying.
+   */
   wakeSoon(channel: WakeChannel): void
-  /** Wakes all processes, this one too, at most ten times a second: for news that nobody is in a hurry for. */
+  /** Wakes all processes, including this one, at most ten times a second: for news that is not urgent. */
   wakeSparingly(channel: WakeChannel): void
-  /** Wakes who waits in this process, and nobody else. */
+  /** Wakes only the waiters of this process. */
   wakeHere(channel: WakeChannel): void
   subscribe(channel: WakeChannel): Subscription
-  /** Calls the listener at each change that a process commits; one of this process at once, by {@link changedHere}. */
+  /**
+   * Calls the listener at each change that a process commits. Changes of this process reach it at once, by
+   * {@link changedHere}.
+   */
   onChange(topic: ChangeTopic, listener: ChangeListener): void
-  /** Calls this process's listeners with its own change; call it when that is committed. */
+  /** Calls this process's listeners with its own change. Call it after the commit. */
   changedHere(topic: ChangeTopic, what: string): void
-  /** Whether every change of two seconds ago was delivered. */
+  /** Whether every change up to two seconds ago has been delivered. */
   areChangesHeard(): boolean
 }
 
@@ -60,7 +67,7 @@ interface Subscription {
   close(): void
 }
 
-/** The wake-ups of one process over its database's notifications. */
+/** Opens the wake-ups of one process over its database's notifications. */
 export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "isListening">): Promise<Wakes> {
   const emitter = new EventEmitter().setMaxListeners(0)
   const listeners: (ChangeListener & { topic: ChangeTopic })[] = []
@@ -77,7 +84,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
       for (const each of listeners) each.missed()
     },
   })
-  // One notification serves all who asked for it before it was sent.
+  // One notification serves all callers that asked for it before it was sent.
   const notified = gather<WakeChannel, true>(async channels => {
     await Promise.all(channels.map(channel => notify(database.db, channel)))
     return new Map()
@@ -89,7 +96,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     if (resting.has(channel)) return void resting.set(channel, true)
     resting.set(channel, false)
     const startedAt = performance.now()
-    // A lost one costs at most the sleep of whoever waits.
+    // A lost notification costs at most the sleep of the loop or long-poll.
     await wake(channel).catch(() => {})
     if (lastMs.push(performance.now() - startedAt) > LAST_TIMES) lastMs.shift()
     const restMs = Math.max(leastRestMs, REST_SHARE * medianOf(lastMs))
@@ -102,7 +109,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
   return {
     wake,
     wakeSoon: channel => {
-      // It costs no NOTIFY, and a loop makes one round of all wake-ups that come while it runs.
+      // This costs no NOTIFY, and a loop runs one round for all wake-ups that come while it runs.
       emitter.emit(channel)
       void notifySoon(channel, LEAST_REST_MS)
     },
@@ -118,7 +125,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
 const medianOf = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[Math.floor((values.length - 1) / 2)] ?? 0
 
-/** How a trigger notifies of a change: its topic, a space, and what changed. */
+/** The form of a trigger's notification: the topic, a space, and what changed. */
 const CHANGE = /^(\w+) (.+)$/
 
 function subscribe(emitter: EventEmitter, channel: WakeChannel): Subscription {

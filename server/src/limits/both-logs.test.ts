@@ -20,7 +20,7 @@ const inMemory = (): Log => {
   return { admit: async (counts, nowMs) => log.admit(counts, nowMs) }
 }
 
-/** Steps of a clock in milliseconds: some random, some where limits could be circumvented, at the edges of windows. */
+/** Steps of a clock in milliseconds: some random, some at the edges of windows, where limits could be circumvented. */
 const steps = (maxLength: number) =>
   fc.array(
     fc.oneof(
@@ -52,7 +52,8 @@ function holdsTheLaws(open: () => Promise<Log>, numRuns: number): void {
         let clock = start
         for (const step of schedule) {
           clock = Math.max(0, clock + step)
-          // The time that counts: a clock that goes back stands still, by more than a window it starts there.
+          // The time that counts: if the clock goes back, it stands still; if it goes back by more than a window, it
+          // starts there.
           const newest = admitted.at(-1) ?? 0
           if (newest > clock + windowMs) admitted = admitted.filter(each => each > newest - windowMs).map(() => clock)
           const time = Math.max(clock, admitted.at(-1) ?? 0)
@@ -108,7 +109,7 @@ function holdsTheLaws(open: () => Promise<Log>, numRuns: number): void {
   })
 }
 
-/** Time passes, or the clock is set back: by how much, and which of two keys makes the next request. */
+/** Either time passes or the clock is set back: by how much, and which of two keys makes the next request. */
 const setBacks = fc.array(
   fc.record({
     passes: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 40_000 })),
@@ -286,7 +287,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
       for (const life of [one, all]) expect(life).toBeGreaterThan(windowMs + behindMs)
       for (const key of ["{a}:one", "{a}"]) await server.client.pexpire(key, 1_000)
     }
-    // A list without entries in the future goes by the clock.
+    // A list without future entries follows the clock.
     const quarters = [0, 1, 2].map(n => start - behindMs + (n * windowMs) / 4)
     for (const nowMs of quarters) {
       const [two = 0] = await lifeAfter("two", nowMs)
@@ -294,7 +295,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
       expect(two).toBeLessThanOrEqual(windowMs * 1.25)
       await server.client.pexpire("{a}:two", 1_000)
     }
-    // Further back than a window: a list counts from then on.
+    // Set back by more than a window: the list counts from then on.
     await server.client.pexpire("{a}", 3_600_000)
     await lifeAfter("two", start - 500_000)
     const renewed = await server.client.pttl("{a}")
@@ -310,7 +311,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
       const verdicts = await Promise.all(Array.from({ length: n }, () => log.admit([{ key: "{a}", limit }], nowMs)))
       for (const verdict of verdicts) expect(verdict).toEqual(await memory.admit([{ key: "{a}", limit }], nowMs))
     }
-    /** The commands that the last request took Redis. */
+    /** How many commands Redis ran for the last request. */
     const commandsOf = async (work: () => Promise<void>) => {
       await server.client.config("RESETSTAT")
       await work()
@@ -321,7 +322,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
       )
     }
     for (let i = 0; i < 5; i++) await admitBoth(start + i * 1_000, 400)
-    // Of 2,000: one second's, one more second's but none of the others', then all.
+    // Of 2,000 entries: those of one second leave the window, then those of another second, then all.
     for (const after of [0, 1_000, 3_000])
       expect(await commandsOf(() => admitBoth(start + windowMs + after))).toBeLessThan(30)
     await admitBoth(start + 5_000 + windowMs, 2_000)

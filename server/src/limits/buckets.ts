@@ -1,4 +1,4 @@
-/** Which requests count against which limit: the one table. */
+/** Which requests count against which limit: the table of all limits. */
 import { hash } from "node:crypto"
 import { isIPv4 } from "node:net"
 import ipaddr from "ipaddr.js"
@@ -6,21 +6,21 @@ import type { Bucket, Settings } from "../config/settings.ts"
 import { remember } from "../remember.ts"
 import type { Count } from "./sliding-log.ts"
 
-/** The credential by which a request is counted; all others are counted by their IP address. */
+/** The credential that a request is counted by. All other requests are counted by their IP address. */
 export type Credential = "none" | "token" | "apiKey"
 
 export interface LimitRow {
   bucket: Bucket
-  /** Any without one. */
+  /** Undefined: any method. */
   method?: string
-  /** `:name` is one part of a path, `(a|b)` one of these; a final `/*` is everything that follows or nothing. */
+  /** `:name` is one part of a path, `(a|b)` one of these; a final `/*` is everything that follows, or nothing. */
   path: string
   credential: Credential
 }
 
 /**
- * All limits, each per minute. A request counts against the first row that matches it and takes its credential, else
- * the first that matches.
+ * All limits, each per minute. A request counts against the first row that matches it and accepts its credential,
+ * otherwise against the first row that matches.
  */
 export const limitRows: readonly LimitRow[] = [
   { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
@@ -45,7 +45,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "public", path: "/*", credential: "none" },
 ]
 
-/** What counts in no other bucket. */
+/** Buckets that count alone: their requests do not count against the address's total. */
 const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart", "agent"])
 
 const patternOf = (path: string): RegExp =>
@@ -63,13 +63,14 @@ export const isUnlimited = (path: string): boolean =>
 export const WINDOW_MS = 60_000
 
 /**
- * API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even when they
- * are revoked and created again.
+ * How many API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even
+ * when they are revoked and created again.
  */
 export const KEYS_A_MERCHANT = 20
 
 /**
- * Who is counted: the subject of a valid token, a valid API key, else an IP address (none: the peer has disconnected).
+ * The caller that is counted: the subject of a valid token, a valid API key, otherwise an IP address (undefined: the
+ * peer has disconnected).
  */
 export interface Caller {
   subject: string | undefined
@@ -78,10 +79,11 @@ export interface Caller {
 }
 
 /**
- * What a request counts against; empty when it is not limited. With a credential that the route takes, it counts by
- * that alone (a subject is hashed: it may be long, may contain a brace, and may identify a person). Without one it
- * counts by IP, against its route and against all requests of the IP. What a visit of a page costs counts by itself alone:
- * a payer who reloads one or opens it in two tabs, and a room that opens one link, must not use up what is needed to pay.
+ * What a request counts against; empty when it is not limited. With a credential that the route accepts, it counts by
+ * the credential alone (a subject is hashed: it may be long, may contain a brace, and may identify a person). Without
+ * one it counts by IP, against its route and against all requests of the IP. A visit of a page counts only against its
+ * own bucket: a payer who reloads a page or opens it in two tabs, or a room full of people who open one link, must not
+ * use up what is needed to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   // A HEAD runs the route of its GET.
@@ -97,20 +99,22 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
   return countsAgainst(limits, addressGroup(caller.ip), isOne ? [bucket] : [bucket, "public"])
 }
 
-/** The rows that fit a method and a path, separated by a space; undefined where requests are not limited. */
+/** The rows that match a method and a path, separated by a space; undefined where requests are not limited. */
 const fittingOf = remember((request: string) => {
   const [method, path] = [request.slice(0, request.indexOf(" ")), request.slice(request.indexOf(" ") + 1)]
   if (isUnlimited(path)) return undefined
   return rows.filter(row => (row.method ?? method) === method && row.pattern.test(path))
 })
 
-/** One caller's keys have one hash tag: a cluster stores them together, and they are decided together. */
+/**
+ * The keys of one caller have the same hash tag, so that a cluster stores them together and can decide them together.
+ */
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
   buckets
     .filter(bucket => limits[bucket] > 0)
     .map(bucket => ({ key: `sluice:log:{${id}}:${bucket}`, limit: limits[bucket] }))
 
-/** A key counts by itself, and with all keys that its merchant has or had. */
+/** A key counts by itself, and together with all keys that its merchant has or had. */
 function keyCounts(
   limits: Settings["limits"],
   { id, merchantId }: NonNullable<Caller["apiKey"]>,
@@ -126,8 +130,8 @@ function keyCounts(
 }
 
 /**
- * An IP address in its usual form, an IPv4 one also where it is written as IPv6, without a port that a proxy has added; undefined for
- * text that is no address.
+ * An IP address in its usual form. An IPv4 address written as IPv6 becomes IPv4, and a port added by a proxy is
+ * removed. Undefined for text that is no address.
  *
  * @example plainAddress("[2001:DB8::1]:443") // "2001:db8::1"
  */
@@ -142,11 +146,11 @@ function parsed(ip: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
 
 /**
  * The group that an IP address is counted in: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6
- * address, because one customer has all of it. A port that a proxy has added is ignored; texts that are not addresses
- * are counted together.
+ * address, because one customer has all of it. A port added by a proxy is ignored; texts that are not addresses are
+ * counted together.
  *
- * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7"
- * @example addressGroup("2001:db8:1:2:3:4:5:6") // "2001:db8:1:2"
+ * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7" @example addressGroup("2001:db8:1:2:3:4:5:6") //
+ * "2001:db8:1:2"
  */
 export function addressGroup(ip: string | undefined): string {
   if (ip === undefined || isIPv4(ip)) return ip ?? "nowhere"

@@ -12,13 +12,13 @@ import { type Limits, openLimits } from "./limiter.ts"
 const PATIENCE_MS = 2_000
 const LIMIT = 12
 
-/** As a request with an API key counts: by the key, and by all keys of its merchant. */
+/** The counts of a request with an API key: by the key, and by all keys of its merchant. */
 const countsOf = (caller: string, limit = LIMIT) => [
   { key: `sluice:log:{${caller}}:key:public`, limit },
   { key: `sluice:log:{${caller}}:public`, limit: limit * KEYS_A_MERCHANT },
 ]
 
-// At once: each waits for servers that wait for each other.
+// Concurrently: each test waits for servers that wait for each other.
 describe.runIf(onRedis).each([
   { name: "Sentinel", start: startSentinels },
   { name: "Cluster", start: startCluster },
@@ -36,7 +36,7 @@ describe.runIf(onRedis).each([
     await group.stop()
   })
 
-  /** How many of twenty requests of each process are admitted, all at once. */
+  /** How many of twenty concurrent requests of each process are admitted. */
   const admitted = async (caller: string): Promise<number[]> =>
     await Promise.all(
       all.map(async limits => {
@@ -45,14 +45,14 @@ describe.runIf(onRedis).each([
       }),
     )
   const sum = (values: number[]) => values.reduce((a, b) => a + b)
-  /** Callers whose limits this server has. */
+  /** Callers whose limits are on this server. */
   const callersOn = async (server: TestRedis, n: number): Promise<[string, ...string[]]> => {
     const found: string[] = []
     for (let i = 0; found.length < n; i++)
       if ((await group.primaryOf(`{caller ${i}}`)).port === server.port) found.push(`caller ${i}`)
     return found as [string, ...string[]]
   }
-  /** Whether what the first counts is seen by the second: the limits are shared. */
+  /** Whether the limits are shared: the second process sees what the first one counts. */
   let probes = 0
   const isShared = async (): Promise<boolean> => {
     const caller = `probe ${probes++}`
@@ -64,7 +64,7 @@ describe.runIf(onRedis).each([
 
   it("are exact for many callers at once, go on alone while the primary is lost, and are shared by the next one", async () => {
     await until("shared", isShared)
-    // Callers on every node of a cluster, in one moment.
+    // Callers on every node of a cluster, at the same time.
     const callers = Array.from({ length: 8 }, (_, i) => hash("sha256", `${i}`, "hex"))
     expect((await Promise.all(callers.map(admitted))).map(sum)).toEqual(callers.map(() => LIMIT))
 
@@ -73,7 +73,7 @@ describe.runIf(onRedis).each([
     expect(sum(await admitted(used))).toBe(LIMIT)
     await until("copied", async () => Number(await lost.client.wait(1, 1_000)) >= 1)
     await lost.kill()
-    // The second knows of the first by its own first heartbeat.
+    // The second process knows about the first by its own first heartbeat.
     expect((await admitted(fresh[0] ?? ""))[1]).toBe(LIMIT / 2)
     await until("another server has its keys", async () => (await group.primaryOf(`{${used}}`)).port !== lost.port)
     await until("shared again", isShared)

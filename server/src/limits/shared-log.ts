@@ -1,6 +1,7 @@
 /**
  * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
- * Redis' own clock counts; for a list it is never taken below the newest entry, unless that is more than a window ahead.
+ * Redis' own clock counts. For a list it is never taken as earlier than the newest entry, unless that entry is more
+ * than a window ahead.
  */
 import { hash } from "node:crypto"
 import { createRequire } from "node:module"
@@ -15,17 +16,20 @@ declare module "ioredis" {
   }
 }
 
-/** A list lives this much longer than it is needed, so that it gets a new expiry once in this time and not at each admission. */
+/**
+ * How much longer a list lives than it is needed. It then gets a new expiry once in this time and not at each
+ * admission.
+ */
 const SLACK_MS = WINDOW_MS / 4
 
 /**
- * KEYS the lists. ARGV a limit for each; then the time or an empty text, and how many keys each request has: none of
- * these for one request by Redis' clock. Returns for each request three numbers, of eight bytes each: the limit of the
- * bucket closest to its own; what remains of it, or -1 when the request is refused; the milliseconds until that bucket's
- * oldest admission leaves the window.
+ * KEYS: the lists. ARGV: a limit for each list; then the time, or an empty text for Redis' clock, and how many keys
+ * each request has. For one request by Redis' clock both are left out. Returns three numbers of eight bytes for each
+ * request: the limit of the bucket that is closest to its limit; what remains of it, or -1 when the request is refused;
+ * the milliseconds until that bucket's oldest admission leaves the window.
  *
- * An entry is its time, the oldest time in the list and the list's length, both with this entry: so the newest entry
- * alone decides the usual request.
+ * An entry consists of its time, the oldest time in the list and the list's length, both including this entry. So the
+ * newest entry alone decides the usual request.
  *
  * A list whose newest entry is more than a window in the future, because Redis' clock was set back, counts as of this
  * request, and is rewritten: 12,000 entries in 5 ms.
@@ -113,7 +117,7 @@ while last < #keys do
   answers[#answers + 1] = answer
 end
 return table.concat(answers)`
-/** By which Redis knows the script. */
+/** The name of the script in Redis. */
 const admitSha = hash("sha1", admitScript)
 
 /** KEYS the sorted set of instances. ARGV an instance's id, and for how many milliseconds a heartbeat counts. */
@@ -127,28 +131,28 @@ return redis.call('ZCARD', KEYS[1])`
 
 const CONNECT_TIMEOUT_MS = 2_000
 const MAX_RETRY_MS = 1_000
-/** A connection that was made and answers nothing for so long is ended. */
+/** A connection that answers nothing for this long after it was made is closed. */
 const ANSWER_TIMEOUT_MS = 5_000
-/** Requests in one call. */
+/** The most requests in one call. */
 const MAX_BATCH = 100
-/** Three numbers. */
+/** Three numbers of eight bytes. */
 const ANSWER_BYTES = 24
 
-/** How often a client of a cluster asks where each slot is; a node that moved one says so at once. */
+/** How often a client of a cluster asks where each slot is. A node whose slot was moved reports that at once. */
 const SLOTS_REFRESH_MS = 5_000
 
 export type RedisClient = Redis | Cluster
 
-/** Loaded by who has a Redis: its 45 files are a twelfth of the CPU that a start takes. */
+/** Loaded only by a process that has a Redis: its 45 files take a twelfth of the CPU of a start. */
 const ioredis = () => createRequire(import.meta.url)("ioredis") as typeof import("ioredis")
 
 const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof ioredis().Cluster
 
-/** Milliseconds before the next try to connect. */
+/** Milliseconds before the next attempt to connect. */
 const retryStrategy = (times: number): number => Math.min(times * 50, MAX_RETRY_MS)
 
 /**
- * A connection that isn't open yet, and that fails fast: nothing waits for Redis to come back, and nothing is sent
+ * Makes a connection that is not open yet and fails fast: nothing waits for Redis to come back, and nothing is sent
  * twice, because it would be counted twice. A connection that is not ready `answerMs` after it was made is replaced.
  */
 export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): RedisClient {
@@ -160,7 +164,10 @@ export function redisConnection(url: string, answerMs = ANSWER_TIMEOUT_MS): Redi
   return redis
 }
 
-/** What accepts a connection while it hangs (a stopped server, a proxy) may never answer on it, and answer on new ones. */
+/**
+ * A server that accepts connections while it hangs (stopped, or behind a proxy) may never answer on this one, but later
+ * answer on new ones.
+ */
 function endUnanswered(redis: Redis, answerMs: number): void {
   redis.on("connect", () => {
     const timer = setTimeout(() => redis.disconnect(true), answerMs).unref()
@@ -187,13 +194,13 @@ function clientOf(url: string): RedisClient {
     return new Cluster(nodes, {
       lazyConnect: true,
       enableOfflineQueue: false,
-      // What got no answer is not sent again, because it may have been counted.
+      // A request without an answer is not sent again, because it may have been counted.
       retryDelayOnFailover: 0,
       retryDelayOnClusterDown: 0,
       clusterRetryStrategy: retryStrategy,
       slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
       slotsRefreshInterval: SLOTS_REFRESH_MS,
-      // A node is asked by the name that the cluster gives it: with TLS, its certificate has that name.
+      // A node is reached by the name that the cluster gives it: with TLS, its certificate has that name.
       ...(isTls ? { dnsLookup: (host, callback) => callback(null, host) } : {}),
       redisOptions: options,
     })
@@ -210,17 +217,20 @@ function clientOf(url: string): RedisClient {
     ...(isTls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
     sentinelRetryStrategy: retryStrategy,
     sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
-    // A primary that was cut off and lives on as a replica closes no connection.
+    // A primary that was cut off and continues as a replica closes no connection.
     failoverDetector: true,
     reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
   })
 }
 
-/** The servers that hold the limits now: one, or each primary of a cluster. */
+/** The servers that hold the limits now: one, or every primary of a cluster. */
 export const primariesOf = (redis: RedisClient): Redis[] => (isCluster(redis) ? redis.nodes("master") : [redis])
 
 export interface SharedLog {
-  /** Counts a request against all of `counts` (one at least), or against none when one of them is full; rejects when Redis fails. */
+  /**
+   * Counts a request against all of `counts` (at least one), or against none when one of them is full. Rejects when
+   * Redis fails.
+   */
   admit(counts: readonly Count[]): Promise<Verdict>
 }
 
@@ -231,13 +241,13 @@ interface Waiting {
 }
 
 /**
- * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile go together in the
- * next: a lone request waits for nobody, and a hundred cost little more than one. On a cluster each request is a call of
+ * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile share the next
+ * one: a lone request does not wait, and a hundred cost little more than one. On a cluster each request is a call of
  * its own. `clock` replaces Redis' own.
  */
 export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
   const { Command } = ioredis()
-  // The keys of one request are on one node of a cluster, and those of several are not.
+  // On a cluster the keys of one request are on one node, but the keys of several requests are not.
   const oneByOne = isCluster(redis)
   let waiting: Waiting[] = []
   let busy = false
@@ -251,13 +261,13 @@ export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
       }),
   }
 
-  /** A command of its own: what ioredis does for a script besides takes a tenth of a check. */
+  /** Builds the command itself: the other work of ioredis for a script takes a tenth of a check. */
   function ask(batch: readonly Waiting[], name: "eval" | "evalsha" = "evalsha"): void {
     const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, batch, clock?.()))
     command.promise
       .then(answers => answer(batch, answers as Buffer))
       .catch((error: Error) => {
-        // Redis has no scripts when it has begun, and has counted nothing then.
+        // A Redis that has just started does not have the script, and has counted nothing.
         if (name === "evalsha" && error.message.startsWith("NOSCRIPT")) return ask(batch, "eval")
         for (const { reject } of batch) reject(error)
         next()
@@ -267,7 +277,7 @@ export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
 
   function answer(batch: readonly Waiting[], answers: Buffer): void {
     for (let i = 0; i < batch.length; i++) batch[i]?.resolve(verdictAt(answers, i * ANSWER_BYTES))
-    // Those who ask again at once go with those who wait.
+    // Callers that ask again at once join those that wait.
     queueMicrotask(next)
   }
 
@@ -280,7 +290,7 @@ export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
   }
 }
 
-/** What is sent: the script, how many keys, the keys, and the script's arguments. */
+/** The arguments of a call: the script, the number of keys, the keys, and the script's own arguments. */
 function argumentsOf(script: string, batch: readonly Waiting[], clock: number | undefined): string[] {
   const [sent, limits]: [string[], string[]] = [[script, ""], []]
   for (const { counts } of batch)

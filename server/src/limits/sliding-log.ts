@@ -1,6 +1,6 @@
 /**
- * The exact sliding log: per key the times of its admissions, so that no window ever contains more than the limit. A
- * fixed window admits twice the limit, GCRA up to 2N − 1.
+ * The exact sliding log: it stores for each key the times of its admissions, so that no window ever contains more than
+ * the limit. A fixed window admits twice the limit, GCRA up to 2N − 1.
  *
  * This store is for one process, and bounded. `shared-log.ts` makes the same decisions, step by step, for many
  * processes.
@@ -16,7 +16,7 @@ export interface Verdict {
   admitted: boolean
   /** Milliseconds until the same request would be admitted; 0 when it was. */
   waitMs: number
-  /** Of the bucket closest to its limit. */
+  /** The limit of the bucket that is closest to its limit. */
   limit: number
   remaining: number
   /** Milliseconds until that bucket's oldest admission leaves the window. */
@@ -25,20 +25,20 @@ export interface Verdict {
 
 export interface MemoryLog {
   /**
-   * Counts a request against all of `counts` (one at least), or against none when one of them is full. What another
-   * store has admitted is recorded at `entryMs`, the time before it was asked.
+   * Counts a request against all of `counts` (at least one), or against none when one of them is full. An admission by
+   * another store is recorded at `entryMs`, the time before that store was asked.
    */
   admit(counts: readonly Count[], nowMs?: number, entryMs?: number): Verdict
-  /** How many keys it stores. */
+  /** The number of stored keys. */
   readonly size: number
 }
 
-/** Whole milliseconds that never go back: setting a wall clock would free callers, or block them. */
+/** Whole milliseconds of a clock that never goes back: setting a wall clock would free callers, or block them. */
 export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**
  * A log in this process's memory, by a clock in whole milliseconds. It stores at most `maxKeys` keys, and always the
- * half of that number that was used last.
+ * most recently used half of that number.
  */
 export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: () => number }): MemoryLog {
   const { windowMs, maxKeys, clock = monotonicMs } = options
@@ -51,11 +51,12 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     get size() {
       return logs.size()
     },
-    // Plain loops that allocate only the verdict: with iterators and closures it is a third slower (script/bench
+    // Plain loops that allocate only the verdict. With iterators and closures it is a third slower (script/bench
     // limits).
     admit: (counts, clockMs = clock(), entryMs) => {
-      // A clock that goes back must not admit anything extra: a log's time stands still until it has caught up. Where that
-      // is more than a window away, the whole log counts as of now, so that nobody is held for as long as it was wrong.
+      // A clock that goes back must not admit anything extra, so a log's time stands still until the clock has caught
+      // up. If that would take more than a window, the whole log counts as of now, so that nobody is blocked for as
+      // long as the clock was wrong.
       let blocking = Number.NEGATIVE_INFINITY
       let full = 0
       for (let i = 0; i < counts.length; i++) {
@@ -91,7 +92,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     },
   }
 
-  /** Entries are forgotten only here: if a refusal forgot them, a clock that goes back would find room. */
+  /** Entries are removed only here: if a refusal removed them, a clock that goes back would find room. */
   function enter(key: string, times: number[] | undefined, time: number, clockMs: number): number[] {
     if (!times) {
       const first = [time]
@@ -107,8 +108,8 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
 }
 
 /**
- * A map that stores at most `maxKeys` keys, and always the half of that number that was used last: two maps, the older of
- * which is dropped as a whole, cost less than a list in order of use.
+ * A map that stores at most `maxKeys` keys, and always the most recently used half of that number. Two maps, the older
+ * of which is dropped as a whole, cost less than a list in order of use.
  */
 function recentlyUsed<V>(maxKeys: number) {
   const generation = Math.max(1, Math.floor(maxKeys / 2))

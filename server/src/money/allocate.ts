@@ -1,11 +1,11 @@
-/** Divides an amount, so that not one base unit is lost or created. */
+/** Divides an amount without losing or creating one base unit. */
 
 /** The whole, in ten-thousandths of a percent. */
 export const WHOLE_E4 = 1_000_000
 
 /**
- * The parts of `amount` (base units) for `percentsE4` (ten-thousandths of a percent, adding up to {@link WHOLE_E4}), in
- * their order: each is rounded down, and the last also gets the remainder. Throws an Error when the percentages do not
+ * Divides `amount` (base units) by `percentsE4` (ten-thousandths of a percent, adding up to {@link WHOLE_E4}), in their
+ * order. Each part is rounded down, and the last also gets the remainder. Throws an Error when the percentages do not
  * add up to the whole.
  *
  * @example allocate(100n, [333_333, 333_333, 333_334]) // [33n, 33n, 34n]

@@ -7,8 +7,8 @@ const MAX_WHOLE = 1_000_000n
 export class AmountError extends Error {}
 
 /**
- * Base units of a decimal text, exactly as written. Throws an {@link AmountError} for signs, exponents, leading zeros,
- * more decimals than the token has, zero, or more than 1,000,000 whole tokens.
+ * Parses a decimal text into base units, exactly as written. Throws an {@link AmountError} for signs, exponents,
+ * leading zeros, more decimals than the token has, zero, or more than 1,000,000 whole tokens.
  *
  * @example parseAmount("4.99", 6) // 4990000n
  */
@@ -30,10 +30,9 @@ export function parseAmount(text: string, decimals: number): bigint {
 }
 
 /**
- * The decimal text of base units, with at least two and at most `decimals` decimals, nothing rounded.
+ * Formats base units as a decimal text, with at least two and at most `decimals` decimals, nothing rounded.
  *
- * @example formatAmount(5_000_000n, 6) // "5.00"
- * @example formatAmount(1_000n, 6) // "0.001"
+ * @example formatAmount(5_000_000n, 6) // "5.00" @example formatAmount(1_000n, 6) // "0.001"
  */
 export function formatAmount(amount: bigint, decimals: number): string {
   const sign = amount < 0n ? "-" : ""
@@ -43,15 +42,15 @@ export function formatAmount(amount: bigint, decimals: number): string {
   return `${sign}${whole}.${fraction.padEnd(2, "0")}`
 }
 
-/** What of a token its amounts need. */
+/** The properties of a token that its amounts need. */
 export interface AmountToken {
   decimals: number
   symbol: string
 }
 
 /**
- * The amount written at `path`, in base units. A fault where it is not a valid amount, or is below `least` whole tokens
- * for each of the `recipients` that share it, because each gets a transfer of its own.
+ * Reads the amount written at `path`, in base units. Returns a fault where it is not a valid amount, or is below
+ * `least` whole tokens for each of the `recipients` that share it, because each gets a transfer of its own.
  */
 export function readAmount(
   path: string,

@@ -7,7 +7,7 @@ import type { OperatorAction } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { networkNamed } from "./lookup.ts"
 
-/** Who asks for an action and why, as the command gave it. */
+/** Who asks for an action and why, as given to the command. */
 export interface Asked {
   /** The Unix user's name. */
   by: string
@@ -16,7 +16,7 @@ export interface Asked {
 
 type Facts = Record<string, unknown>
 
-/** The effect of an action: what it changed, before and after. Amounts and nonces are kept as text. */
+/** The effect of an action: what it changed, before and after. Amounts and nonces are stored as text. */
 export interface Done {
   action: OperatorAction
   chainId: number
@@ -26,7 +26,7 @@ export interface Done {
   after: Facts
 }
 
-/** Runs a manual action in one transaction, and records it there; if `work` throws, nothing is written. */
+/** Runs a manual action in one transaction and records it there. If `work` throws, nothing is written. */
 export async function byHand<T extends Done>(
   ctx: Context,
   asked: Asked,

@@ -1,5 +1,5 @@
 /**
- * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Whoever can
+ * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Anyone who can
  * open the socket is the operator; there are no tokens and no limits here.
  */
 import { Readable } from "node:stream"
@@ -43,7 +43,7 @@ const Named = { wallet: Type.String({ minLength: 1, maxLength: 42 }), network: T
 const Flag = Type.Optional(Type.Boolean())
 const Count = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }) })
 
-/** The server, without an address; `copy` makes a backup of the embedded database. */
+/** Opens the server, without an address. `copy` makes a backup of the embedded database. */
 export function openAdmin(ctx: Context, copy?: () => Promise<Blob>): Server {
   const options = {
     logger: false,
@@ -141,7 +141,7 @@ function actionRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** If no endpoint can be believed, the network is at fault, not the service. */
+/** If too few endpoints agree, the network is at fault and not the service. */
 const unasked = (error: Error): Error =>
   error instanceof RpcError
     ? new ApiError("CHAIN_UNAVAILABLE", undefined, `${error.message}. Nothing was changed: try again.`, error)

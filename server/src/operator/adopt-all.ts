@@ -1,7 +1,7 @@
 /**
- * Adopts everything that a wallet sent and the database does not know, as after a backup was restored: finds the blocks of the
- * missing nonces by the wallet's transaction counts, or where no endpoint has the state for that, its releases by their logs, and
- * takes in each transaction like `adopt` does.
+ * Adopts everything that a wallet sent and the database does not know, as after a backup was restored. It finds the
+ * blocks of the missing nonces by the wallet's transaction counts, or, where no endpoint has the state for that, the
+ * wallet's releases by their logs. Each transaction is then adopted as by `adopt`.
  */
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
@@ -18,7 +18,7 @@ import { adopt } from "./adopt.ts"
 import { findWallet, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, observeWallet, unknownNonces } from "./unexplained.ts"
 
-/** Adopts everything possible; reports what it did, and what is left with the reason. */
+/** Adopts everything that it can. Reports what it did, and what is left with the reason. */
 export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
@@ -74,8 +74,8 @@ const firstUnknown = async (
 ): Promise<bigint | undefined> => (from < to ? (await unknownNonces(ctx, wallet, from, to))[0] : undefined)
 
 /**
- * The first nonce that this database should know. For a wallet that was used before the database existed, all of them
- * may have paid pending payouts.
+ * The first nonce that this database should know: 0 for a wallet that was used before the database existed, because any
+ * of its transactions may have paid a pending payout.
  */
 async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
   if (wallet.halted_reason === USED_BEFORE) return 0n
@@ -89,7 +89,10 @@ async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint>
   return known < wallet.next_nonce ? known : wallet.next_nonce
 }
 
-/** The first block after which a wallet has used a nonce; undefined where no endpoint has the state of the blocks between. */
+/**
+ * The first block after which a wallet has used a nonce; undefined where no endpoint has the state of the blocks
+ * between.
+ */
 async function blockOfNonce(
   ctx: Context,
   network: Network,
@@ -110,9 +113,9 @@ async function blockOfNonce(
 }
 
 /**
- * The transactions that moved money out of deposits since the last payout before an unknown nonce, in order, but for known ones.
- * Later payouts may be known, as they were planned again and adopted before. Nodes keep logs for longer than the state by which
- * nonces are found; what has no log, as an empty transfer, is not among them.
+ * The transactions that moved money out of deposits since the last payout before an unknown nonce, in order, without
+ * those already known. Later payouts may be known: they were planned again and adopted before. Nodes keep logs longer
+ * than the state by which nonces are found. Transactions without logs, such as an empty transfer, are not found.
  */
 async function releasesSince(
   ctx: Context,
@@ -161,7 +164,7 @@ async function releasesSince(
   )
 }
 
-/** How many transactions of a wallet there are at the end of a block, according to the first endpoint that answers. */
+/** The number of transactions of a wallet at the end of a block, according to the first endpoint that answers. */
 async function countAt(
   ctx: Context,
   network: Network,
@@ -177,7 +180,7 @@ async function countAt(
   return undefined
 }
 
-/** The transactions of a wallet in a block, in order; each is checked by its signature when it is adopted. */
+/** The transactions of a wallet in a block, in order. Each is checked by its signature when it is adopted. */
 async function sentIn(
   ctx: Context,
   network: Network,

@@ -93,13 +93,13 @@ describe("an old backup", () => {
       expect(new Set(await rig.states())).toEqual(new Set(["final"]))
       const hashes = await inExplorer(first)
       await restore()
-      // The service starts on it.
+      // The service starts on the restored database.
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
       expect(await operator.wallet()).toMatchObject({ status: "halted", next_nonce: first })
       await rig.round()
       expect(new Set(await rig.states())).toEqual(new Set(["queued"]))
       await expectRefused(resume(), new RegExp(`adopt HASH.* nonce ${first}, ${first + 1n}, `))
-      // In any order.
+      // In reverse order: any order works.
       for (const hash of hashes.toReversed()) {
         await expectRefused(resume(), /adopt HASH/)
         const { status, body } = await adopt(hash)
@@ -108,7 +108,7 @@ describe("an old backup", () => {
       expect((await operator.wallet()).next_nonce).toBe(first + 4n)
       expect((await operator.actions()).map(row => row.action)).toEqual(["adopt", "adopt", "adopt", "adopt"])
       await expectRefused(adopt(hashes[0]), /is already known/)
-      // A restored database also has merchants that continue to sell.
+      // On a restored database merchants continue to sell.
       await rig.paid(shop, 1_000_000n)
       expect((await resume()).status).toBe(200)
       await expectRefused(resume(), /is not halted/)
@@ -245,7 +245,7 @@ describe("an old backup", () => {
       await mine()
       await rig.round()
       await restore()
-      // The backup is from before the plan, which is made again with other ids.
+      // The backup was made before the plan, which is created again with other ids.
       await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
@@ -312,7 +312,7 @@ describe("an old backup", () => {
       await rig.round()
       expect(await rig.states()).toEqual(["assigned", "assigned"])
       await restore()
-      // The first of them is second now: at the other's nonce it would be paid once more.
+      // The first payout is now second: at the other's nonce it would be paid again.
       await ctx.db
         .updateTable("payouts")
         .set({ run_at: new Date(ctx.now().getTime() + 5_000), created_at: new Date(ctx.now().getTime() + 5_000) })
@@ -383,7 +383,7 @@ describe("an old backup", () => {
       expect((await operator.wallet()).halted_reason).toContain("backup")
       await expectRefused(resume(), /before this database knew it.*--nothing-paid/)
       for (const hash of hashes) expect((await adopt(hash)).status).toBe(200)
-      // What it sent before that is not known either, and no program can find out what it was.
+      // What the wallet sent before that is not known either, and no program can find it out.
       await expectRefused(resume(), /--nothing-paid/)
       expect((await resume({ nothingPaid: true })).status).toBe(200)
       await payAll()
@@ -489,8 +489,8 @@ describe("a foreign transaction", () => {
     const shop = await rig.sell([50, 50])
     const first = (await operator.wallet()).next_nonce
     const got = await gains(async () => {
-      // Two services on copies of one database: the other one paid, with the nonce that this one gave to something
-      // else.
+      // Two services on copies of one database: the other one paid, with the nonce that this one gave to another
+      // payout.
       await rig.paid(shop, 1_000_000n)
       rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
       await client.setAutomine(false)
@@ -563,7 +563,7 @@ describe("a payout wallet whose key somebody else uses", () => {
     expect(await post("/api/pay/authorize", signed, {})).toEqual(forPublic)
     expect(await rows()).toEqual(before)
 
-    // What was accepted before is not carried out.
+    // A relay that was accepted before is not carried out.
     await on.round()
     expect(await on.relays()).toMatchObject([
       { state: "cancelled", held_detail: "Payments on this network are paused." },
@@ -576,7 +576,7 @@ describe("a payout wallet whose key somebody else uses", () => {
     expect(shown.map(each => each.payTo)).toEqual([undefined, undefined])
     expect(shown[1].message).toContain("Payments on this network are paused")
 
-    // Money sent to an address that was shown before is found, and counts.
+    // Money sent to an address that was shown before is found and counts.
     await rig.mint(session.payTo, 5_000_000n)
     await mine()
     await on.look()
@@ -621,7 +621,7 @@ describe("what is adopted", () => {
     await expectRefused(adopt(`0x${"5".repeat(64)}`), /No endpoint knows/)
     const hash = await operator.sendElsewhere(first)
     await mine()
-    // The answer is another's transaction, or was changed in transit.
+    // The answer is another transaction, or was changed in transit.
     for (const lie of [(reported: object) => ({ ...reported, nonce: "0x1" }), () => null, () => "0x"]) {
       rig.proxy.spoil = (method, _params, result) =>
         method === "eth_getTransactionByHash" ? lie(result as object) : result
@@ -664,7 +664,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
   }
   const relayWallet = () =>
     rig.service.ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
-  /** After the adoption the wallet works on, and the comparison with the chain finds nothing. */
+  /** After the adoption the wallet continues, and the comparison with the chain finds nothing. */
   const goesOn = async () => {
     const resumed = await operator.ask("/resume", { wallet: "relay", reason: "restored" })
     expect([resumed.status, resumed.body.message]).toEqual([200, undefined])
@@ -720,14 +720,14 @@ describe("calls of an escrow that an older copy of the database lost", () => {
     const id = await buys.start()
     const buyer = await buys.buyer()
     expect((await buys.submit(id, await buys.sign(buyer, id))).status).toBe(200)
-    // The copy has the reservation, not yet sent.
+    // The copy contains the reservation, not yet sent.
     const restore = await backUp(rig.service.ctx)
     await on.settle()
     expect((await buys.capture(id, "2.00")).status).toBe(200)
     await on.settle()
     const hashes = await hashesOf()
     await startOn(restore)
-    // While the wallet was halted, its time to be signed ended.
+    // While the wallet was halted, the time in which it must be signed ended.
     await rig.service.ctx.db.updateTable("payouts").set({ state: "cancelled" }).where("kind", "=", "reserve").execute()
     await on.look()
     for (const hash of hashes) expect((await adopt(hash)).body.said).toContain("pays the payout")
@@ -766,7 +766,7 @@ describe("a halt by the books", () => {
     const shop = await rig.sell([50, 50])
     await rig.paid(shop, 1_000_000n)
     await payAll()
-    // The deposit's money is taken without the factory: for the wallet it is a transfer without a payout.
+    // The deposit's money is taken without the factory: the comparison sees a transfer without a payout.
     const first = (await operator.wallet()).next_nonce
     await rig.paid(shop, 1_000_000n)
     const [stolen] = (await rig.payouts()).filter(row => row.state === "queued")

@@ -25,24 +25,24 @@ import { isKnown } from "./unexplained.ts"
 
 type Wanted = Asked & {
   hash: Hash
-  /** Which of several matching payouts it pays. */
+  /** Which of several matching payouts the transaction pays. */
   payout?: string | undefined
-  /** Of several payouts that pay the same, choose the oldest. */
+  /** Whether to take the oldest of several payouts that pay the same. */
   any?: boolean | undefined
-  /** It pays nothing of ours; `reason` says what it is. */
+  /** Whether it pays nothing of this service; `reason` says what it is. */
   foreign?: boolean | undefined
 }
 
-/** A transaction of a wallet of ours in a final block. */
+/** A transaction of one of our wallets in a final block. */
 interface Found {
   transaction: SignedTransaction
   wallet: Row<"wallets">
   receipt: Receipt
-  /** What it did to an escrow, where it called one. */
+  /** Its call of an escrow, where it made one. */
   lost: LostCall | undefined
 }
 
-/** Adopts a transaction; refuses one that does not qualify, and says what to do. */
+/** Adopts a transaction. Refuses one that does not qualify, and says what to do. */
 export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: string }> {
   const known = await ctx.db
     .selectFrom("transaction_attempts")
@@ -52,7 +52,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
   if (known) throw refused(`The transaction is already known: it is an attempt of the payout ${known.payout_id}.`)
   const found = await findOnChain(ctx, wanted.hash)
   const done = await byHand(ctx, wanted, async ctx => {
-    // Whoever locks an escrow does so first: under the lock of a wallet nobody may wait for one.
+    // The escrow is locked first: nothing may wait for an escrow's lock while it holds a wallet's.
     if (found.lost?.sessionId) await lockEscrow(ctx, found.lost.sessionId)
     const wallet = await lockWallet(ctx, found.wallet.id)
     if (wallet.status !== "halted")
@@ -63,7 +63,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
 }
 
 /**
- * Finds the transaction on the networks; refuses it unless a wallet of ours sent it and enough endpoints confirm that
+ * Finds the transaction on the networks. Refuses it unless one of our wallets sent it and enough endpoints confirm that
  * it is final.
  */
 async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
@@ -110,7 +110,7 @@ async function finalReceiptOf(ctx: Context, network: Network, hash: Hash): Promi
   return receipt
 }
 
-/** It pays a payout, and becomes an attempt of it. */
+/** Adopts a transaction that pays a payout, as an attempt of that payout. */
 async function adoptPayout(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -159,7 +159,7 @@ async function adoptPayout(
       max_fee: maxFee,
       tip,
       empty,
-      // It is already on the chain, and need not be sent.
+      // It is on chain already and need not be sent.
       sent_at: sql<Date>`clock_timestamp()`,
     })
     .execute()
@@ -176,15 +176,15 @@ async function adoptPayout(
   }
 }
 
-/** The nonce of a payout that was paid by a transaction which this database did not know. */
+/** Gives a payout the nonce of the transaction that paid it, which this database did not know. */
 async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payouts">, nonce: bigint): Promise<void> {
   // A relay brings money in, so no outgoing book counts it.
   const isInBook = row.lane === "payout"
-  // The money has left anyway.
+  // The money has left the deposit whatever the books say.
   if (isInBook && !row.reserved) await coverShortfall(ctx, row)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
   const given = { wallet: wallet.address, nonce, updated_at: ctx.now() }
-  // The comparison with the chain took our own transaction for somebody else's.
+  // The comparison with the chain had taken our own transaction for somebody else's.
   if (row.state === "final")
     return void (await ctx.db.updateTable("payouts").set(given).where("id", "=", row.id).execute())
   await ctx.db
@@ -200,7 +200,10 @@ async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payou
     .execute()
 }
 
-/** From here on the books show what it moved as this payout; the earlier comparison with the chain did not know it. */
+/**
+ * Deletes the outflow that the comparison with the chain recorded before it knew the payout. From now on the books show
+ * the money as this payout.
+ */
 async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): Promise<void> {
   await ctx.db
     .deleteFrom("outflows")
@@ -214,8 +217,8 @@ async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): P
 }
 
 /**
- * It pays nothing of ours. Its nonce is now explained; a payout that had this nonce is marked reverted and created
- * again.
+ * Adopts a transaction that pays nothing of this service. Its nonce is then explained; a payout that had this nonce is
+ * marked reverted and created again.
  */
 async function adoptForeign(
   ctx: TxContext,
@@ -224,7 +227,7 @@ async function adoptForeign(
 ): Promise<Done & { said: string }> {
   const { nonce, hash } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
-  // Where its nonce is another payout's it can have no row.
+  // If its nonce belongs to another payout, the call can't get a row.
   if (lost?.sessionId && !sitting)
     throw refused(
       `The transaction is not foreign: it is a ${lost.call.kind} of the checkout ${lost.sessionId}. Adopt it without --foreign.`,
@@ -274,13 +277,13 @@ const sittingAt = (ctx: TxContext, wallet: Row<"wallets">, nonce: bigint): Promi
     .where("nonce", "=", nonce)
     .executeTakeFirst()
 
-/** What `unstick` creates. */
+/** Whether a transaction is what `unstick` creates. */
 const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">): boolean =>
   to === wallet.address && data === "0x" && value === 0n
 
 /**
  * The payout that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
- * one; else a new one, for a call of an escrow that the database lost.
+ * one. For a call of an escrow that the database lost, a new one.
  */
 async function payoutOf(
   ctx: TxContext,
@@ -294,7 +297,8 @@ async function payoutOf(
     id === undefined
       ? undefined
       : await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirst()
-  // One that was cancelled since an old copy was restored stays so: what the chain has becomes another.
+  // A payout that was cancelled after an old backup was restored stays cancelled; the transaction on chain gets a new
+  // one.
   if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
     if (named !== undefined && named !== id) throw refused(`The transaction is the payout ${id}'s, by its calldata.`)
     if (!paysTheSame(transaction, itself))
@@ -321,7 +325,10 @@ async function payoutOf(
   return only
 }
 
-/** A payout of what no payout here waits to do: of a call of an escrow alone, whose terms say what it is for. */
+/**
+ * Creates a payout for a transaction that no waiting payout matches. This works only for a call of an escrow, whose
+ * terms show what it is for.
+ */
 async function unplanned(
   ctx: TxContext,
   lost: LostCall | undefined,
@@ -341,7 +348,7 @@ async function unplanned(
   return await writeLostCall(ctx, lost)
 }
 
-/** Payouts without a nonce that a transaction would pay, ignoring the id in its calldata; the oldest first. */
+/** Payouts without a nonce that a transaction would pay, ignoring the id in its calldata; oldest first. */
 async function candidates(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -368,7 +375,7 @@ const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"payouts">
 /** The id at the end of a release's calldata; undefined where the calldata is too short. */
 const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : payoutIdIn(data))
 
-/** Moves the next nonce past all that are explained; returns it. */
+/** Moves the next nonce past all explained nonces, and returns it. */
 async function advance(ctx: TxContext, wallet: Row<"wallets">): Promise<bigint> {
   let { next_nonce: next } = wallet
   const known = async (nonce: bigint) =>

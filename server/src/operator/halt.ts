@@ -5,7 +5,7 @@ import { type Asked, byHand } from "./actions.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, observeWallet, unexplained, unknownNonces } from "./unexplained.ts"
 
-/** Stops signing and sending for a wallet at once; transactions already sent may still be mined, and are followed. */
+/** Stops signing and sending for a wallet at once. Transactions already sent may still be mined, and are followed. */
 export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {
   const { id } = await findWallet(ctx, asked)
   const { wallet } = await byHand(ctx, asked, async ctx => {
@@ -24,10 +24,10 @@ export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: 
   return { said: `The wallet ${wallet} is halted. Nothing is signed or sent for it until \`sluice wallet resume\`.` }
 }
 
-/** What an operator confirms, and is responsible for, when a wallet is resumed. */
+/** What an operator confirms, and is responsible for, when resuming a wallet. */
 interface Statements {
   /**
-   * The operator compared by hand what has left the deposits so far; the comparison continues from the current
+   * The operator has compared by hand what left the deposits so far. The comparison continues from the current
    * finalized block.
    */
   booksCompared?: boolean | undefined
@@ -39,7 +39,7 @@ interface Statements {
 }
 
 /**
- * Lets a halted wallet sign and send again; refuses, and says what to do, while something on the chain is unexplained.
+ * Lets a halted wallet sign and send again. Refuses, and says what to do, while something on the chain is unexplained.
  */
 export async function resume(
   ctx: Context,

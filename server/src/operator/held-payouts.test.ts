@@ -247,7 +247,7 @@ describe("a cancelled payout", () => {
     expect(await operator.actions()).toEqual([])
   })
 
-  // Both concurrently, in any order: only where there are several connections.
+  // Both run concurrently, in any order, which needs several connections.
   it.runIf(onPostgres)("wins or loses against the nonce in any order", async () => {
     const shop = await rig.sell([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
     for (let i = 0; i < 5; i++) {
@@ -330,7 +330,7 @@ describe("a halt", () => {
       return result
     }
     let halting: ReturnType<Operator["ask"]> | undefined
-    // Requested while the round signs, when the nonces are committed.
+    // Requested while the round signs, after the nonces were committed.
     const sign: typeof rig.signer.sign = async (bytes, signal) => {
       halting ??= operator.ask("/halt", { wallet: "payout", reason: "now" })
       return await rig.signer.sign(bytes, signal)

@@ -11,7 +11,7 @@ import { findPayout, networkNamed, refused } from "./lookup.ts"
 
 const waiting: readonly Row<"payouts">["state"][] = ["queued", "held"]
 
-/** The held payouts, the oldest first, with the evidence for those held because of sanctions. */
+/** The held payouts, oldest first, with the evidence for those held because of sanctions. */
 export async function heldPayouts(ctx: Context, limit: number) {
   const { rows } = await sql<Row<"payouts"> & { source: string | null; screened_at: Date | null }>`
     select i.*, s.source, s.screened_at from payouts i left join lateral (
@@ -36,7 +36,7 @@ export async function heldPayouts(ctx: Context, limit: number) {
   }))
 }
 
-/** In whole tokens; in base units for another token, or where the settings no longer have its network. */
+/** The amount in whole tokens; in base units for another token, or where the settings no longer have its network. */
 function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payouts">): string {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
@@ -44,8 +44,8 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payou
 }
 
 /**
- * Retries a payout without a nonce now, starting its waits again. It goes through every check as usual: a recipient on
- * a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
+ * Retries a payout without a nonce now, and starts its waits again. It goes through every check as usual: a recipient
+ * on a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
  */
 export async function retryPayout(ctx: Context, asked: Asked & { payout: string }): Promise<{ said: string }> {
   const seen = await findPayout(ctx, asked.payout)
@@ -70,7 +70,7 @@ export async function retryPayout(ctx: Context, asked: Asked & { payout: string 
   return { said: `The payout ${asked.payout} is retried now. ${how}` }
 }
 
-/** Retries all held payouts now, or those held for one reason; writes one record for each network. */
+/** Retries all held payouts now, or those held for one reason. Writes one record for each network. */
 export async function retryAll(
   ctx: Context,
   asked: Asked & { held?: HeldReason | undefined },
@@ -97,7 +97,7 @@ export async function retryAll(
 }
 
 /**
- * Creates a reverted share again, as the engine does; refuses where that was already done, or nothing is owed any more.
+ * Creates a reverted share again, as the engine does. Refuses where that was already done, or nothing is owed any more.
  */
 async function makeAgain(
   ctx: Context,
@@ -139,7 +139,7 @@ export async function cancel(
     if (paymentId !== null)
       await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const row = await lockWaiting(ctx, asked.payout)
-    // The reason why a relay waited is cleared: its payer gets the reason why it ended.
+    // The reason why the relay was held is cleared: its payer is shown why it ended.
     const after = {
       state: "cancelled",
       stopped: true,
@@ -160,7 +160,7 @@ export async function cancel(
       kind: row.kind,
     }
   })
-  // Anything that waits for the shares of a payment need not wait for this one.
+  // Settlement that waits for the shares of a payment need not wait for this one.
   await ctx.wakes.wake("payments")
   return { said: `The payout ${asked.payout} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
 }
@@ -182,7 +182,7 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   refund: "The refund has failed; its merchant may ask for another.",
 }
 
-/** The payout's row, locked in the same way as when nonces are assigned: of two that want it, one gets it. */
+/** Locks the payout's row in the same way as when nonces are assigned, so that only one of the two gets it. */
 async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"payouts">> {
   const row = await ctx.db
     .selectFrom("payouts")

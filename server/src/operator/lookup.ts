@@ -1,5 +1,5 @@
 /**
- * Looks up what an operator names: networks, wallets with their signers, payouts; and the errors for what does not
+ * Looks up what an operator names: networks, wallets with their signers, payouts. Also the errors where these do not
  * exist.
  */
 import type { Network } from "../chain/networks.ts"
@@ -16,7 +16,7 @@ export interface WalletNamed {
 
 export type Lane = "payout" | "relay"
 
-/** Not possible in the current state; the message says what to do instead. */
+/** The error for an action that is not possible in the current state; the message says what to do instead. */
 export const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
 
 const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefined, words)
@@ -32,7 +32,7 @@ export function servedNetwork(ctx: Context, chainId: number): Network {
   return network
 }
 
-/** What a wallet signs for, by the settings; null where they don't know it. */
+/** The lane that a wallet signs for, by the settings; null where they don't name it. */
 export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, "address">): Lane | null {
   if (address === settings.payoutWallet || address === settings.payoutSigner?.address) return "payout"
   return address === settings.relayWallet ? "relay" : null
@@ -45,7 +45,7 @@ export function signerOf({ settings }: Context, { address }: Row<"wallets">): Si
   return signer
 }
 
-/** The one matching wallet; throws a 404 that lists which there are. */
+/** The one wallet that matches; throws a 404 that lists all wallets. */
 export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<"wallets">> {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
   const text = named.wallet.toLowerCase()

@@ -1,6 +1,7 @@
 /**
- * Calls of escrows that the chain has and an older copy of the database does not. The calldata has all terms of its payment, which
- * name the session; so the call's row is written again, and the session continues from what the chain says.
+ * Calls of escrows that are on chain but not in the database, because an older backup was restored. The calldata
+ * contains all terms of its payment, which identify the session. So the call's row is written again, and the session
+ * continues from what the chain shows.
  */
 import { randomUUID } from "node:crypto"
 import { type Hex, hashTypedData } from "viem"
@@ -23,7 +24,7 @@ import type { SignedTransaction } from "./read-transaction.ts"
 export interface LostCall {
   call: EscrowCall
   network: NetworkInfo
-  /** Null where no session here has these terms: it was made after the copy. */
+  /** Null where no session here has these terms: it was created after the backup. */
   sessionId: string | null
   /** The payout's id at the end of the calldata. */
   id: string | undefined
@@ -35,7 +36,7 @@ const SELECTOR_CHARS = 10
 const WORD_CHARS = 64
 const ID_CHARS = 32
 
-/** What a wallet's transaction did to an escrow as its operator; undefined where it called none. */
+/** The escrow call that a wallet's transaction made as the escrow's operator; undefined where it made none. */
 export async function lostCallOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -43,7 +44,7 @@ export async function lostCallOf(
   receipt: Receipt,
 ): Promise<LostCall | undefined> {
   const { to, data } = transaction
-  // Everything but the selector and our mark is words.
+  // Calldata consists of a selector and whole words, so a rest of the id's length is our payout id.
   const isMarked = (data.length - SELECTOR_CHARS) % WORD_CHARS === ID_CHARS
   const call = readEscrowCall(isMarked ? (data.slice(0, -ID_CHARS) as Hex) : data)
   if (!call || to === null || wallet.lane !== "relay" || call.info.operator !== wallet.address) return undefined
@@ -55,7 +56,7 @@ export async function lostCallOf(
     .where("escrow", "=", to)
     .where("nonce", "=", authorizationNonce(call.info, wallet.chain_id, to))
     .executeTakeFirst()
-  // The service reserves all that was signed.
+  // The service always reserves everything that was signed.
   if (session && call.kind === "authorize" && call.amount !== session.max_amount) return undefined
   if (!session && !(await isEscrow(ctx, network, to))) return undefined
   const id = isMarked ? payoutIdIn(data) : undefined
@@ -75,8 +76,9 @@ async function isEscrow(ctx: TxContext, { chainId, escrow }: NetworkInfo, to: Ad
 }
 
 /**
- * Writes the row of a lost call, queued and without a nonce, and answers it; a reservation's session waits for it from then on. Call it
- * under the lock of its escrow. `INVALID_OPERATION` where another transaction has to be adopted before it, or a payout cancelled.
+ * Writes the row of a lost call, queued and without a nonce, and returns it. The session of a reservation then waits
+ * for it. Call it under the lock of its escrow. `INVALID_OPERATION` where another transaction must be adopted first, or
+ * a payout cancelled.
  */
 export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row<"payouts">> {
   const { call, sessionId } = lost
@@ -89,7 +91,7 @@ export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row
   return await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 }
 
-/** The id in the calldata; another where a row that was cancelled since the copy has it. */
+/** The id in the calldata, or a new one where a row that was cancelled after the restore has it. */
 async function freeIdOf(ctx: TxContext, { id }: LostCall): Promise<string> {
   if (id === undefined) return randomUUID()
   const taken = await ctx.db.selectFrom("payouts").select("id").where("id", "=", id).executeTakeFirst()
@@ -137,7 +139,8 @@ async function writeCall(
     throw refused(
       `The transaction is a ${kind} of the checkout ${escrow.session_id}. Adopt the one that reserved its payment first.`,
     )
-  // A void's calldata does not say what was left; one that failed on chain returned nothing of what was reserved.
+  // A void's calldata does not contain the amount; it is in the transfer back to the payer. A void that failed on chain
+  // returned nothing.
   const returned = receipt.transfers.find(({ token, to }) => token === escrow.token && to === info.payer)
   const amount = call.amount ?? returned?.value ?? escrow.max_amount
   await insertCall(ctx, { escrow, session }, { kind, amount, sent: { id, data, gas } })
@@ -155,7 +158,7 @@ async function writeCall(
   return id
 }
 
-/** What becomes of a call whose session is lost, in sentences. */
+/** Explains what happens with a call whose session is lost. */
 export function lostWords({ call, transaction: { to } }: LostCall): string {
   const { info, kind } = call
   const said = `The transaction is a ${kind} of an escrow, for a checkout that this database does not have, as it was made after the backup`

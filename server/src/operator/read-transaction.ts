@@ -22,9 +22,9 @@ export interface SignedTransaction {
 }
 
 /**
- * The transaction of this hash, from the answer to `eth_getTransactionByHash`; undefined where the answer is not a
- * transaction, or not the one with this hash. The result needs no trust in the node. Only types 0, 1 and 2: a wallet of
- * ours sends no other.
+ * Reads the transaction of this hash from the answer to `eth_getTransactionByHash`; undefined where the answer is not a
+ * transaction, or has another hash. The result needs no trust in the node. Only types 0, 1 and 2: our wallets send no
+ * others.
  */
 export async function readTransaction(answer: unknown, hash: Hash): Promise<SignedTransaction | undefined> {
   if (typeof answer !== "object" || answer === null) return undefined

@@ -41,12 +41,12 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     /** What must be explained before the wallet may sign. */
     unexplained: look ? await unexplained(ctx, wallet, look) : [],
     inFlight: flying,
-    /** Payouts of its lane without a nonce. */
+    /** The payouts of its lane without a nonce. */
     waiting,
   }
 }
 
-/** Reads the chain where it can be asked; otherwise the operator still gets what the database has. */
+/** Reads the chain if it can be asked. Otherwise the operator still gets what the database has. */
 async function observeOrNone(ctx: Context, wallet: Row<"wallets">): Promise<WalletObservation | undefined> {
   const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
   if (!network) return undefined

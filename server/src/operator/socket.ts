@@ -1,6 +1,6 @@
 /**
- * The Unix socket of the admin server: `admin.sock` in the data folder, only for its owner (0600). Where that path is
- * too long for a socket, it lies in a folder of its own (0700) that `admin.path` names.
+ * The Unix socket of the admin server: `admin.sock` in the data folder, accessible only to its owner (0600). Where that
+ * path is too long for a socket, the socket is in a folder of its own (0700) that `admin.path` names.
  */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
 import { connect } from "node:net"
@@ -27,9 +27,9 @@ export function socketPath(dataDir: string): string {
 }
 
 /**
- * Serves `app` on the socket of a data folder, which is created where it is absent; the returned function stops that.
- * Takes over a socket that a killed process left behind, but not that of a running one. Problems are logged and do not
- * prevent the start: the service works without the socket.
+ * Serves `app` on the socket of a data folder, which is created where it is absent. The returned function stops that.
+ * It replaces a socket that a killed process left behind, but not that of a running process. Problems are logged and do
+ * not prevent the start: the service works without the socket.
  */
 export async function serveOnSocket(app: Server, dataDir: string, log: Logger): Promise<() => Promise<void>> {
   const stop = () => app.close()
@@ -43,7 +43,7 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
     const inode = await listenAt(app, path)
     return async () => {
       await stop()
-      // Not where another process has taken the place.
+      // Removed only if no other process has replaced it.
       if (inodeOf(path) === inode) rmSync(path, { force: true })
     }
   } catch (error) {
@@ -53,7 +53,8 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
 }
 
 /**
- * The path, ready for use: one that is too long is replaced by a short one, the same as last time where there was one.
+ * The path, ready for use. A path that is too long is replaced by a short one, the same as last time where there was
+ * one.
  */
 async function placeFor(dataDir: string): Promise<string> {
   const usual = join(dataDir, NAME)
@@ -75,7 +76,7 @@ function isOurs(dir: string): boolean {
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0
 }
 
-/** Whether a process listens there. */
+/** Whether a process listens on the socket. */
 const answers = (path: string): Promise<boolean> =>
   new Promise(resolve => {
     const socket = connect(path)

@@ -1,5 +1,5 @@
 /**
- * What the chain has of a wallet that the database can't explain. While there is any, nothing may be signed for the
+ * What is on chain of a wallet that the database can't explain. While there is anything, nothing may be signed for the
  * wallet.
  */
 import { sql } from "kysely"
@@ -10,13 +10,13 @@ import { readWalletState, type WalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** The state of a wallet through all endpoints of its network. */
+/** The state of a wallet, as all endpoints of its network report it. */
 export interface WalletObservation {
   sight: WalletState
   quorum: Quorum
 }
 
-/** Reads the state of a wallet now; throws an RpcError where no endpoint can be believed. */
+/** Reads the state of a wallet now; throws an RpcError where too few endpoints agree. */
 export async function observeWallet(
   ctx: Context,
   network: Network,
@@ -30,7 +30,7 @@ export async function observeWallet(
 }
 
 /**
- * What is not explained, one sentence each with what to do about it; empty when everything is explained. A nonce is
+ * Everything unexplained, one sentence each with what to do about it; empty when everything is explained. A nonce is
  * explained by an attempt, or a foreign transaction, in a canonical block.
  */
 export async function unexplained(
@@ -73,11 +73,11 @@ export async function unexplained(
 
 const MOST_LISTED = 10
 
-/** Nonces in a sentence; "…" where there may be more of them. */
+/** Formats nonces for a sentence; "…" where there may be more of them. */
 export const listed = (nonces: readonly bigint[]): string =>
   nonces.join(", ") + (nonces.length === MOST_LISTED ? " …" : "")
 
-/** The nonces in a range that nothing explains, the end not included; at most ten of them. */
+/** The unexplained nonces in a range, without its end; at most ten. */
 export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: bigint, to: bigint): Promise<bigint[]> {
   const { rows } = await sql<{ nonce: bigint }>`
     select n as nonce from generate_series(${from}::bigint, ${to - 1n}::bigint) n where not ${isKnown(wallet, sql`n`)}
@@ -85,7 +85,7 @@ export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: 
   return rows.map(row => row.nonce)
 }
 
-/** Whether a payout has this nonce of a wallet, or a foreign transaction. */
+/** Whether a payout or a foreign transaction has this nonce of a wallet. */
 export const isKnown = (wallet: Row<"wallets">, nonce: ReturnType<typeof sql>) => sql<boolean>`(
   exists (select from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
     and i.nonce = ${nonce})

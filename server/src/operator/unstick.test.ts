@@ -66,7 +66,8 @@ async function mineOriginals(): Promise<void> {
 }
 
 /**
- * Pays a payment's shares as far as the pool, where the network asks more than they may pay; returns the first attempt.
+ * Brings a payment's shares as far as the pool, while the network asks for higher fees than they may pay; returns the
+ * first attempt.
  */
 async function stuck() {
   await rig.paid(await rig.sell([50, 50]), 1_000_000n)
@@ -296,7 +297,7 @@ describe("an empty transfer", () => {
         }
         // The payout itself is mined, and the empty transfer was never sent.
         await mineOriginals()
-        // While the others do not have the receipts yet, the liar is the only one that answers.
+        // While the other endpoints do not have the receipts yet, the liar is the only one that answers.
         rig.proxy.spoil = (method, _params, result) => (method === "eth_getTransactionReceipt" ? null : result)
         for (let i = 0; i < 3; i++) await round()
         expect((await rig.payouts()).find(row => row.id === first.payout_id)?.state).toBe("assigned")

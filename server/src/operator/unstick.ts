@@ -1,7 +1,7 @@
 /**
- * Uses up a nonce that can't be mined, with a transfer of zero from the wallet to itself as one more attempt of the
- * nonce. One of the attempts is mined. If it is the payment, nothing else is needed; if it is the empty one, a share, sweep or return
- * is created again once its block is final, and a buyer's relay or a call of an escrow has failed.
+ * Uses up a nonce that can't be mined, by one more attempt of it: a transfer of zero from the wallet to itself. One of
+ * the attempts is mined. If it is the payment, nothing else is needed. If it is the empty one, a share, sweep or return
+ * is created again once its block is final; a buyer's relay or a call of an escrow has failed.
  */
 import { sql } from "kysely"
 import { raisedFees } from "../chain/fees.ts"
@@ -15,16 +15,16 @@ import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"
 
-/** What is to replace the newest attempt of a nonce, and that one. */
+/** The newest attempt of a nonce, and the attempt that is to replace it. */
 interface Replacement {
   last: Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">
   again: UnsignedRow
 }
 
 /**
- * Signs and writes the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei may exceed `PAYOUT_MAX_FEE`. It is
- * signed before it is written: the engine signs no row of the database above that setting, whoever wrote it. Nothing is changed where the
- * wallet's signer does not sign.
+ * Signs and writes the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei may exceed
+ * `PAYOUT_MAX_FEE`. It is signed before it is written, because the engine signs no stored row above that setting,
+ * whoever wrote it. Nothing changes if the wallet's signer does not sign.
  */
 export async function unstick(
   ctx: Context,
@@ -68,7 +68,10 @@ export async function unstick(
   }
 }
 
-/** The empty transfer that replaces a nonce, at most at `cap` wei for a unit of gas; refused where it can't, or need not. */
+/**
+ * Plans the empty transfer that replaces a nonce, at no more than `cap` wei for a unit of gas. Refuses where that is
+ * impossible or not needed.
+ */
 async function replacement(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -103,7 +106,7 @@ const RELAYED =
 const CALLED =
   "the call has failed: an automatic capture, or a void whose time has come, is made again, and its merchant may ask for any other again."
 
-/** What follows where the empty transfer is mined, by the kind of payout. */
+/** What follows if the empty transfer is mined, by the kind of payout. */
 const consequences: Record<Row<"payouts">["kind"], string> = {
   share: AGAIN,
   sweep: AGAIN,
@@ -125,10 +128,10 @@ async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Re
   return rows[0]
 }
 
-/** Wei as gwei, exactly. */
+/** Formats wei as gwei, exactly. */
 export const gwei = (wei: bigint): string => decimal(wei, 9)
 
-/** Wei as ether, exactly. */
+/** Formats wei as ether, exactly. */
 export const ether = (wei: bigint): string => decimal(wei, 18)
 
 function decimal(wei: bigint, digits: number): string {

@@ -1,19 +1,19 @@
 /**
- * A merchant's colour on the pages. The main button has exactly this colour; text and outlines have it as dark (or, on a dark page,
- * as bright) as it must be to be read. Pure.
+ * A merchant's colour on the pages. The main button has exactly this colour. Text and outlines have it as dark (or, on
+ * a dark page, as bright) as is needed to read them. Pure.
  */
 
 type Rgb = readonly [number, number, number]
 
-/** What accents are read on, at their worst: the colours `--soft` and `--card` of `web/src/ui/pages.css`. */
+/** The worst backgrounds for accents: the colours `--soft` and `--card` of `web/src/ui/pages.css`. */
 const looks = {
   light: { soft: "#f1f2f5", card: "#ffffff", towards: "#000000" },
   dark: { soft: "#20242c", card: "#171a20", towards: "#ffffff" },
 } as const
-/** WCAG 2.2: of text, and of what else must be seen. */
+/** WCAG 2.2: for text, and for other parts that must be visible. */
 const TEXT_CONTRAST = 4.5
 const SHAPE_CONTRAST = 3
-/** The darkest: on a colour in between, a softer ink and white would both be below 4.5. */
+/** The darkest ink: for medium colours, both white and a softer ink would have a contrast below 4.5. */
 const DARK_INK = "#000000"
 const STEPS = 100
 
@@ -22,11 +22,11 @@ export interface Accent {
   accent: string
   button: string
   onButton: string
-  /** The outline of the button: its own colour, unless that does not stand out from the card. */
+  /** The outline of the button: the button's own colour, unless it does not stand out from the card. */
   edge: string
 }
 
-/** The colours that follow from `color` (`#rrggbb`) on a light or a dark page. */
+/** Computes the colours for `color` (`#rrggbb`) on a light or a dark page. */
 export function accentOn(look: keyof typeof looks, color: string): Accent {
   const { soft, card, towards } = looks[look]
   let accent = color
@@ -36,9 +36,9 @@ export function accentOn(look: keyof typeof looks, color: string): Accent {
   return { accent, button: color, onButton, edge: contrastOf(color, card) < SHAPE_CONTRAST ? accent : color }
 }
 
-/** The style that a page of this colour has beside the common one; empty for none. */
+/** The extra style of a page with this colour; empty for none. */
 export function accentStyle(color: string | null): string {
-  // It becomes a part of the page unescaped.
+  // The colour becomes a part of the page unescaped.
   if (color === null || !/^#[0-9a-f]{6}$/.test(color)) return ""
   const root = (look: keyof typeof looks) => {
     const { accent, button, onButton, edge } = accentOn(look, color)
@@ -47,7 +47,7 @@ export function accentStyle(color: string | null): string {
   return `${root("light")}@media(prefers-color-scheme:dark){${root("dark")}}`
 }
 
-/** The contrast of two colours as WCAG computes it, from 1 to 21. */
+/** The contrast of two colours by WCAG, from 1 to 21. */
 export function contrastOf(one: string, other: string): number {
   const [dark = 0, bright = 0] = [luminanceOf(one), luminanceOf(other)].sort((a, b) => a - b)
   return (bright + 0.05) / (dark + 0.05)
@@ -66,7 +66,7 @@ function luminanceOf(color: string): number {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 }
 
-/** `share` of the other colour, from 0 to 1. */
+/** Mixes in `share` of the other colour, from 0 to 1. */
 function mixed(color: string, other: string, share: number): string {
   const ends = rgbOf(other)
   const parts = rgbOf(color).map((value, i) => Math.round(value + ((ends[i] ?? 0) - value) * share))

@@ -1,6 +1,6 @@
 /**
- * The built pages (`web/dist`): scripts and styles under names that contain their hash, compressed when they were built, and
- * kept in memory. Read once, at the start of the process.
+ * The built pages (`web/dist`): scripts and styles whose names contain their hash, compressed at build time and kept in
+ * memory. Read once, at the start of the process.
  */
 // I/O: reads the build's files when the server is opened, and nothing afterwards.
 import { hash } from "node:crypto"
@@ -24,7 +24,7 @@ interface Chunk {
   imports?: string[]
 }
 
-/** What a page loads: paths on this server. */
+/** The files that a page loads: paths on this server. */
 export interface Entry {
   script: string
   styles: string[]
@@ -51,7 +51,7 @@ const AN_HOUR = "public, max-age=3600"
 /** The script of merchants' sites. */
 const EMBED = "src/embed/embed.ts"
 
-/** The files of the newest build; none where it was never made, and pages then work without scripts. */
+/** The files of the newest build. Without a build there are none, and pages work without scripts. */
 export function readAssets(folder = BUILD): Assets {
   const files = new Map<string, Asset>()
   const manifestFile = join(folder, "manifest.json")
@@ -85,7 +85,7 @@ export function readAssets(folder = BUILD): Assets {
   }
 }
 
-/** `/assets/*`: what the pages load, kept by browsers for a year, as a changed file has another name. */
+/** `/assets/*`: the files that pages load. Browsers keep them for a year, as a changed file has another name. */
 export function assetRoutes(app: Server, { files, pathOf }: Assets): void {
   app.get("/assets/:name", { schema: { hide: true } }, async (request, reply) => {
     const asset = files.get((request.params as { name: string }).name)
@@ -94,7 +94,7 @@ export function assetRoutes(app: Server, { files, pathOf }: Assets): void {
     return sendAsset(request, reply, asset)
   })
 
-  // Merchants' sites name it, so its name stays the same.
+  // Merchants' sites refer to this file, so its name stays the same.
   app.get("/embed.js", { schema: { hide: true } }, async (request, reply) => {
     const asset = files.get(pathOf(EMBED)?.slice("/assets/".length) ?? "")
     if (!asset) throw new ApiError("NOT_FOUND")
@@ -111,6 +111,6 @@ function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): 
   return reply.header("content-encoding", "br").send(asset.compressed)
 }
 
-/** Whether a caller takes brotli, by its `Accept-Encoding`. */
+/** Whether a caller accepts brotli, by its `Accept-Encoding`. */
 export const acceptsBrotli = (header: string | string[] | undefined): boolean =>
   /(^|[\s,])br(\s*;\s*q=(?!0(\.0*)?\s*(,|$))[\d.]+)?\s*(,|$)/.test(String(header ?? ""))

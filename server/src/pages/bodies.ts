@@ -1,4 +1,4 @@
-/** The HTML of the pages before their script runs: all that is needed to pay, without one. Pure. */
+/** The HTML of the pages before their script runs: everything needed to pay without a script. Pure. */
 import { type Language, languages } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
 import type {
@@ -21,7 +21,7 @@ import { momentOf } from "../../../web/src/ui/moments.ts"
 import { type Html, html } from "./html.ts"
 import type { Receipt } from "./read-payment.ts"
 
-/** The card of a checkout or paywall with its state, and with what to send where while it is to be paid. */
+/** The card of a checkout or paywall with its state and, while it has to be paid, what to send where. */
 export function payBody(t: Translate, page: PayPage): Html {
   const { status, description, token, network } = page
   const stage = stageOf(status, {})
@@ -54,7 +54,7 @@ ${status.invoice && link(`/subscriptions?lang=${page.lang}`, t("manageSubscripti
 
 const link = (href: string, words: string): Html => html`<a class="link center" href="${href}">${words}</a>`
 
-/** For which days an invoice is, and when it is due. */
+/** The days that an invoice is for, and when it is due. */
 const invoiceFacts = (t: Translate, lang: Language, invoice: NonNullable<CheckoutStatus["invoice"]>): Html =>
   html`<dl class="facts ledger"><div><dt>${t("period")}</dt><dd>${periodOf(invoice.periodStart, invoice.periodEnd, lang, ZONE)}</dd></div>
 <div><dt>${t("dueOn")}</dt><dd>${momentOf(invoice.dueAt, lang, { zone: ZONE })}</dd></div></dl>`
@@ -68,10 +68,10 @@ function subscribing(t: Translate, { lang, subscription, status, token }: Paywal
 <p class="quiet center">${renewalWords(t, lang, subscription)}</p></form>`
 }
 
-/** A page without a script can't know the time zone of its reader. */
+/** A page without a script can't know its reader's time zone. */
 const ZONE = "UTC"
 
-/** What was reserved, captured, released and refunded, with the transactions; nothing before a reservation. */
+/** The amounts reserved, captured, released and refunded, with their transactions; nothing before a reservation. */
 function ledger(t: Translate, page: PageBase, reservation: Reservation): Html | null {
   const rows = ledgerRows(t, page, reservation)
   return rows.length === 0 ? null : html`<dl class="facts ledger">${rows}</dl>`
@@ -90,7 +90,7 @@ const ledgerRows = (t: Translate, page: PageBase, reservation: Reservation): Htm
       html`<div><dt>${t(name)}</dt><dd>${localAmount(amount, page.lang)} ${page.token.symbol}</dd>${txHashes.length > 0 && html`<dd class="hashes">${txHashes.map(hash => transaction(page, hash))}</dd>`}</div>`,
   )
 
-/** The hash of a transaction, which leads to the network's explorer where there is one. */
+/** The hash of a transaction, linked to the network's explorer where there is one. */
 function transaction({ network }: PageBase, txHash: string): Html {
   const hash = html`<code dir="ltr">${txHash}</code>`
   return network.explorer === null
@@ -98,7 +98,7 @@ function transaction({ network }: PageBase, txHash: string): Html {
     : html`<a href="${network.explorer}/tx/${txHash}" rel="noreferrer">${hash}</a>`
 }
 
-/** A card with nothing but what is in it, and the languages; where a script comes, it brings its own choice of them. */
+/** A card with this content, and the links to the languages. A page's script brings its own choice of language. */
 const card = (
   t: Translate,
   { sandbox, lang }: Pick<PageBase, "sandbox" | "lang">,
@@ -108,7 +108,9 @@ const card = (
   html`<main id="app" class="page"><div class="card">${sandbox && html`<p class="test">${t("testMode")}</p>`}${body}</div>
 ${languageLinks(t, lang, isFinal ? "" : "plain", path)}</main>`
 
-/** A link for each language, which needs no script; `path` is the page's own where the address does something else. */
+/**
+ * A link for each language; needs no script. `path` is the page's own path, where the current URL does something else.
+ */
 export const languageLinks = (t: Translate, lang: string, form = "", path = ""): Html =>
   html`<nav class="foot languages${form && ` ${form}`}" aria-label="${t("language")}">${Object.entries(languages).map(
     ([key, name]) =>
@@ -117,7 +119,7 @@ export const languageLinks = (t: Translate, lang: string, form = "", path = ""):
         : html`<a href="${path}?lang=${key}" lang="${key}" hreflang="${key}">${name}</a>`,
   )}</nav>`
 
-/** What a merchant wrote; of a long text the beginning, until the rest is asked for. */
+/** A merchant's text. A long one is cut until the reader asks for the rest. */
 const what = (t: Translate, text: string | null): Html | null =>
   text
     ? html`<div class="what"><p><bdi>${text}</bdi></p>${isLong(text) && html`<details><summary><span class="more">${t("showMore")}</span><span class="less">${t("showLess")}</span></summary></details>`}</div>`
@@ -127,7 +129,7 @@ const what = (t: Translate, text: string | null): Html | null =>
 const payee = ({ brand, merchant }: PageBase): Html =>
   html`${brand.logo && html`<img class="logo" src="${brand.logo}" alt="">`}<p class="merchant"><bdi>${merchant}</bdi></p>`
 
-/** The card of a payment link; `fault` is what is wrong with what was typed. */
+/** The card of a payment link. `fault` is what is wrong with the typed amount. */
 export const linkBody = (t: Translate, page: LinkPage, fault?: string): Html =>
   card(
     t,
@@ -140,7 +142,7 @@ ${page.amount !== null && html`<p class="amount">${localAmount(page.amount, page
 ${page.amount === null && amountField(t, page, fault)}
 ${page.amount !== null && fault && html`<p class="note bad">${fault}</p>`}
 <button class="primary">${t("continue")}</button></form>`,
-    // Where the amount was refused, the address starts a checkout.
+    // After a refused amount, the current URL is the one that starts a checkout.
     { path: `/p/${page.slug}` },
   )
 
@@ -149,7 +151,7 @@ const amountField = (t: Translate, { token }: LinkPage, fault = ""): Html =>
 <input id="amount" name="amount" class="money" inputmode="decimal" autocomplete="off" required aria-describedby="amount-fault"${{ markup: fault && ' aria-invalid="true"' }}>
 <p class="fault" id="amount-fault">${fault}</p></div>`
 
-/** The card of a link that starts no checkout any more. */
+/** The card of a link that starts no more checkouts. */
 export const linkEndedBody = (t: Translate, base: PageBase): Html =>
   card(
     t,
@@ -159,7 +161,7 @@ export const linkEndedBody = (t: Translate, base: PageBase): Html =>
     { isFinal: true },
   )
 
-/** The card of a return, or of one for which nothing waits. */
+/** The card of a return, or of a payment that needs none. */
 export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null): Html =>
   card(
     t,
@@ -173,7 +175,7 @@ export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null
     { isFinal: page === null },
   )
 
-/** The page of a subscriber, who signs in by the script. */
+/** A subscriber's page; signing in needs the script. */
 export const subscriptionsBody = (t: Translate, page: SubscriptionsPage): Html =>
   card(
     t,

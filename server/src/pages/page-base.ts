@@ -1,4 +1,4 @@
-/** What every page shows: the merchant, the network and the token. */
+/** The facts on every page: the merchant, the network and the token. */
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-data.ts"
@@ -8,7 +8,7 @@ import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { brandingOf } from "../identity/branding.ts"
 
-/** The facts that all pages of a merchant have on a network. */
+/** Reads the facts that all pages of a merchant have on a network. */
 export async function pageBase(
   ctx: TxContext,
   { merchantId, network, lang }: { merchantId: string; network: NetworkInfo; lang: Language },
@@ -23,11 +23,11 @@ export async function pageBase(
   }
 }
 
-/** A network as people and wallets meet it. */
+/** A network in the form that people and wallets use. */
 function networkShown(ctx: TxContext, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
   const { title, publicRpc, explorer } = networkFacts[name]
   if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
-  // Only the sandbox shows its node: elsewhere the address may contain a key.
+  // Only the sandbox shows its node's URL: elsewhere it may contain a key.
   const [endpoint] = endpoints as readonly { url: string }[]
   return { chainId, title, rpcUrl: endpoint?.url ?? null, explorer: null }
 }

@@ -1,4 +1,5 @@
-// The pages as HTTP: what they answer, what they are allowed to load, and what they cost a visitor. The browser is in web/test.
+// The pages as HTTP: what they answer, what they are allowed to load, and what they cost a visitor. The browser is in
+// web/test.
 import { hash } from "node:crypto"
 import { get, type IncomingMessage } from "node:http"
 import { brotliDecompressSync } from "node:zlib"
@@ -18,7 +19,7 @@ import { html, httpLink } from "./html.ts"
 let service: TestService
 let url: string
 beforeAll(async () => {
-  // What the pages load; does nothing where it exists.
+  // Builds what the pages load, unless it exists.
   await import("../../../web/build.ts")
   service = await startService({
     settings: { limits: { ...noLimits, public: 6, linkStart: 20 }, trustedProxies: ["127.0.0.1"] },
@@ -39,7 +40,7 @@ const start = async (body: object = {}): Promise<string> => {
   expect(made.status, JSON.stringify(made.body)).toBe(201)
   return made.body.id
 }
-/** What is there to read, without the data of the script. */
+/** The readable part of a page, without the data of its script. */
 const bodyOf = (text: string) => text.split('<script type="application/json"')[0]
 const scanned = (at: Date | null) => service.ctx.db.updateTable("cursors").set({ looked_at: at }).execute()
 // A page shows no address when the network was last read too long ago, and the tests before may take long.
@@ -273,7 +274,7 @@ describe("a link's form without a script", () => {
     expect(["1000", "0,125", "1.0000"].map(amountTyped)).toEqual(["1000", "0.125", "1.0000"])
     expect((await go(`/p/${body.slug}/start?amount=1&amount=2`)).status).toBe(400)
     const refused = await go(`/p/${body.slug}/start?amount=five`)
-    // It writes a checkout, so it counts, as starting one from a script does.
+    // The link creates a checkout, so it counts in the limits like starting one from a script.
     expect([refused.status, refused.headers.get("x-ratelimit-limit")]).toEqual([400, "20"])
     expect(await refused.text()).toContain('<p class="fault" id="amount-fault">Enter an amount such as 5 or 4.99.</p>')
     expect((await go(`/p/${body.slug}/start?amount=5`, "HEAD")).status).toBe(404)
@@ -391,7 +392,7 @@ describe("what is written into a page", () => {
       '<p title="&quot;&gt;&lt;script&gt;">&lt;b&gt;&amp;&#39;</p>',
     )
     expect(shown("a\u202eb\u0007c\u2066d\nە")).toBe("abcd\nە")
-    // Fillers, tags, and Braille without a point: a payer would see no payee.
+    // Fillers, tags, and the Braille pattern without a dot: a payer would see no payee.
     expect(["\u200b\u3164\u00ad", "\u{e0041}\u{e0042}", "\u2800 \u200d"].map(shown)).toEqual(["", "", ""])
     expect(["❤️", "👩‍🚀", "می‌خواهم"].map(shown)).toEqual(["❤️", "👩‍🚀", "می‌خواهم"])
     expect(["javascript:alert(1)", "data:text/html,x", "http://a.example/", "no", null].map(httpLink)).toEqual([

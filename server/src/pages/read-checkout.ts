@@ -1,4 +1,4 @@
-/** What the page of a checkout shows: its state, and the facts that stay the same. */
+/** Reads what the page of a checkout shows: its state, and the facts that do not change. */
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { CheckoutPage, CheckoutStatus } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
@@ -19,7 +19,7 @@ import { invoiceStatus, renewalOf } from "./read-invoice.ts"
 /** Relays that may still move money. */
 const OPEN = ["queued", "held", "assigned", "mined"] as const
 
-/** The whole page of a session; `SESSION_NOT_FOUND`. */
+/** The data of a session's page; `SESSION_NOT_FOUND`. */
 export async function checkoutPage(ctx: TxContext, id: string, lang: Language): Promise<CheckoutPage> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
@@ -32,14 +32,14 @@ export async function checkoutPage(ctx: TxContext, id: string, lang: Language): 
   return {
     kind: "checkout",
     ...base,
-    // A renewal is described by its product, which the page names anyway.
+    // The description of a renewal is its product's name, which the page shows anyway.
     description: description === renewal?.product ? null : description,
     ...(renewal ? { renewal } : {}),
     status,
   }
 }
 
-/** The state of a session as its page gets it, now and with each change; `SESSION_NOT_FOUND`. */
+/** The state of a session for its page, at the start and after each change; `SESSION_NOT_FOUND`. */
 export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash): Promise<CheckoutStatus> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
@@ -63,7 +63,7 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
     amount,
     amountReceived,
     ...moving,
-    // Nobody is to pay what was withdrawn, also before its session is closed.
+    // A voided invoice must not be paid, even before its session is closed.
     ...(invoice?.state === "void" ? { over: true } : {}),
     ...(invoice === undefined ? {} : { invoice }),
     ...(status.payTo === undefined ? {} : { payTo: status.payTo }),
@@ -79,7 +79,7 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
   }
 }
 
-/** What is on its way to the address of a checkout, and what is missing. */
+/** The amounts on their way to a checkout's address, and missing there. */
 async function transferStatus(
   ctx: TxContext,
   { token }: NetworkInfo,
@@ -89,7 +89,7 @@ async function transferStatus(
   const deposit = await depositOf(ctx, session.id)
   const [seen, relaying] = await Promise.all([unconfirmed(ctx, deposit.id, token.address), isRelaying(ctx, deposit.id)])
   const here = await arrivingAt(ctx, deposit.id, token.address)
-  // What counts already is not asked for again, whatever moves on chain.
+  // Money that counts already is not asked for again, whatever changes on chain.
   const missing = session.status === "confirmed" || here >= session.amount ? 0n : session.amount - here
   return {
     arriving: formatAmount(seen, token.decimals),
@@ -103,7 +103,7 @@ async function transferStatus(
 const depositOf = (ctx: TxContext, sessionId: string) =>
   ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
 
-/** What is seen on chain and not deep enough yet, in base units. */
+/** The sum that is seen on chain but not deep enough yet, in base units. */
 async function unconfirmed(ctx: TxContext, depositId: bigint, token: string): Promise<bigint> {
   const rows = await ctx.db
     .selectFrom("transfers")
@@ -127,7 +127,7 @@ async function isRelaying(ctx: TxContext, depositId: bigint): Promise<boolean> {
   return row !== undefined
 }
 
-/** Whether a wallet is at work that carries out signed payments. */
+/** Whether a relay wallet is working, so that signed payments can be carried out. */
 async function hasRelayer(ctx: TxContext, chainId: number): Promise<boolean> {
   const { relayWallet } = ctx.settings
   if (relayWallet === undefined) return false

@@ -1,4 +1,4 @@
-/** What the pages show of a payment that is reserved first: of a checkout, and on its receipt. */
+/** Reads what the pages show of a payment that is reserved first: on its checkout and on its receipt. */
 import type { CheckoutStatus, Reservation } from "../../../web/src/page-data.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -9,7 +9,7 @@ import { escrowsOf, type Standing, standingOfEscrow } from "../escrow/load-escro
 import { shownToPayer } from "../escrow/show-escrow.ts"
 import { formatAmount } from "../money/amount.ts"
 
-/** What each call of an escrow is for a payer. */
+/** How each kind of escrow call is shown to a payer. */
 const moveKinds = { reserve: "reserve", capture: "capture", void: "release", refund: "refund" } as const
 
 /** The escrow of a session with its calls; undefined for a session that is paid directly. */
@@ -21,7 +21,7 @@ export async function standingOfSession(
   return escrow && (await standingOfEscrow(ctx, { session, escrow }))
 }
 
-/** What became of a reservation, with the transactions that count; `terms` are what is to be signed now. */
+/** The state of a reservation, with the transactions that count. `terms`: what has to be signed now. */
 export function reservationOf(
   ctx: TxContext,
   network: NetworkInfo,
@@ -50,7 +50,7 @@ export function reservationOf(
 const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): Reservation["phase"] =>
   now < void_at ? "held" : now < authorization_expiry ? "releasing" : "reclaimable"
 
-/** What differs in the state of a checkout that is reserved first; nobody sends money to an address for it. */
+/** The parts that differ in the state of a checkout that is reserved first: it has no address to send money to. */
 export function reservedStatus(
   ctx: TxContext,
   network: NetworkInfo,

@@ -1,4 +1,7 @@
-/** What the pages show of subscriptions: the invoice that a checkout pays, what it renews, and what a paywall offers. */
+/**
+ * Reads what the pages show of subscriptions: the invoice that a checkout pays, what it renews, and what a paywall
+ * offers.
+ */
 import type { CheckoutStatus, PaywallPage, Renewal } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -20,14 +23,14 @@ export async function sessionOfInvoice(ctx: TxContext, id: string): Promise<stri
 }
 
 /**
- * The invoice that a session pays: null for the first one until its subscription has begun, undefined for a session of no
- * subscription.
+ * The invoice that a session pays: null for the first one until its subscription has begun, undefined for a session
+ * without a subscription.
  */
 export async function invoiceStatus(
   ctx: TxContext,
   session: Row<"checkout_sessions">,
 ): Promise<InvoiceStatus | null | undefined> {
-  // Of most sessions nothing is asked.
+  // Most sessions have no product and need no query.
   if (session.product_id === null) return undefined
   const row = await ctx.db
     .selectFrom("invoices")
@@ -51,14 +54,17 @@ export async function invoiceStatus(
   }
 }
 
-/** How an invoice stands. Its session says first whether it is paid: the job follows a moment later. */
+/**
+ * The state of an invoice. Whether it is paid comes from its session: the job that updates the invoice follows a moment
+ * later.
+ */
 function stateOf(
   now: Date,
   session: Row<"checkout_sessions">,
   { due_at, void_asked_at, voided_at }: Row<"invoices">,
   { status, accessUntil }: { status: Row<"subscriptions">["status"]; accessUntil: Date },
 ): InvoiceStatus["state"] {
-  // While somebody has begun to pay it, it can be paid, whatever was asked.
+  // Once somebody has begun to pay it, it can still be paid, even if it is to be voided.
   if (voided_at !== null || (void_asked_at !== null && session.status === "pending")) return "void"
   if (status === "canceled") return "canceled"
   if (paidStatuses.includes(session.status)) return "paid"
@@ -66,7 +72,7 @@ function stateOf(
   return now < accessUntil ? "due" : "past_due"
 }
 
-/** What a session begins or renews; undefined for one of no subscription. */
+/** The subscription that a session begins or renews; undefined for none. */
 export async function renewalOf(ctx: TxContext, session: Row<"checkout_sessions">): Promise<Renewal | undefined> {
   if (session.product_id === null) return undefined
   const row = await ctx.db
@@ -83,7 +89,7 @@ export async function renewalOf(ctx: TxContext, session: Row<"checkout_sessions"
   return { product: shown(row.name), interval, count, trialDays, maxPeriods: max_periods }
 }
 
-/** The subscription that a paywall's page offers beside paying once; null for none. */
+/** The subscription that a paywall's page offers as an alternative to paying once; null for none. */
 export async function subscriptionOffered(
   ctx: TxContext,
   paywall: Row<"paywalls">,

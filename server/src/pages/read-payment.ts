@@ -1,4 +1,7 @@
-/** What the pages of one payment show (its receipt, the claim of money that waits), and the page of a payment link. */
+/**
+ * Reads what the pages of one payment show (its receipt, the claim of money that waits), and the page of a payment
+ * link.
+ */
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { LinkPage, PageBase, Reservation, ReturnPage } from "../../../web/src/page-data.ts"
@@ -19,11 +22,11 @@ export interface Receipt extends PageBase {
   what: string | null
   amount: string
   paidAt: Date
-  /** Null where several transactions moved it, which the reservation has. */
+  /** Null where several transactions moved it; `reservation` has them. */
   txHash: string | null
-  /** What is to be said above it; undefined while all is in order. */
+  /** The notice above it; undefined while the payment counts. */
   ended?: "reversed" | "returned" | "released" | "refunded" | undefined
-  /** Of a payment that was reserved first: what moved, with the transactions. */
+  /** For a payment that was reserved first: what moved, with the transactions. */
   reservation?: Reservation
 }
 
@@ -31,7 +34,9 @@ export interface Receipt extends PageBase {
 export const receiptOf = async (ctx: TxContext, id: string, lang: Language): Promise<Receipt> =>
   (await reservedReceipt(ctx, id, lang)) ?? (await paymentReceipt(ctx, id, lang))
 
-/** The receipt of a checkout that was reserved first, once something was captured or released; undefined for any other. */
+/**
+ * The receipt of a checkout that was reserved first, once something was captured or released; undefined for any other.
+ */
 async function reservedReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt | undefined> {
   const session = await ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).executeTakeFirst()
   const standing = session && (await standingOfSession(ctx, session))
@@ -68,7 +73,7 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
     .leftJoin("products", "products.id", "checkout_sessions.product_id")
     .selectAll("payments")
     .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked", "products.name as product"])
-    // Not both in one condition: of an "or" over two tables all payments are read.
+    // Two conditions instead of one "or": an "or" over two tables would read all payments.
     .$if(!isSession, query => query.where("payments.id", "=", id))
     .$if(isSession, query => query.where("payments.resource_id", "=", id).where("beside", "=", false))
     .orderBy("payments.accepted_at", order => order.asc().nullsFirst())
@@ -89,14 +94,14 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
   }
 }
 
-/** What a granted payment brought beyond its price, while that waits for the merchant; in base units. */
+/** The surplus of a granted payment, while it needs the merchant's decision; in base units. */
 async function openSurplus(ctx: TxContext, { id, status }: Row<"payments">): Promise<bigint | undefined> {
   if (status !== "granted") return undefined
   const surplus = ctx.db.selectFrom("surpluses").select("amount").where("payment_id", "=", id)
   return (await surplus.where("state", "=", "open").executeTakeFirst())?.amount
 }
 
-/** The claim of a payment that waits for the merchant; null where it does not wait. `PAYMENT_NOT_FOUND`. */
+/** The claim of an open payment; `data` is null where the payment is not open. `PAYMENT_NOT_FOUND`. */
 export async function returnPage(
   ctx: TxContext,
   id: string,
@@ -122,7 +127,7 @@ export async function returnPage(
   }
 }
 
-/** The page of a payment link; `data` is null where it starts no checkout any more. `LINK_NOT_FOUND`. */
+/** The page of a payment link; `data` is null where the link starts no more checkouts. `LINK_NOT_FOUND`. */
 export async function linkPage(
   ctx: TxContext,
   slug: string,

@@ -1,4 +1,4 @@
-/** What the page of a paywall shows: what it sells, and the state of one address's payment. */
+/** Reads what the page of a paywall shows: what it sells, and the state of one address's payment. */
 import { sql } from "kysely"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
@@ -18,13 +18,13 @@ import { isStale } from "../scanner/scan-lag.ts"
 import { pageBase } from "./page-base.ts"
 import { subscriptionOffered } from "./read-invoice.ts"
 
-/** Whose payment, and by which transaction; both may be missing. */
+/** The payer and the transaction; either may be missing. */
 export interface Payer {
   address?: Address | undefined
   txHash?: Hash | undefined
 }
 
-/** The whole page of a paywall; `PAYWALL_NOT_FOUND`. */
+/** The data of a paywall's page; `PAYWALL_NOT_FOUND`. */
 export async function paywallPage(ctx: TxContext, id: string, lang: Language): Promise<PaywallPage> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
@@ -97,7 +97,7 @@ async function stateOf(ctx: TxContext, { id }: Row<"paywalls">, txHash: Hash, ad
   })
 }
 
-/** What one sender paid that has bought nothing yet, in base units: seen on chain, and deep enough. */
+/** The sums that one sender paid and that have bought nothing yet, in base units: seen on chain, and deep enough. */
 async function openOf(
   ctx: TxContext,
   id: string,

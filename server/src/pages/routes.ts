@@ -1,4 +1,7 @@
-/** The pages for payers: HTML, what its script loads, and the stream of a payment's states. They count in `pages` alone. */
+/**
+ * The pages for payers: HTML, the files of its script, and the stream of a payment's states. They count only in the
+ * limit `pages`.
+ */
 import type { FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
@@ -30,7 +33,7 @@ import { linkPage, paywallOfSlug, receiptOf, returnPage } from "./read-payment.t
 import { paywallPage, paywallStatus } from "./read-paywall.ts"
 import { type Page, pageSender, type SendPage } from "./send-page.ts"
 
-/** States are read again so often while money is on its way: confirmations wake nobody. */
+/** How often states are read again while money is on its way: new confirmations cause no wake-up. */
 const BUSY_PAUSE_MS = 1_500
 const PAUSE_MS = 5_000
 
@@ -47,7 +50,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
   logoRoute(app, ctx)
 }
 
-/** `/pay/:sessionId`, and its states. */
+/** `/pay/:sessionId` and its states. */
 function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   const shownCheckout = async (sessionId: string, lang: Language, t: Translate): Promise<Page & { base: PageBase }> => {
     const data = await checkoutPage(await reading(ctx), sessionId, lang)
@@ -74,7 +77,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       read: async () => await checkoutStatus(await reading(ctx), sessionId, hash),
       opened: () => watch(ctx, sessionId),
       isOver: isSettled,
-      // What is captured at once is on its way, too.
+      // A payment that is captured at once is on its way while it is `authorized`.
       pauseMs: ({ status }) => (status === "verifying" || status === "authorized" ? BUSY_PAUSE_MS : PAUSE_MS),
     }
   }
@@ -86,7 +89,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   )
 }
 
-/** `/paywall/:id`, and its states for one payer. */
+/** `/paywall/:id` and its states for one payer. */
 function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/paywall/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
@@ -96,7 +99,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), base: data, framed: true, data }
     })
   })
-  // Counts as the start of a link's checkout does, and is one. A HEAD must start nothing.
+  // It starts a checkout, and counts in the limits like the start of a link's checkout. A HEAD must start nothing.
   app.get("/paywall/:id/subscribe", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     refuseBackground(request)
     const { id } = request.params as { id: string }
@@ -130,7 +133,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   )
 }
 
-/** `/p/:slug`, and where its form leads without a script. */
+/** `/p/:slug`, and the target of its form for pages without a script. */
 function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
@@ -139,7 +142,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     return await sendPage(request, reply, (t, lang) => shownLink(ctx, slug, lang, t))
   })
 
-  // Counts as `POST /api/pay/sessions` does. A HEAD must start nothing.
+  // Counts in the limits like `POST /api/pay/sessions`. A HEAD must start nothing.
   app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
     refuseBackground(request)
@@ -157,7 +160,10 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
-/** Any site can make its visitors' browsers ask for an address, as that of a picture; `FORBIDDEN`. */
+/**
+ * Throws `FORBIDDEN` for a request in the background: any site can make its visitors' browsers request a URL, for
+ * example as a picture.
+ */
 function refuseBackground({ headers }: FastifyRequest): void {
   const { "sec-fetch-site": site, "sec-fetch-dest": dest } = headers
   if (site === "cross-site" && dest !== "document")
@@ -168,13 +174,13 @@ function refuseBackground({ headers }: FastifyRequest): void {
     )
 }
 
-/** The language that was chosen, for the address that follows. */
+/** The query of the next URL that keeps the chosen language. */
 function languageIn(request: FastifyRequest): string {
   const { lang = "" } = request.query as { lang?: unknown }
   return Object.hasOwn(catalogues, String(lang)) ? `?lang=${lang}` : ""
 }
 
-/** The page of a link, or of one that starts no checkout any more; with what was wrong with what was typed. */
+/** The page of a link, or of one that starts no more checkouts, with the fault in what was typed. */
 async function shownLink(ctx: Context, slug: string, lang: Language, t: Translate, fault?: ApiError): Promise<Page> {
   const { base, data } = await linkPage(await reading(ctx), slug, lang)
   if (!data) {
@@ -185,7 +191,7 @@ async function shownLink(ctx: Context, slug: string, lang: Language, t: Translat
   return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data, words), base, framed: true, data }
 }
 
-/** Receipts and returns, and the page of a subscriber. */
+/** Receipts, returns, and a subscriber's page. */
 function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/subscriptions", { schema: hidden }, async (request, reply) =>
     sendPage(request, reply, async (t, lang) => {
@@ -210,7 +216,7 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
-/** `/logo/:hash`: merchants' logos, which browsers keep for a year, as a changed one has another name. */
+/** `/logo/:hash`: merchants' logos. Browsers keep them for a year, as a changed logo has another name. */
 function logoRoute(app: Server, ctx: Context): void {
   app.get("/logo/:hash", { schema: hidden }, async (request, reply) => {
     const { logo, logo_type } = (await logoOf(await reading(ctx), (request.params as { hash: string }).hash)) ?? {}
@@ -219,7 +225,7 @@ function logoRoute(app: Server, ctx: Context): void {
       "content-type": logo_type,
       "cache-control": "public, max-age=31536000, immutable",
       "x-content-type-options": "nosniff",
-      // Whatever its bytes are: opened by itself it can do nothing.
+      // Opened on its own, a logo can do nothing, whatever its bytes are.
       "content-security-policy": "default-src 'none'; sandbox",
       "cross-origin-resource-policy": "same-origin",
     })

@@ -1,4 +1,4 @@
-/** How a page is sent: its language, its policy, its errors. */
+/** Sends a page: its language, its policy, its errors. */
 import { brotliCompressSync, constants } from "node:zlib"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
@@ -17,14 +17,14 @@ import { contentPolicy, documentOf, type Html, html } from "./html.ts"
 export interface Page {
   title: string
   body: Html
-  /** Whose page it is; none where there is no such page. */
+  /** The merchant's facts; undefined where the page belongs to no merchant. */
   base?: PageBase
   /** Whether the merchant's allowed sites may show it in a frame. */
   framed?: boolean
   data?: object
 }
 
-/** Sends what `make` answers, or the page of what it throws. */
+/** Sends the page that `make` returns, or the error page for what it throws. */
 export type SendPage = (
   request: FastifyRequest,
   reply: FastifyReply,
@@ -49,7 +49,10 @@ export function pageSender(ctx: Context, assets: Assets): SendPage {
   }
 }
 
-/** A browser that opens something else than a page gets one that says what went wrong; other clients get JSON, as everywhere. */
+/**
+ * For a browser that opens a URL which is no page: sends a page that says what went wrong. Other clients get JSON, as
+ * everywhere.
+ */
 export const browserErrors =
   (assets: Assets): ErrorPage =>
   (request, reply, code) => {
@@ -57,21 +60,21 @@ export const browserErrors =
     const isBrowser = (method === "GET" || method === "HEAD") && /\btext\/html\b/.test(headers.accept ?? "")
     if (!isBrowser || url.startsWith("/api/") || !shownToBrowsers.includes(code)) return undefined
     const lang = languageFor(request)
-    // An address that can't be read leads to nothing, as an unknown one does.
+    // A URL that can't be parsed is answered like an unknown one.
     if (code === "VALIDATION_ERROR") reply.code(errorTable.NOT_FOUND.status)
     return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code, lang) })
   }
 
-/** Errors that a person meets who follows a link. */
+/** The errors that a person who follows a link can meet. */
 const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "VALIDATION_ERROR", "RATE_LIMITED"]
 
 function languageFor(request: FastifyRequest): Language {
-  // Not from the parsed query: an address that can't be decoded has none, and its page can be read in each language too.
+  // Read from the raw URL: a URL that can't be decoded has no parsed query, and its error page has a language too.
   const [, lang] = /[?&]lang=(\w+)/.exec(request.url) ?? []
   return languageOf(lang, request.headers["accept-language"])
 }
 
-/** The whole document with its headers; compressed where the visitor takes that. */
+/** The whole document with its headers, compressed where the visitor accepts that. */
 function documentFor(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -88,7 +91,7 @@ function documentFor(
     vary: "accept, accept-encoding, accept-language",
     "content-security-policy": contentPolicy({ style, frames }),
     "x-content-type-options": "nosniff",
-    // The address of a page is all that opens it.
+    // The URL of a page is the only secret that opens it, so it is not sent to others.
     "referrer-policy": "no-referrer",
   })
   if (!acceptsBrotli(request.headers["accept-encoding"])) return text
@@ -96,7 +99,7 @@ function documentFor(
   return brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } })
 }
 
-/** Unknown ids and paths do not exist; too many requests have to wait; all else is our fault. */
+/** Unknown ids and paths do not exist; too many requests have to wait; everything else is this service's fault. */
 function errorPage(t: Translate, code: ErrorCode, lang: Language): Page {
   const isMissing = code !== "RATE_LIMITED" && errorTable[code].status < 500
   const title = t(isMissing ? "notFound" : "serverFailed")

@@ -1,6 +1,6 @@
 /**
- * Whether the relay wallet would carry out a signed authorization, and its row. All is checked before anything is written, as
- * each relay costs the service gas.
+ * Checks whether the relay wallet can carry out a signed authorization, and writes the relay's row. All checks come
+ * before the first write, because each relay costs the service gas.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -21,12 +21,12 @@ import { areContractRelaysSpent, isTotalSpent } from "./total-budget.ts"
 
 /** Why an authorization is not relayed. */
 type RelayRefusal =
-  /** No relay wallet is at work on the network, it is halted, or its signer does not sign. */
+  /** No relay wallet is active on the network, it is halted, or its signer does not sign. */
   | "no_wallet"
   /** The gas budget of the merchant, of all merchants, or of contract wallets is spent. */
   | "budget"
   | "listed"
-  /** No source of sanctions answers. */
+  /** No source of sanctions responds. */
   | "unscreened"
   | "signature"
   | "used"
@@ -54,25 +54,28 @@ export interface CheckedRelay {
 /** What is to be relayed, and for whom. */
 interface RelayRequest {
   merchantId: string
-  /** What the payer is screened for, as the log says it. */
+  /** Why the payer is screened, as the log shows it. */
   purpose: string
   authorization: Authorization
   digest: Hash
   signature: Hex
-  /** The receiving address, where money that has just arrived there would be the same payment. */
+  /** The receiving address. Money that has just arrived there would pay for the same payment. */
   deposit?: Pick<Row<"deposits">, "id" | "address">
-  /** The call that carries it out, where that is not the token's own. */
+  /** The call that carries it out, where it is not the token's own function. */
   call?: RelayCall
 }
 
-/** A call that carries out an authorization, and the most gas that it may take. */
+/** A call that carries out an authorization, and its highest gas limit by kind of signature. */
 interface RelayCall {
   to: Address
   data: Hex
   gas: Record<SignedBy, bigint>
 }
 
-/** Checks everything that does not depend on what is paid. Writes nothing; `CHAIN_UNAVAILABLE` when too few endpoints agree. */
+/**
+ * Runs every check that does not depend on what is paid for. Writes nothing; throws `CHAIN_UNAVAILABLE` when too few
+ * endpoints agree.
+ */
 export async function checkRelay(
   ctx: Context,
   network: Network,
@@ -83,10 +86,10 @@ export async function checkRelay(
   const wallet = await relayWallet(ctx, network)
   if (!wallet) return refused("no_wallet", "")
   const { chainId: chain_id } = network
-  // A call of another contract is a reservation, which takes twice its gas of the budget.
+  // A call to another contract is a reservation, which takes twice its gas from the budget.
   if (await relaysSpent(ctx, merchantId, { chain_id, address: wallet }, limits.key, call ? "reserve" : "authorize"))
     return refused("budget", NO_BUDGET)
-  // Before the screening: a forged signature must not have a stranger's address sent to a source of sanctions.
+  // Before the screening: a forged signature must not send a stranger's address to a source of sanctions.
   const by = await readSignature(ctx, network, { from, digest, signature })
   if (typeof by === "object") return refused("signature", by.fault)
   const screening = (await screen(ctx, [from], purpose)).get(from)
@@ -107,7 +110,10 @@ export async function checkRelay(
 
 const refused = (refusal: RelayRefusal, words: string): RefusedRelay => ({ refusal, words })
 
-/** The relay wallet's address; undefined where none was ever at work on the network, it is halted, or its signer does not sign. */
+/**
+ * The relay wallet's address; undefined if no relay wallet was ever active on the network, it is halted, or its signer
+ * does not sign.
+ */
 const relayWallet = async (ctx: Context, { chainId }: NetworkInfo): Promise<Address | undefined> =>
   await activeWallets(ctx, chainId)
 
@@ -118,26 +124,26 @@ const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[])
     .where("chain_id", "in", chainIds)
     .where("address", "=", ctx.settings.relayWallet ?? ZERO_ADDRESS)
     .where("status", "=", "active")
-    // What is accepted would wait until its time is over.
+    // An accepted relay would wait until its deadline has passed.
     .where(sql<boolean>`not 'signer' = any(alarms)`)
     .execute()
   return new Map(wallets.map(({ chain_id, address }) => [chain_id, address]))
 })
 
-/** What a relay's row says beside its call. */
+/** The fields of a relay's row besides its call. */
 interface NewRelay {
   kind: "authorize" | "settle" | "reserve"
   authorization: Authorization
   digest: Hash
-  /** When it is cancelled, where it is not signed by then. */
+  /** The deadline: a relay that is not signed by then is cancelled. */
   relayBy: Date
-  /** The deposit that it pays; without one, the merchant whose budget it uses. */
+  /** The deposit that it pays; without a deposit, the merchant whose budget it uses. */
   to: { depositId: bigint } | { merchantId: string }
-  /** Of what it pays for; without one, its request begins the trace. */
+  /** The trace of what it pays for; without one, the request begins the trace. */
   traceparent?: string | null
 }
 
-/** Writes the relay; false where another relay of this nonce was quicker. Call it inside a transaction. */
+/** Writes the relay; returns false if another relay of this nonce was written first. Call it inside a transaction. */
 export async function writeRelay(
   ctx: TxContext,
   network: NetworkInfo,
@@ -147,7 +153,7 @@ export async function writeRelay(
   return (await writeRelays(ctx, [relayRow(ctx, network, relay, facts)])).size > 0
 }
 
-/** A relay's row to be written; without a `source_key` it gets that of its authorization. */
+/** The row of a relay to write; without a `source_key` it gets the key of its authorization. */
 export type RelayRow = Pick<
   Row<"payouts">,
   | ("id" | "chain_id" | "kind" | "deposit_id" | "escrow_id" | "token" | "recipient" | "amount" | "to_address" | "data")
@@ -160,8 +166,8 @@ const COLUMNS = `id uuid, chain_id integer, kind text, deposit_id bigint, escrow
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
 /**
- * Writes relays in this order; the ids of those that no other relay of the same nonce forestalled. Call it inside a transaction. The
- * relays that were ever made of a nonce are counted in the statement that writes the next.
+ * Writes relays in this order and returns the ids of those written; a relay is skipped if another relay of its nonce
+ * exists. Call it inside a transaction. The statement that writes a relay also counts the earlier relays of its nonce.
  */
 export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): Promise<Set<string>> {
   const now = ctx.now()
@@ -182,12 +188,12 @@ export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): 
 }
 
 /**
- * When what is written now is due: now, and by the clock of the database where this process's is ahead of it. With that clock it would
- * wait for the others until their clocks say the same.
+ * When a new row is due: now, or the database's time if this process's clock is ahead of it. With its own time the row
+ * would wait in the other processes until their clocks reach it.
  */
 export const dueNow = (now: Date) => sql<Date>`least(${now}::timestamptz, clock_timestamp())`
 
-/** A relay's row as it begins. */
+/** Builds the row of a new relay. */
 export function relayRow(
   ctx: TxContext,
   { chainId, token }: NetworkInfo,
@@ -204,7 +210,7 @@ export function relayRow(
   }
 }
 
-/** The relays that were ever made of a payer's nonce. */
+/** Counts the relays that were ever made for a payer's nonce. */
 export const relaysOf = (
   ctx: TxContext,
   { chainId, token }: Pick<NetworkInfo, "chainId" | "token">,

@@ -1,5 +1,5 @@
-// What the operator is alerted to: once when it begins, once when it ends, by metrics, log and /readyz; and that payouts continue by
-// themselves when the reason is gone.
+// Each alarm reaches the operator once when it begins and once when it ends, by metrics, log and /readyz; and payouts
+// continue by themselves when the reason is gone.
 import { readdirSync, readFileSync } from "node:fs"
 import { sql } from "kysely"
 import { type Hex, keccak256 } from "viem"
@@ -34,7 +34,7 @@ beforeEach(async () => {
   registry.resetMetrics()
   lines = []
   const { db, now } = rig.service.ctx
-  // As if verification had just looked: what is tested is what payouts add.
+  // As if verification had just run: these tests are about the alarms of payouts.
   await db
     .insertInto("cursors")
     .values({
@@ -153,7 +153,7 @@ describe("a wallet without gas", () => {
     await rig.anvil.client.setCode({ address: GAS_PRICE_ORACLE, bytecode: answers })
     await setBalance(3n * ETHER)
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
-    // Twice the fee for each of them: enough for one.
+    // The most that each may cost is twice the fee, so the gas is enough for one.
     expect(await gain(() => rig.round())).toBe(500_000n)
     expect((await rig.payouts()).map(row => row.held_reason)).toEqual([null, "low_gas"])
     expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBe(1)
@@ -237,7 +237,7 @@ describe("other alarms", () => {
     ctx.settings.payoutWallet = undefined
     const words =
       "base-sepolia: the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
-    // As if verification looked on: the clock is moved on below.
+    // As if verification kept running: the clock is advanced below.
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings
     ctx.settings.payoutSigner = undefined

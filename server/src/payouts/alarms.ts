@@ -1,6 +1,6 @@
 /**
- * The alarms of a wallet. They are stored with the wallet's row, so that each is logged once when it begins and once when it
- * ends, whichever process observes it, and every process can report them. `docs/alarms.md` says what to do about each.
+ * The alarms of a wallet. They are stored in the wallet's row, so each is logged once when it begins and once when it
+ * ends, whichever process notices, and every process can report them. `docs/alarms.md` says what to do about each.
  */
 import { sql } from "kysely"
 import { firstFees, type Market } from "../chain/fees.ts"
@@ -26,17 +26,17 @@ import { type InFlight, inFlight } from "./in-flight.ts"
 import { NEVER } from "./insert-payout.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
-/** Gas of a usual payout: the first release of a deposit takes the most. */
+/** Gas of a typical payout: the first release of a deposit takes the most. */
 const USUAL_GAS = 118_000n
-/** An alarm begins when the gas is enough for fewer usual payouts than this, while there is time to send more. */
+/** The alarm begins when the gas covers fewer typical payouts than this, while there is time to send more. */
 const ENOUGH_PAYOUTS = 100n
-/** A sweep is due after a day at the latest; a payment that still waits for one after two has a reason of its own. */
+/** A sweep is due after a day at the latest; if a payment is not swept after two days, something prevents it. */
 const UNSWEPT_MS = 2 * 86_400_000
-/** When a sweep of what nothing could be taken from is tried again, at the latest. */
+/** When a sweep that could take nothing is retried, at the latest. */
 const SWEEP_AGAIN_MS = 3_600_000
-/** Payments that the log names. */
+/** How many payments the log names. */
 const PAYMENTS_NAMED = 10
-/** A payout is mined some seconds after it was sent, or replaced at a higher fee after half a minute. */
+/** A payout is mined some seconds after it is sent, or replaced at a higher fee after half a minute. */
 const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
 
@@ -62,7 +62,7 @@ const halted: Record<Lane, string> = {
   relay: "no authorization is carried out until `sluice wallet resume`",
 }
 const standing = Object.keys(words) as StandingAlarm[]
-/** Why payouts wait, in the order of their table. */
+/** All reasons why payouts are held. */
 export const heldReasons: HeldReason[] = [
   "short",
   "sanctions",
@@ -74,7 +74,7 @@ export const heldReasons: HeldReason[] = [
   "balance",
 ]
 
-/** Determines the wallet's alarms, stores them, and logs and counts those that began or ended since. */
+/** Determines the wallet's alarms, stores them, and logs and counts those that began or ended since the last call. */
 export async function reportAlarms(
   ctx: Context,
   network: Network,
@@ -97,7 +97,7 @@ export async function reportAlarms(
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
   const byRows: Partial<Record<StandingAlarm, boolean>> = {
     ...{ transfer, given_up, unswept: unswept.length > 0 },
-    // A halted wallet signs nothing, and says so.
+    // A halted wallet signs nothing, and has an alarm of its own.
     signer: flying.isUnsignedLong && wallet.status === "active",
   }
   const alarms = standing.filter(each => byRows[each] ?? reported.includes(each))
@@ -107,7 +107,7 @@ export async function reportAlarms(
     walletPayouts.set(labels(network, wallet), integer(balance / usualCost(market, dataFee)))
   showWallet(network, { ...wallet, alarms })
   if (alarms.join() === wallet.alarms.join()) return
-  // Only the process that changes the row logs it: another may have taken the lease over meanwhile.
+  // Only the process that changes the row logs it: another process may have taken over the lease meanwhile.
   const now = sqlArray("text", alarms)
   const { rows } = await sql<{ alarms: StandingAlarm[] }>`
     with before as (select id, alarms from wallets where id = ${wallet.id} for no key update)
@@ -135,7 +135,10 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
   return (await rows.executeTakeFirst()) !== undefined
 }
 
-/** Whether an earlier wallet of the lane has something in flight since before a time; such a wallet has no alarms of its own. */
+/**
+ * Whether an earlier wallet of the lane has had a transaction in flight since before `since`; such a wallet has no
+ * alarms of its own.
+ */
 async function earlierStuck(
   ctx: Context,
   { depositFactory }: Network,
@@ -155,7 +158,7 @@ async function earlierStuck(
   return (await rows.executeTakeFirst()) !== undefined
 }
 
-/** Whether a payout of the wallet's own factory waits until a person retries it. */
+/** Whether a payout out of the wallet's own factory is held until a person retries it. */
 async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<"wallets">): Promise<boolean> {
   const rows = ctx.db
     .selectFrom("payouts")
@@ -171,8 +174,9 @@ async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<
 }
 
 /**
- * Some granted payments that no sweep could take: one endpoint alone reports them, a reorg is moving them, or their deposit's book
- * promises more than it holds. A sweep that failed or was cancelled lately is retried by itself, and is no reason.
+ * Returns some granted payments that no sweep could take: only one endpoint reports them, a reorg is moving them, or
+ * their deposit's book promises more than it holds. A sweep that failed or was cancelled recently is retried without
+ * help, so it raises no alarm.
  */
 async function unsweptPayments(ctx: Context, { lane, chain_id: chainId }: Row<"wallets">): Promise<string[]> {
   if (lane !== "payout") return []
@@ -187,8 +191,8 @@ async function unsweptPayments(ctx: Context, { lane, chain_id: chainId }: Row<"w
 }
 
 /**
- * Whether a wallet's balance (wei) is too little for what the next payout may cost, or for 100 usual ones; `cap` is the
- * highest price for gas, `flying` what transactions in flight may still cost.
+ * Whether a wallet's balance (wei) is too low for the most expensive next payout (`low_gas`), or for 100 typical ones
+ * (`gas_warning`). `cap` is the highest gas price; `flying` is what transactions in flight may still cost.
  */
 export function gasShortage(
   { balance, market, dataFee }: { balance: bigint; market: Market; dataFee: bigint },
@@ -200,10 +204,10 @@ export function gasShortage(
   return balance < ENOUGH_PAYOUTS * usualCost(market, dataFee) ? "gas_warning" : undefined
 }
 
-/** An alarm of a wallet as a sentence that anyone may read. */
+/** Returns a wallet's alarm as a sentence that anyone may read. */
 export const walletAlarm = (lane: Lane, alarm: StandingAlarm): string => `the ${lane} wallet ${words[alarm]}`
 
-/** The alarms by what endpoints report; where they report nothing the alarms stay as they were. */
+/** The alarms that endpoints report on. Where they report nothing, the alarms stay as they were. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletState,
   flying: InFlight & { isStuck: boolean },
@@ -229,12 +233,12 @@ function alarmsOf(
   return standing.filter(each => facts[each])
 }
 
-/** What a usual payout costs at the current price, in wei. */
+/** What a typical payout costs at the current price, in wei. */
 export const usualCost = ({ baseFee, tip }: Market, dataFee: bigint): bigint =>
-  // One wei on a chain without fees, as the balance is divided by this.
+  // One wei on a chain without fees, because the balance is divided by this.
   USUAL_GAS * (baseFee + tip) + dataFee + 1n
 
-/** Sets the metrics of a wallet from its row, in every process: another one may have observed it. */
+/** Sets the metrics of a wallet from its row. Every process does: another one may have observed the wallet. */
 export function showWallet(network: Network, wallet: Row<"wallets">): void {
   walletHalted.set(labels(network, wallet), wallet.status === "halted" ? 1 : 0)
   for (const reason of standing)
@@ -255,7 +259,7 @@ interface Waiting {
   oldest: Date
 }
 
-/** How many payouts of a network and lane have not ended, by state and reason. */
+/** Counts the payouts of a network and lane that have not ended, by state and reason. */
 export async function waitingPayouts(ctx: Context, network: Network, lane: Lane): Promise<Waiting[]> {
   const { rows } = await sql<Waiting>`
     select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from payouts
@@ -282,16 +286,16 @@ export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: re
   oldestQueued.set({ network: network.name, wallet }, Math.max(0, ageMs / 1_000))
 }
 
-/** What is wrong with a network that is served without a payout key. */
+/** The alarm of a network that is served without a payout key. */
 export const NO_KEY =
   "the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY, PAYOUT_KEYSTORE or PAYOUT_SIGNER, and restart"
-/** What is wrong where payouts wait for a process that serves their factory. */
+/** The alarm for payouts that need a process that serves their factory. */
 export const UNSERVED =
   "payouts have waited for an hour at receiving addresses of a deposit factory that nothing serves: docs/operations.md says how to run a process for another factory (Keys), and docs/alarms.md what else can be done"
 const UNSERVED_MS = 3_600_000
 const reported = new Set<string>()
 
-/** The networks where payouts wait and no process has the key. */
+/** Returns the networks where payouts are due and no process has the key. */
 async function withoutKey(ctx: Context): Promise<Set<number>> {
   if (ctx.settings.payoutSigner || ctx.settings.payoutWallet) return new Set()
   const { rows } = await sql<{ chain_id: number }>`
@@ -303,8 +307,9 @@ async function withoutKey(ctx: Context): Promise<Set<number>> {
 }
 
 /**
- * The networks where payouts to another factory than the one served have been due for an hour. Whatever stops the process that serves
- * it has an alarm there; without one, nothing says that they wait.
+ * Returns the networks where payouts out of a factory that this process does not serve have been due for an hour. If
+ * something stops the process that serves that factory, that process raises an alarm; if there is no such process, only
+ * this alarm shows it.
  */
 async function unserved(ctx: Context): Promise<Set<number>> {
   const { networks } = ctx.chain
@@ -320,7 +325,10 @@ async function unserved(ctx: Context): Promise<Set<number>> {
   return new Set(rows.map(row => row.chain_id))
 }
 
-/** Reports networks whose payouts wait for a key or for another process, and logs each once: no payout round there could. */
+/**
+ * Reports networks whose payouts need a key or another process, and logs each once: no payout round runs there to
+ * report them.
+ */
 export async function reportWaiting(ctx: Context): Promise<void> {
   report(ctx, "no_key", await withoutKey(ctx), NO_KEY)
   report(ctx, "unserved", await unserved(ctx), UNSERVED)
@@ -348,7 +356,7 @@ function report(ctx: Context, reason: WaitingReason, networks: ReadonlySet<numbe
   }
 }
 
-/** All alarms in words that anyone may read: no address, no amount, no merchant. */
+/** Returns all alarms in words that anyone may read: no address, amount or merchant. */
 export async function alarmsInWords(ctx: Context): Promise<string[]> {
   const { networks } = ctx.chain
   const ours = ctx.settings.serviceWallets

@@ -1,4 +1,4 @@
-/** Writes verdicts: payouts that are not signed now wait, are held or are cancelled. */
+/** Writes verdicts: payouts that are not signed now are postponed, held or cancelled. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { recheckBeforeMs, recheckMs } from "./draw-shares.ts"
@@ -11,7 +11,7 @@ const SHORT_WAIT_MS = 30_000
 const SHORT =
   "the money that it pays out of is not confirmed: the chain took it, or other money of its deposit, back, or only one of two endpoints reports it"
 
-/** Writes each verdict; one to sign, or to skip, changes nothing. */
+/** Writes each verdict; the verdicts `sign` and `skip` change nothing. */
 export async function applyVerdicts(ctx: Context, judged: readonly Judged[]): Promise<void> {
   for (const { payout, verdict } of judged) {
     if (verdict.kind === "wait") await postpone(ctx, payout, verdict.ms)
@@ -27,9 +27,9 @@ async function hold(ctx: Context, payout: Payout, verdict: Extract<Verdict, { ki
   const { id, checks, payment_id: paymentId, held_reason: before, relay_by: relayBy } = payout
   const { reason, detail, waitMs } = verdict
   const now = ctx.now()
-  // What has a time that ends must not wait past it.
+  // A payout with a deadline must not be held past it.
   const longest = relayBy ? recheckBeforeMs(checks, relayBy.getTime() - now.getTime()) : recheckMs(checks)
-  // A payout that was checked again and is held for the same reason is no news.
+  // A payout that is held again for the same reason is not logged again.
   if (reason !== before) ctx.log.warn({ payoutId: id, paymentId, reason, detail }, "a payout is held")
   await ctx.db
     .updateTable("payouts")
@@ -37,7 +37,7 @@ async function hold(ctx: Context, payout: Payout, verdict: Extract<Verdict, { ki
       state: "held",
       held_reason: reason,
       held_detail: detail,
-      // A wallet without gas, or a spent budget, is no fault of the payout.
+      // A wallet without gas, or a spent budget, is not the payout's fault.
       checks: reason === "low_gas" || reason === "gas_budget" ? checks : checks + 1,
       run_at: new Date(now.getTime() + (waitMs ?? longest)),
       updated_at: now,
@@ -48,7 +48,10 @@ async function hold(ctx: Context, payout: Payout, verdict: Extract<Verdict, { ki
   if (reason === "allowance" || reason === "balance") await holdAlike(ctx, payout, verdict)
 }
 
-/** Releases the promise of a payout whose money a reorg took, until the money is there again; a no-op where it is by now. */
+/**
+ * Releases the reserved money of a payout whose transfer a reorg removed, until the money is there again; a no-op if it
+ * is there already.
+ */
 async function holdShort(ctx: Context, { id }: Payout): Promise<void> {
   const now = ctx.now()
   const { rows } = await sql`update payouts i set state = 'held', held_reason = 'short', held_detail = ${SHORT},

@@ -1,6 +1,6 @@
 /**
- * From due payouts to nonces: pick what is due, screen and simulate it, write the verdicts, give the rest their nonces under the
- * wallet's lock.
+ * Takes due payouts to their nonces: picks what is due, screens and simulates it, writes the verdicts, and gives the
+ * rest their nonces under the wallet's lock.
  */
 import { type Fees, firstFees } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
@@ -17,15 +17,15 @@ import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
 import type { Unsigned } from "./unsigned-attempts.ts"
 
-/** What got nonces, and how many payouts were due and are held, wait or are cancelled instead. */
+/** The payouts that got nonces, and how many due payouts were held, postponed or cancelled instead. */
 interface Assigned {
   assigned: Unsigned[]
   postponed: number
 }
 
 /**
- * Gives nonces to what is due, as far as there is room; to nothing while an earlier nonce is not signed, as it could not be mined, and what
- * has a nonce can't be cancelled.
+ * Gives nonces to due payouts while there is room in flight. It gives none while an earlier nonce is unsigned: a later
+ * one could not be mined, and a payout with a nonce can't be cancelled.
  */
 export async function assignPayouts(
   ctx: Context,
@@ -34,7 +34,7 @@ export async function assignPayouts(
   state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
-  // The alarms say why nothing is paid then.
+  // The alarms say why nothing is paid in that case.
   if (latest === undefined || balance === undefined) return { assigned: [], postponed: 0 }
   const picked = await pickDue(ctx, network, wallet, state)
   if (!picked) return { assigned: [], postponed: 0 }
@@ -47,12 +47,15 @@ export async function assignPayouts(
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
   const given = await inTransaction(ctx, ctx => giveNonces(ctx, wallet, approved, terms))
-  // After the commit: the end of a relay locks its session, and nobody waits for a session while a wallet is locked.
+  // After the commit: ending a relay locks its session, and no code waits for a session while it locks a wallet.
   await applyVerdicts(ctx, given.judged)
   return { assigned: given.assigned, postponed: postponed + given.judged.length }
 }
 
-/** The due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined where nothing can get a nonce. */
+/**
+ * Returns the due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined if nothing
+ * can get a nonce.
+ */
 async function pickDue(
   ctx: Context,
   network: Network,

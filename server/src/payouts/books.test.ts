@@ -1,4 +1,4 @@
-// What the database itself does not let happen, and that the books add up whatever happens to payments.
+// The database itself refuses wrong books, and the books add up whatever happens to payments.
 import { randomUUID } from "node:crypto"
 import fc from "fast-check"
 import { sql } from "kysely"
@@ -72,14 +72,14 @@ const setState = (n: number, state: "gone" | "confirmed") =>
     .where("tx_hash", "=", hashOf(n))
     .where("state", "<>", state)
     .execute()
-/** As a reorg does that mines a transfer again, of another amount. */
+/** Changes a transfer as a reorg does that mines it again with another amount. */
 const setValue = (n: number, value: bigint) =>
   db()
     .updateTable("transfers")
     .set({ value, reorged_at: service.ctx.now(), run_at: service.ctx.now() })
     .where("tx_hash", "=", hashOf(n))
     .execute()
-/** What is beyond a price counts, as what is below the lowest price does: these tests are of books, with any amounts. */
+/** Settles without surpluses: the lowest price is so high that every overpayment is dust and counts for its payment. */
 const settle = () => {
   const settings = { ...service.ctx.settings, minAmount: "1000000" }
   return settleDue({ ...service.ctx, settings }, paperNetwork)
@@ -89,14 +89,14 @@ const book = (shop: Shop) =>
 const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("share").execute()
 
 let nonces = 0n
-/** As the engine does: a nonce, and then the chain's word. */
+/** Gives a payout a nonce, as the engine does. */
 const assign = (id: string) =>
   db()
     .updateTable("payouts")
     .set({ state: "assigned", held_reason: null, wallet: payer, nonce: nonces++ })
     .where("id", "=", id)
     .execute()
-/** The same, where the database lets it; answers whether it did. */
+/** The same, if the database allows it; returns whether it did. */
 const assignIfThere = (id: string): Promise<boolean> =>
   assign(id).then(
     () => true,
@@ -118,7 +118,9 @@ const end = (id: string, succeeded: boolean) =>
     .where("id", "=", id)
     .execute()
 
-/** Books against what they are the sums of; and no deposit promises more than came in, but for what a reorg took. */
+/**
+ * The books equal the sums of their rows; and no deposit promises more than came in, except for what a reorg removed.
+ */
 async function expectBalanced(): Promise<void> {
   const { rows } = await sql<{ wrong: boolean; over: boolean }>`
     select b.inflow <> (select coalesce(sum(t.value), 0) from transfers t where t.deposit_id = b.deposit_id
@@ -129,7 +131,7 @@ async function expectBalanced(): Promise<void> {
   expect(rows.filter(row => row.wrong || row.over)).toEqual([])
 }
 
-/** After its day, all that can be swept of a deposit is: nothing that it owes is left while it has money that is promised to nobody. */
+/** After a day everything that can be swept is swept: a deposit with unpromised money owes nothing. */
 async function expectSwept({ deposit }: Shop): Promise<void> {
   service.advance(2 * 86_400_000)
   await sweepDue(service.ctx, paperNetwork)
@@ -175,7 +177,7 @@ describe("the books", () => {
           if (what === "assign" && one(free)) await assignIfThere(one(free)?.id ?? "")
           const ended = what === "final" || what === "revert" ? one(flying) : undefined
           if (ended) await end(ended.id, what === "final")
-          // As the confirmation does, in the transaction that writes the end.
+          // As confirmPayouts does in the transaction that writes the end.
           if (ended?.kind === "sweep" && what === "revert")
             await inTransaction(service.ctx, ctx => sweepAfterRevert(ctx, ended, 100, service.ctx.now()))
           await expectBalanced()
@@ -351,7 +353,7 @@ describe("the books", () => {
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(51)
     expect((await payouts()).map(row => [row.kind, row.amount])).toEqual([["sweep", 1_000_000n]])
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
-    // An hour later, one that stands again is swept.
+    // An hour later, a payment whose transfer is confirmed again is swept.
     const hash = `0x${"7".padStart(64, "d")}` as Hash
     await db().updateTable("transfers").set({ state: "confirmed" }).where("tx_hash", "=", hash).execute()
     await db().updateTable("payments").set({ sweep_at: null }).where("tx_hash", "<>", hash).execute()

@@ -1,7 +1,7 @@
 /**
- * Returns that the merchant carried out itself: anyone may submit its wallet's signature, so a transaction that is not the
- * service's may move the money. Such a return is final without a nonce, by the outflow that the comparison with the chain found in a
- * final block.
+ * Returns that the merchant carried out without the service: anyone may submit its wallet's signature, so a transaction
+ * that is not the service's can move the money. Such a return becomes final without a nonce, by the outflow that the
+ * comparison with the chain found in a final block.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -14,8 +14,8 @@ import { coverShortfall } from "./insert-payout.ts"
 import { cancelReturn, returnsOf } from "./make-returns.ts"
 
 /**
- * Ends the returns without a nonce whose approval was used by another transaction: final where that moved what they are for, else
- * cancelled, as they can never succeed. Answers how many ended.
+ * Ends the returns without a nonce whose approval another transaction used: final if that transaction made the transfer
+ * they are for, otherwise cancelled, because they can never succeed. Returns how many ended.
  */
 export async function finishCarriedOut(ctx: Context, network: Network): Promise<number> {
   const { rows: waiting } = await sql<Row<"payouts">>`select i.* from payouts i
@@ -37,7 +37,7 @@ export async function finishCarriedOut(ctx: Context, network: Network): Promise<
   return ended
 }
 
-/** What was given back by the approval of this return, and belongs to no other. */
+/** Returns the outflow that used this return's approval and that no other return is linked to. */
 async function usedFor(ctx: TxContext, payout: Row<"payouts">): Promise<Row<"outflows"> | undefined> {
   const approval = approvalIn(payout.data)
   if (!approval) return undefined
@@ -52,7 +52,7 @@ async function usedFor(ctx: TxContext, payout: Row<"payouts">): Promise<Row<"out
     .executeTakeFirst()
 }
 
-/** How a payout looks that an outflow carried out. */
+/** The columns of a payout that an outflow carried out. */
 const carriedOut = (ctx: TxContext, { tx_hash, block_number, block_hash }: Row<"outflows">) => ({
   ...{ tx_hash, block_number, block_hash, reserved: true, succeeded: true },
   ...{ state: "final" as const, held_reason: null, held_detail: null, updated_at: ctx.now() },
@@ -64,7 +64,7 @@ async function finish(
   { id, payment_id }: Row<"payouts">,
   outflow: Row<"outflows">,
 ): Promise<number> {
-  // The payment before its payouts, as everywhere.
+  // Lock the payment before its payouts, as all code does.
   await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
   const waits = ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).where("state", "in", ["queued", "held"])
   const payout = await waits.forNoKeyUpdate().executeTakeFirst()
@@ -77,7 +77,7 @@ async function finish(
   return 1
 }
 
-/** From here on the return counts in the books, in the place of the outflow. */
+/** Links an outflow to a return. From then on the books count the return instead of the outflow. */
 async function link(ctx: TxContext, outflow: Row<"outflows">, payoutId: string): Promise<void> {
   const linked = await ctx.db
     .updateTable("outflows")
@@ -89,8 +89,8 @@ async function link(ctx: TxContext, outflow: Row<"outflows">, payoutId: string):
 }
 
 /**
- * Writes the final return of a payment that has just become `returned` by an outflow; call it in that transaction, under the payment's
- * lock. Its amount is what was moved, which the merchant decided.
+ * Writes the final return of a payment that has just become `returned` by an outflow. Call it in that transaction,
+ * under the payment's lock. Its amount is what was moved: the merchant decided it.
  */
 export async function writeCarriedOut(
   ctx: TxContext,
@@ -111,7 +111,7 @@ export async function writeCarriedOut(
       kind: "return",
       source_key: `payment:${payment.id}:return:${made}`,
       to_address: deposit.factory,
-      // What the service would have sent: its signature is in the transaction that was.
+      // The call that the service would have sent. The signature is in the transaction that was sent.
       data: giveBackCall(id, deposit, message, "0x"),
       run_at: ctx.now(),
       created_at: ctx.now(),

@@ -1,6 +1,6 @@
 /**
- * Compares what is signed, or about to be, with the rows: a payout's calldata with its deposit, token, recipient, amount and id,
- * an attempt's bytes with that calldata, and a deposit's address with its terms.
+ * Compares signed or soon-to-be-signed transactions with the rows: a payout's calldata with its deposit, token,
+ * recipient, amount and id, an attempt's bytes with that calldata, and a deposit's address with its terms.
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
@@ -13,7 +13,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 
-/** A row that contradicts what it is for. */
+/** A row that contradicts its signed transaction, its calldata or its address. */
 interface Contradiction {
   table: string
   id: string
@@ -23,12 +23,12 @@ interface Contradiction {
 
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "approver" | "payees_hash" | "open_after_s">
 
-/** A payout with its deposit and all that was signed for it. */
+/** A payout with its deposit and all its signed attempts. */
 export type SignedPayout = Row<"payouts"> & {
   deposit: Address
   terms: Omit<Terms, "open_after_s"> & { open_after_s: string; payees: Payee[] }
   attempts: { id: string; raw: Hex; hash: Hash }[]
-  /** How many returns were made of its payment, itself among them. */
+  /** How many returns were made of its payment, including this one. */
   returns: number
 }
 
@@ -36,7 +36,10 @@ export type SignedPayout = Row<"payouts"> & {
 const payeesOfDeposit = sql`(select coalesce(json_agg(json_build_object('address', r.address, 'percentE4', r.percent_e4)
   order by r.position), '[]'::json) from recipients r where r.set_id = d.recipient_set_id)`
 
-/** Whether a deposit `d` is not one of a factory of the time before addresses named approvers, whose terms nothing here knows. */
+/**
+ * Whether this version knows the terms of a deposit `d`: deposits of factories from before addresses named approvers
+ * are left out.
+ */
 const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
   sql<boolean>`(d.factory = ${depositFactory} or not d.older_factory)`
 
@@ -64,8 +67,8 @@ export async function signedPayouts(
 }
 
 /**
- * What is wrong with the calldata of payouts out of deposits, beside their rows and their deposits' terms: a sentence for each id, undefined
- * where it is as it should be.
+ * Compares the calldata of payouts out of deposits with their rows and their deposits' terms. Returns a function from
+ * id to a sentence that says what differs; undefined if nothing does.
  */
 export async function calldataFaults(
   ctx: TxContext,
@@ -75,11 +78,11 @@ export async function calldataFaults(
   const rows =
     ids.length === 0 ? [] : await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
   const words = new Map(rows.map(row => [row.id, checkPayout({ ...row, attempts: [] })?.words]))
-  // What is not found can't be compared, whatever its row says now.
+  // A payout that was not found can't be compared, whatever its row says now.
   return id => (words.has(id) ? words.get(id) : "its deposit is of a factory that is not served")
 }
 
-/** The first calldata or signed transaction of a payout that differs from its row. */
+/** Returns the first calldata or signed transaction of a payout that differs from its row. */
 export function checkPayout(payout: SignedPayout): Contradiction | undefined {
   const { id, terms, to_address: to, token, recipient, amount, nonce } = payout
   if (to !== terms.factory || !saysTheRow(payout))
@@ -100,13 +103,13 @@ export function checkPayout(payout: SignedPayout): Contradiction | undefined {
   return undefined
 }
 
-/** Whether the calldata is what the row would be carried out with. */
+/** Whether the calldata is the one that the row asks for. */
 function saysTheRow({ id, kind, terms, data, payment_id, returns, ...row }: SignedPayout): boolean {
   const deposit = { ...terms, open_after_s: BigInt(terms.open_after_s) }
   if (kind !== "return") return data === releaseData(id, deposit, terms.payees, row)
   const approval = approvalIn(data)
   if (!approval || payment_id === null) return false
-  // Of how many returns had moved money when it was made, no row is left that says so.
+  // No row stores how many returns had moved money when this one was made, so every possible nonce is compared.
   const nonces = Array.from({ length: returns }, (_, moved) => returnNonce(payment_id, moved))
   if (!nonces.includes(approval.nonce)) return false
   const { token, recipient: to, amount } = row
@@ -124,7 +127,7 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   if (said.chainId !== payout.chain_id || BigInt(said.nonce ?? 0) !== nonce)
     return "its bytes have another nonce or chain"
   const to = said.to?.toLowerCase()
-  // An empty transfer of the wallet to itself, by which a person uses up a nonce, moves nobody's money.
+  // An empty transfer of the wallet to itself moves nobody's money. The operator uses up a nonce that way.
   if (to === payout.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
   // A transaction that was adopted from the chain may end with the id of a payout that an old backup does not have.
   if (
@@ -136,7 +139,10 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   return undefined
 }
 
-/** A finding when a deposit's address does not follow from its terms, or its payees are others than it commits to. */
+/**
+ * Returns a finding if a deposit's address does not follow from its terms, or its payees are not those that it commits
+ * to.
+ */
 export function checkTerms(
   deposit: Terms & { id: bigint; address: Address },
   payees: readonly Payee[],

@@ -1,6 +1,7 @@
 /**
- * Confirms payouts by the chain alone: by a receipt of one of their attempts in a canonical block. Before finality a payout is
- * `mined`, in a finalized block `final` or `reverted`. When endpoints agree that its block was displaced, the same bytes are sent again.
+ * Confirms payouts by the chain alone: by a receipt of one of their attempts in a canonical block. Before finality a
+ * payout is `mined`, in a finalized block `final` or `reverted`. When endpoints agree that its block was displaced, the
+ * same bytes are sent again.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
@@ -20,25 +21,25 @@ import { returnAgain } from "./make-returns.ts"
 import { tracePayouts } from "./trace-payouts.ts"
 import { haltWallet } from "./wallet-row.ts"
 
-/** A nonce that another transaction seems to have used must seem so twice, this far apart. */
+/** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */
 const SUSPICION_MS = 30_000
-/** Payouts whose receipts are read in one round. */
+/** How many payouts' receipts one round reads. */
 const PAYOUTS_A_ROUND = 200
-/** A share that failed this often is made once more, and waits for a person. */
+/** A share that failed this often is made once more, and held until a person retries it. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
-/** What is read of an open payout: its calldata is most of the row, and not needed. */
+/** The columns that are read of an open payout: its calldata is most of the row, and not needed. */
 const COLUMNS = [
   ...(["id", "chain_id", "wallet", "kind", "lane", "state", "nonce", "traceparent"] as const),
   ...(["payment_id", "escrow_id", "deposit_id", "share", "token", "recipient", "amount", "payer"] as const),
   ...(["tx_hash", "block_number", "block_hash", "succeeded", "gas_cost"] as const),
 ] as const satisfies (keyof Row<"payouts">)[]
 
-/** `hashes`: of all transactions that can have used its nonce; those in `empty` pay nothing of it. */
+/** `hashes`: all transactions that can have used its nonce; those in `empty` do not carry out the payout. */
 type OpenPayout = Pick<Row<"payouts">, (typeof COLUMNS)[number]> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
-/** Writes the states that the chain has for payouts with a nonce; answers how many changed. */
+/** Writes the states that the chain shows for payouts with a nonce; returns how many changed. */
 export async function confirmPayouts(
   ctx: Context,
   network: Network,
@@ -59,7 +60,7 @@ export async function confirmPayouts(
   ])
   const heights = open.filter(row => endsByBlock(row, latest)).map(({ id, block_number }) => ({ id, block_number }))
   const byBlock = new Set(heights.map(({ id }) => id))
-  // One exchange for the highest block and for all that is read anyway.
+  // One exchange for the highest block and for everything else that is read in any case.
   await learn(quorum, [...open.filter(({ id }) => !byBlock.has(id)), ...heights, ...top])
   const displaced = await displacedPayouts(ctx, wallet, quorum, top)
   const settledNow = open.flatMap(row => (byBlock.has(row.id) ? finalAsMined(row, quorum) : []))
@@ -71,7 +72,7 @@ export async function confirmPayouts(
   let foreign = false
   for (const row of observed) {
     const answers = row.hashes.map(hash => quorum.receiptOf(hash))
-    // At most one transaction of a nonce is mined.
+    // At most one transaction per nonce is mined.
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
     if (receipt && lacksTransfer(network, row, receipt)) await reportMissing(ctx, row, receipt.txHash)
     else if (receipt) settledNow.push(...judge(row, receipt, quorum))
@@ -85,19 +86,23 @@ export async function confirmPayouts(
     network,
     settledNow.filter(each => !isAlone(each)),
   )
-  // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks its session.
+  // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
+  // its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
   return changed
 }
 
 /**
- * Whether a payout may become final by its block alone: its receipt was read when it was mined, and a block's hash covers the receipts in
- * it. One that failed, or whose cost nobody reported, is read again.
+ * Whether a payout may become final by its block alone: its receipt was read when it was mined, and a block's hash
+ * covers the block's receipts. The receipt is read again if the payout failed or no endpoint reported its cost.
  */
 const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
   row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
 
-/** The end of a payout whose block endpoints agree on and call final; none where they report another block, or not that one. */
+/**
+ * The final state of a payout whose block endpoints agree on and call final; empty if they report another block or
+ * none.
+ */
 function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
   const { tx_hash: txHash, block_number: blockNumber, block_hash: blockHash } = row
   if (txHash === null || blockNumber === null || blockHash === null || blockNumber > quorum.finalized) return []
@@ -105,7 +110,7 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
   return [{ row, receipt: { txHash, blockNumber, blockHash, succeeded: true }, state: "final" }]
 }
 
-/** Writes one change in a transaction of its own, with what follows from a failure. */
+/** Writes one change in a transaction of its own, and makes the successor of a payout that failed. */
 const writeAlone = (ctx: Context, network: Network, each: Settled): Promise<number> =>
   inTransaction(ctx, async ctx => {
     // The payment is locked before its payouts and books, as settlement does.
@@ -124,7 +129,10 @@ const writeAlone = (ctx: Context, network: Network, each: Settled): Promise<numb
     return written
   })
 
-/** What is open and meets one of these conditions on `payouts i`, each at most so many of a round. */
+/**
+ * Reads the open payouts that meet one of these conditions on `payouts i`, at most {@link PAYOUTS_A_ROUND} for each
+ * condition.
+ */
 async function openPayouts(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -151,7 +159,7 @@ const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> 
     rows.flatMap(row => row.hashes ?? []),
   )
 
-/** The transaction at the nonce of payout `i` that a person declared to pay nothing of it. */
+/** The transaction at the nonce of payout `i` that a person declared to be unrelated to it. */
 const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
@@ -169,8 +177,8 @@ async function topMined(
 }
 
 /**
- * Mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all are, so a quiet
- * round reads one block.
+ * Returns mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all
+ * are, so a quiet round reads one block.
  */
 async function displacedPayouts(
   ctx: Context,
@@ -188,7 +196,9 @@ async function displacedPayouts(
   return mined.filter(row => quorum.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
-/** The state that a receipt gives a payout; without transfers they are those that were written when it was mined. */
+/**
+ * The state that a receipt gives a payout. Without `transfers`, the amounts that were written when it was mined stay.
+ */
 interface Settled {
   row: OpenPayout
   receipt: Pick<Receipt, "txHash" | "blockNumber" | "blockHash" | "succeeded"> & Partial<Receipt>
@@ -198,13 +208,13 @@ interface Settled {
 const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => succeeded && !row.empty.includes(txHash)
 
 /**
- * Whether the call succeeded without the transfer that it is for: only a person can decide then. Other tokens than the
- * settlement token are not held to it: one that emits no event must not occupy a place in flight for ever.
+ * Whether the call succeeded without the transfer that it is for: only a person can decide then. This is required of
+ * the settlement token only: another token that emits no event must not occupy a place in flight for ever.
  */
 const lacksTransfer = (network: Network, row: OpenPayout, receipt: Receipt): boolean =>
   isPaid(row, receipt) && row.token === network.token.address && movedBy(receipt, row) === undefined
 
-/** Written once, so that the alarm lasts and is logged once however often the receipt is read. */
+/** Writes the time once, so the alarm lasts and is logged once, however often the receipt is read. */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
   const noted = await ctx.db
     .updateTable("payouts")
@@ -215,7 +225,7 @@ async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Pr
   if (noted.numUpdatedRows > 0n) ctx.log.error({ payoutId: id, txHash }, "a payout was mined without its transfer")
 }
 
-/** The change that a receipt makes; none where it is written already. */
+/** Returns the change that a receipt makes; empty if it is written already. */
 function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
   const { txHash, blockNumber, blockHash } = receipt
   const paid = isPaid(row, receipt)
@@ -225,8 +235,8 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
 }
 
 /**
- * Writes changes; answers how many payouts changed. The rows are locked in one order first: two workers whose leases overlap may
- * list the same payouts in different orders, and each would wait for the other.
+ * Writes changes; returns how many payouts changed. It locks the rows in one order first: two workers whose leases
+ * overlap may list the same payouts in different orders, and would deadlock.
  */
 async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
@@ -260,8 +270,9 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
 }
 
 /**
- * What the transfer that a payout is for moved, in base units; undefined where a receipt has none. A relay moves it from its payer. A void
- * gives back all that is left, which is more than was expected where a capture before it failed when it was mined again.
+ * Returns what the transfer that a payout is for moved, in base units; undefined if the receipt has no such transfer. A
+ * relay's transfer comes from its payer. A void gives back all that is left, which is more than expected if an earlier
+ * capture failed when a reorg mined it again.
  */
 const movedBy = (
   { transfers = [] }: Settled["receipt"],
@@ -276,8 +287,8 @@ const movedBy = (
   )?.value
 
 /**
- * Makes a new, linked payout for one that failed for good, held until it would succeed; none where the payment was reversed.
- * A share is owed by the payments that hold its transfers now, `heirs`, too.
+ * Makes a linked successor of a payout that failed for good, held until its simulation succeeds; none if the payment
+ * was reversed. The payments that hold its transfers now, `heirs`, owe a share too.
  */
 async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly string[]): Promise<void> {
   ctx.log.error(
@@ -299,15 +310,16 @@ async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly st
 }
 
 /**
- * Whether endpoints agree on another block at the height of a payout's block. A count that says its nonce is not used is no evidence, nor is
- * a receipt that is not there: a node that is some blocks behind answers both, and a merchant would be sent a reversal that never was.
+ * Whether endpoints agree on another block at the height of a payout's block. An unused nonce or a missing receipt is
+ * no evidence: a node that lags by some blocks reports both, and a merchant would be sent a reversal that never
+ * happened.
  */
 function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
   const canonical = quorum.blockAt(row.block_number ?? -1n)?.block
   return canonical !== undefined && canonical.hash !== row.block_hash
 }
 
-/** Its block is displaced and no receipt is known: it is not mined, and its bytes are sent again. */
+/** Makes a payout whose block was displaced, and that has no receipt, assigned again; its bytes are sent again. */
 async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
   ctx.log.warn({ payoutId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
   return await inTransaction(ctx, async ctx => {
@@ -328,7 +340,7 @@ async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
       .where("state", "=", "mined")
       .where("block_hash", "=", row.block_hash)
       .executeTakeFirst()
-    // A transaction that was in a block was sent, though its process may have died before it wrote so.
+    // A transaction that was in a block was sent, even if its process died before it recorded the broadcast.
     const sends = sql<number>`case when hash = ${row.tx_hash} then greatest(sends, 1) else sends end`
     await ctx.db
       .updateTable("transaction_attempts")
@@ -339,7 +351,7 @@ async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
   })
 }
 
-/** Halts the wallet when a finalized nonce was used by none of our attempts: somebody else signs with this key. */
+/** Halts the wallet when none of our attempts used a finalized nonce: somebody else signs with this key. */
 async function suspectForeign(ctx: Context, network: Network, wallet: Row<"wallets">, foreign: boolean): Promise<void> {
   const now = ctx.now()
   const since = wallet.suspect_at

@@ -1,15 +1,15 @@
 /**
- * Which transfers a payment still needs. Pure.
+ * Computes which transfers a payment still needs. Pure.
  *
- * Glossary: a *payout*, a row of `payouts`, is one transfer out of one deposit, made once. A *transaction attempt*, in short an
- * attempt, is a signed transaction for it; all attempts of a payout share one nonce, so at most one is mined. A *share* is a
- * recipient's part of a payment. A *sweep* moves what has no other recipient to the merchant. A *book* holds what came into a
- * deposit and what is promised out of it.
+ * Glossary: a *payout*, a row of `payouts`, is one transfer out of one deposit, made once. A *transaction attempt*, in
+ * short an attempt, is a signed transaction for it; all attempts of a payout share one nonce, so at most one is mined.
+ * A *share* is a recipient's part of a payment. A *sweep* moves what has no other recipient to the merchant. A *book*
+ * holds what came into a deposit and what is promised out of it.
  */
 
 /**
- * Draws what each share still needs from a deposit that has `available`, in order; the last ones get less, or nothing, where
- * that is not enough. Amounts are base units, none negative.
+ * Returns what each share gets from a deposit that has `available`, in order. If that is not enough, the last shares
+ * get less, or nothing. Amounts are base units, none negative.
  */
 export function drawShares(needed: readonly bigint[], available: bigint): bigint[] {
   let left = available
@@ -24,15 +24,18 @@ export function drawShares(needed: readonly bigint[], available: bigint): bigint
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 
-/** How long a payout that could not be made waits until it is checked again, in milliseconds: a minute, doubling, at most a day. */
+/**
+ * How long a payout that could not be made is held until the next check, in milliseconds: a minute, doubling, at most a
+ * day.
+ */
 export const recheckMs = (checks: number): number => Math.min(MINUTE_MS * 2 ** Math.min(checks, 12), DAY_MS)
 
 const HELD_CALL_MS = 5 * MINUTE_MS
 const SECOND_MS = 1_000
 
 /**
- * The same for a call that is worth signing only for `leftMs` more: five minutes at most, and a quarter of what is left, so that
- * it is tried again, and more often, before its time is over; never less than a second.
+ * The same for a call that must be signed within `leftMs`: at most five minutes and at most a quarter of what is left,
+ * so it is retried more often as its deadline comes closer; never less than a second.
  */
 export const recheckBeforeMs = (checks: number, leftMs: number): number =>
   Math.max(SECOND_MS, Math.min(recheckMs(checks), HELD_CALL_MS, Math.floor(leftMs / 4)))

@@ -1,8 +1,9 @@
 /**
- * The payouts that an earlier wallet of a lane had signed when another took its place. No key is needed to finish them: a receipt
- * confirms each, and until it has one its bytes are sent again. A release of a wallet that is no longer the factory's operator
- * fails on the chain; once that is final it is made again for the wallet that took over. Nothing ends without a block that used its
- * nonce: the guardian may name the old wallet once more, and what it had signed would then succeed.
+ * Finishes the payouts that an earlier wallet of a lane had signed before another replaced it. This needs no key: a
+ * receipt confirms each payout, and until there is one its bytes are sent again. A release signed by a wallet that is
+ * no longer the factory's operator fails on chain; once that is final, the new wallet makes it again. No payout ends
+ * before a block has used its nonce: the guardian may name the old wallet again, and the transactions that it signed
+ * would then succeed.
  */
 import { sql } from "kysely"
 import { encodeFunctionData } from "viem"
@@ -21,12 +22,12 @@ import { type Pace, sendAttempts } from "./send-attempts.ts"
 import { askEach } from "./trials.ts"
 import { haltAhead, walletRow } from "./wallet-row.ts"
 
-/** Longer than the requests for one wallet take together, in most cases. */
+/** Longer than all requests for one wallet take together, in most cases. */
 const LEASE_MS = 30_000
 
 /**
- * Confirms what the earlier wallets of a wallet's lane had signed for this factory, and sends the rest of it again unless the
- * wallet itself is halted; answers how many payouts changed.
+ * Confirms what the earlier wallets of a wallet's lane signed for this factory, and sends the rest of it again unless
+ * the wallet itself is halted; returns how many payouts changed.
  */
 export async function finishEarlier(
   ctx: Context,
@@ -38,9 +39,9 @@ export async function finishEarlier(
   for (const { id } of await earlierWallets(ctx, network, current)) {
     const now = ctx.now()
     const job = { table: "wallets", only: id, leaseMs: LEASE_MS, now, nextRunAt: now } as const
-    // A process that still has its key may be at work on it.
+    // A process that still has the earlier wallet's key may be working on it.
     await withLease(ctx.db, job, async earlier => {
-      // Receipts are read after the counts, so that they are never older.
+      // Receipts are read after the counts, so they are never older.
       const state = await readWalletState(network, earlier.address, ctx.signal)
       const quorum = await openQuorum(network, 0n, ctx.signal)
       await haltAhead(ctx, network, earlier, state.agreedFinalized)
@@ -54,7 +55,10 @@ export async function finishEarlier(
   return changed
 }
 
-/** Those with payouts in flight, or mined and not final. A wallet of another factory is left to the process that has its key. */
+/**
+ * The earlier wallets with payouts that are assigned or mined. A wallet of another factory is left to the process that
+ * has its key.
+ */
 async function earlierWallets(ctx: Context, network: Network, current: Row<"wallets">): Promise<{ id: number }[]> {
   return await ctx.db
     .selectFrom("wallets as w")
@@ -71,8 +75,9 @@ async function earlierWallets(ctx: Context, network: Network, current: Row<"wall
 }
 
 /**
- * Whether nothing that a halted wallet has in flight can pay twice: a quorum reports at the final block that the factory obeys
- * another, so its releases fail; and the contract carries out a merchant's approval once, whoever sends it.
+ * Whether no transaction that a halted wallet has in flight can pay twice. A quorum reports that at the final block the
+ * factory obeys another wallet, so the halted one's releases fail. The contract carries out a merchant's approval once,
+ * whoever sends it.
  */
 async function canOnlyFail(
   ctx: Context,

@@ -2,17 +2,23 @@
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 
-/** What is wrong where the escrow holds payments that the relay wallet has no say over. */
+/** The alarm when the escrow holds payments that the current relay wallet can't move. */
 export const OTHER_OPERATOR =
   "the escrow holds payments that obey an earlier relay wallet, so nothing captures them or gives them back before their payers take them back: docs/alarms.md (other_operator) says what can be done"
-/** So many captures, or voids, of one payment that failed on chain are an alarm. */
+/** The alarm begins when this many captures, or voids, of one payment failed on chain. */
 export const MAX_FAILED_CALLS = 3
-/** So many rounds that could not write what became of a payment are an alarm; the index of 0052 has the same number. */
+/**
+ * The alarm begins when this many rounds could not write a payment's outcome. The index of migration 0052 uses the same
+ * number.
+ */
 const MAX_FAILED_ROUNDS = 3
-/** What is wrong where reserved money can be neither captured nor given back. */
+/** The alarm when reserved money can be neither captured nor given back. */
 export const ESCROW_FAILED =
   "captures or releases of reserved money failed on chain three times, or the service failed as often to write what became of a reserved payment: docs/alarms.md (escrow_failed) says what can be done"
-/** The networks whose escrow holds money of checkouts that were made for another relay wallet: it alone may call the escrow for them. */
+/**
+ * Returns the networks whose escrow holds money of checkouts that were made for another relay wallet: only that wallet
+ * may call the escrow for them.
+ */
 export async function underOtherOperator(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct chain_id from escrows
     where authorized > captured + voided + reclaimed and operator is distinct from ${ctx.settings.relayWallet ?? null}::text`.execute(
@@ -21,7 +27,10 @@ export async function underOtherOperator(ctx: Context): Promise<Set<number>> {
   return new Set(rows.map(row => row.chain_id))
 }
 
-/** The networks with money in the escrow whose capture or release failed too often, or whose escrow could not be advanced. */
+/**
+ * Returns the networks with money in the escrow whose capture or release failed too often, or whose escrow could not be
+ * advanced.
+ */
 export async function withFailedCalls(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct e.chain_id from escrows e
     join (select escrow_id from payouts where kind in ('capture', 'void') and state = 'reverted'

@@ -51,7 +51,7 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   expect((await rig.payouts()).map(row => row.wallet).sort()).toEqual(
     [fresh.address, fresh.address, rig.signer.address, rig.signer.address].sort(),
   )
-  // What left without a payout halts both, whichever process sees it first.
+  // An outflow without a payout halts both wallets, whichever process sees it first.
   const { address } = before.deposit
   await rig.mint(address, 1n)
   await client.impersonateAccount({ address })
@@ -173,7 +173,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     expect(await sends()).toEqual(sent)
     await setOperator(next.address)
     await client.mine({ blocks: 80 })
-    // Nobody pays for its gas.
+    // The old wallet has no ether for gas.
     const gas = await client.getBalance({ address: rig.signer.address })
     await client.setBalance({ address: rig.signer.address, value: 0n })
     await life.advance(16 * 60_000)

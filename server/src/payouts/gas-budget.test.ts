@@ -42,7 +42,7 @@ const costOf = async (row: Row<"payouts">): Promise<bigint> => {
 }
 const settingsOf = async (as: string) =>
   (await rig.service.call("GET", "/api/console/settings", undefined, { as })).body.gasBudget
-/** Why it is held, else whether it is paid, of each. */
+/** For each payout: why it is held, otherwise whether it is paid. */
 const endings = async () => (await rig.payouts()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
 const heldReasons = async () => (await rig.payouts()).map(row => row.held_reason ?? row.state)
 
@@ -134,7 +134,7 @@ describe("a merchant's gas budget", () => {
     expect(rest).toEqual({ limit: "0.01", spent: "0.01", heldPayouts: 2 })
     expect(Math.abs(Date.parse(freesAt) - rig.service.ctx.now().getTime() - 3_600_000)).toBeLessThan(60_000)
     expect(await settingsOf("rival")).toMatchObject({ heldPayouts: 0, freesAt: null })
-    // Not a failure of theirs: they come back as if they were new.
+    // A spent budget is not their failure: they come back as new ones.
     expect((await rig.payouts()).map(row => row.checks)).toEqual([0, 0, 0, 0, 0, 0])
     rig.service.advance(DAY_MS - 3_700_000)
     await rig.round()
@@ -164,7 +164,7 @@ describe("a merchant's gas budget", () => {
     rig.service.advance(31_000)
     await rig.round()
     expect(await count("assigned")()).toBe(2)
-    // They cost less than they might have: that makes room at once.
+    // They cost less than they might have, which makes room at once.
     await rig.anvil.client.mine({ blocks: 1 })
     await rig.anvil.client.setAutomine(true)
     rig.service.advance(61_000)
@@ -194,7 +194,7 @@ describe("a merchant's gas budget", () => {
     const { rows } = await sql<{ n: number; times: number; asked: number }>`
       select count(*)::int as n, count(distinct run_at)::int as times, coalesce(sum(checks), 0)::int as asked
       from payouts where held_reason = 'gas_budget'`.execute(ctx.db)
-    // Not all at one time again.
+    // They are due again at different times.
     expect(rows[0]).toMatchObject({ n: 2_500, asked: 0 })
     expect(rows[0]?.times).toBeGreaterThan(1)
     expect((await rig.payouts()).filter(row => row.state === "queued")).toEqual([])
@@ -210,7 +210,7 @@ describe("a merchant's gas budget", () => {
     const spent = (await costs()).reduce<bigint>((sum, cost) => sum + (cost ?? 0n), 0n)
     const most = 1_000_000n
     ctx.settings.gasBudget = spent + 3n * most
-    // As two wallets would that sign at once.
+    // As two wallets would take that sign at the same time.
     const taken = await Promise.all(
       queued.map((row, i) =>
         inTransaction(ctx, async ctx => {
@@ -255,7 +255,7 @@ describe("the gas budget of all merchants together", () => {
     await spend(LIMIT / 4n)
     ctx.settings.gasBudgetTotal = LIMIT / 2n
     ctx.settings.payoutWallet = rig.signer.address
-    // Neither merchant has spent its own.
+    // Neither merchant has spent its own budget.
     await rig.paid(shop, 1_000_000n)
     await rig.paid(other, 1_000_000n)
     await rig.round()
@@ -280,7 +280,7 @@ describe("the fee for the data of what is in flight", () => {
   })
   afterEach(() => rig.anvil.client.setCode({ ...oracle, bytecode: "0x" }))
 
-  /** A turn, and what one payout may cost in it. */
+  /** Prepares a turn; returns it, and what one payout may cost in it. */
   async function round() {
     const { ctx } = rig.service
     const state = await readWalletState(rig.network, rig.signer.address, ctx.signal)
@@ -300,7 +300,7 @@ describe("the fee for the data of what is in flight", () => {
     // The second fits beside the gas of the first, and not beside its data.
     rig.service.ctx.settings.gasBudgetTotal = 2n * gas + dataFee + dataFee / 2n
     expect(await turn()).toEqual({ assigned: 1, postponed: 1 })
-    // What is postponed has the round go on at once.
+    // A postponed payout makes the round continue at once.
     expect(await turn()).toEqual({ assigned: 0, postponed: 0 })
     expect(await heldReasons()).toEqual(["assigned", "queued"])
   })
@@ -349,7 +349,7 @@ describe("a payout that its merchant's budget refuses", () => {
   })
 })
 
-/** Has each payout so far cost so much, out of a budget of {@link LIMIT}. */
+/** Makes each final payout cost `each` wei, out of a budget of {@link LIMIT}. */
 async function spend(each: bigint): Promise<void> {
   const { ctx } = rig.service
   // What is final is not checked again.
@@ -359,7 +359,7 @@ async function spend(each: bigint): Promise<void> {
   ctx.settings.gasBudget = LIMIT
 }
 
-/** Payouts as of a deposit that was paid very often, due since yesterday. */
+/** Adds `n` payouts, due since yesterday, as if the deposit had been paid that often. */
 async function manyMore(depositId: bigint, n: number): Promise<void> {
   const { db } = rig.service.ctx
   await sql`update deposit_books set inflow = inflow + ${n} where deposit_id = ${depositId}`.execute(db)

@@ -1,7 +1,7 @@
 /**
- * What the payouts of one merchant may cost us in 24 hours. We pay the gas, so without a limit anyone could have us move the
- * same few cents round and round. Over the limit a merchant's payouts are held until enough of the window has passed; other
- * merchants' payouts go on.
+ * Limits what the payouts of one merchant cost us in 24 hours. We pay the gas, so without a limit anyone could have us
+ * move the same few cents back and forth. Over the limit a merchant's payouts are held until enough of the window has
+ * passed; other merchants' payouts continue.
  */
 import { type RawBuilder, sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
@@ -12,44 +12,46 @@ import { mostOf } from "./in-flight.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
-/** The longest hold, however long the window stays full: fees fall, and an operator may raise the budget. */
+/** The longest hold, even if the window stays full longer: fees fall, and an operator may raise the budget. */
 const MOST_WAIT_MS = 60 * MINUTE_MS
-/** Payouts held by one statement: other merchants' payouts wait for it. */
+/** How many payouts one statement holds: other merchants' payouts wait for it. */
 const HELD_AT_ONCE = 1_000
-/** A merchant's held payouts that are due again in one minute, so that thousands do not come back together. */
+/** How many of a merchant's held payouts are due again in one minute, so that thousands do not come back together. */
 const RECHECKS_A_MINUTE = 500n
-/** Merchants over their budgets that one turn finds; the next turn finds the others. */
+/** How many merchants over their budgets one turn finds; the next turn finds the others. */
 const MERCHANTS_A_TURN = 64
 const ETHER_DECIMALS = 18
-/** What of a payout says what its gas counts for. */
+/** The columns of a payout that decide which budgets its gas counts for. */
 type Charged = Pick<Row<"payouts">, "kind" | "lane" | "chain_id" | "token" | "amount">
 
 /**
- * How often the gas of a relay counts among the relays that strangers cause. A reservation counts twice: once for the capture or the
- * void that ends it, which no budget of relays may stop then.
+ * How often the gas of a relay counts among the relays that strangers cause. A reservation counts twice: the second
+ * time for the capture or void that ends it, so that no budget of relays has to stop that call.
  */
 export const relayTimes = (kind: Charged["kind"]): bigint =>
   kind === "reserve" ? 2n : kind === "authorize" || kind === "settle" ? 1n : 0n
 
-/** The same in SQL, of rows `i`; and what of the payouts, large ones not, counts with the relays. */
+/** {@link relayTimes} in SQL, for rows `i`. */
 export const timesOf = sql<bigint>`(case i.kind when 'reserve' then 2 when 'authorize' then 1 when 'settle' then 1 else 0 end)`
 const cheapTimesOf = (ctx: TxContext) =>
   sql<bigint>`(case when i.lane = 'relay' then ${timesOf} when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
 
-/** A void gives a payer's money back: no merchant's budget stops it, and it takes nothing of one. */
+/** A void gives a payer's money back: no merchant's budget stops it, and it counts for none. */
 const isFree = ({ kind }: Pick<Charged, "kind">): boolean => kind === "void"
 
-/** Wei that a merchant's payouts cost in the last 24 hours, and that those in flight may cost. */
+/** What a merchant's payouts cost in the last 24 hours, and what those in flight may cost, in wei. */
 interface Spent {
   past: bigint
   inFlight: bigint
-  /** Both, of relays that strangers cause, reservations twice. */
+  /** Both together, for relays that strangers cause; reservations count twice. */
   relays: bigint
-  /** Both, of these relays and of small payouts. */
+  /** Both together, for these relays and for small payouts. */
   cheap: bigint
 }
 
-/** Wei that are left of a budget: for all, for what is cheap to cause, and for relays that strangers cause. */
+/**
+ * What is left of a budget, in wei: for everything, for what is cheap to cause, and for relays that strangers cause.
+ */
 interface Room {
   all: bigint
   cheap: bigint
@@ -57,8 +59,9 @@ interface Room {
 }
 
 /**
- * Relays that strangers cause may take half of a budget, and with small payouts three quarters: both cost little to cause, for
- * example by a checkout of 0.01. The last quarter is for payouts that are worth more than they cost, captures and refunds.
+ * Relays that strangers cause may take half of a budget, and together with small payouts three quarters: both cost
+ * little to cause, for example by a checkout of 0.01. The last quarter is for payouts that are worth more than they
+ * cost, captures and refunds.
  */
 function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room {
   const all = limit - past - inFlight
@@ -69,8 +72,8 @@ function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Whether a payout is small: below `SMALL_PAYOUT` in the settlement token, or in any other token, whose worth is unknown. `i` is a
- * row of payouts.
+ * SQL: whether a payout is small, which is below `SMALL_PAYOUT` in the settlement token, or in any other token, whose
+ * worth is unknown. `i` is a row of payouts.
  */
 export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<boolean> => {
   const large = ctx.chain.networks.map(
@@ -89,15 +92,15 @@ function isSmall(ctx: TxContext, row: Pick<Row<"payouts">, "chain_id" | "token" 
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
 
-/** The merchants whose due payouts are left out: all of them, or only the small ones. */
+/** The merchants whose due payouts are left out: all their payouts, or only the small ones. */
 export interface Except {
   merchants: readonly string[]
   small: readonly string[]
 }
 
 /**
- * What these merchants spent. Payouts in flight count with the most that the last of their transactions may cost. Takes no lock, so
- * what is in flight may change meanwhile.
+ * Reads what these merchants spent. Payouts in flight count with the highest possible cost of their latest attempt.
+ * Takes no lock, so what is in flight may change meanwhile.
  */
 async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<Map<string, Spent>> {
   const cheapTimes = cheapTimesOf(ctx)
@@ -123,9 +126,9 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<
 const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WINDOW_MS)
 
 /**
- * The due payouts of merchants whose budgets have room for `most` wei, filled up with the next ones by `dueExcept`, which answers
- * the due payouts without {@link Except}. Payouts of merchants over their budgets are held; `held` counts them. This only
- * avoids screening and simulating payouts in vain; {@link lockBudgets} decides.
+ * Returns the due payouts of merchants whose budgets have room for `most` wei, and reads more with `dueExcept`, which
+ * returns the due payouts without {@link Except}, to fill the gaps. Payouts of merchants over their budgets are held;
+ * `held` counts them. This only avoids useless screening and simulation; {@link lockBudgets} decides.
  */
 export async function withinBudgets(
   ctx: Context,
@@ -162,8 +165,9 @@ export async function withinBudgets(
 }
 
 /**
- * The due calls of the relay lane without the captures and refunds of merchants whose budgets have no room: of those, all that are due are
- * held at once, before any is simulated. Somebody's thousand held captures must not keep a buyer waiting.
+ * Returns the due calls of the relay lane without the captures and refunds of merchants whose budgets have no room. All
+ * due captures and refunds of those merchants are held at once, before any is simulated: one merchant's thousand held
+ * captures must not delay a buyer.
  */
 export async function ownCallsWithinBudgets(
   ctx: Context,
@@ -193,7 +197,10 @@ export async function ownCallsWithinBudgets(
 
 const isOwn = ({ kind }: Pick<Row<"payouts">, "kind">): boolean => kind === "capture" || kind === "refund"
 
-/** Holds a merchant's due captures and refunds, each at most five minutes and a quarter of the time that it has; answers how many. */
+/**
+ * Holds a merchant's due captures and refunds, each for at most five minutes and at most a quarter of the time until
+ * its deadline; returns how many.
+ */
 async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: string): Promise<number> {
   const now = ctx.now()
   const held = await sql`
@@ -208,7 +215,9 @@ async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: st
   return held.rows.length
 }
 
-/** Makes payouts that are held for their budgets due now; call it at the start, as the budget may have been raised. */
+/**
+ * Makes payouts that are held for their budgets due now. Call it at the start, because the budget may have been raised.
+ */
 export async function recheckBudgets(ctx: Context): Promise<void> {
   await ctx.db
     .updateTable("payouts")
@@ -220,8 +229,8 @@ export async function recheckBudgets(ctx: Context): Promise<void> {
 }
 
 /**
- * Holds a merchant's due payouts, or only the small ones, until its window has room for another, an hour at most; `excess` wei
- * must leave the window first. Answers how many one statement held.
+ * Holds a merchant's due payouts, or only the small ones, until its window has room for another, an hour at most;
+ * `excess` wei must leave the window first. Returns how many the statement held.
  */
 async function holdDue(
   ctx: Context,
@@ -238,7 +247,7 @@ async function holdDue(
       where merchant_id = ${merchantId} and kind <> 'void' and gas_cost is not null
         and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
-  // Without a row the budget is taken by what is in flight, which soon costs less than it might.
+  // Without a row, payouts in flight take up the budget. They soon cost less than they might.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
   const soonest = now.getTime() + Math.min(MOST_WAIT_MS, Math.max(MINUTE_MS, waitMs))
   // A payout that is short waits for its book, not for the budget.
@@ -262,7 +271,7 @@ async function holdDue(
 
 const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
 
-/** A merchant's payouts that wait for its budget: how many, and when the first is due again. */
+/** Reads how many of a merchant's payouts are held for its budget, and when the first is due again. */
 async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
   return await ctx.db
     .selectFrom("payouts")
@@ -275,13 +284,16 @@ async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigi
 
 /** What is left of some merchants' budgets, locked until the transaction ends. */
 export interface Budgets {
-  /** Takes this many wei of its merchant's budget; false, and nothing taken, when less is left for a payout of this kind. */
+  /**
+   * Takes this many wei from the budget of the payout's merchant. Returns false and takes nothing if less is left for
+   * this kind of payout.
+   */
   take(payout: Charged & Pick<Row<"payouts">, "merchant_id">, wei: bigint): boolean
 }
 
 /**
- * Locks the budgets of merchants; call it inside the transaction that signs. Transactions that sign for other wallets take from
- * the same budgets, one after the other.
+ * Locks the budgets of merchants; call it inside the transaction that signs. Transactions that sign for other wallets
+ * take from the same budgets, one after the other.
  */
 export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
@@ -316,8 +328,8 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
 }
 
 /**
- * Whether a merchant's budget has no room for another relay of this kind and this much gas, at the price of the wallet's last transaction. An
- * early refusal, so that no buyer waits in vain; {@link lockBudgets} decides.
+ * Whether a merchant's budget has no room for another relay of this kind and gas, at the price of the wallet's last
+ * transaction. This refuses early, so that no buyer waits for nothing; {@link lockBudgets} decides.
  */
 export async function relaysSpent(
   ctx: Context,
@@ -341,7 +353,7 @@ export async function relaysSpent(
   return spent !== undefined && roomFor(ctx.settings.gasBudget, spent).relays < most * relayTimes(kind)
 }
 
-/** What a merchant's budget is and what of it is spent, in ether; null where there is no limit. */
+/** Returns a merchant's budget and how much of it is spent, in ether; null if there is no limit. */
 export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null

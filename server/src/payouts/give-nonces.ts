@@ -1,6 +1,7 @@
 /**
- * Gives nonces. Under the wallet's lock, in one transaction, the nonce and all that is to be signed with it are written together, so
- * that there is never a gap; they are signed after the commit. What gets no nonce has a verdict, which is applied then too.
+ * Gives nonces. Under the wallet's lock, one transaction writes the nonces and everything that is to be signed with
+ * them, so there is never a gap; they are signed after the commit. Payouts that get no nonce get a verdict, which is
+ * also applied after the commit.
  */
 import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
@@ -19,13 +20,13 @@ import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { toSign, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
-/** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
+/** How many unmined transactions a wallet may have; nodes keep few of one sender. */
 export const MAX_IN_FLIGHT = 16
 const DETAIL_LENGTH = 200
-/** While the wallet has no gas. */
+/** How long a payout is held while the wallet has no gas. */
 const LOW_GAS_WAIT_MS = 30_000
 
-/** What was read of the wallet before the lock, and what to bid. */
+/** What was read about the wallet before the lock, and the fees to bid. */
 interface Terms {
   fees: Fees
   /** Nonces that the chain or its mempool has used. */
@@ -39,14 +40,17 @@ interface Terms {
 interface Given {
   /** What was written, to be signed after the commit. */
   assigned: Unsigned[]
-  /** Verdicts about payouts that were approved and get no nonce. */
+  /** Verdicts on approved payouts that get no nonce. */
   judged: Judged[]
 }
 
-/** A payout of an active wallet whose deposit's book promised its money, or a relay before its deadline. */
+/** SQL: whether a payout's money is reserved in its deposit's book, or it is a relay before its deadline. */
 export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
-/** Gives nonces to the approved payouts that still may be paid and that gas and budgets have room for; call it inside a transaction. */
+/**
+ * Gives nonces to the approved payouts that may still be paid and that gas and budgets have room for. Call it inside a
+ * transaction.
+ */
 export async function giveNonces(
   ctx: TxContext,
   { id: walletId }: Row<"wallets">,
@@ -68,12 +72,15 @@ export async function giveNonces(
   return { assigned, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }
 
-/** Payouts whose calldata is not what their rows and their deposit's terms say: somebody altered one of them by hand. */
+/**
+ * Returns the payouts whose calldata does not match their rows and their deposits' terms: somebody altered one of them
+ * by hand.
+ */
 async function alteredOf(ctx: TxContext, wallet: Row<"wallets">, payouts: readonly Payout[]): Promise<Judged[]> {
   if (payouts.length === 0) return []
   const network = networkOf(ctx.chain, wallet.chain_id)
-  // The calldata alone: it is what will be signed. That a payout never gives up its nonce is the law of the
-  // trigger `payouts_keep_promises`, without which the chaos test must find what a careless engine does.
+  // Only the calldata, because that is what will be signed. The trigger `payouts_keep_promises` ensures that a payout
+  // never gives up its nonce; without the trigger, the chaos test must find what a careless engine does.
   const ids = payouts.map(({ id }) => id)
   const faultOf = await calldataFaults(ctx, network, ids)
   return payouts.flatMap(payout => {
@@ -90,9 +97,9 @@ async function alteredOf(ctx: TxContext, wallet: Row<"wallets">, payouts: readon
 }
 
 /**
- * Whether the wallet is active and the chain has no nonce that was not signed here. The count was read before the lock and
- * `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count: a database that lost its last
- * seconds may have sent one, for a payout that seems unpaid here.
+ * Whether the wallet is active and the chain has no nonce that was not signed here. The count was read before the lock
+ * and `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count: before the database
+ * lost its last seconds, the service may have sent one for a payout that seems unpaid here.
  */
 function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
   if (status !== "active") return false
@@ -101,7 +108,10 @@ function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, c
   return false
 }
 
-/** Those of them that have no nonce, locked, and whether the money of each is there; a reorg may take it at any time. */
+/**
+ * Locks the payouts that have no nonce, and reads whether the money of each is there: a reorg may remove it at any
+ * time.
+ */
 const lockPayouts = (
   ctx: TxContext,
   ids: readonly string[],
@@ -121,7 +131,7 @@ const lockPayouts = (
     .skipLocked()
     .execute()
 
-/** Takes the gas of each payout from the wallet's balance and from the budgets, in order, as long as there is enough. */
+/** Takes the gas of each payout from the wallet's balance and from the budgets, in order, while there is enough. */
 async function fitBudgets(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -134,7 +144,7 @@ async function fitBudgets(
   const budgets = await lockBudgets(ctx, merchants)
   const withContracts = policy.callsContractWallets && payouts.some(isContractRelay)
   const totals = await lockTotals(ctx, wallet, payouts, withContracts)
-  // What was paid between the simulation and this lock; the next turn cancels it.
+  // Payouts that were paid in another way between the simulation and this lock; the next turn cancels them.
   const outdated = await policy.outdated(ctx, payouts)
   let wei = balance - flying.wei - flying.parts * dataFee
   const judge = (payout: Payout): Verdict => {
@@ -157,7 +167,10 @@ const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
   waitMs: LOW_GAS_WAIT_MS,
 })
 
-/** Gives payouts the wallet's next nonces; writes nonces, what is to be signed, and the next nonce by one statement, and returns what is to be signed. */
+/**
+ * Gives payouts the wallet's next nonces. One statement writes the nonces, the unsigned attempts and the wallet's next
+ * nonce. Returns what to sign.
+ */
 async function assignAll(
   ctx: TxContext,
   wallet: Row<"wallets">,

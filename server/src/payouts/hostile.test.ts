@@ -68,7 +68,7 @@ it("pays a share once though one endpoint of three says that it reverted", async
     liar.spoil = (_method, _params, result) => result
     await client.mine({ blocks: 1 })
     await client.setAutomine(true)
-    // Something else lies at the same address: another payment, or what came too late.
+    // Other money is at the same address: another payment, or one that came too late.
     const mint = { address: rig.token, abi: testUsdcAbi, functionName: "mint" } as const
     await client.writeContractSync({ ...mint, args: [shop.deposit.address, 1_000_000n] })
     rig.service.advance(300_000)
@@ -96,7 +96,7 @@ it("pays others though a merchant's many payouts can't be paid", async () => {
       await rig.round()
     }),
   ).toBe(600_000n)
-  // What was tried before comes after what is new.
+  // Payouts that failed before come after new ones.
   rig.service.advance(61_000)
   await rig.paid(good, 1_000_000n)
   const { ctx } = rig.service
@@ -129,7 +129,7 @@ it("pays as usual though one endpoint of three reports absurd fees, counts and b
     for (const each of ["latest", "agreedLatest", "agreedFinalized", "balance", "market"] as const)
       expect([each, reported[each]]).toEqual([each, honest[each]])
   }
-  // Of two endpoints neither raises what is bid.
+  // Neither of two endpoints can raise the bid alone.
   liar.spoil = (method, _params, result) => lies[0]?.[method] ?? result
   const two = await readWalletState({ ...network, endpoints: endpoints.slice(0, 2) }, rig.signer.address, ctx.signal)
   expect(two.market).toEqual(honest.market)
@@ -153,7 +153,7 @@ it("pays back a token that emits nothing for it, and neither waits for a log nor
     args,
   })
   const hash = receipt.transactionHash as Hash
-  // Its only log would be one that it made up: as the scan would have stored it.
+  // The token's only log would be an invented one; it is stored as the scan would have.
   await ctx.db
     .insertInto("transfers")
     .values({

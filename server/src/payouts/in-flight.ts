@@ -1,26 +1,29 @@
-/** What has a nonce of a wallet and is not mined. */
+/** The payouts that have a nonce of a wallet and are not mined. */
 import { sql } from "kysely"
 import { dataPartsOf } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** The most that a transaction `a` may cost, in wei: with the fee for its data as it was when it got its nonce. */
+/**
+ * SQL: the most that a transaction `a` may cost, in wei, including the fee for its data as it was when `a` got its
+ * nonce.
+ */
 export const mostOf = sql<bigint>`(a.gas * a.max_fee + a.data_fee)`
 
-/** How long a signature may take before a person must look. */
+/** How long a signature may take before a person must check. */
 const UNSIGNED_MS = 60_000
 
 /** How many payouts are in flight, and what their gas may cost. */
 export interface InFlight {
   n: number
-  /** How many of them wait for a signature, and whether one has for a minute by the database's clock. */
+  /** How many of them have no signature yet, and whether one has waited for a minute by the database's clock. */
   unsigned: number
   isUnsignedLong: boolean
-  /** When the oldest of the signed ones was signed, or taken back by the chain. */
+  /** When the oldest of the signed ones was signed, or became assigned again after a reorg. */
   since: Date | null
   /** What the gas of all of them may cost, in wei. */
   wei: bigint
-  /** How often the fee for data has to be paid, by `dataParts`. */
+  /** How often the fee for data has to be paid, as `dataParts` counts it. */
   parts: bigint
 }
 

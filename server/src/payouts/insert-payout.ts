@@ -1,4 +1,4 @@
-/** Writes payouts, and promises each the money in its deposit's book that it needs. */
+/** Writes payouts, and reserves the money that each needs in its deposit's book. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -9,9 +9,9 @@ import type { Row } from "../db/schema.ts"
 import { dueNow } from "./accept-relay.ts"
 import { recheckMs } from "./draw-shares.ts"
 
-/** When a payout that waits for a person is due. */
+/** The due time of a payout that is held until a person retries it. */
 export const NEVER = new Date("9998-01-01T00:00:00Z")
-/** Payouts that wait for room and are retried in one round. */
+/** How many short payouts one round retries. */
 const SHORT_A_ROUND = 200
 
 interface NewPayout {
@@ -25,16 +25,16 @@ interface NewPayout {
   recipient: Address
   amount: bigint
   hold: HeldReason | undefined
-  /** Why it waits for a person and is not retried. */
+  /** Why it is held until a person retries it. */
   parked?: string | undefined
   checks: number
-  /** Of the payment that it is made for. */
+  /** The trace of the payment that it is made for. */
   traceparent: string | null
 }
 
 /**
- * Writes a payout and answers its id; one that the deposit's book has no room for is held until there is room. `call` is the
- * calldata of a payout with this id.
+ * Writes a payout and returns its id; it is held as `short` while the deposit's book has no room for it. `call` returns
+ * the calldata of a payout with this id.
  */
 export async function insertPayout(
   ctx: TxContext,
@@ -69,8 +69,8 @@ export async function insertPayout(
 }
 
 /**
- * What a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take all of that, any
- * other payout not what needs the merchant's decision.
+ * Returns what a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take
+ * all of that; any other payout must leave the money that needs the merchant's decision.
  */
 export async function roomIn(
   ctx: TxContext,
@@ -92,7 +92,7 @@ export async function roomIn(
   return rows[0]?.room ?? 0n
 }
 
-/** Whether a payout can be promised: its deposit has room, and its own payment's money is there. */
+/** Whether a payout can be reserved: its deposit has room, and its own payment's money is there. */
 async function fits(
   ctx: TxContext,
   {
@@ -113,7 +113,10 @@ async function fits(
   return rows[0]?.fits ?? false
 }
 
-/** Lets a book promise what has left its deposit already: what came in does not cover it, and is its shortfall. */
+/**
+ * Lets a book promise money that has already left its deposit: what came in does not cover it, so the difference is its
+ * shortfall.
+ */
 export async function coverShortfall(
   ctx: TxContext,
   { deposit_id, token, amount }: Pick<Row<"payouts">, "deposit_id" | "token" | "amount">,
@@ -122,7 +125,7 @@ export async function coverShortfall(
     where deposit_id = ${deposit_id} and token = ${token}`.execute(ctx.db)
 }
 
-/** Promises payouts that their deposit's book had no room for, where there is room by now. */
+/** Reserves the money of payouts that were short, where their deposit's book has room by now. */
 export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
   const due = await ctx.db
     .selectFrom("payouts")

@@ -1,7 +1,7 @@
 /**
- * What differs between the lanes. The payout lane moves money out of deposits: a payout that cannot be made now is held, and
- * tried again. The relay lane carries out buyers' authorizations: a buyer waits for each, so one that cannot be carried out is
- * cancelled at once with the reason.
+ * What differs between the lanes. The payout lane moves money out of deposits: a payout that can't be made now is held
+ * and retried. The relay lane carries out buyers' authorizations: a buyer waits for each, so a relay that can't be
+ * carried out is cancelled at once with the reason.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
@@ -25,16 +25,16 @@ import { hasEnded, usedApproval } from "./used-approval.ts"
 /** A payout, return or relay: a row of `payouts`. */
 export type Payout = Row<"payouts">
 
-/** What is to be done with a payout that is due. */
+/** What to do with a payout that is due. */
 export type Verdict =
   | { kind: "sign" }
   /** Stays due, and is considered again in the next turn. */
   | { kind: "skip" }
-  /** Is due again in `ms`; nothing is known against it. */
+  /** Is due again in `ms`; no reason against it is known. */
   | { kind: "wait"; ms: number }
   /** A reorg removed its money: its promise is released until the money is there again. */
   | { kind: "short" }
-  /** `waitMs`: how long it is held; without it, longer with each check, and no longer than its time allows. */
+  /** `waitMs`: how long it is held. Without it, each check holds it longer, but not past its deadline. */
   | { kind: "hold"; reason: HeldReason; detail: string; waitMs?: number }
   | { kind: "cancel"; reason: string }
 
@@ -45,42 +45,48 @@ export interface Judged {
 }
 
 const DETAIL_LENGTH = 200
-/** While the budget of a merchant is spent: the next turn finds out how long it lasts. */
+/** How long a payout is held while its merchant's budget is spent: the next turn computes the real wait. */
 const BUDGET_WAIT_MS = 30_000
 
-/** The decisions in which the lanes differ; the engine asks for them and knows no lane. */
+/** The decisions in which the lanes differ. The engine calls these functions and never checks the lane itself. */
 export interface LanePolicy {
   /** Whether the lane's wallet moves money out of deposits, so that its books are compared with the chain. */
   keepsBooks: boolean
   /** Whether the lane carries out calls to contract wallets, which have a gas budget of their own. */
   callsContractWallets: boolean
-  /** Whether merchants take turns where more is due than fits: somebody may wait for each call. */
+  /** Whether merchants take turns when more is due than fits, because somebody may be waiting for each call. */
   takesTurns: boolean
-  /** Prepares a round. It needs no endpoint and no active wallet. */
+  /** Prepares a round. Needs no endpoint and no active wallet. */
   prepare(ctx: Context, network: Network): Promise<void>
-  /** Called when payouts of the lane ended or wait. */
+  /** Called when payouts of the lane ended or were postponed. */
   afterChange(ctx: Context, network: Network): Promise<void>
   /** Which rows of `payouts` this process can sign for with the wallet of an address. */
   ours(network: Network, address: RawBuilder<unknown>): RawBuilder<boolean>
-  /** Whether nothing is picked because the gas budget of all merchants has no room for another transaction. */
+  /** Whether to pick nothing because the gas budget of all merchants has no room for another transaction. */
   isStopped: typeof isTotalSpent
-  /** The payouts whose merchants' gas budgets have room for `most` wei; how many others were held for it. */
+  /** Returns the payouts whose merchants' gas budgets have room for `most` wei, and how many others were held. */
   withinBudgets: typeof withinBudgets
-  /** Whose addresses are screened, by the payout's id. */
+  /** Returns the addresses to screen, by the payout's id. */
   partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>>
-  /** Finds reasons not to make payouts that need no endpoint; by id, only those that have one. */
+  /**
+   * Returns verdicts against payouts for reasons that need no endpoint, by id; a payout without such a reason is not in
+   * the map.
+   */
   vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
-  /** The ids of payouts that are no longer wanted, read again under the wallet's lock. */
+  /** Returns the ids of payouts that are no longer wanted; called again under the wallet's lock. */
   outdated(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>>
-  /** Reads of what receiving addresses hold, by the deposit's id: the payer may have paid by hand already. */
+  /**
+   * Returns calls that read what receiving addresses hold, by the deposit's id: the payer may have paid by hand
+   * already.
+   */
   arrivalReads(network: Network, payouts: readonly Payout[]): Map<bigint, RpcCall>
-  /** The verdict where a party is on a sanctions list. */
+  /** The verdict if a party is on a sanctions list. */
   listed(ctx: Context, payout: Payout, party: Address): Promise<Verdict>
-  /** The verdict where endpoints agree that the call fails, with an endpoint's error. */
+  /** The verdict if endpoints agree that the call fails; `error` is an endpoint's. */
   fails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict>
-  /** The verdict where the gas budget of all merchants, or of contract wallets, is spent. */
+  /** The verdict if the gas budget of all merchants, or of contract wallets, is spent. */
   overTotal(payout: Payout): Verdict
-  /** The verdict where the merchant's gas budget is spent. */
+  /** The verdict if the merchant's gas budget is spent. */
   overBudget(payout: Payout): Verdict
 }
 
@@ -103,7 +109,7 @@ const payoutLane: LanePolicy = {
   takesTurns: false,
   prepare: (ctx, network) => reserveShort(ctx, network.chainId),
   afterChange: ctx => ctx.wakes.wake("payments"),
-  // A factory obeys one wallet: deposits of another factory are for the process that has its key.
+  // A factory obeys one wallet: payouts out of another factory's deposits are left to the process that has its key.
   ours: ({ depositFactory }) => sql<boolean>`to_address = ${depositFactory}`,
   isStopped: isTotalSpent,
   withinBudgets,
@@ -123,8 +129,8 @@ const payoutLane: LanePolicy = {
 }
 
 /**
- * Whether a call of an escrow is held and tried again, as a payout is, until its time is over (`relay_by`). A reservation is not: its
- * payer waits for it.
+ * Whether an escrow's call is held and retried until its deadline (`relay_by`), as a payout is. A reservation is not:
+ * its payer waits for it.
  */
 const isHeldCall = ({ kind }: Payout): boolean => kind === "capture" || kind === "void" || kind === "refund"
 
@@ -133,15 +139,15 @@ const overRelays =
   (payout: Payout): Verdict =>
     isHeldCall(payout) ? held : { kind: "cancel", reason: NO_BUDGET }
 
-/** Why a call of an escrow is held that the endpoints say fails: a refund may only wait for its merchant's wallet. */
+/** Why to hold an escrow's call that endpoints say fails. For a refund, the reason may be its merchant's wallet. */
 async function holdFailing(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
   const unfunded = payout.kind === "refund" ? await whyUnfunded(ctx, network, payout) : undefined
   return unfunded ?? { kind: "hold", reason: "simulation", detail: error.slice(0, DETAIL_LENGTH) }
 }
 
 /**
- * The ids of calls whose escrow has nothing for them any more: a reorg removed the reservation, and it failed when it was mined again; or,
- * of captures and voids, its payer took back what was left.
+ * Returns the ids of calls whose escrow has no money for them any more. Either a reorg removed the reservation and it
+ * failed when it was mined again, or, for captures and voids, the payer reclaimed what was left.
  */
 async function emptiedPayouts(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
   const calls = payouts.filter(isHeldCall)
@@ -169,8 +175,9 @@ async function emptiedPayouts(ctx: Context, payouts: readonly Payout[]): Promise
 const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
 
 /**
- * A capture pays its merchant with the money of a payer who may have been listed since it was reserved, months ago: both are
- * screened. Of any other call it is the payer, who is the recipient of a void and of a refund.
+ * Returns the addresses to screen. A capture pays its merchant with the money of a payer who may have been listed since
+ * the reservation, months ago, so both are screened. For any other call it is the payer, who is also the recipient of a
+ * void or refund.
  */
 async function relayParties(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>> {
   const captures = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "capture" && id !== null ? [id] : []))
@@ -191,14 +198,14 @@ const relayLane: LanePolicy = {
   callsContractWallets: true,
   takesTurns: true,
   prepare: tendRelays,
-  // A mined relay is a transfer that the scan must find; one that ended concerns a session that waits for it.
+  // The scan must find the transfer of a mined relay, and the session of an ended relay must be checked.
   afterChange: async (ctx, network) => {
     await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId)])
   },
   // An escrow obeys the wallet that its payer's signature names.
   ours: (_network, address) => sql<boolean>`(escrow_id is null
     or exists (select from escrows e where e.session_id = payouts.escrow_id and e.operator = ${address}))`,
-  // Relays are picked to be cancelled: nobody waits at a checkout.
+  // Relays are picked even then, to be cancelled: a buyer at a checkout must not wait for nothing.
   isStopped: async () => false,
   withinBudgets: ownCallsWithinBudgets,
   partiesOf: relayParties,
@@ -214,7 +221,8 @@ const relayLane: LanePolicy = {
       if (reclaimed.has(payout.id)) return [payout.id, cancelled("Nothing is reserved any more.")]
       if (others.has(payout.id)) return [payout.id, cancelled(OTHER_OWNER)]
       if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
-      // Nobody waits at a page for these: what its merchant decided, or the end of its time, asks for them.
+      // No buyer waits at a page for these calls: the merchant's decision, or the end of the authorization, asks for
+      // them.
       if (isHeldCall(payout)) return [payout.id, undefined]
       if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
       if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
@@ -226,7 +234,8 @@ const relayLane: LanePolicy = {
   },
   outdated: async (ctx, payouts) => (await outpaid(ctx, payouts, true)).union(await refundsOutOfTurn(ctx, payouts)),
   arrivalReads: (network, payouts) =>
-    // Others pay at the address of a settlement too; nothing that arrives there is this payment.
+    // Other buyers also pay at the address of a settlement, so money that arrives there says nothing about this
+    // payment.
     new Map(
       payouts.flatMap(({ kind, deposit_id: id, recipient }) =>
         kind === "authorize" && id !== null ? [[id, balanceCall(network, recipient)]] : [],

@@ -54,7 +54,7 @@ async function scene(count: number, place: number) {
   return { network, shop, began, before, place: place % count, paid: 0n }
 }
 
-/** A round; with `isHasty` all that is sent is signed again for more. */
+/** Runs a round; with `isHasty` every sent transaction is replaced at a higher fee. */
 async function round({ network }: Scene, isHasty = false): Promise<void> {
   for (const endpoint of network.endpoints) endpoint.silentUntil = 0
   const by = { lane: "payout" as const, signer: rig.signer }
@@ -63,7 +63,7 @@ async function round({ network }: Scene, isHasty = false): Promise<void> {
   })
 }
 
-/** Pays without a block for pending transactions: blocks are the steps'. */
+/** Pays, and mines no pending transaction afterwards: the steps mine the blocks. */
 async function pay(here: Scene, amount: bigint): Promise<void> {
   await rig.anvil.client.setAutomine(true)
   await rig.paid(here.shop, amount)
@@ -95,7 +95,7 @@ async function findings({ began, shop }: Scene): Promise<string[]> {
   return wrong
 }
 
-/** Goes on until all is paid or so many days are over. */
+/** Runs rounds until everything is paid or `days` are over. */
 async function settle(here: Scene, days = 4): Promise<void> {
   for (let i = 0; i < days * 2; i++) {
     for (const isHasty of [false, true]) {
@@ -138,14 +138,14 @@ async function take(step: Step, here: Scene): Promise<void> {
   if (step.kind === "pay") await pay(here, step.amount)
   else if (step.kind === "mine") await client.mine({ blocks: step.blocks })
   else if (step.kind === "lie") startLying(liar, rig, step.lies, step.swallows)
-  // Of three it takes two faults to stop anything; that nothing is wrong then is shown too.
+  // With three endpoints only two faults stop anything. This shows that nothing goes wrong then either.
   else if (step.kind === "away") rig.proxy.broken = step.isAway ? 502 : undefined
   else if (step.kind === "time") rig.service.advance(step.ms)
   else if (step.kind === "forget") await client.request({ method: "anvil_dropAllTransactions" } as never)
   await round(here, step.kind === "raise")
 }
 
-/** The lies that come first in mind: all that is sent has failed, and has succeeded. */
+/** The most obvious lies: every sent transaction has failed, or has succeeded. */
 const plain: Step[][] = ["each has failed", "each has succeeded"].map(lie => [
   { kind: "raise" },
   { kind: "away", isAway: lie === "each has failed" },
@@ -182,7 +182,7 @@ it.each([3, 2])(
   Math.max(300_000, RUNS * 10_000),
 )
 
-/** The lies that keep a payout waiting where there are two endpoints; the others move nothing, or the scan names the endpoint. */
+/** The lies that delay a payout with two endpoints. The other lies change nothing, or the scan names the endpoint. */
 const hindering = [
   "one nonce more is used",
   "many nonces more are used",

@@ -1,6 +1,6 @@
 /**
- * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each function
- * reads what is already promised and adds what is missing, so that calling it twice is a no-op.
+ * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each
+ * function reads what is already promised and adds what is missing, so calling it twice is a no-op.
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
@@ -18,41 +18,45 @@ import { insertPayout, roomIn } from "./insert-payout.ts"
 
 const DAY_MS = 86_400_000
 const DEPOSITS_A_ROUND = 200
-/** A deposit that a sweep took nothing from waits this long, so that it keeps no other deposit from its turn. */
+/**
+ * How long a deposit that a sweep took nothing from waits for the next try, so that it does not delay other deposits.
+ */
 const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_A_SWEEP = 5_000
 
 /**
- * Of a transfer `t`: what no sweep takes out, without a surplus that waits for the merchant or goes back. Sweeps that ended
- * without moving money leave it free again.
+ * SQL: what of a transfer `t` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
+ * that ended without moving money leaves its part free again.
  */
 const unswept = sql<bigint>`t.value - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
- * Whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block counts as left: it is swept
- * once it is confirmed there, and nothing else would schedule its payment again.
+ * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block counts as
+ * left: it is swept once it is confirmed there, and nothing else would schedule its payment again.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     join deposits d on d.id = t.deposit_id
   where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and d.recipient_set_id is null and ${unswept} > 0)`
 
-/** Why shares are held when they are made; `parked` says why they wait for a person and are not retried. */
+/** Why shares are held when they are made; `parked` says why they stay held until a person retries them. */
 interface Hold {
   reason: HeldReason
   parked?: string
 }
 
-/** Says to the operator why a payout that failed `n` times is parked. */
+/** Returns the operator's message about a payout that is parked because it failed `n` times. */
 export const failedOften = (n: number): string =>
   `it failed on chain ${n} times in a row, and waits for a person to release it`
 
 /**
- * Makes the payouts of a granted payment: a share for each recipient of its split, or else a sweep to the merchant, at once when
- * the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, or grants it again.
+ * Makes the payouts of a granted payment: a share for each recipient of its split, or else a sweep to the merchant, at
+ * once if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, or grants
+ * it again.
  */
 export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
-  // Locked until the commit: a concurrent reversal must see what is made here, or this must see the reversal.
+  // Locked until the commit: either a concurrent reversal sees the payouts made here, or this function sees the
+  // reversal.
   const payment = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -81,7 +85,8 @@ async function makeShares(
   )
   const promised = await promisedOf(ctx, payment.id, deposit.id)
   const before = promised.filter(row => row.payment_id === payment.id)
-  // A share that a person cancelled is not drawn again; its money stays in the deposit. A cancelled return leaves it to the merchant.
+  // A share that a person cancelled is not made again; its money stays in the deposit. The money of a cancelled return
+  // is left to the merchant.
   const live = promised.filter(
     ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
   )
@@ -112,9 +117,9 @@ async function makeShares(
 }
 
 /**
- * The payouts out of a deposit that were made of a payment's transfers: its own, and those of payments that held these
- * transfers before a reorg. Those of the payments are few, and are read first: of an address that many pay to, Postgres otherwise read all
- * payouts, and for each of them all transfers (2.6 s with 2,430 payouts, measured).
+ * Returns the payouts out of a deposit that were made for a payment's transfers: its own, and those of payments that
+ * held these transfers before a reorg. The query reads these few payments' payouts first. Otherwise, for an address
+ * that many pay to, Postgres read all payouts, and for each of them all transfers (2.6 s with 2,430 payouts, measured).
  */
 async function promisedOf(ctx: TxContext, paymentId: string, depositId: bigint): Promise<Row<"payouts">[]> {
   const { rows } = await sql<Row<"payouts">>`
@@ -126,7 +131,10 @@ async function promisedOf(ctx: TxContext, paymentId: string, depositId: bigint):
   return rows
 }
 
-/** The payments that hold a payment's transfers after a reorg, when they had been paid out as that payment's. */
+/**
+ * Returns the payments that hold a payment's transfers after a reorg, if the transfers had been paid out as that
+ * payment's.
+ */
 export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`select distinct c.payment_id as id from past_claims e
     join claims c on c.transfer_id = e.transfer_id
@@ -135,9 +143,9 @@ export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string
 }
 
 /**
- * The deposits that hold a payment's transfers, how much of it each has `received` that does not wait for the merchant, and how
- * much of that is `returning`: a surplus that goes back and is a payout already. Transfers that a reorg moved count before they are
- * confirmed again: the payment stands, and the book says when there is room.
+ * Returns the deposits that hold a payment's transfers. `received` is what each got, without a surplus that waits for
+ * the merchant; `returning` is a surplus in it that already has a payout back. Transfers that a reorg moved count
+ * before they are confirmed again: the payment still counts, and the book says when there is room.
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint; returning: bigint }>`
@@ -150,8 +158,8 @@ async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payment
 }
 
 /**
- * Cancels the payouts without a nonce of a payment that a reorg removed. Those with a nonce continue, and fail on chain where
- * the deposit no longer holds the money. Call it inside the transaction that reverses the payment.
+ * Cancels the payouts without a nonce of a payment that a reorg removed. Those with a nonce continue, and fail on chain
+ * if the deposit no longer holds the money. Call it inside the transaction that reverses the payment.
  */
 export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
   const now = ctx.now()
@@ -170,7 +178,7 @@ export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<
   await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
 }
 
-/** Schedules the payments of a sweep that will not happen for another one. */
+/** Schedules another sweep for the payments of a sweep that will not happen. */
 async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
@@ -178,8 +186,8 @@ async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<v
 }
 
 /**
- * Schedules a payment for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. A payment that was
- * accepted in another token is swept at once: its worth is unknown.
+ * Schedules a payment for the daily sweep, or sweeps at once if its deposits hold more than `SWEEP_ABOVE`. A payment
+ * that was accepted in another token is swept at once, because its worth is unknown.
  */
 async function planSweep(
   ctx: TxContext,
@@ -198,8 +206,8 @@ async function planSweep(
 }
 
 /**
- * Sweeps the deposits whose day is over, those that wait longest first; answers how many were due. A deposit that nothing could
- * be taken from is retried an hour later.
+ * Sweeps the deposits whose day is over, those that waited longest first; returns how many were due. A deposit that
+ * nothing could be taken from is retried an hour later.
  */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`
@@ -223,8 +231,8 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
 }
 
 /**
- * Plans another sweep after one that reverted on chain. After `most` in a row the next is held until a person retries it: a token
- * that always reverts would cost gas for ever. Call it inside a transaction.
+ * Schedules another sweep after one that reverted on chain. After `most` failures in a row the next is held until a
+ * person retries it: a token that always reverts would cost gas for ever. Call it inside a transaction.
  */
 export async function sweepAfterRevert(
   ctx: TxContext,
@@ -247,7 +255,10 @@ export async function sweepAfterRevert(
   await sweepDeposit(ctx, failed.token, deposit, 0n, failedOften(n))
 }
 
-/** The first of these parts, and a part of the last one, that are `most` base units together; fewer where they are less. */
+/**
+ * Returns the first of these parts, the last one cut, so that they add up to `most` base units; all parts if they add
+ * up to less.
+ */
 function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[] {
   let room = most
   return parts.flatMap(part => {
@@ -259,8 +270,9 @@ function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[
 }
 
 /**
- * Makes one sweep of all that a deposit owes its owner in a token and has not promised, when that is more than `above` base
- * units; answers whether it was made. What it owes beyond that stays scheduled. `parked` says why it waits for a person.
+ * Makes one sweep of all that a deposit owes its owner in a token and has not promised, if that is more than `above`
+ * base units; returns whether it did. What the deposit owes beyond that stays scheduled. `parked` says why the sweep is
+ * held for a person.
  */
 async function sweepDeposit(
   ctx: TxContext,
@@ -270,8 +282,8 @@ async function sweepDeposit(
   parked?: string,
 ): Promise<boolean> {
   if (deposit.recipient_set_id !== null) return false
-  // The book is the lock: two payments that are granted at once must not sweep the same money. And it says quickly that there
-  // is not enough.
+  // The book is the lock: two payments that are granted at once must not sweep the same money. It also shows quickly
+  // when there is not enough.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return false
   const open = await sql<{ id: bigint; payment_id: string; traceparent: string | null; left: bigint }>`
@@ -314,7 +326,7 @@ async function sweepDeposit(
     .insertInto("sweep_parts")
     .values(parts.map(({ id, left }) => ({ payout_id: payoutId, transfer_id: id, amount: left })))
     .execute()
-  // Payments with money in other deposits stay scheduled until that is swept too.
+  // Payments that also have money in other deposits stay scheduled until that is swept too.
   await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})
     and ${allSwept}`.execute(ctx.db)
   return true

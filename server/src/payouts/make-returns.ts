@@ -1,6 +1,6 @@
 /**
- * Returns: money that waited for the merchant's decision goes back to its payer, by one ordinary payout. A returned payment has
- * one live or final return; when its last return fails for good, the payment is open again.
+ * Makes returns: money that needed the merchant's decision goes back to its payer, by one ordinary payout. A returned
+ * payment has one live or final return; if its last return fails for good, the payment is open again.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -19,8 +19,8 @@ interface Approval {
 }
 
 /**
- * Makes the return of a payment that has just become `returned`, with the approval of the wallet that the receiving address names
- * where it names one; call it in that transaction, under the payment's lock.
+ * Makes the return of a payment that has just become `returned`, with the approver's signature if the receiving address
+ * names an approver. Call it in that transaction, under the payment's lock.
  */
 export async function makeReturn(
   ctx: TxContext,
@@ -65,7 +65,7 @@ interface Returned {
   amount: bigint
 }
 
-/** What goes back of a payment, and to whom: all of it, or the surplus of one that is granted. */
+/** Returns what a return sends back, and to whom: the whole payment, or the surplus of a granted one. */
 async function returnedOf(ctx: TxContext, payment: Row<"payments">): Promise<Returned> {
   const order = payment.status === "returned" ? payment : await returnedSurplus(ctx, payment.id)
   const { deposit_id, returned_at, returned_to, amount } = order ?? payment
@@ -82,7 +82,7 @@ const returnedSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surplu
     .where("state", "=", "returned")
     .executeTakeFirst()
 
-/** What an earlier return of the same money was approved with: it counts until it has moved it. */
+/** Reads the approval of an earlier return of the same money: it stays valid until it has moved the money. */
 async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<typeof approvalIn>> {
   const { data } = await ctx.db
     .selectFrom("payouts")
@@ -92,11 +92,11 @@ async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<
   return approvalIn(data)
 }
 
-/** How many returns of a payment moved money. */
+/** Counts the returns of a payment that moved money. */
 export const movedReturns = async (ctx: TxContext, paymentId: string): Promise<number> =>
   (await returnsOf(ctx, paymentId)).moved
 
-/** How many returns of a payment were made since a time, and how many moved money. */
+/** Counts the returns of a payment that were made since a time, and those that moved money. */
 export async function returnsOf(
   ctx: TxContext,
   paymentId: string,
@@ -115,8 +115,9 @@ export async function returnsOf(
 }
 
 /**
- * Makes a new return for one that failed for good, held until it would succeed. After `most` failures, or when a reorg removed
- * the money, the payment is open again instead. Call it inside a transaction that holds the payment's lock.
+ * Makes a new return for one that failed for good, held until its simulation succeeds. After `most` failures, or when a
+ * reorg removed the money, the payment is open again instead. Call it inside a transaction that holds the payment's
+ * lock.
  */
 export async function returnAgain(
   ctx: TxContext,
@@ -145,15 +146,15 @@ export async function returnAgain(
     .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })
     .where("id", "=", payment.id)
     .execute()
-  // Due for settlement: money that a reorg removed is no longer the payment's.
+  // Settlement must run again: money that a reorg removed is no longer the payment's.
   await sql`update transfers t set run_at = ${ctx.now()} from claims c
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }
 
-/** Cancels a return without a nonce that can't be carried out any more; its payment is open again by that. */
+/** Cancels a return without a nonce that can't be carried out any more. This opens its payment again. */
 export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payouts">, reason: string): Promise<void> {
   const cancelled = await inTransaction(ctx, async ctx => {
-    // The payment before its payouts, as everywhere.
+    // Lock the payment before its payouts, as all code does.
     await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
     return await ctx.db
       .updateTable("payouts")
@@ -167,7 +168,7 @@ export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payout
 }
 
 /**
- * Cancels returns without a nonce whose money, or part of it, a reorg removed; their payments are open again by that. Call it
+ * Cancels returns without a nonce whose money, or part of it, a reorg removed. This opens their payments again. Call it
  * inside a transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {

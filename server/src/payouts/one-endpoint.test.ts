@@ -1,4 +1,4 @@
-// What one endpoint that lies alone can do to payouts and relays: of three nothing, of two it has them wait.
+// What one lying endpoint can do to payouts and relays: nothing with three endpoints; with two it can delay them.
 import { toFunctionSelector } from "viem"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { failed } from "../../test/node.ts"
@@ -29,13 +29,13 @@ beforeEach(async () => {
 })
 afterEach(() => void Object.assign(rig.network, { endpoints: single }))
 
-/** The endpoint that lies comes first, and with it so many that do not. */
+/** Serves the network by the lying endpoint first and `honest` others. */
 function among(honest: number): void {
   const urls = [liar.url, ...Array<string>(honest).fill(rig.proxy.url)]
   Object.assign(rig.network, { endpoints: urls.map(url => newEndpoint(rig.network.name, url)) })
 }
 
-/** Spoils calls to an address, alone or in a batch of its own. */
+/** Makes the liar answer calls to an address by `answerOf`. */
 function spoilCalls(to: string, answerOf: (data: string) => unknown): void {
   liar.spoil = (method, [call], result) => {
     const { to: called, data = "" } = (method === "eth_call" ? call : {}) as { to?: string; data?: string }

@@ -1,16 +1,16 @@
-/** Reservations that were accepted for a relay wallet that was changed before they were signed. */
+/** Reservations that were accepted for an earlier relay wallet and not signed before it was replaced. */
 import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** The reason when a reservation was accepted for a relay wallet that is not ours any more. */
+/** The reason when a reservation was accepted for a relay wallet that is no longer ours. */
 export const OTHER_WALLET =
   "The service can't reserve this payment any more, as its relay wallet was changed. Nothing was paid: start a new checkout."
-/** A reservation that waits so long waits for no other process that still has the earlier wallet's key. */
+/** After this long, no other process that still has the earlier wallet's key is expected to sign a reservation. */
 const ORPHANED_MS = 15 * 60_000
 
-/** Reservations that only an earlier relay wallet could make, and that nobody has signed. */
+/** Returns unsigned reservations that only an earlier relay wallet could make. */
 export const orphanedReserves = (ctx: Context, { chainId }: Network): Promise<Row<"payouts">[]> =>
   ctx.db
     .selectFrom("payouts")

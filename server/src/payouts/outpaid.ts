@@ -1,31 +1,32 @@
-/** Relays that would take money which nobody asks for any more. */
+/** Relays whose payment nobody asks for any more. */
 import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isArriving } from "./relays.ts"
 
 /**
- * Relays `q` that were accepted before `i` and may still bring money: those that are signed and have not failed. Those that are not
- * signed count only when `i` is about to be: they may never be, and must not cancel another.
+ * SQL: whether a relay `q` was accepted before `i` and may still bring money: it is signed and has not failed. An
+ * unsigned relay counts only when `i` is about to be signed: it may never be signed, and must not cancel another relay.
  */
 const mayPay = (withQueued: boolean) => sql`q.lane = 'relay' and (q.created_at, q.id) < (i.created_at, i.id)
   and (q.state = 'assigned' or (q.state in ('mined', 'final') and q.succeeded)
     or (${withQueued} and q.state in ('queued', 'held')))`
 
-/** How many uses of link `l` earlier relays for its other sessions may take. */
+/** SQL: how many uses of link `l` earlier relays for its other sessions may take. */
 const earlierOf = (withQueued: boolean) => sql`(select count(*) from checkout_sessions o
   join deposits e on e.resource_id = o.id join payouts q on q.deposit_id = e.id
   where l.max_uses is not null and o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and ${mayPay(withQueued)})`
 
-/** Whether an earlier relay of the same session may bring money that the scan has not found. */
+/** SQL: whether an earlier relay of the same session may bring money that the scan has not found. */
 const isSecond = (withQueued: boolean) => sql`exists (select from payouts q where q.deposit_id = i.deposit_id
   and ${mayPay(withQueued)} and not exists (select from transfers t
     where t.tx_hash = q.tx_hash and t.deposit_id = q.deposit_id and t.state <> 'gone'))`
 
 /**
- * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
- * is, or its link is used up, or will be by an earlier relay. Such a relay would take money that nobody asked for. `isSigning`: right
- * before they are signed, those that wait for an earlier one that is not signed yet too.
+ * Returns the ids of relays whose amount no longer matches what their session lacks: the session was paid in another
+ * way meanwhile or accepted as it is, or its link is used up, or an earlier relay will use it up. Such a relay would
+ * take money that nobody asked for. `isSigning`: the relays are about to be signed, so earlier unsigned relays count
+ * too.
  */
 export async function outpaid(ctx: TxContext, all: readonly Row<"payouts">[], isSigning = false): Promise<Set<string>> {
   const relays = all.filter(row => row.deposit_id !== null)

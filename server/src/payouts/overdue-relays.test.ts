@@ -1,4 +1,5 @@
-// A relay that was not sent in time, signed or not: its payer waits no more, and is not charged later, however long the authorization is valid.
+// A relay that was not sent in time, signed or not: its payer no longer waits, and is not charged later, even if the
+// authorization is valid.
 import { sql } from "kysely"
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount } from "viem/accounts"
@@ -61,7 +62,7 @@ const signer = () => remoteSigner(signers.keyOf("web3signer"), rig.relayer.addre
 const AT_ONCE = { resendMs: 0, replaceMs: 60_000 }
 const round = (pace = AT_ONCE) => payoutRound(rig.service.ctx, rig.network, { lane: "relay", signer: signer() }, pace)
 const attempts = () => rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("n").execute()
-/** Of each attempt: whether it is empty, signed and sent. */
+/** For each attempt: whether it is empty, signed and sent. */
 const steps = async () => (await attempts()).map(({ empty, raw, sends }) => [empty, raw !== null, sends > 0])
 const ends = async () => (await on.relays()).map(({ state, succeeded }) => [state, succeeded])
 const setWallet = (status: "active" | "halted") =>
@@ -71,7 +72,10 @@ const setWallet = (status: "active" | "halted") =>
     .where("lane", "=", "relay")
     .execute()
 
-/** Has a relay written, runs one round of the engine, and lets the caller's patience end; asks again for what became of it. */
+/**
+ * Starts a relay, runs one round of the engine, and lets the caller's wait end; returns a function that asks for the
+ * result again.
+ */
 async function relayed(validBefore = 2n ** 256n - 1n) {
   const buyer = await on.buyer(10_000_000n)
   const signed = await signAuthorization(buyer, rig.network, { to: payTo, value: 10_000n, validBefore })
@@ -88,7 +92,7 @@ async function finish(): Promise<void> {
   await round()
 }
 
-/** What the recipient got meanwhile, in base units. */
+/** Returns what the recipient got during `work`, in base units. */
 async function moved(work: () => Promise<unknown>): Promise<bigint> {
   const before = await rig.balanceOf(payTo)
   await work()
@@ -129,7 +133,8 @@ it.each([
     })
     expect([got, await ends()]).toEqual([0n, [["reverted", false]]])
     expect((await attempts()).map(({ raw }) => raw !== null)).toEqual([false, true])
-    // Nothing that carries it out was ever signed: nobody else can, and the payer may sign another.
+    // No transaction that carries it out was ever signed, so nobody else can submit one, and the payer may sign another
+    // authorization.
     expect(await said?.()).toMatchObject({
       success: false,
       errorReason: "invalid_exact_evm_transaction_failed",
@@ -242,7 +247,7 @@ it("sent by a process that died before it wrote so is paid once or not at all, a
       [false, true, false],
       [true, true, true],
     ])
-    // The node has the first one, and takes no other at the same fee.
+    // The node has the first transaction, and refuses another at the same fee.
     await client.setAutomine(true)
     await finish()
   })

@@ -1,6 +1,6 @@
 /**
- * Selling is paused on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
- * empty the receiving addresses. Money that arrives anyway is scanned and settled as usual.
+ * Pauses selling on a network while the payout wallet is halted there: its key may be stolen, and the thief could empty
+ * the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
 import { sql } from "kysely"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
@@ -9,13 +9,14 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 
-/** What of a receiving address says whether it may be paid. */
+/** The columns of a receiving address that decide whether it may be paid. */
 type PaidTo = Pick<Row<"deposits">, "factory" | "older_factory">
 
 /**
- * Reads which payout wallets are halted; the answer says whether payments to a receiving address on a network are paused. An
- * earlier factory obeys another wallet, of which only the row is known here: any halted wallet pauses its deposits. One of before
- * the contracts that this version serves is always paused: its money could not be moved.
+ * Reads which payout wallets are halted. The returned function says whether payments to a receiving address on a
+ * network are paused. An earlier factory obeys another wallet, whose row alone is known here, so any halted wallet
+ * pauses that factory's deposits. A factory from before the contracts that this version serves is always paused: its
+ * money could not be moved.
  */
 export async function pausedDeposits(
   ctx: TxContext,
@@ -40,8 +41,8 @@ export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<bo
   (await pausedDeposits(ctx))(network, { factory: network.depositFactory, older_factory: false })
 
 /**
- * The ids of the relays that would sell something while that is paused on a network: their receiving address belongs to a factory that
- * is, or they reserve money in the escrow.
+ * Returns the ids of relays that would sell something while selling is paused on a network: their receiving address
+ * belongs to a paused factory, or they reserve money in the escrow.
  */
 export async function pausedPayouts(
   ctx: Context,

@@ -108,7 +108,7 @@ describe("shares", () => {
     const second = await rig.paid(edited, 1_000_000n)
     await rig.service.call("DELETE", url, undefined, { as: "shop" })
     const third = await rig.paid(await rig.current(shop), 1_000_000n)
-    // On their way while the split was edited: the addresses are good for an hour, and pay whom they name.
+    // Paid while the split was edited: the old addresses are valid for an hour, and pay the recipients that they name.
     const late = [await rig.paid(shop, 1_000_000n), await rig.paid(edited, 1_000_000n)]
     const of = async (id: string) =>
       (await sharesOf(ctx, id)).map(({ address, percent }) => [address.toLowerCase(), percent])
@@ -185,7 +185,7 @@ describe("sweeps", () => {
     const shop = await rig.sell()
     await rig.paid(shop, 600_000n)
     await rig.paid(shop, 700_000n)
-    // A stray transfer, below the price: it waits for the merchant's word.
+    // A stray transfer, below the price: it waits for the merchant's decision.
     await rig.paid(shop, 100_000n).catch(() => {})
     expect(await sweepDue(rig.service.ctx, rig.network)).toBe(0)
     rig.service.advance(DAY_MS + 1)

@@ -1,8 +1,8 @@
 /**
- * The payout engine's round: observe the wallet, confirm, assign, replace, sign, send; repeat while there is progress. One process
- * holds the wallet's lease, so that the others do not repeat its requests. Correctness does not rest on the lease but on the
- * lock of the wallet's row. Each lane has its own wallet and its own rounds, so relays, for which buyers wait, never queue
- * behind payouts.
+ * The payout engine's round: observe the wallet, confirm, assign, replace, sign, send; repeat while there is progress.
+ * One process holds the wallet's lease, so that the others do not repeat its requests. Correctness depends on the lock
+ * of the wallet's row, not on the lease. Each lane has its own wallet and its own rounds, so relays, for which buyers
+ * wait, never queue behind payouts.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { noteDissent } from "../chain/endpoint-troubles.ts"
@@ -25,30 +25,33 @@ import { ensureWallet, haltAhead, type LaneSigner, walletRow } from "./wallet-ro
 
 /** Longer than the requests of one turn take together, in most cases. */
 const LEASE_MS = 30_000
-/** A round ends after this, so that the lease is renewed. */
+/** A round ends after this time, so that the lease is renewed. */
 const ROUND_MS = 15_000
-/** Until the next round while something is in flight. */
+/** Wait before the next round while a transaction is in flight. */
 const BUSY_MS = 2_000
-/** Until the next round while mined blocks become final. */
+/** Wait before the next round while mined blocks become final. */
 const FINALIZING_MS = 15_000
-/** Until the next round while something is due and cannot be assigned. */
+/** Wait before the next round while a payout is due and can't be assigned. */
 const STALLED_MS = 10_000
-/** Until the next round at most. */
+/** Longest wait before the next round. */
 const IDLE_MS = 60_000
-/** How often a payout wallet with nothing to do is observed. */
+/** How often an idle payout wallet is observed. */
 const OBSERVE_MS = 3_600_000
 /** How often alarms are determined while turns follow each other. */
 const ALARMS_MS = 1_000
-/** How long the lease stays free after a full round for the comparison of the books, which asks for it four times a second. */
+/**
+ * How long the lease stays free after a full round, so that the comparison of the books, which asks four times a
+ * second, can take it.
+ */
 const YIELD_MS = 500
 
-/** The lanes that have a key; nothing of the others moves. */
+/** The lanes that have a key. The others sign nothing. */
 export const laneSigners = ({ payoutSigner, relaySigner }: Context["settings"]): LaneSigner[] => [
   ...(payoutSigner ? [{ lane: "payout" as const, signer: payoutSigner }] : []),
   ...(relaySigner ? [{ lane: "relay" as const, signer: relaySigner }] : []),
 ]
 
-/** One round of a lane's wallet on one network; answers how many milliseconds the next may wait. */
+/** Runs one round of a lane's wallet on one network; returns how many milliseconds the next may wait. */
 export async function payoutRound(
   ctx: Context,
   network: Network,
@@ -81,7 +84,7 @@ export async function payoutRound(
   }
   const after = await openStates(ctx, network, lane)
   if (after.assigned > 0) return BUSY_MS
-  // What is due and was not assigned had a reason: no gas, fees above the cap, a halted wallet.
+  // A payout that is due and was not assigned had a reason: no gas, fees above the cap, a halted wallet.
   if (after.due) return STALLED_MS
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
 }
@@ -92,23 +95,25 @@ interface Round {
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
-  /** Whether the next turn checks earlier wallets: the first does, and each as long as something changes. */
+  /** Whether the next turn checks earlier wallets: the first turn does, and each later one while something changes. */
   tendsEarlier: boolean
-  /** The writing of what endpoints answered to the last broadcast; what needs no chain goes on meanwhile. */
+  /**
+   * The pending write of what endpoints answered to the last broadcast; work that needs no chain continues meanwhile.
+   */
   noted: Promise<void> | undefined
 }
 
-/** Observes the wallet once and acts on it; answers whether another turn may get on at once. */
+/** Observes the wallet once and acts on it; returns whether another turn should follow at once. */
 async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, round: Round): Promise<boolean> {
   const policy = policies[claimed.lane]
   const [block] = await Promise.all([checkpoint(ctx, network), round.noted])
-  // Receipts are read after the counts, so that they are never older.
+  // Receipts are read after the counts, so they are never older.
   const [state, quorum, before] = await Promise.all([
     readWalletState(network, round.signer.address, ctx.signal),
     openQuorum(network, block, ctx.signal),
     walletRow(ctx, claimed),
   ])
-  // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.
+  // A count that is not final only stops signing: one endpoint's error must not halt a healthy wallet.
   await haltAhead(ctx, network, before, state.agreedFinalized)
   const earlier = round.tendsEarlier ? await finishEarlier(ctx, network, claimed, round.pace) : 0
   round.tendsEarlier = earlier > 0
@@ -119,20 +124,20 @@ async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, rou
   ])
   const { proven, apparent } = quorum.dissent()
   await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
-  // Where much is under way, a turn takes some hundredths of a second.
+  // Under load a turn takes some hundredths of a second.
   const isTime = performance.now() - round.alarmsAt > ALARMS_MS
   if (isTime) {
     round.alarmsAt = performance.now()
     await reportAlarms(ctx, network, wallet, state)
   }
-  // A halted wallet is observed, and sends nothing.
+  // A halted wallet is observed, but sends nothing.
   const isHalted = wallet.status === "halted"
   const changed = isHalted ? 0 : confirmed + (await carryOn(ctx, network, wallet, state, round))
   if (changed === 0 && !isTime) await reportAlarms(ctx, network, wallet, state)
   return changed > 0
 }
 
-/** Gives nonces, replaces, signs and sends; answers how much of it another turn may get on with. */
+/** Gives nonces, replaces, signs and sends; returns how many payouts give the next turn something to do. */
 async function carryOn(
   ctx: Context,
   network: Network,
@@ -146,7 +151,7 @@ async function carryOn(
   const signed = await signAttempts(ctx, network, wallet, round.signer, state, assigned)
   round.noted = (await sendAttempts(ctx, network, wallet, state, round.pace))?.noted
   if (postponed > 0) await policies[wallet.lane].afterChange(ctx, network)
-  // What was found unsigned, too, as nothing gets a nonce until it is signed.
+  // Attempts that were found unsigned count too, because nothing gets a nonce until they are signed.
   return assigned.length + Math.max(0, signed - replaced) + postponed
 }
 
@@ -157,9 +162,9 @@ async function checkpoint(ctx: Context, { chainId }: Network): Promise<bigint> {
 }
 
 /**
- * Whether a wallet with nothing to do is observed: each minute while it has an alarm, so that the alarm ends when its reason
- * does; a payout wallet also hourly, for its alarms and for nonces that another process used, and in each round while it is
- * halted.
+ * Whether an idle wallet must be observed: each minute while it has an alarm, so that the alarm ends when its reason
+ * does. A payout wallet is also observed hourly, for its alarms and for nonces that another process used, and in each
+ * round while it is halted.
  */
 function isUnobserved(ctx: Context, { lane, status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
   const isOver = (ms: number) => isDue(new Date(lastRound.getTime() + ms), ctx.now(), ms)
@@ -178,7 +183,7 @@ interface OpenStates {
   due: boolean
   assigned: number
   mined: number
-  /** Until a payout without a nonce is due, at most a minute. */
+  /** Time until a payout without a nonce is due, at most a minute. */
   nextMs: number
 }
 

@@ -1,4 +1,4 @@
-// Whose calls the relay wallet carries out first where more are due than it signs at once.
+// Whose calls the relay wallet carries out first when more are due than it signs at once.
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Escrows, escrowsOn } from "../../test/escrow.ts"
@@ -24,7 +24,7 @@ beforeEach(async () => {
   await on.round()
 })
 
-/** A buyer's reservation that is due now; answers its checkout. */
+/** Makes a buyer's reservation that is due now; returns its checkout. */
 async function waiting(as: string): Promise<string> {
   const id = await reserves.start({}, as)
   expect((await reserves.submit(id, await reserves.sign(await reserves.buyer(), id))).status).toBe(200)
@@ -34,12 +34,12 @@ async function waiting(as: string): Promise<string> {
 interface Copies {
   kind: "capture" | "refund"
   count: number
-  /** Whether each is its payment's first. */
+  /** Whether each call is its payment's first. */
   first?: boolean
   agoS?: number
 }
 
-/** Calls of a checkout that are due since some seconds, like its reservation in all else. */
+/** Adds calls of a checkout, due since `agoS` seconds and otherwise copies of its reservation. */
 async function add(id: string, { kind, count, first = false, agoS = 0 }: Copies): Promise<void> {
   const { ctx } = rig.service
   const at = new Date(ctx.now().getTime() - agoS * SECOND_MS)
@@ -51,7 +51,7 @@ async function add(id: string, { kind, count, first = false, agoS = 0 }: Copies)
   )
 }
 
-/** What is considered next, each as its checkout and its kind. */
+/** Returns the calls that are considered next, each as its checkout and its kind. */
 async function picked(): Promise<string[]> {
   const { ctx } = rig.service
   const wallet = await ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()

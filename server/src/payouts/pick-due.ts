@@ -1,6 +1,7 @@
 /**
- * Which payouts are considered next. Where all that is due fits, its order does not matter. Where more is due, the payout lane takes the oldest,
- * and in the relay lane merchants take turns: nobody's many calls keep the buyers of others waiting.
+ * Decides which payouts are considered next. If all that is due fits, the order does not matter. If not, the payout
+ * lane takes the oldest, and in the relay lane merchants take turns, so one merchant's many calls do not delay other
+ * merchants' buyers.
  */
 import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
@@ -11,10 +12,13 @@ import { type Except, smallOf } from "./gas-budget.ts"
 import { isSignable } from "./give-nonces.ts"
 import { type Payout, policies } from "./lane-policy.ts"
 
-/** A call that is due for longer than this goes before everything that arrives now, so that no kind of call waits for ever. */
+/**
+ * A call that has been due for longer than this goes before everything that arrives now, so that no kind of call waits
+ * for ever.
+ */
 const AGED_MS = 60_000
 
-/** At most `limit` payouts that are due; of the payout lane without those of `except`. */
+/** Returns at most `limit` due payouts. `except` applies to the payout lane only. */
 export async function duePayouts(
   ctx: Context,
   network: Network,
@@ -22,7 +26,7 @@ export async function duePayouts(
   limit: number,
   except: Except = { merchants: [], small: [] },
 ): Promise<Payout[]> {
-  // One more, to know whether all that is due fits.
+  // One more than the limit, to know whether all that is due fits.
   const due = await oldest(ctx, network, wallet, limit + 1, except)
   if (due.length <= limit) return await payoutsOf(ctx, due)
   return policies[wallet.lane].takesTurns
@@ -30,7 +34,10 @@ export async function duePayouts(
     : await payoutsOf(ctx, due.slice(0, limit))
 }
 
-/** Payouts by their ids, in this order. They were found by a statement that is planned once, and so lists no columns. */
+/**
+ * Reads payouts by their ids and keeps that order. The statement that found them is planned once, so it lists no
+ * columns.
+ */
 async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]> {
   if (ids.length === 0) return []
   const { rows } = await sql<Payout>`select * from payouts where id = any(${sqlArray("uuid", ids)})`.execute(ctx.db)
@@ -39,8 +46,8 @@ async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]
 }
 
 /**
- * The ids of the payouts that are due, without those of some merchants and the small ones of others. Payouts that failed before come
- * last: they may be many, and somebody's.
+ * Returns the ids of due payouts, without those of some merchants and the small ones of others. Payouts that failed
+ * before come last: they may be many, and all one merchant's.
  */
 async function oldest(
   ctx: Context,
@@ -55,7 +62,7 @@ async function oldest(
       ? [sql`and (merchant_id <> all(${sqlArray("text", small)}) or not ${smallOf(ctx, sql.table("payouts"))})`]
       : []),
   ]
-  // Each part is a range of one index in its order, so the number of payouts that wait costs nothing.
+  // Each part is one ordered range of an index, so the number of waiting payouts adds no cost.
   const parts = [0, 1].map(
     failed => sql`(select id, ${sql.lit(failed)} as failed, run_at, created_at from payouts
       where chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and ${policies[wallet.lane].ours(network, sql`${wallet.address}`)}
@@ -69,20 +76,21 @@ async function oldest(
   return rows.map(({ id }) => id)
 }
 
-/** The class of refunds: one of a merchant at a time. */
+/** The class of refunds: one per merchant at a time. */
 const REFUNDS = 3
 
 /**
- * A call's class: 0 where a buyer or an agent waits for it, 1 for a payment's first capture or its release, 2 for further captures,
- * 3 for refunds, 4 for what failed before. The index `payouts_turns` has the same words.
+ * SQL: a call's class. 0: a buyer or an agent waits for it. 1: a payment's first capture, or its release. 2: further
+ * captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression.
  */
 const classOf = sql<number>`(case when kind in ('authorize', 'settle', 'reserve') then 0 when kind = 'refund' then 3
   when checks > 0 then 4 when kind = 'void' or source_key like '%:0' then 1 else 2 end)`
 
 /**
- * The due calls of the relay lane, class after class, and within a class one of each merchant, then the second of each, and so on. Of
- * a merchant's refunds the first alone, and none while one is signed: the others could only wait for it. A merchant's calls of one class
- * are a range of one index, and only the sixteen merchants whose turn comes first are read: that costs nothing for each call that waits.
+ * Returns the due calls of the relay lane, class by class. Within a class, each merchant's first call comes before any
+ * merchant's second, and so on. Only a merchant's first refund is returned, and none while one is signed: the others
+ * could only wait for it. A merchant's calls of one class are one range of an index, and only the sixteen merchants
+ * whose turn comes first are read, so the number of waiting calls adds no cost.
  */
 async function inTurns(ctx: Context, network: Network, wallet: Row<"wallets">, limit: number): Promise<Payout[]> {
   const now = ctx.now()

@@ -11,7 +11,7 @@ export interface Share {
   address: string
   amount: string
   percent: number
-  /** Null until the share is mined, and where it failed. */
+  /** Null until the share is mined, and if it failed. */
   txHash: Hash | null
 }
 
@@ -29,8 +29,8 @@ interface ShareRow {
 }
 
 /**
- * The disbursements of a payment in the order of its recipients; empty without a split. Shares that were cancelled with the
- * payment, or that failed and were replaced, are left out.
+ * Returns the disbursements of a payment in the order of its recipients; empty without a split. Shares that were
+ * cancelled with the payment, or that failed and were replaced, are left out.
  */
 export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share[]> {
   const rows = await shareRows(ctx, paymentId)
@@ -38,7 +38,7 @@ export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share
   return rows.map(row => shareOf(row, format(row)))
 }
 
-/** The same disbursements with their states, for the console. */
+/** Returns the same disbursements with their states, for the console. */
 export async function sharesWithStates(ctx: Context, paymentId: string) {
   const rows = await shareRows(ctx, paymentId)
   const format = await amountFormatter(ctx, rows)
@@ -58,7 +58,9 @@ export async function isSplit(ctx: TxContext, paymentId: string): Promise<boolea
   return rows.length > 0
 }
 
-/** Whether no share of a payment is queued or assigned, so that waiting longer changes nothing; true without a split. */
+/**
+ * Whether no share of a payment is queued or assigned, so that waiting longer changes nothing; true without a split.
+ */
 export const sharesSettled = async (ctx: TxContext, paymentId: string): Promise<boolean> =>
   (await shareRows(ctx, paymentId)).every(({ state }) => state !== "queued" && state !== "assigned")
 

@@ -1,6 +1,6 @@
 /**
- * What refunds need of the wallet that pays them: an allowance and a balance. Each is read to say why a refund waits; that it
- * can be carried out is for the simulation of its call to say.
+ * What refunds need from the wallet that pays them: an allowance and a balance. They are read only to say why a refund
+ * waits; the simulation of its call decides whether it can be carried out.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -25,13 +25,13 @@ export interface Funds {
   balance: bigint
 }
 
-/** A refund that waits for its merchant is checked this often in its first hour, and each minute later. */
+/** A refund that waits for its merchant's wallet is checked this often in its first hour, and each minute later. */
 const SOON_MS = 15_000
 const LATER_MS = 60_000
 const FIRST_MS = 3_600_000
-/** A refund whose wallet has another under way. */
+/** The wait of a refund while another refund out of the same wallet is under way. */
 const TURN_MS = 3_000
-/** Refunds that one statement holds: other calls wait for it. */
+/** How many refunds one statement holds: other calls wait for it. */
 const ALIKE_AT_ONCE = 1_000
 
 const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
@@ -40,8 +40,8 @@ const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
 })
 
 /**
- * What each purse holds and allows at the head: the least that any endpoint reports, as one that lies or stands still must not hide what a
- * refund waits for. Undefined for a purse that none reports.
+ * Reads what each purse holds and allows at the head. It returns the lowest value that any endpoint reports: an
+ * endpoint that lies or has stopped must not hide why a refund waits. Undefined for a purse that no endpoint reports.
  */
 export async function readFunds(
   network: Network,
@@ -68,7 +68,7 @@ const wordOf = (result: RpcResult | undefined): bigint | undefined =>
     ? BigInt(result.value)
     : undefined
 
-/** Why a refund whose call fails waits, and for how long; undefined where its wallet is not the reason. */
+/** Returns why a refund whose call fails is held, and for how long; undefined if its wallet is not the reason. */
 export async function whyUnfunded(ctx: Context, network: Network, refund: Payout): Promise<Verdict | undefined> {
   const purse = await purseOf(ctx, refund)
   const [funds] = purse ? await readFunds(network, [purse], ctx.signal) : []
@@ -82,7 +82,7 @@ export async function whyUnfunded(ctx: Context, network: Network, refund: Payout
   return undefined
 }
 
-/** When a refund that waits for its wallet is checked first. */
+/** Returns when a refund that waits for its wallet is first checked. */
 export const firstLook = (now: Date): Date => new Date(now.getTime() + SOON_MS)
 
 async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse | undefined> {
@@ -92,8 +92,8 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
 }
 
 /**
- * The ids of refunds that wait for another of the same wallet by the same collector: one that is signed and not mined, or one of these
- * before it. Two at once could each be simulated with the allowance that only one can use.
+ * Returns the ids of refunds that must wait for another refund of the same wallet and collector: one that is signed and
+ * not mined, or an earlier one of these. Two at once could both be simulated with an allowance that only one can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
   const ids = payouts.flatMap(({ id, kind }) => (kind === "refund" ? [id] : []))
@@ -114,8 +114,8 @@ export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[
 export const waitForTurn: Verdict = { kind: "wait", ms: TURN_MS }
 
 /**
- * Holds the due refunds out of the same wallet that are not smaller than this one, for the same reason: what is too little for it is too
- * little for them. Otherwise each would be simulated by itself, and a wallet may have thousands.
+ * Holds the due refunds out of the same wallet that are at least as large as this one, for the same reason: what is too
+ * little for it is too little for them. Otherwise each would be simulated, and a wallet may have thousands.
  */
 export async function holdAlike(
   ctx: TxContext,
@@ -124,7 +124,7 @@ export async function holdAlike(
 ): Promise<void> {
   const now = ctx.now()
   const isNew = sql`created_at > ${new Date(now.getTime() - FIRST_MS)}`
-  // Those that wait for their turn, too.
+  // This includes refunds that wait for their turn.
   const soon = new Date(now.getTime() + TURN_MS)
   await sql`
     update payouts set state = 'held', held_reason = ${reason}, held_detail = ${detail}, checks = checks + 1, updated_at = ${now},

@@ -1,7 +1,8 @@
 /**
- * Whose refunds a payout wallet pays. An allowance is the wallet's, so where two merchants have one wallet, a refund of either would be
- * paid by what the other approved. Refunds out of a wallet are one merchant's: the one that proved the wallet last, by switching its wallet
- * lock on; else, of those who captured to it, the one that signs in as the wallet, or whose capture was first in the chain.
+ * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants had one wallet, a
+ * refund by one would be paid by what the other approved. So one merchant alone can refund out of a wallet: the one
+ * that proved the wallet last, by switching its wallet lock on. If none did, it is the merchant that captured to the
+ * wallet and signs in as it, or else the one whose capture to it was first on chain.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -10,7 +11,10 @@ import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { Payout } from "./lane-policy.ts"
 
-/** The merchant whose refunds each wallet pays, by wallet; none for a wallet that nobody proved and that got no capture. */
+/**
+ * Returns the merchant whose refunds each wallet pays, by wallet; none for a wallet that nobody proved and that got no
+ * capture.
+ */
 export async function refundOwners(
   ctx: TxContext,
   { chainId }: Pick<NetworkInfo, "chainId">,
@@ -32,11 +36,11 @@ export async function refundOwners(
   return new Map(rows.flatMap(({ wallet, owner }) => (owner === null ? [] : [[wallet, owner] as const])))
 }
 
-/** Says what the merchant does whose payout wallet pays another merchant's refunds. */
+/** Explains to a merchant what to do if its payout wallet pays another merchant's refunds. */
 export const OTHER_OWNER =
   "Its payout wallet pays the refunds of another merchant of this service, which proved that wallet, signs in as it or was paid to it first, and an approval does not say for whom it is. Is it your wallet? Then have it sign for you: while it is your payout address, switch your wallet lock on (PUT /api/console/settings with walletLock: true; first off, if it is on). Its refunds are yours from then on, those of earlier sales too. Else send the money to the payer from the wallet yourself, or refund with the other merchant, if that is yours too."
 
-/** The ids of refunds whose wallets pay another merchant's refunds. */
+/** Returns the ids of refunds whose wallets pay another merchant's refunds. */
 export async function refundsOfOthers(
   ctx: TxContext,
   network: Pick<NetworkInfo, "chainId">,

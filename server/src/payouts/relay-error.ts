@@ -1,11 +1,11 @@
-/** Why an authorization is not relayed, as an error for its payer. */
+/** Turns the refusal of a relay into an error for its payer. */
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import type { RefusedRelay } from "./accept-relay.ts"
 
-/** The error of a relay that is refused; `otherWay` says how to pay without one. */
+/** Returns the error of a refused relay; `otherWay` says how to pay without one. */
 export async function relayError(
   ctx: Context,
   { chainId }: Network,

@@ -1,4 +1,7 @@
-/** What the relays of a deposit mean for their payer: whether one may still bring money, why one failed, and whether anyone can still carry it out. */
+/**
+ * What the relays of a deposit mean for their payer: whether one may still bring money, why one failed, and whether
+ * anyone can still carry it out.
+ */
 import { sql } from "kysely"
 import { validBeforeOf } from "../chain/authorizations.ts"
 import type { Hash } from "../chain/hex.ts"
@@ -6,18 +9,18 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
 /**
- * Whether a transaction that carries out the authorization of a row of `payouts` was ever signed. Where none was, nobody but its payer and the
- * service has it: its nonce was used up by an empty transfer when its time was over.
+ * SQL: whether a transaction that carries out the authorization of a row of `payouts` was ever signed. If not, only the
+ * payer and the service have the authorization: an empty transfer used up its nonce when its deadline passed.
  */
 export const wasSigned = sql<boolean>`exists (select from transaction_attempts signed where signed.payout_id = payouts.id
   and not signed.empty and signed.raw is not null)`
 
-/** Why a relay is not made that was not signed in time. */
+/** Why a relay that was not signed in time is not made. */
 export const TOO_LATE = "It could not be carried out before its time was over."
 
 /**
- * The relays whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
- * `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
+ * Returns the relays whose authorization anyone can still carry out: their transaction is public, it reverted for good,
+ * and `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
  */
 export const replayable = <R extends Pick<Row<"payouts">, "state" | "data"> & { was_signed: boolean }>(
   ctx: TxContext,
@@ -36,8 +39,9 @@ export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[])
 }
 
 /**
- * The relays of a deposit: whether one may still bring money that is not among the transactions `inSight`; why the last one failed,
- * where the payer has tried nothing else since; until when anyone can still carry out a failed one; the hashes of all.
+ * Describes the relays of a deposit. `open`: whether one may still bring money that is not among the transactions
+ * `inSight`. `failure`: why the last one failed, unless the payer has submitted something since. `replayableUntil`:
+ * until when anyone can still carry out a failed one. `hashes`: the hashes of all.
  */
 export async function relayStanding(
   ctx: TxContext,
@@ -84,7 +88,7 @@ export async function relayStanding(
   }
 }
 
-/** Why a relay that ended paid nothing, in sentences; null for one that paid. */
+/** Returns why a relay that ended paid nothing, in sentences; null for one that paid. */
 function failureOf(
   { state, held_detail: detail, was_signed }: Pick<Row<"payouts">, "state" | "held_detail"> & { was_signed: boolean },
   until: string | undefined,

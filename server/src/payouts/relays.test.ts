@@ -47,7 +47,7 @@ async function submitted(given: Parameters<typeof on.sign>[2] = {}) {
   return { session, buyer, signed }
 }
 
-/** The buyer's tokens go elsewhere, at once. */
+/** Moves the buyer's tokens elsewhere, at once. */
 async function emptied(buyer: { address: string }): Promise<void> {
   const from = buyer.address.toLowerCase() as Address
   const { client } = rig.anvil
@@ -57,7 +57,7 @@ async function emptied(buyer: { address: string }): Promise<void> {
   await client.writeContract({ address: rig.token, abi: erc20Abi, functionName: "transfer", args, account: from })
 }
 
-/** No books are touched, no gap is left, and the money came `times`. */
+/** The money arrived `times`, no nonce is missing, and no book promises anything. */
 async function expectMoved(payTo: Address, times: number): Promise<void> {
   expect(await on.received(payTo)).toEqual(Array(times).fill(5_000_000n))
   expect((await relayWallet()).next_nonce).toBe(BigInt(await chainNonce()))
@@ -77,7 +77,7 @@ describe("a relay", () => {
       sessionId: session.id,
       txHash: relay?.tx_hash,
     })
-    // The look that comes soon finds it.
+    // The next verification, which is due now, finds it.
     const { run_at } = await rig.service.ctx.db.selectFrom("cursors").select("run_at").executeTakeFirstOrThrow()
     expect(run_at.getTime()).toBeLessThanOrEqual(rig.service.ctx.now().getTime())
     await mine()
@@ -115,7 +115,7 @@ describe("a relay", () => {
     expect(new Set((await payouts()).map(row => row.state))).toEqual(new Set(["queued"]))
     await on.look()
     expect((await on.status(session.id)).status).toBe("confirmed")
-    // And the payouts' own round takes no relay: here one, with another in the queue.
+    // The payout lane's round sends no relay, though one is queued.
     await submitted()
     await rig.round()
     expect(await states()).toEqual(["final", "queued"])
@@ -342,7 +342,7 @@ describe("a relay that can't be carried out", () => {
     })
     expect(await attempts()).toEqual([])
     await expectMoved(session.payTo, 0)
-    // With money in the wallet the same authorization is good again.
+    // Once the wallet has money, the same authorization is accepted again.
     await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
     expect((await on.submit(session, signed)).body.status).toBe("verifying")
     expect((await on.status(session.id)).message).not.toContain(advice)
@@ -486,7 +486,7 @@ describe("a relay that can't be carried out", () => {
     expect(await states()).toEqual(["cancelled"])
     expect(await on.status(session.id)).toMatchObject({ status: "confirmed", exception: null })
     expect(await rig.balanceOf(buyer.address.toLowerCase() as Address)).toBe(5_000_000n)
-    // In part: what is missing now is another amount.
+    // Paid in part: the missing amount is different now.
     const partly = await submitted()
     await rig.mint(partly.session.payTo, 1_000_000n)
     await on.look()
@@ -544,7 +544,7 @@ describe("a relay that can't be carried out", () => {
       .execute()
     await on.look()
     expect((await on.status(session.id)).status).toBe("verifying")
-    // Payouts have other reasons to be held, and other ways on.
+    // A round of the payout lane does not release a held relay.
     rig.service.advance(31_000)
     await rig.round()
     await client.setBalance({ address: rig.relayer.address, value: balance })
@@ -589,7 +589,7 @@ describe("a relay that can't be carried out", () => {
     })
     const refused = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
-    // Nor while its signer does not sign.
+    // It is refused, too, while the wallet's signer does not sign.
     await relay.set({ status: "active", halted_reason: null, alarms: ["signer"] }).execute()
     const unsigned = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([unsigned.status, unsigned.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
@@ -616,7 +616,7 @@ describe("a relay that can't be carried out", () => {
       ["payout", "active"],
       ["relay", "active"],
     ])
-    // Compared to the end, with nothing found amiss.
+    // The comparison reached the final block and found nothing wrong.
     const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
     expect(wallets[0]?.checked_number).toBe(number)
   })
@@ -642,7 +642,7 @@ describe("what relays may cost", () => {
       expect(await refusal(other, await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
       settings.gasBudget = 0n
       expect((await on.submit(other, await on.sign(await on.buyer(), other))).status).toBe(200)
-      // One that was taken before ends as soon as it would be signed, and its session is settled soon.
+      // A relay that was accepted earlier is cancelled when it would be signed, and its session is settled soon.
       settings.gasBudget = limit
       await on.round()
       expect(await states()).toEqual(["final", "cancelled"])
@@ -689,7 +689,7 @@ describe("what relays may cost", () => {
     await client.mine({ blocks: 1 })
     await client.setAutomine(true)
     await on.round()
-    // Not for good yet.
+    // They failed, but not in a final block yet.
     expect((await on.relays()).map(row => row.succeeded)).toEqual([false, false, false, null])
     await rig.mint(address, 5_000_000n)
     const words = "Too many authorizations of this wallet failed today. Pay with a transfer of your own."

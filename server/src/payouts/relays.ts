@@ -1,7 +1,7 @@
 /**
- * Relays: payouts of the relay lane, which carry out a holder's authorization and move its money into a deposit. A relay is
- * simulated before it is accepted. A buyer waits for it, so a relay that can't be carried out is cancelled at once with the
- * reason, and never held for long.
+ * Relays: payouts of the relay lane, which carry out a holder's authorization and move its money into a deposit. A
+ * relay is simulated before it is accepted. A buyer waits for it, so a relay that can't be carried out is cancelled at
+ * once with the reason, and never held for long.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
@@ -27,27 +27,31 @@ import { TOO_LATE } from "./relay-standing.ts"
 import { agreedTrial, askEach, askTogether, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
- * The highest gas limits of relays. A key's signature takes some 100,000. A contract's takes what the contract likes, a passkey
- * checked in Solidity 350,000; above this limit a signature is not worth its gas. The relay of a contract wallet gets what its
- * simulation took and a quarter more, so that the contract can't burn more than it showed.
+ * The highest gas limits of relays. A key's signature takes some 100,000. A contract's signature takes as much as the
+ * contract wants; a passkey checked in Solidity takes 350,000. Above this limit a signature is not worth its gas. The
+ * relay of a contract wallet gets what its simulation took and a quarter more, so that the contract can't burn more
+ * than it showed.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 /**
- * The same of an escrow's reservation: it also moves the money on, stores what is held, and for the first payment of an operator
- * makes the contract that holds it. A contract wallet's never has the limit of a key's: the limit distinguishes them.
+ * The same for an escrow's reservation. It also moves the money on, stores what is held, and for an operator's first
+ * payment deploys the contract that holds it. A contract wallet's reservation never gets a key's limit: the limit
+ * distinguishes the two.
  */
 export const RESERVE_GAS = { key: 500_000n, contract: 1_000_000n }
 
 const REASON_LENGTH = 120
 const DAY_MS = 86_400_000
-/** After so many relays of one session, or of one payer in a day, failed on chain, no more are made: each cost us gas. */
+/**
+ * After this many relays of one session, or of one payer in a day, failed on chain, no more are made: each cost us gas.
+ */
 export const MAX_REVERTED = 3
 /** The reason for the buyer when the gas budget of the merchant, or of all merchants, is spent. */
 export const NO_BUDGET = "Nothing more is relayed for this merchant today."
 /** The reason when the budget of contract wallets is spent. */
 export const NO_CONTRACT_BUDGET = "Nothing more is relayed for contract wallets on this network today."
 
-/** The errors of nodes for a call that itself fails. */
+/** Matches the errors of nodes for a call that itself fails. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
 
 const tokenAbi = parseAbi([
@@ -73,16 +77,17 @@ const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Answers its gas limit and its highest cost in wei,
- * or why the chain would refuse it, in a sentence; `used` when its nonce is used, `unseen` when the receiving address holds
- * money that the scan has not found yet. A `CHAIN_UNAVAILABLE` when too few endpoints agree.
+ * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Returns its gas limit
+ * and its highest cost in wei, or why the chain would refuse it, in a sentence; `used` if its nonce is used, `unseen`
+ * if the receiving address holds money that the scan has not found yet. Throws `CHAIN_UNAVAILABLE` when too few
+ * endpoints agree.
  */
 export async function tryRelay(
   ctx: Context,
   network: Network,
   relay: {
     wallet: Address
-    /** Where its money goes, if what arrives there by hand is the same payment. */
+    /** The receiving address, if money that arrives there by hand would be the same payment. */
     deposit: Pick<Row<"deposits">, "id" | "address"> | undefined
     payer: Address
     nonce: Hash
@@ -107,11 +112,11 @@ export async function tryRelay(
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
     ...(deposit ? [balanceCall(network, deposit.address)] : []),
   ]
-  // A contract wallet decides how long a node is busy with its call.
+  // A contract wallet decides how long its call keeps a node busy.
   const ask = (calls: readonly RpcCall[]) =>
     by === "key" ? askTogether(ctx, { network, calls }) : askEach(network, calls, ctx.signal)
   let answers = await ask(calls)
-  // A token refuses a nonce that is used: only where a call fails, it is asked whether that is why.
+  // A token refuses a used nonce. Only if a call fails is the token asked whether that is the reason.
   const isDoubtful = answers.some(results => results?.some(each => !each.ok && failedTrial.test(each.error)))
   if (isDoubtful) answers = await ask([...calls, stateCall(network, payer, nonce)])
   const trials = answers.flatMap(results => trialOf(results, by, isDoubtful ? results?.at(-1) : UNUSED) ?? [])
@@ -127,23 +132,28 @@ export async function tryRelay(
   if (outcome === "fails") return await whyRefused(ctx, network, payer, amount, error ?? "")
   const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
   if (by === "key") return { gas, most: mostOf(gas) }
-  // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its limit.
+  // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its
+  // limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
   const limit = least(gas, withMargin(took))
   return { gas: limit, most: mostOf(limit) }
 }
 
-/** What one endpoint says of an authorization: `error` is the node's, `took` the gas of a call that succeeds, where it was estimated. */
+/**
+ * One endpoint's outcome for an authorization: `error` is the node's; `took` is the gas of a call that succeeds, if it
+ * was estimated.
+ */
 interface RelayTrial extends Trial {
   error?: string
   took?: bigint
 }
 
-/** What a token says of a nonce that is neither used nor cancelled. */
+/** A token's answer for a nonce that is neither used nor cancelled. */
 const UNUSED: RpcResult = { ok: true, value: `0x${"0".repeat(64)}` }
 
 /**
- * One endpoint's outcome of the calls of {@link tryRelay}, and of whether the nonce is `used`; undefined where the endpoint failed by itself.
+ * Returns one endpoint's outcome from its results of {@link tryRelay} and its answer whether the nonce is `used`;
+ * undefined if the endpoint itself failed.
  */
 function trialOf(results: RpcResult[] | undefined, by: SignedBy, used: RpcResult | undefined): RelayTrial | undefined {
   const [trial, estimate] = results ?? []
@@ -156,21 +166,22 @@ function trialOf(results: RpcResult[] | undefined, by: SignedBy, used: RpcResult
   return took === undefined ? undefined : { outcome: "succeeds", took }
 }
 
-/** The quantity in an answer; undefined where there is none. */
+/** Returns the quantity in an answer; undefined if there is none. */
 const quantityOf = (result: RpcResult): bigint | undefined =>
   result.ok && typeof result.value === "string" && /^0x[0-9a-f]{1,64}$/i.test(result.value)
     ? BigInt(result.value)
     : undefined
 
-/** The number that a call returned; undefined where it returned none. */
+/** Returns the number that a call returned; undefined if it returned none. */
 const wordOf = (result: RpcResult | undefined): bigint | undefined =>
   result?.ok && typeof result.value === "string" && /^0x[0-9a-f]{64}$/i.test(result.value)
     ? BigInt(result.value)
     : undefined
 
 /**
- * The deposits that hold more than the rows explain, by each endpoint's answer to {@link balanceCall}: the buyer paid by hand a
- * moment ago, and would pay twice. Two of three or more endpoints must say so, of fewer endpoints one.
+ * Returns the deposits that hold more than the rows explain, by each endpoint's answer to {@link balanceCall}: the
+ * buyer paid by hand a moment ago, and would pay twice. Two endpoints must say so if there are three or more, otherwise
+ * one.
  */
 export async function unseenAt(
   ctx: Context,
@@ -193,7 +204,7 @@ export interface WhyRefused {
   isShort: boolean
 }
 
-/** Why a token did not move `amount` base units for the payer; `error` is the endpoint's. */
+/** Returns why a token did not move `amount` base units for the payer; `error` is the endpoint's. */
 export async function whyRefused(
   ctx: Context,
   network: Network,
@@ -212,11 +223,11 @@ export async function whyRefused(
   return { words: otherwise(symbol, error), isShort: false }
 }
 
-/** Why a token refuses a transfer that the payer's balance covers. */
+/** Returns why a token refuses a transfer that the payer's balance covers. */
 function otherwise(symbol: string, error: string): string {
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
-  // A contract wallet that approved in the simulation: the token gives it no more gas than the relay has.
+  // A contract wallet approved in the simulation; the token gives it no more gas than the relay has.
   if (/invalid signature|out ?of ?gas|gas required/i.test(error))
     return `${symbol} does not take this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
@@ -226,13 +237,13 @@ function otherwise(symbol: string, error: string): string {
 }
 
 /**
- * Whether a transfer `t` with claim `c` counts, or will when it is deep enough, screened or settled. A transfer that was refused
- * for good, returned, or accepted beside what paid does not count.
+ * SQL: whether a transfer `t` with claim `c` counts, or will once it is deep enough, screened or settled. A transfer
+ * that was refused for good, returned, or accepted beside what paid does not count.
  */
 export const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
-/** What counts at a deposit, or will count, in base units of the token. */
+/** Returns what counts at a deposit, or will count, in base units of the token. */
 export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Address): Promise<bigint> {
   const { rows } = await sql<{ sum: bigint }>`
     select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
@@ -241,11 +252,12 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
 }
 
 /**
- * The payers whose relays failed on chain too often in a day: a contract wallet can make all of its relays fail, at our cost, in
- * as many sessions as it likes.
+ * Returns the payers whose relays failed on chain too often in a day: a contract wallet can make all its relays fail,
+ * at our cost, in as many sessions as it likes.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
-  // A nonce that an empty transfer used up is not the payer's doing; and where somebody else was quicker, the payer paid.
+  // A nonce that an empty transfer used up is not the payer's fault. If somebody else carried the authorization out
+  // first, the payer paid.
   const { rows } = await sql<{ payer: Address }>`
     /* named: failing_payers */ select payer from payouts i
     where payer = any(${sqlArray("text", payers)}) and succeeded = false and updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
@@ -255,7 +267,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   return new Set(rows.map(row => row.payer))
 }
 
-/** Whether a payer is one of them; asked by many requests at the same time. */
+/** Whether a payer's relays failed too often; requests at the same time share one query. */
 export const isFailing = async (ctx: Context, payer: Address): Promise<boolean> =>
   (await failuresOf(ctx, payer)) === true
 
@@ -282,7 +294,10 @@ export async function cancelRelay(
   payoutEnds.inc({ network: network?.name ?? "", wallet: "relay", end: "cancelled" })
 }
 
-/** Cancels relays that expired or that nobody can sign any more, and keeps the receiving addresses of the others watched. */
+/**
+ * Cancels relays that expired or that nobody can sign any more, and keeps the receiving addresses of the open ones
+ * watched.
+ */
 export async function tendRelays(ctx: Context, network: Network): Promise<void> {
   const over = await ctx.db
     .selectFrom("payouts")
@@ -305,9 +320,9 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
 }
 
 /**
- * The ids of relays whose authorization can't move money any more: every endpoint that answers says that its nonce is used or
- * cancelled. A `CHAIN_UNAVAILABLE` without a quorum of answers: a buyer who signs another authorization because one endpoint
- * lied may pay twice.
+ * Returns the ids of relays whose authorization can't move money any more: every endpoint that responds says that its
+ * nonce is used or cancelled. Throws `CHAIN_UNAVAILABLE` without a quorum of answers: a buyer who signs another
+ * authorization because one endpoint lied may pay twice.
  */
 export async function voided(ctx: Context, network: Network, relays: readonly Row<"payouts">[]): Promise<Set<string>> {
   const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))

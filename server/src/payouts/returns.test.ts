@@ -65,7 +65,7 @@ async function shown(id: string) {
 
 type Shop = Awaited<ReturnType<PayoutRig["sell"]>>
 
-/** The books of an address: its rows, what it holds and has promised to nobody, and what it holds. */
+/** The books of an address: its rows, what of its money is promised to nobody, and what it holds. */
 async function booked({ deposit }: Shop) {
   const { body } = await rig.service.call("GET", `/api/console/books?deposit=${deposit.address}`, undefined, as)
   const { rows } = await sql<{
@@ -75,7 +75,7 @@ async function booked({ deposit }: Shop) {
   return { rows: lines.sort(), room: rows[0]?.room, balance: await rig.balanceOf(deposit.address) }
 }
 
-/** The database agrees with itself, and with the chain however often it is compared. */
+/** The database agrees with itself, and with the chain in every comparison. */
 async function agrees(): Promise<void> {
   expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
   await db().updateTable("wallets").set({ checked_number: 0n }).execute()
@@ -215,7 +215,7 @@ it("refuses a signature for anything else, or one that has ended, and writes not
     expect(body.details[0].path).toBe("approval.deadline")
   }
   expect(await rig.payouts()).toEqual([])
-  // The merchant changes its mind: what it signed is worth nothing.
+  // The merchant accepts instead: its signature is worthless from then on.
   expect((await rig.service.call("POST", `/api/console/payments/${id}/accept`, {}, as)).status).toBe(200)
   expect((await giveBack(id, { address: to, approval: good })).body.error).toBe("INVALID_OPERATION")
 })
@@ -302,9 +302,9 @@ it("that the merchant made itself ends its payment, which is neither accepted no
     (await accept(id)).body.error,
     (await giveBack(id, { address: to, approval: await approvalOf(await askedOf(id, to)) })).body.error,
   ]
-  // Two that look the same, in one transaction.
+  // Two identical give-backs in one transaction.
   const transactionHash = await submit(shop, messages)
-  // Before any comparison: what the other buyer has paid would be drawn.
+  // Before any comparison: a decision would spend the other buyer's money.
   for (const id of ids) expect(await decide(id)).toEqual(["INVALID_OPERATION", "INVALID_OPERATION"])
   expect(await rig.payouts()).toEqual([])
   await life.mine()
@@ -332,7 +332,7 @@ it("that the merchant made itself by a nonce of its own ends the one payment of 
   expect(await life.compareLogs()).toBeNull()
   expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final", txHash: transactionHash } })
   expect(await shown(left)).toMatchObject({ status: "open" })
-  // What comes later with the same amount was not given back.
+  // A later payment of the same amount was not given back.
   const later = await rig.paid(shop, 50_000n, rig.anvil.accounts[7])
   await life.mine()
   expect(await life.compareLogs()).toBeNull()
@@ -399,7 +399,7 @@ it.each(["wallet", "service"])(
     const before = await rig.balanceOf(to)
     await lifeOf(rig).settle()
     expect((await rig.states()).sort()).toEqual(["cancelled", "final"])
-    // Whoever has the old one, be it the operator's key, gains nothing by it.
+    // The old calldata is worthless, even with the operator's key.
     const [, operator] = rig.anvil.accounts
     const call = { account: operator, to: old?.to_address as Hex, data: old?.data as Hex }
     await expect(rig.anvil.client.call(call)).rejects.toThrow("reverted")
@@ -455,7 +455,7 @@ async function makePublic(id: string): Promise<Hex> {
   await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
   await rig.anvil.client.setAutomine(true)
   const mined = `0x${"1".repeat(64)}` as Hash
-  // As when its nonce was used up by another transaction so often that the service gave up.
+  // As if another transaction had used up its nonce so often that the service gave up.
   await db()
     .updateTable("payouts")
     .set({ state: "reverted", succeeded: false, block_number: 1n, tx_hash: mined, block_hash: mined })
@@ -488,7 +488,7 @@ it("grants nothing when its payer adds the rest while its approval is public: th
   await lifeOf(rig).verify()
   expect(await standing()).toEqual(["open 200000", "open 300000"])
   await lifeOf(rig).advance(2 * 86_400_000)
-  // The scan hears of the new time first, then what waited is settled.
+  // The first round reads the chain's new time, the second settles.
   for (let i = 0; i < 2; i++) await lifeOf(rig).verify()
   expect(await standing()).toEqual(["granted 500000"])
   expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
@@ -503,7 +503,7 @@ it.each(["paywall", "checkout"])(
     const deposit = await db().selectFrom("deposits").selectAll().executeTakeFirstOrThrow()
     const arrive = async (amount: bigint) => {
       await life.send(deposit.address, amount)
-      // It is confirmed, and after ten minutes nobody waits for its hash.
+      // It is confirmed, and after ten minutes it is settled without a submitted hash.
       for (let i = 0; i < 3; i++) {
         await life.verify()
         await life.advance(300_000)
@@ -538,7 +538,7 @@ it("sends fifty back in two requests: the first says what to sign", async () => 
   const orders = await Promise.all(
     asked.map(async ({ id, error }) => ({ id, address: to, approval: await approvalOf(error.details[0]?.typedData) })),
   )
-  // One is not what was signed: the others are sent.
+  // One approval is for another return; the others are sent.
   const [one, two] = orders
   if (one && two) one.approval = two.approval
   const second = await send(orders)

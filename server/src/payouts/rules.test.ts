@@ -115,7 +115,7 @@ describe("drawShares", () => {
 
 it("rechecks come after a minute, two, four, and at most a day", () => {
   expect([0, 1, 2, 20].map(recheckMs)).toEqual([60_000, 120_000, 240_000, 86_400_000])
-  // What has a time that ends: five minutes at most, a quarter of what is left, a second at least.
+  // A call with a deadline: at most five minutes, at most a quarter of what is left, at least a second.
   const left = [86_400_000, 600_000, 40_000, 0]
   expect(left.map(ms => recheckBeforeMs(20, ms))).toEqual([300_000, 150_000, 10_000, 1_000])
   expect(recheckBeforeMs(0, 86_400_000)).toBe(60_000)

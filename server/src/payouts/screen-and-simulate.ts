@@ -1,6 +1,6 @@
 /**
- * Decides about payouts that are due before they get a nonce: whether the money is there, whether the party is sanctioned, and
- * whether the call would succeed. Reads and answers verdicts; writes nothing to payouts.
+ * Decides about due payouts before they get a nonce: whether the money is there, whether a party is sanctioned, and
+ * whether the call would succeed. Reads and returns verdicts; writes nothing to payouts.
  */
 import { sql } from "kysely"
 import { type Fees, trialFees } from "../chain/fees.ts"
@@ -15,9 +15,9 @@ import { type Judged, type LanePolicy, type Payout, policies, type Verdict } fro
 import { failedTrial, unseenAt } from "./relays.ts"
 import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
 
-/** While no source of sanctions answers. */
+/** How long a payout waits while no source of sanctions responds. */
 const UNSCREENED_WAIT_MS = 30_000
-/** While endpoints neither run a call nor say that it fails. */
+/** How long a payout waits while endpoints neither run its call nor say that it fails. */
 const UNTRIED_WAIT_MS = 5_000
 
 /** What a simulation runs with. */
@@ -27,7 +27,7 @@ export interface Terms {
   balance: bigint
 }
 
-/** The gas limit of a payout's transactions. */
+/** Returns the gas limit of a payout's transactions. */
 export const gasOf = (payout: Payout): bigint => payout.gas ?? RELEASE_GAS
 
 /** Judges each payout once; those with the verdict `sign` may be signed. */
@@ -53,10 +53,13 @@ export async function screenAndSimulate(
   ]
 }
 
-/** What a payout is held for whose money is gone, whatever else it would be. Of those to be signed, `giveNonces` finds out. */
+/**
+ * The verdict on a payout whose money is gone; it replaces a hold. For payouts that are to be signed, `giveNonces`
+ * checks it.
+ */
 const SHORT: Verdict = { kind: "short" }
 
-/** The ids of payouts whose money a reorg took. */
+/** Returns the ids of payouts whose money a reorg removed. */
 async function shortOf(ctx: Context, all: readonly Payout[]): Promise<Set<string>> {
   // A relay brings its money.
   const payouts = all.filter(({ lane }) => lane === "payout")
@@ -120,7 +123,7 @@ async function simulate(
     doubtful.map(({ payout }) => payout),
   )
   for (const { payout, trials, agreed } of outcomes) {
-    // The scan that finds the money runs at once, as this payout counts as changed.
+    // The scan that finds the money runs at once, because this payout counts as changed.
     if (payout.deposit_id !== null && unseen.has(payout.deposit_id))
       judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
     else if (short.has(payout.id)) judged.push({ payout, verdict: SHORT })
@@ -145,7 +148,7 @@ const trialCall = (wallet: Row<"wallets">, payout: Payout, { fees, balance }: Te
   ],
 })
 
-/** One endpoint's result; none where the endpoint failed by itself. */
+/** One endpoint's result; empty if the endpoint itself failed. */
 function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
   if (result?.ok) return [{ outcome: "succeeds", error: "" }]
   if (!result || !failedTrial.test(result.error)) return []

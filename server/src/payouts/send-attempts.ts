@@ -1,7 +1,7 @@
 /**
- * Broadcasts signed bytes that were read back from the database, lowest nonce first, to every endpoint. A transaction that stays
- * unmined too long is replaced: by another attempt with a higher fee, the same nonce and the same payment. At most one attempt of a
- * nonce is mined.
+ * Broadcasts signed bytes that were read back from the database, lowest nonce first, to every endpoint. A transaction
+ * that stays unmined too long is replaced by another attempt with a higher fee, the same nonce and the same payment. At
+ * most one attempt of a nonce is mined.
  */
 import { sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
@@ -19,7 +19,7 @@ import { tracePayouts } from "./trace-payouts.ts"
 import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
-/** After how long bytes are sent again, and after how long they are replaced. */
+/** How long to wait before bytes are sent again, and before they are replaced. */
 export interface Pace {
   resendMs: number
   replaceMs: number
@@ -27,15 +27,16 @@ export interface Pace {
 
 export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 
-/** Transactions sent in one turn: nodes keep 64 of one sender. */
+/** How many transactions one turn sends: nodes keep 64 of one sender. */
 const SENT_AT_ONCE = 64
 
 /**
- * Sends the newest signed attempt of each assigned payout, lowest nonce first, and of each mined one whose nonce is unused by the
- * lowest count that any endpoint reports: a reorg may have displaced its block, and every higher nonce waits until the chain
- * has it again. A relay whose time was over before it was sent is not sent any more. Of a halted wallet nothing is sent, except with
- * `evenHalted`. Answers when the endpoints have; `noted` ends when what they said is written, and must be awaited before the next broadcast.
- * Where that is lost, the same bytes are sent again.
+ * Sends the newest signed attempt of each assigned payout, lowest nonce first. It also sends those of mined payouts
+ * whose nonce is unused by the lowest count that any endpoint reports: a reorg may have displaced their block, and
+ * every higher nonce waits until they are mined again. A relay whose deadline passed before it was sent is not sent any
+ * more. Nothing of a halted wallet is sent, except with `evenHalted`. Returns when the endpoints have responded;
+ * `noted` resolves when their answers are written, and must be awaited before the next broadcast. If those answers are
+ * lost, the same bytes are sent again.
  */
 export async function sendAttempts(
   ctx: Context,
@@ -46,7 +47,8 @@ export async function sendAttempts(
   { evenHalted = false } = {},
 ): Promise<{ noted: Promise<void> } | undefined> {
   const startMs = unixMs()
-  // Looked up for each payout in flight: joined, all attempts of the past were read, wherever the planner knew little of them.
+  // The lateral join looks up each payout in flight. A plain join read all attempts of the past when the planner knew
+  // little of them.
   const due = await sql<Due>`
     /* named: attempts_to_send */ select a.id as attempt, a.raw, a.hash, a.nonce, i.id, i.kind, i.payment_id, i.escrow_id, i.traceparent
     from payouts i cross join lateral (select * from transaction_attempts where payout_id = i.id and raw is not null
@@ -90,12 +92,12 @@ export async function sendAttempts(
     return { attributes: { "sluice.transaction.hash": row.hash, "sluice.broadcast.result": result }, error }
   })
   const noted = noting.then(() => {})
-  // Whoever awaits it meets its error; until then nobody does.
+  // The caller that awaits `noted` gets its error. This handler keeps an earlier rejection from being unhandled.
   noted.catch(() => {})
   return { noted }
 }
 
-/** Signed bytes that are to be sent, and their payout. */
+/** Signed bytes to send, and their payout. */
 interface Due extends Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent"> {
   attempt: bigint
   raw: string
@@ -104,9 +106,9 @@ interface Due extends Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escro
 }
 
 /**
- * Replaces the attempt of the chain's next nonce, at an eighth more and at least the market's fee, when it has waited long enough
- * or an endpoint said that its fee is too low. No other nonce is replaced: a higher one waits for the lower ones, and no fee
- * would help it. Answers how many it replaced.
+ * Replaces the attempt of the chain's next nonce, at an eighth more and at least the market's fee, when it has waited
+ * long enough or an endpoint said that its fee is too low. No other nonce is replaced: a higher one waits for the lower
+ * ones, so no fee would help it. Returns how many it replaced.
  */
 export async function replaceStuck(
   ctx: Context,
@@ -140,10 +142,10 @@ export async function replaceStuck(
   })
 }
 
-/** The gas of a transfer of nothing to oneself. */
+/** The gas of an empty transfer to oneself. */
 export const EMPTY_GAS = 21_000n
 
-/** Writes another attempt of a nonce, to be signed. Call it inside the transaction that holds the wallet's lock. */
+/** Writes another, unsigned attempt of a nonce. Call it inside the transaction that holds the wallet's lock. */
 export async function attemptAgain(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -156,7 +158,10 @@ export async function attemptAgain(
     .execute()
 }
 
-/** The row of another attempt of a nonce: the same payment, or with `empty` a transfer of nothing from the wallet to itself. */
+/**
+ * Builds the row of another attempt of a nonce: the same payment, or with `empty` an empty transfer of the wallet to
+ * itself.
+ */
 export async function nextAttempt(
   ctx: TxContext,
   wallet: Row<"wallets">,

@@ -23,7 +23,7 @@ import { signAttempts } from "./sign-attempts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 import { checkWallet } from "./wallet-row.ts"
 
-/** Of the payout wallet, or with 2 of the relay wallet. */
+/** The key of the payout wallet, or with 2 of the relay wallet. */
 const keyOfRig = (addressIndex = 1): Hex => {
   const { privateKey } = mnemonicToAccount("test test test test test test test test test test test junk", {
     addressIndex,
@@ -37,7 +37,7 @@ let signers: RemoteSigners
 let lines: { level: string; msg: string; reason?: string }[]
 /** Hashes of what any node was given. */
 let sent: Set<Hex>
-/** As a process that has just started: it knows of no earlier failure. */
+/** A signer as of a process that has just started: it knows no earlier failure. */
 const fresh = (): Signer => remoteSigner(signers.keyOf("web3signer"), rig.signer.address, { timeoutMs: 5_000 })
 const attempts = () =>
   rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("nonce").orderBy("n").execute()
@@ -70,7 +70,7 @@ beforeEach(async () => {
     if (method === "eth_sendRawTransaction") sent.add(keccak256(params[0] as Hex))
     return result
   }
-  // What a test left in the pool behind a nonce that it did not use.
+  // Removes what a test left in the pool after a gap in the nonces.
   await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
   await rig.anvil.client.setAutomine(true)
   await mine()
@@ -94,7 +94,7 @@ async function assigned(): Promise<void> {
   expect(done.assigned.length).toBe(2)
 }
 
-/** All is final, each share was paid once, and the chain has what was stored alone. */
+/** Every payout is final, each share was paid once, and only stored transactions were sent. */
 async function expectPaid(got: readonly bigint[], n = 1n): Promise<void> {
   expect(got).toEqual([500_000n * n, 500_000n * n])
   expect(new Set(await rig.states())).toEqual(new Set(["final"]))
@@ -137,7 +137,7 @@ describe("a signer that is down", () => {
     const shop = await rig.sell([50, 50])
     const dead = fresh()
     const got = await gains(async () => {
-      // Both before the first round, as the signer is asked again after a second.
+      // Both are paid before the first round, because the signer is asked again after a second.
       const later = await rig.paid(shop, 1_000_000n)
       const due = (at: Date) =>
         rig.service.ctx.db.updateTable("payouts").set({ run_at: at }).where("payment_id", "=", later).execute()
@@ -149,7 +149,7 @@ describe("a signer that is down", () => {
       expect((await rig.states()).sort()).toEqual(["assigned", "assigned", "queued", "queued"])
       expect((await attempts()).map(each => each.raw)).toEqual([null, null])
       expect(sent.size).toBe(0)
-      // Asked for both, and not again at once.
+      // It was asked for both signatures, and not again at once.
       expect(signers.asked.length).toBe(2)
       expect(errors()).toEqual(Array(2).fill(expect.stringContaining("the payout wallet's signer answered HTTP 503")))
       signers.fault = nth => (nth < 3 ? "down" : undefined)
@@ -157,7 +157,7 @@ describe("a signer that is down", () => {
         await rig.round(dead)
         return (await rig.states()).every(each => each === "mined" || each === "final")
       })
-      // One more failure, alone; then the one that it signed, and the rest.
+      // Then once more, which fails; then for one, which it signs; then for the rest.
       expect(signers.asked.length).toBe(2 + 1 + 1 + 1 + 2)
       await settle(dead)
     })
@@ -393,7 +393,7 @@ describe("a signer that is not what it should be", () => {
     const got = await gains(async () => {
       await assigned()
       const [, second] = await attempts()
-      // By what it signs, as the order of the requests is chance.
+      // Chosen by its hash, because the order of the requests is random.
       const asking = fresh()
       const partly: Signer = {
         ...asking,
@@ -436,7 +436,7 @@ describe("a signer that is not what it should be", () => {
     ])
   })
 
-  // Whoever can write the database and switch its triggers off writes a whole row that agrees with itself.
+  // Somebody who can write to the database and disable its triggers writes a row that is consistent in itself.
   it.each<[string, (attempt: bigint, payout: string) => ReturnType<typeof sql>]>([
     [
       "ether with a release",
@@ -601,7 +601,7 @@ describe("a nonce", () => {
       await rig.anvil.client.setAutomine(false)
       await operator.ask("/unstick", { wallet: "payout", nonce: `${first?.nonce}`, reason: "nothing serves it" })
       await rig.round(fresh(), AT_ONCE)
-      // A higher fee for it is signed by whoever finds it, too.
+      // A replacement at a higher fee is signed by any process that finds it, too.
       await rig.round(fresh(), { resendMs: 0, replaceMs: 0 })
       expect((await operator.attempts()).map(({ nonce, n, empty }) => [nonce, n, empty])).toEqual([
         [first?.nonce, 1, true],
@@ -632,7 +632,7 @@ describe("a nonce", () => {
       await until("it was asked for both", () => signers.heard.filter(text => text.includes("/sign/")).length === 2)
       await operator.ask("/unstick", { wallet: "payout", nonce: `${first?.nonce}`, reason: "not to be paid" })
       free()
-      // Of the other one alone.
+      // Only the other one's signature is stored.
       expect(await late).toBe(1)
       expect((await attempts()).map(({ n, empty, raw }) => [n, empty, raw !== null])).toEqual([
         [0, false, false],
@@ -695,7 +695,7 @@ describe("calls of the escrow", () => {
       remote.fault = () => "cut"
       await ask("capture", { sessionId: kept.id })
       await on.round()
-      // It has a nonce, and waits: the signer may have signed, and nobody has what it did.
+      // It has a nonce and waits: the signer may have signed, but its answer is lost.
       const [capture] = await on.calls("capture")
       expect([capture?.state, (await on.attempts())[0]]).toMatchObject(["assigned", { raw: null, hash: null }])
       await ask("void", { sessionId: undone.id })
@@ -718,7 +718,7 @@ describe("calls of the escrow", () => {
       expect(made.map(({ kind, state, succeeded }) => [kind, state, succeeded]).sort()).toEqual(
         ["capture", "refund", "reserve", "reserve", "void"].map(kind => [kind, "final", true]),
       )
-      // Whatever the chain has of the wallet was asked for there, and stored.
+      // The signer was asked only for what is stored.
       const signed = (await on.attempts()).map(({ unsigned_hash }) => unsigned_hash)
       expect(new Set(remote.asked)).toEqual(new Set(signed))
     } finally {

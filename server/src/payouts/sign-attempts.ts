@@ -1,8 +1,8 @@
 /**
- * Signs what has a nonce and no signature yet, after the database transaction that gave the nonce, as a signer may be another
- * machine. Whoever finds it unsigned does so. A signer may answer the same request with different signatures, and each would
- * make another transaction of the same nonce: only the first one that is stored is ever sent, since what is sent is read back from the
- * database.
+ * Signs attempts that have a nonce and no signature yet, after the database transaction that gave the nonce, because a
+ * signer may be another machine. Any process that finds an unsigned attempt signs it. A signer may answer the same
+ * request with different signatures, and each would make another transaction of the same nonce. So only the first
+ * stored signature is ever sent: a broadcast reads it back from the database.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -20,13 +20,13 @@ import { transactionOf } from "./unsigned-attempt.ts"
 import { emptyOverdue, isSound, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
-/** After the first failure a signer is asked again after this, and after each further one twice as late. */
+/** How long to wait before a signer is asked again after its first failure; each further failure doubles it. */
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
 
 /**
- * Failures since a signer last signed for a network, and when to ask it again by `performance.now()`. By the name of the network: a signer
- * that refuses what one network sends may sign for the others.
+ * Failures since a signer last signed for a network, and when to ask it again by `performance.now()`. By the network's
+ * name, because a signer that refuses one network's transactions may sign for the others.
  */
 const failing = new WeakMap<Signer, Map<string, { failures: number; againAt: number }>>()
 
@@ -38,9 +38,9 @@ interface Signed {
 }
 
 /**
- * Signs the newest attempt of each payout that has a nonce and is in no block, and stores what was signed; answers how many. `given` were
- * committed by this process a moment ago: nothing else was unsigned then, and they are not read and compared once more. A signer that
- * failed is asked for one signature at a time, later and later, until it signs.
+ * Signs the newest attempt of each payout that has a nonce and is in no block, and stores the signatures; returns how
+ * many it stored. This process committed `given` a moment ago: nothing else was unsigned then, so they are not read and
+ * compared again. A signer that failed is asked for one signature at a time, at growing intervals, until it signs.
  */
 export async function signAttempts(
   ctx: Context,
@@ -65,7 +65,7 @@ export async function signAttempts(
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
-  // A process that ends has cancelled them itself.
+  // A process that is shutting down has cancelled them itself.
   const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
   for (const { reason } of failed) report(ctx, network, wallet, signer, reason)
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
@@ -78,7 +78,7 @@ export async function signAttempts(
   return stored
 }
 
-/** The step of each payout that was asked for, in the trace of its payment. */
+/** Adds the signing step to the trace of each payout that was asked for. */
 function trace(
   ctx: Context,
   network: Network,
@@ -100,7 +100,10 @@ async function signOne(signer: Signer, attempt: Unsigned, signal: AbortSignal): 
   return { id, unsigned_hash, ...(await signTransaction(signer, transactionOf(attempt, attempt), signal)) }
 }
 
-/** A signer that does not answer has an alarm once something waits for it for a minute; a wrong answer has one at once. */
+/**
+ * Logs a signer's failure. A signer that does not respond raises an alarm after a transaction has waited for it for a
+ * minute; a wrong answer raises one at once.
+ */
 function report(ctx: Context, network: Network, wallet: Row<"wallets">, { remote }: Signer, error: unknown): void {
   const facts = { network: network.name, wallet: wallet.lane, signer: remote ?? "local" }
   const isWrong = error instanceof SignerError && error.isWrong
@@ -113,14 +116,14 @@ function report(ctx: Context, network: Network, wallet: Row<"wallets">, { remote
 }
 
 /**
- * Stores signed bytes where nobody has stored any for the same transaction before, and nothing else is to be signed for its nonce since;
- * answers how many.
+ * Stores signed bytes if none are stored for the same transaction, and no later attempt of its nonce has been written;
+ * returns how many it stored.
  */
 async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Signed[]): Promise<number> {
   if (signed.length === 0) return 0
   const rows = signed.map(({ id, ...each }) => ({ id: `${id}`, ...each }))
   return await inTransaction(ctx, async ctx => {
-    // Whoever writes another attempt of a nonce holds it too.
+    // Code that writes another attempt of a nonce holds this lock too.
     await lockWallet(ctx, wallet.id)
     const stored = await sql`/* named: store_signatures */ update transaction_attempts a
       set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null

@@ -1,10 +1,10 @@
 /**
- * Limits on gas in 24 hours beside each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with `SIGNUP=open`
- * one person can be any number of merchants. Relays that strangers cause get half of it, so that payouts, captures and refunds never
- * wait for them. A reservation counts twice, for the call that ends it: so a void, and the first capture of a payment, are never
- * stopped, and count no more, however many of them come due in one day.
- * `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a contract can approve in every simulation, and burn
- * the gas of its relay when that is mined.
+ * Limits on gas in 24 hours besides each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with
+ * `SIGNUP=open` one person can be any number of merchants. Relays that strangers cause get half of it, so that payouts,
+ * captures and refunds never wait for them. A reservation counts twice, the second time for the call that ends it. So a
+ * void, and the first capture of a payment, are never stopped and do not count again, however many of them are due in
+ * one day. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a contract can approve in every
+ * simulation, and burn the gas of its relay when that is mined.
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
@@ -19,14 +19,14 @@ const WINDOW_MS = 24 * 3_600_000
 /** The key of the advisory lock; no other lock uses this number. */
 const LOCK = 7_582_412
 
-/** What of a payout says whether it calls a contract wallet. */
+/** The columns of a payout that say whether it calls a contract wallet. */
 type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
-/** What of it says which part of the total it may use. */
+/** The columns that say which part of the total it may use. */
 type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
 
 /** What is left of the totals, locked until the transaction ends. */
 export interface Totals {
-  /** Whether this many wei are left for a payout. Nothing is taken: another budget may still refuse it. */
+  /** Whether this many wei are left for a payout. Takes nothing: another budget may still refuse the payout. */
   holds(row: Totalled, wei: bigint): boolean
   /** Takes this many wei for a payout that is signed. */
   take(row: Totalled, wei: bigint): void
@@ -42,14 +42,17 @@ const ofContracts = (chainId: number) =>
 
 const ONCE = sql<bigint>`1`
 
-/** Whether the reservation of a call `i` has counted for it; as {@link prepaidOf} has it of calls that are not signed. */
+/**
+ * SQL: whether the reservation of a signed call `i` has counted for it; {@link prepaidOf} says the same of unsigned
+ * calls.
+ */
 const isPrepaidCall = sql<boolean>`(i.kind = 'void' or i.kind = 'capture' and not exists (select from payouts c
     where c.escrow_id = i.escrow_id and c.kind = 'capture' and c.state in ('assigned', 'mined', 'final') and c.nonce < i.nonce))`
-/** Of what counts in the whole. */
+/** SQL: how often a call counts in the whole total. */
 const wholeTimesOf = sql<bigint>`(case i.kind when 'reserve' then 2 else 1 end)`
 const wholeTimes = (kind: Row<"payouts">["kind"]): bigint => (kind === "reserve" ? 2n : 1n)
 
-/** Wei that payouts cost in the last 24 hours, and that those in flight may cost; each counts so many `times`. */
+/** Sums, in wei, what payouts cost in the last 24 hours and what those in flight may cost; each counts `times`. */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
@@ -65,13 +68,13 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBui
   return rows[0]?.wei ?? 0n
 }
 
-/** Wei that are left for all merchants together, and of that for relays that strangers cause. */
+/** What is left for all merchants together, in wei, and what of that is left for relays that strangers cause. */
 interface Room {
   all: bigint
   relays: bigint
 }
 
-/** What is left of the total; undefined where there is no limit. Takes no lock. */
+/** Reads what is left of the total; undefined if there is no limit. Takes no lock. */
 async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
   const { gasBudgetTotal: limit } = ctx.settings
   if (limit === 0n) return undefined
@@ -85,7 +88,10 @@ async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
 const hasRoom = ({ all, relays }: Room, { kind }: Pick<Row<"payouts">, "kind">, wei: bigint): boolean =>
   wei * wholeTimes(kind) <= all && (relayTimes(kind) === 0n || wei * relayTimes(kind) <= relays)
 
-/** Which calls their reservations have paid for: each void, and one capture of each payment, unless another was signed and did not fail. */
+/**
+ * Returns which calls their reservations have paid for: each void, and one capture of each payment, unless another
+ * capture was signed and did not fail.
+ */
 async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<(row: Totalled) => boolean> {
   const escrows = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "capture" && id !== null ? [id] : []))
   const { rows } = await sql<{ escrow_id: string }>`select distinct escrow_id from payouts
@@ -93,7 +99,7 @@ async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<
     ctx.db,
   )
   const captured = new Set(rows.map(row => row.escrow_id))
-  // Of several in one round, the first.
+  // If several captures of a payment are in one round, the first.
   const first = new Map<string | null, string>()
   for (const { kind, escrow_id: of, id } of payouts) if (kind === "capture" && !first.has(of)) first.set(of, id)
   return ({ kind, escrow_id: of, id }) =>
@@ -107,9 +113,10 @@ async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | u
 }
 
 /**
- * Locks the totals; call it inside the transaction that signs, after the merchants' budgets are locked. With a total of all
- * merchants, all wallets wait for each other here. The contract wallets of a network need no lock: one relay wallet signs for
- * them, and its row is locked already. `withContracts`: one of the payouts is a relay of a contract wallet.
+ * Locks the totals; call it inside the transaction that signs, after the merchants' budgets are locked. With a total
+ * for all merchants, all wallets wait for each other here. The budget of a network's contract wallets needs no lock:
+ * one relay wallet signs for them, and its row is locked already. `withContracts`: one of the payouts is a relay of a
+ * contract wallet.
  */
 export async function lockTotals(
   ctx: TxContext,
@@ -134,8 +141,8 @@ export async function lockTotals(
 }
 
 /**
- * Whether all merchants together have no room for one more transaction of `most` wei, by default a payout; as {@link lockTotals} decides it,
- * as otherwise a round would pick, simulate and refuse the same payouts again and again.
+ * Whether all merchants together have no room for one more transaction of `most` wei, by default a payout. It decides
+ * as {@link lockTotals} does: otherwise a round would pick, simulate and refuse the same payouts again and again.
  */
 export async function isTotalSpent(
   ctx: Context,

@@ -1,12 +1,12 @@
-/** The steps of payouts in the traces of their payments: signed, broadcast, and what the chain made of them. */
+/** The steps of payouts in the traces of their payments: signed, broadcast, confirmed. */
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Attributes, unixMs } from "../tracing/trace.ts"
 
-/** What a step is of. */
+/** The payout of a step. */
 type Traced = Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent">
 
-/** A step of payouts, each with what is particular about it. */
+/** A step that several payouts share. */
 interface Step {
   name: string
   kind?: "client"
@@ -14,7 +14,10 @@ interface Step {
   attributes: Attributes
 }
 
-/** Adds a step of each of these payouts that has a trace, once the transaction around it commits. `particular`: its own facts, and its error where it failed. */
+/**
+ * Adds a step for each of these payouts that has a trace, once the transaction around it commits. `particular` returns
+ * a payout's own attributes, and its error if it failed.
+ */
 export function tracePayouts<P extends Traced>(
   { tracing, onCommit }: Pick<TxContext, "tracing" | "onCommit">,
   { attributes, ...step }: Step,

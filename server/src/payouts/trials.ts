@@ -1,6 +1,6 @@
 /**
- * Simulations of a call on every endpoint, and the outcome that enough of them agree on. One endpoint that lies alone has
- * nothing sent, held or refused.
+ * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. One lying endpoint alone
+ * can't have anything sent, held or refused.
  */
 import { ask, awake, hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
@@ -11,12 +11,15 @@ import { gatherBy } from "../db/gather.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import { payoutAlarms } from "../metrics.ts"
 
-/** What one endpoint says that a call would do; `used`: the nonce of its authorization is used. */
+/** One endpoint's outcome of a call; `used`: the nonce of its authorization is used. */
 export interface Trial {
   outcome: "succeeds" | "fails" | "used"
 }
 
-/** The trials whose outcome a quorum and a plurality of the endpoints share; undefined where there is no such outcome. */
+/**
+ * Returns the trials whose outcome a quorum and a plurality of the endpoints share; undefined if there is no such
+ * outcome.
+ */
 export function agreedTrial<T extends Trial>(network: Network, trials: readonly T[]): [T, ...T[]] | undefined {
   const groups = [...Map.groupBy(trials, each => each.outcome).values()].sort((a, b) => b.length - a.length)
   const [most, next] = groups
@@ -24,7 +27,7 @@ export function agreedTrial<T extends Trial>(network: Network, trials: readonly 
   return most as [T, ...T[]]
 }
 
-/** Logs that no outcome was agreed on; an alarm with the endpoints where their outcomes differ. */
+/** Logs that no outcome was agreed on; raises an alarm with the endpoints if their outcomes differ. */
 export function reportDisagreement(
   ctx: Context,
   network: Network,
@@ -41,7 +44,7 @@ export function reportDisagreement(
   ctx.log.error(facts, "endpoints do not agree on whether a call would succeed; it is retried")
 }
 
-/** Each endpoint's results of all calls; undefined for an endpoint that did not answer. */
+/** Returns each endpoint's results of all calls; undefined for an endpoint that did not respond. */
 export async function askEach(
   network: Network,
   calls: readonly RpcCall[],
@@ -52,18 +55,18 @@ export async function askEach(
   return await Promise.all(endpoints.map(endpoint => ask(endpoint, calls, signal)))
 }
 
-/** What one request asks of a network's endpoints. */
+/** The calls that one request asks a network's endpoints for. */
 interface Question {
   network: Network
   calls: readonly RpcCall[]
 }
 
-/** Requests whose calls are one exchange: endpoints take 50 calls in one, and a request has two or three. */
+/** How many requests share one exchange: endpoints take 50 calls in one, and a request has two or three. */
 const ASKED_TOGETHER = 16
 
 /**
- * The same as {@link askEach}, in one exchange with what other requests ask at the same time. For calls whose cost and length no caller
- * chooses: all wait for the slowest.
+ * The same as {@link askEach}, in one exchange with the calls that other requests make at the same time. Only for calls
+ * whose cost and duration no caller controls, because all wait for the slowest.
  */
 export const askTogether = async (ctx: Context, question: Question): Promise<(RpcResult[] | undefined)[]> =>
   (await gathered(ctx, question)) ?? []

@@ -1,4 +1,4 @@
-/** Whether a return that a wallet has signed would succeed, before it is written: a return that fails for ever has no way back. */
+/** Simulates a return with a wallet's signature before it is written: a return that fails for ever can't be undone. */
 import type { Hex } from "viem"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -9,8 +9,8 @@ import { failedTrial } from "./relays.ts"
 import { agreedTrial, askEach, type Trial } from "./trials.ts"
 
 /**
- * The error of a give-back by anyone, with the gas that its transaction will have; undefined where it succeeds, or where the
- * endpoints do not agree that it fails. It asks nodes, so call it outside of any transaction.
+ * Returns the error of a give-back sent by anyone, with the gas that its transaction will have; undefined if it
+ * succeeds, or if the endpoints do not agree that it fails. It calls nodes, so call it outside of any transaction.
  */
 export async function failureOfReturn(
   ctx: Pick<Context, "signal">,

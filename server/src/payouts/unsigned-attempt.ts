@@ -1,4 +1,7 @@
-/** A transaction before it is signed: the row that is written with its nonce, and what is signed for it later. Pure. */
+/**
+ * A transaction before it is signed: the row that is written with its nonce, and the transaction that is signed later.
+ * Pure.
+ */
 import type { Selectable } from "kysely"
 import type { Fees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -14,8 +17,8 @@ export type UnsignedRow = Pick<
 type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
 
 /**
- * The row of a payout's transaction at its nonce, not yet signed, whose data may cost `dataFee` wei beside its gas; `empty`: a transfer of
- * nothing from the wallet to itself. It is to be written in the transaction that holds the wallet.
+ * Builds the unsigned row of a payout's transaction at its nonce. Its data may cost `dataFee` wei beside its gas.
+ * `empty`: an empty transfer of the wallet to itself. Write the row in the transaction that holds the wallet's lock.
  */
 export function unsignedAttempt(
   payout: Pick<Row<"payouts">, "id" | "chain_id"> & Call & { wallet: Address; nonce: bigint },
@@ -27,7 +30,7 @@ export function unsignedAttempt(
   return { ...row, payout_id: id, n, data_fee: dataFee, raw: null, hash: null, unsigned_hash }
 }
 
-/** What is signed for an attempt of a payout. */
+/** Builds the transaction to sign for an attempt of a payout. */
 export function transactionOf(
   attempt: Pick<Attempt, "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty">,
   payout: Call,

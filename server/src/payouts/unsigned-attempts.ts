@@ -1,6 +1,6 @@
 /**
- * Transactions that wait for a signature, and whether each is still what got a nonce: nothing else is ever shown to a signer. And what takes
- * the place of those that are not to be signed or sent as they are.
+ * Reads transactions that wait for a signature, and checks whether each is still the one that got the nonce: a signer
+ * is never shown anything else. Also replaces those that must not be signed or sent as they are.
  */
 import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
@@ -17,7 +17,7 @@ import { attemptAgain, EMPTY_GAS } from "./send-attempts.ts"
 import { transactionOf, type UnsignedRow } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
-/** An attempt that is not signed, with what it is for. */
+/** An unsigned attempt, with the columns of its payout. */
 export type Unsigned = Pick<
   Row<"transaction_attempts">,
   "id" | "payout_id" | "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty"
@@ -27,14 +27,15 @@ export type Unsigned = Pick<
     "to_address" | "data" | "value" | "lane" | "kind" | "payment_id" | "escrow_id" | "traceparent"
   > & {
     unsigned_hash: Hash
-    /** The gas limit that the payout was given, where it has one of its own. */
+    /** The payout's own gas limit, if it has one. */
     own_gas: bigint | null
   }
 
 /**
- * The newest attempt of each payout of a wallet that may be signed now, lowest nonce first. A nonce that the chain has used (`latest` and
- * below) needs no signature: `confirmPayouts` finds out by which transaction. What is for another factory is for the process that serves it;
- * an empty transfer is for anyone. One whose fee is above `PAYOUT_MAX_FEE` gets another attempt, to be signed in the next turn.
+ * Returns the newest attempt of each payout of a wallet that may be signed now, lowest nonce first. A nonce that the
+ * chain has used (below `latest`) needs no signature: `confirmPayouts` finds out which transaction used it. A payout
+ * for another factory is left to the process that serves it; an empty transfer may be signed by any process. An attempt
+ * whose fee is above `PAYOUT_MAX_FEE` gets a successor, to be signed in the next turn.
  */
 export async function signableAttempts(
   ctx: Context,
@@ -51,7 +52,8 @@ export async function signableAttempts(
   if (rows.length === 0) return []
   const ours = rows.filter(row => !isElsewhere(ctx, network, wallet, row))
   const calls = ours.flatMap(row => (row.empty ? [] : [row.payout_id]))
-  // Relays move no money of ours; what is to leave a deposit is compared with its deposit once more, as when it got its nonce.
+  // Relays move no money of ours. A payout out of a deposit is compared with its deposit again, as when it got its
+  // nonce.
   const faultOf = policies[wallet.lane].keepsBooks ? await calldataFaults(ctx, network, calls) : () => undefined
   const found = (row: Unsigned) => alteredSince(row) ?? (row.empty ? undefined : faultOf(row.payout_id))
   const sound = ours.filter(row => isSound(ctx, wallet, row, found(row)))
@@ -60,13 +62,13 @@ export async function signableAttempts(
   return sound.filter(row => !isDear(row))
 }
 
-/** The attempt of a payout that was just given its nonce, with what is signed for it as it was compared then. */
+/** Combines the attempt of a payout that was just given its nonce with the columns that were compared then. */
 export function toSign(attempt: UnsignedRow & { id: bigint }, payout: Payout): Unsigned {
   const { to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, gas: own_gas } = payout
   return { ...attempt, to_address, data, value, lane, kind, payment_id, escrow_id, traceparent, own_gas }
 }
 
-/** Whether an attempt may be shown to a signer: nothing was `found` wrong with its calldata, and nothing else is. Logs what is. */
+/** Whether an attempt may be shown to a signer: neither `found` nor this check reports a fault. Logs the fault. */
 export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned, found?: string): boolean {
   const reason = faultIn(attempt, wallet) ?? found
   if (reason !== undefined)
@@ -74,7 +76,7 @@ export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned,
   return reason === undefined
 }
 
-/** Whether the process that serves another factory is to sign it; logs it while the wallet has the alarm that something is not signed. */
+/** Whether another factory's process has to sign an attempt; logs it while the wallet has the alarm `signer`. */
 function isElsewhere(ctx: Context, { depositFactory }: Network, wallet: Row<"wallets">, row: Unsigned): boolean {
   if (row.empty || row.lane !== "payout" || row.to_address === depositFactory) return false
   const facts = { payoutId: row.payout_id, nonce: `${row.nonce}`, factory: row.to_address }
@@ -86,7 +88,10 @@ function isElsewhere(ctx: Context, { depositFactory }: Network, wallet: Row<"wal
   return true
 }
 
-/** What the engine never writes: whoever can write the database must not have a signer spend the wallet's ether. */
+/**
+ * Finds what the engine never writes: somebody who can write to the database must not make a signer spend the wallet's
+ * ether.
+ */
 function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefined {
   const { empty, gas, own_gas } = attempt
   if (attempt.lane !== lane) return "it is for another wallet"
@@ -95,13 +100,13 @@ function faultIn(attempt: Unsigned, { lane }: Row<"wallets">): string | undefine
   return undefined
 }
 
-/** What is wrong with an attempt that was read back: it has another hash than when it got its nonce. */
+/** Returns a fault if an attempt that was read back has another hash than when it got its nonce. */
 const alteredSince = (attempt: Unsigned): string | undefined =>
   unsignedHash(transactionOf(attempt, attempt)) === attempt.unsigned_hash
     ? undefined
     : "its transaction is not what it was when it got its nonce"
 
-/** Fees within `PAYOUT_MAX_FEE`, which may have been lowered since they were given. */
+/** Limits fees to `PAYOUT_MAX_FEE`, which may have been lowered since they were given. */
 function withinCap(
   { settings: { payoutMaxFee: cap } }: TxContext,
   { max_fee, tip }: Row<"transaction_attempts">,
@@ -110,7 +115,10 @@ function withinCap(
   return { maxFee: most(max_fee), tip: most(tip) }
 }
 
-/** Puts an attempt within `PAYOUT_MAX_FEE` in the place of each unsigned one above it: nothing of that one was sent, or ever is. */
+/**
+ * Replaces each unsigned attempt above `PAYOUT_MAX_FEE` with one within it: the replaced attempt was never sent, and
+ * never will be.
+ */
 async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: readonly Unsigned[]): Promise<void> {
   if (dear.length === 0) return
   await inTransaction(ctx, async ctx => {
@@ -129,9 +137,10 @@ async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: r
 }
 
 /**
- * Puts an empty transfer in the place of each relay whose time was over before it was sent, signed or not: its payer waits no more, and may
- * have paid in another way, while the authorization may be valid for ever. Its nonce is used up. Where a process died between sending it and
- * writing that it did, either of the two may be mined, and counts.
+ * Replaces each relay whose deadline passed before it was sent, signed or not, with an empty transfer, which uses up
+ * its nonce. Its payer no longer waits and may have paid in another way, while the authorization may be valid for ever.
+ * If a process died between sending the relay and recording that, either transaction may be mined, and the mined one
+ * counts.
  */
 export async function emptyOverdue(
   ctx: Context,
@@ -150,7 +159,7 @@ export async function emptyOverdue(
   if (rows.length === 0) return
   const overdue = (wallet: number) => sql<Row<"transaction_attempts">>`select a.* ${which(wallet)} order by a.nonce`
   await inTransaction(ctx, async ctx => {
-    // Whoever stores a signature holds it too: either that is there by now, or it is never stored.
+    // Code that stores a signature holds this lock too: the signature is either there by now, or never stored.
     const wallet = await lockWallet(ctx, walletId)
     for (const last of (await overdue(walletId).execute(ctx.db)).rows) {
       await attemptAgain(ctx, wallet, last, { ...withinCap(ctx, last), empty: true })

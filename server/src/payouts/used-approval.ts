@@ -1,4 +1,7 @@
-/** Whether a return can never be carried out: it was already, by a transaction that this database does not know, or its approval has ended. */
+/**
+ * Whether a return can never be carried out: a transaction that this database does not know did it already, or its
+ * approval has expired.
+ */
 import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { askAny } from "../chain/endpoints.ts"
@@ -13,8 +16,9 @@ import type { Row } from "../db/schema.ts"
 import { askEach } from "./trials.ts"
 
 /**
- * Whether the approval of a return has ended and was not used, so that nobody can ever carry the return out: at a final block that
- * is later than its deadline, a quorum has its nonce as unused. Neither a clock that is ahead nor one endpoint can say so.
+ * Whether the approval of a return has expired unused, so that nobody can ever carry the return out: at a final block
+ * later than its deadline, a quorum reports its nonce as unused. Neither a fast clock nor one endpoint can cause this
+ * result.
  */
 export async function hasEnded(ctx: Context, network: Network, payout: Row<"payouts">): Promise<boolean> {
   const approval = approvalOf(payout)
@@ -28,7 +32,9 @@ export async function hasEnded(ctx: Context, network: Network, payout: Row<"payo
   return answers.filter(results => isWord(results?.[0], 0)).length >= quorumOf(network)
 }
 
-/** Why a return can never succeed, for the operator; undefined where its nonce is unused, or nobody can say. */
+/**
+ * Returns why a return can never succeed, for the operator; undefined if its nonce is unused, or no endpoint can say.
+ */
 export async function usedApproval(
   ctx: Context,
   network: Network,

@@ -1,4 +1,4 @@
-/** The row of a lane's wallet on one network: how it begins, how it is locked, and why it is halted. */
+/** The row of a lane's wallet on one network: how it is made, locked and halted. */
 import { hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
@@ -15,18 +15,21 @@ export interface LaneSigner {
   signer: Signer
 }
 
-/** Why a wallet is halted when its row is made: none of its nonces is known here. It is stored, so it never changes. */
+/**
+ * Why a wallet is halted when its row is made: none of its nonces is known here. The text is stored, so it never
+ * changes.
+ */
 export const USED_BEFORE =
   "what it signs for waits, and the wallet was used before this database knew it: it may be an old backup"
 
-/** The row of a wallet as it is now. */
+/** Reads the current row of a wallet. */
 export const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
 /**
- * The wallet's row, made with the nonce that the chain has; undefined while endpoints do not agree on it. It is made halted
- * where the wallet was used before and payouts wait: the database may be a backup from before they were signed. An Error when
- * the same key is another lane's.
+ * Returns the wallet's row, made with the nonce that the chain has; undefined while endpoints do not agree on it. The
+ * row is made halted if the wallet was used before and payouts wait: the database may be a backup from before they were
+ * signed. Throws an Error if another lane has the same key.
  */
 export async function ensureWallet(
   ctx: Context,
@@ -48,7 +51,8 @@ export async function ensureWallet(
   if (known) return known
   const { latest, agreedLatest } = await readWalletState(network, signer.address, ctx.signal)
   const { finalized } = await openQuorum(network, 0n, ctx.signal)
-  // Too high a first nonce is a gap for ever, so the count must not be one endpoint's alone. One liar of three delays nothing.
+  // A first nonce that is too high is a gap for ever, so one endpoint's count is not enough. One liar of three delays
+  // nothing.
   if (latest === undefined || latest !== agreedLatest) {
     const facts = { network: network.name, lane, latest, agreedLatest, endpoints: network.endpoints.map(hostOf) }
     ctx.log.error(facts, "endpoints do not agree on the wallet's nonce; nothing is signed until they do")
@@ -86,8 +90,9 @@ export async function ensureWallet(
 }
 
 /**
- * Halts the wallet when the chain has more of its transactions than this database signed: the database is an old copy, or the
- * key is shared, so pending payouts may have been paid already. `count` is what a quorum agrees on; undefined without agreement.
+ * Halts the wallet when the chain has more of its transactions than this database signed: the database is an old copy,
+ * or the key is shared, so pending payouts may have been paid already. `count` is the number that a quorum agrees on;
+ * undefined without agreement.
  */
 export async function haltAhead(
   ctx: Context,
@@ -95,7 +100,7 @@ export async function haltAhead(
   wallet: Row<"wallets">,
   count: bigint | undefined,
 ): Promise<void> {
-  // It only grows, so an older row is enough to know that all is well.
+  // `next_nonce` only grows, so an older row is enough to know that all is well.
   if (count === undefined || count <= wallet.next_nonce) return
   const { next_nonce: next } = await walletRow(ctx, wallet)
   if (count <= next) return
@@ -112,11 +117,16 @@ export async function checkWallet(ctx: Context, network: Network, by: LaneSigner
   await haltAhead(ctx, network, wallet, agreedLatest)
 }
 
-/** The wallet's row, locked until the transaction ends: whoever gives nonces of the wallet holds this lock. */
+/**
+ * Returns the wallet's row, locked until the transaction ends. Code that gives nonces of the wallet holds this lock.
+ */
 export const lockWallet = (ctx: TxContext, id: number): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
-/** Halts a wallet until a person resumes it: no program can say what was paid when the books and the chain disagree. A no-op on a halted one. */
+/**
+ * Halts a wallet until a person resumes it: no program can say what was paid when the books and the chain disagree. A
+ * no-op on a halted wallet.
+ */
 export async function haltWallet(
   ctx: Context,
   network: Network,

@@ -55,7 +55,7 @@ const sign = async (id: string, fields: Fields = {}, by = account) =>
   await signMessage(by, await accessNonce(id), { ...accessFields(id), ...fields })
 const open = async (id: string) => await prove(id, await sign(id))
 
-/** A grant as the verification leaves one; answers its id. */
+/** Writes a grant as settlement does; returns its id. */
 async function grant(id: string, fields: { address?: string; durationS?: bigint | null } = {}): Promise<string> {
   const { address = account.address, durationS } = fields
   return await inTransaction(service.ctx, async ctx => {
@@ -133,7 +133,7 @@ describe("POST /api/paywalls/:id/access", () => {
       const { payload } = await check(body.accessToken, film)
       expect(payload).toMatchObject({ iss: BASE_URL, aud: film, sub: `eip155:84532:${account.address}` })
       expect(new Date((payload.exp ?? 0) * 1_000).toISOString()).toBe(body.expiresAt)
-      // A token of one paywall is refused by another, and so is a console's.
+      // The token of one paywall is refused by another, and so is a console token.
       await expect(check(body.accessToken, await paywall())).rejects.toThrow(errors.JWTClaimValidationFailed)
       const signedIn = await service.call(
         "POST",
@@ -256,7 +256,7 @@ describe("a subscription", () => {
     const { id, sessionId } = await newSubscription(service, "shop", product, account.address)
     const session = service.ctx.db.selectFrom("checkout_sessions").select("tx_hash").where("id", "=", sessionId)
     const { tx_hash } = await session.executeTakeFirstOrThrow()
-    /** Until when it is open by everything that says so; null for closed. */
+    /** When access ends, as every route reports it; null for no access. */
     const opens = async () => {
       const { hasAccess, expiresAt = null, txHash = null } = await verify(series)
       const status = (await open(series)).status
@@ -267,7 +267,7 @@ describe("a subscription", () => {
     expect(await verify(series, other.address)).toEqual({ hasAccess: false })
     expect(await verify(film)).toEqual({ hasAccess: false })
 
-    // Due, in its grace: what was paid is over, and access is not.
+    // Due, within its grace: the paid time is over, but access is not.
     await setSubscription(id, { status: "payment_due", paid_until: inDays(-1), access_until: inDays(2) })
     expect(await opens()).toEqual(await untilOf(id))
     await setSubscription(id, { status: "past_due", access_until: service.ctx.now() })
@@ -381,7 +381,7 @@ describe("a subscription", () => {
     await change(film, { active: true })
     await service.call("PUT", `/api/console/products/${product}`, { active: false }, { as: "shop" })
     expect(await start()).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-    // Who has subscribed keeps access; without the product nobody has it by a subscription.
+    // Subscribers keep their access. Once the paywall names no product, nobody has access by a subscription.
     expect((await verify(film)).hasAccess).toBe(true)
     expect((await change(film, { subscriptionProductId: null })).body.subscriptionProductId).toBeNull()
     expect(await verify(film)).toEqual({ hasAccess: false })
@@ -420,7 +420,7 @@ describe("a signature for one thing", () => {
     const all = { uri: 0, resources: 0, nonce: 0 }
     for (const made of doors)
       for (const tried of doors) {
-        // All that a message names is for `made`, but for the parts that an attacker got right for `tried`.
+        // Every part of a message is for `made`, except the parts that an attacker got right for `tried`.
         for (const parts of subsets(Object.keys(all))) {
           const of = (part: string) => (parts.includes(part) ? tried : made)
           const fields = { ...made.fields, uri: of("uri").fields.uri, resources: of("resources").fields.resources }
@@ -487,7 +487,7 @@ describe("POST /api/paywalls/:id/consume", () => {
   it("200: of access from before calls were counted, each payment is worth one", async () => {
     const api = await paywall({ pricingModel: "per_call" })
     for (let i = 0; i < 3; i++) await grant(api)
-    // As the migration leaves it.
+    // The state after the migration.
     await service.ctx.db.updateTable("access").set({ since_at: null, calls_left: 1, folded_at: null }).execute()
     for (const remaining of [2, 1, 0]) expect((await consume(api)).body).toEqual({ allowed: true, remaining })
     expect((await consume(api)).body).toEqual(none)
@@ -581,7 +581,7 @@ describe("POST /api/paywalls/:id/consume", () => {
     const notFound = { status: 404, body: { error: "PAYWALL_NOT_FOUND" } }
     expect(await consume(film, { key: await keyOf("rival") })).toMatchObject(notFound)
     expect(await consume("pw_none")).toMatchObject(notFound)
-    // A console's token is no key.
+    // A console token is no API key.
     const headers = { authorization: `Bearer ${await service.issuer.token("shop")}` }
     const body = { address: account.address }
     expect((await service.call("POST", `/api/paywalls/${film}/consume`, body, { headers })).status).toBe(401)

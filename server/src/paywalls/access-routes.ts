@@ -1,4 +1,7 @@
-/** `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts its calls. */
+/**
+ * `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts the buyer's
+ * calls.
+ */
 
 import { addressField } from "../chain/address-field.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -14,7 +17,7 @@ import { accessOf, takeCall } from "./access.ts"
 import { AccessProve, AccessToken, Consume, ConsumeAnswer, Id } from "./schema.ts"
 import { publicPaywall } from "./submissions.ts"
 
-/** An access token is as good as the access for so long, whatever happens to it meanwhile. */
+/** How long an access token is valid at most. It stays valid for this time even if the access is revoked. */
 const ACCESS_TOKEN_MS = 300_000
 
 export function accessRoutes(app: Server, ctx: Context): void {
@@ -58,7 +61,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       const access = await accessOf(ctx, paywall, address)
       if (!access) throw new ApiError("ACCESS_REQUIRED")
       await useProof(ctx, door, proof)
-      // What is left of the access by the service's clock, in the wall time of tokens.
+      // The token's expiry is in wall time; the time left of the access is measured by the service's clock.
       const leftMs = Math.min(ACCESS_TOKEN_MS, access.expiresAt.getTime() - ctx.now().getTime())
       const expiresAt = new Date(Math.floor((Date.now() + leftMs) / 1_000) * 1_000)
       const token = { typ: TOKEN_TYPES.paywallAccess, aud: paywall.id, sub: caip10Of(proof), expiresAt }

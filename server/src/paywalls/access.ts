@@ -1,6 +1,6 @@
 /**
- * Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock; and where a paywall
- * names a product, what a subscription of it opens, which is read when it is asked for.
+ * Which address has access to a paywall, and until when. An address's grants are folded into one row, which is also
+ * their lock. Where a paywall names a product, a subscription to it gives access too; that is read on each request.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -11,18 +11,18 @@ import { watchEnds } from "../deposits/deposits.ts"
 import { type Fold, foldGrants } from "./grant.ts"
 import { type Access, accessChanged } from "./known-access.ts"
 
-/** What the grants came to that were granted until `foldedAt`, as long as none of them changes. */
+/** The fold of the grants made up to `foldedAt`. It is valid as long as none of them changes. */
 export interface Folded extends Fold {
   foldedAt: Date
   txHash: Hash | null
 }
 
 /**
- * Holds the grants of (paywall, address) still until the transaction ends. Answers what they come to; undefined where all have to be
- * folded to know it.
+ * Locks the grants of (paywall, address) until the transaction ends. Returns their fold, or undefined where all grants
+ * must be folded to know it.
  */
 export async function lockAccess(ctx: TxContext, paywallId: string, address: Address): Promise<Folded | undefined> {
-  // An update, even of nothing, locks the row that is there; an insert locks the new one.
+  // An update locks the existing row even if it changes nothing; an insert locks the new one.
   const row = await ctx.db
     .insertInto("access")
     .values({ paywall_id: paywallId, address })
@@ -40,14 +40,14 @@ const foldColumns = [
 function foldedOf(row: Pick<Row<"access">, (typeof foldColumns)[number]>): Folded | undefined {
   const { since_at: since, expires_at: expiresAt, calls_left: callsLeft, folded_at: foldedAt } = row
   if (foldedAt === null || row.calls_kept === null) return undefined
-  // While calls are counted, each that is taken leaves one less in `calls_left` alone.
+  // While calls are counted, each call taken lowers only `calls_left`, so `calls_kept` is out of date.
   const callsKept = callsLeft ?? row.calls_kept
   return { since, expiresAt, callsLeft, callsKept, freeUntil: row.free_until, foldedAt, txHash: row.tx_hash }
 }
 
 /**
- * Folds the live grants again; call it under {@link lockAccess}, after every change to them. Where nothing has changed but that `granted` were
- * added to what `before` knows, only these are read: a payer by the call has thousands.
+ * Folds the live grants again. Call it under {@link lockAccess}, after every change to them. Where the only change
+ * since `before` is that `granted` grants were added, it reads only those: a payer who pays per call has thousands.
  */
 export async function foldAccess(
   ctx: TxContext,
@@ -57,7 +57,7 @@ export async function foldAccess(
 ): Promise<void> {
   const newer =
     before && (await liveGrants(ctx, paywallId, address).where("granted_at", ">", before.foldedAt).execute())
-  // One that another process's clock has granted earlier is not the last.
+  // The counts differ if another process's clock dated a new grant before `foldedAt`. Then all grants are folded.
   const base = newer?.length === granted ? before : undefined
   const grants = base && newer ? newer : await liveGrants(ctx, paywallId, address).execute()
   const { since, expiresAt, callsLeft, callsKept, freeUntil } = foldGrants(grants, ctx.now(), base)
@@ -72,21 +72,22 @@ export async function foldAccess(
   accessChanged(ctx, paywallId, address)
 }
 
-/** What {@link readAccess} found out of one paywall and address. */
+/** What {@link readAccess} found for one paywall and address. */
 export interface FoundAccess {
   paywall: Opened
-  /** By grants alone. */
+  /** From grants alone, without subscriptions. */
   access: Access | undefined
-  /** Whether the paywall's receiving address is not watched for much longer. */
+  /** Whether the watch of the paywall's receiving address ends soon. */
   isWatchEnding: boolean
 }
 
-/** The name that {@link readAccess} gives to what one address has of one paywall. An address has 42 characters. */
+/** The key that {@link readAccess} uses for one paywall and address. An address has 42 characters. */
 export const accessName = (paywallId: string, address: Address): string => `${paywallId} ${address}`
 
 /**
- * What addresses hold now by their grants, by {@link accessName}, in one statement however many are asked for; nothing of a paywall that
- * does not exist. Some paywalls are opened by a subscription too: {@link accessOf}.
+ * Reads the access that addresses have now by their grants, keyed by {@link accessName}, in one statement however many
+ * are asked for. A paywall that does not exist has no entry. Access by a subscription is not included: see {@link
+ * accessOf}.
  */
 export async function readAccess(ctx: TxContext, names: readonly string[]): Promise<Map<string, FoundAccess>> {
   const [ids, addresses] = [names.map(name => name.slice(0, -43)), names.map(name => name.slice(-42))]
@@ -108,12 +109,12 @@ export async function readAccess(ctx: TxContext, names: readonly string[]): Prom
   )
 }
 
-/** A paywall, as far as access to it follows from it. */
+/** The columns of a paywall that decide access to it. */
 type Opened = Pick<Row<"paywalls">, "id" | "merchant_id" | "chain_id" | "subscription_product_id">
 
 /**
- * The access that an address holds now, by its grants or by a subscription, whichever lasts longer; undefined for none, and what
- * is used up is none.
+ * Returns the access that an address has now, by its grants or by a subscription, whichever lasts longer. Undefined for
+ * none; access whose calls are used up is none.
  */
 export async function accessOf(ctx: TxContext, paywall: Opened, address: Address): Promise<Access | undefined> {
   const granted = ctx.db
@@ -136,9 +137,10 @@ export async function accessOf(ctx: TxContext, paywall: Opened, address: Address
 }
 
 /**
- * What an address's subscriptions open now, with the transaction that paid last; undefined where the paywall is opened by none. What
- * was paid for counts: a subscription that changes to another product opens the old one until the new one is paid. Of one network
- * alone, as a contract at one address can have another owner on each.
+ * Builds the query for the access that an address's subscriptions give now, with the transaction that paid last;
+ * undefined where no subscription opens the paywall. The product that was paid for counts: a subscription that changes
+ * to another product opens the old one until the new one is paid. It reads one network only, because a contract at one
+ * address can have another owner on each network.
  */
 function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_product_id }: Opened, address: Address) {
   if (subscription_product_id === null) return undefined
@@ -153,16 +155,17 @@ function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_prod
             .select(["invoices.product_id", "checkout_sessions.tx_hash"])
             .whereRef("invoices.subscription_id", "=", "subscriptions.id")
             .where("invoices.paid_at", "is not", null)
-            // A payment that a reorg removed a moment ago.
+            // Without a hash, a reorg has just removed the payment.
             .where("checkout_sessions.tx_hash", "is not", null)
-            // A period that is paid ahead opens the paywall when it begins; a trial comes before the first.
+            // A period paid in advance opens the paywall when it begins. A trial comes before the first period, so
+            // invoice 1 counts at once.
             .where(eb => eb.or([eb("invoices.period_start", "<=", ctx.now()), eb("invoices.sequence", "=", 1)]))
             .orderBy("invoices.sequence", "desc")
             .limit(1)
             .as("last"),
         join => join.onTrue(),
       )
-      // What was paid ahead for another product ends it when that begins.
+      // A period paid in advance for another product ends this access when it begins.
       .select([
         sql<Date>`coalesce((select min(ahead.period_start) from invoices ahead where ahead.subscription_id = subscriptions.id
         and ahead.paid_at is not null and ahead.period_start > ${ctx.now()} and ahead.product_id <> last.product_id), access_until)`.as(
@@ -178,16 +181,16 @@ function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_prod
   )
 }
 
-/** Whether a call may be made now; `remaining` null is as many as fit into the time. */
+/** Whether a call may be made now. `remaining` null: as many as fit into the time. */
 export interface Consumed {
   allowed: boolean
   remaining: number | null
 }
 
 /**
- * Takes one call off what an address paid for; call it inside a transaction. Where access has no number of calls, all are
- * allowed while it lasts, and a subscription's comes first. It costs the same however many grants there are, as whoever pays by
- * the call has thousands.
+ * Takes one call off what an address paid for; call it inside a transaction. A subscription's access comes first.
+ * Access without a number of calls allows all of them while it lasts. The cost does not depend on the number of grants:
+ * a payer who pays per call has thousands.
  */
 export async function takeCall(ctx: TxContext, paywall: Opened, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
@@ -217,13 +220,13 @@ export async function takeCall(ctx: TxContext, paywall: Opened, address: Address
   return { allowed: true, remaining: calls_left }
 }
 
-/** Whether the last that was granted has a number of calls: once the time before it is over, calls are counted again. */
+/** Whether the latest grant has a number of calls. If so, calls are counted again once the time before it is over. */
 async function endsInCalls(ctx: TxContext, paywallId: string, address: Address): Promise<boolean> {
   const last = liveGrants(ctx, paywallId, address).clearOrderBy().orderBy("granted_at", "desc").orderBy("id", "desc")
   return typeof (await last.limit(1).executeTakeFirst())?.calls === "number"
 }
 
-/** The row of {@link lockAccess}, held like there, but not made for whoever is asked about. */
+/** Locks the row of {@link lockAccess}, but does not insert one for an address that has none. */
 const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("access")
@@ -233,7 +236,7 @@ const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
     .forNoKeyUpdate()
     .executeTakeFirst()
 
-/** In the order in which they were granted. */
+/** Grants that were not revoked, in the order they were granted. */
 const liveGrants = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("grants")

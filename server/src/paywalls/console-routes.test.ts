@@ -165,7 +165,7 @@ describe("POST /api/console/paywalls", () => {
     expect(await link("rival")).toMatchObject(taken)
     service.advance(91 * 86_400_000)
     expect((await link("rival")).status).toBe(201)
-    // Nobody held it any more.
+    // Though nobody held it any more.
     expect(await create({ name: "c", price: 5, slug: "known" })).toMatchObject(taken)
   })
 

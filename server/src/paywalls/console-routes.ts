@@ -1,4 +1,4 @@
-/** `/api/console/paywalls`: a merchant's paywalls and the access they granted. */
+/** `/api/console/paywalls`: a merchant's paywalls and the access that they granted. */
 import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -27,7 +27,7 @@ import {
 
 const tags = ["paywalls"]
 
-/** What a list shows of a paywall. */
+/** The columns of a paywall that a list shows. */
 const listed = [
   "id",
   "name",
@@ -87,7 +87,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      // Not what is sold: up to 64 KB each.
+      // The list leaves out the content: up to 64 KB each.
       const query = read.db.selectFrom("paywalls").select(listed).where("merchant_id", "=", merchantId)
       return await sendList(
         read,
@@ -187,7 +187,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const { paywall, network } = await readPaywall(read, merchantId, request.params.id)
       const query = read.db
         .selectFrom("grants")
-        // Each has a payment. As a left join it is left out of the total.
+        // Every grant has a payment. With a left join, the query for the total leaves the join out.
         .leftJoin("payments", "payments.id", "grants.payment_id")
         .selectAll("grants")
         .select(sql<bigint>`payments.amount`.as("amount"))

@@ -1,4 +1,4 @@
-/** How a buyer's submissions end: as the payments do that claim what they named. */
+/** Ends a buyer's submissions with the outcome of the payments that claim their transfers. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
@@ -6,7 +6,7 @@ import type { FailureReason, Row } from "../db/schema.ts"
 import { alreadyUsed, type Failure, statusMessage } from "../scanner/submission-faults.ts"
 import { hashesClaimed } from "../settlement/exceptions.ts"
 
-/** Ends the submissions of these transactions: their payment is granted. */
+/** Ends the submissions of these transactions as granted: their payment is granted. */
 export async function grantSubmissions(
   ctx: TxContext,
   paywallId: string,
@@ -23,7 +23,7 @@ export async function grantSubmissions(
     .execute()
 }
 
-/** Notes on the granted submissions of a payment that a reorg removed it. */
+/** Marks the granted submissions of a payment as `reversed`, because a reorg removed it. */
 export async function reverseSubmissions(
   ctx: TxContext,
   paywallId: string,
@@ -36,7 +36,7 @@ export async function reverseSubmissions(
       and s.status = 'granted'`.execute(ctx.db)
 }
 
-/** Ends the submissions of a payment that the merchant sends back. */
+/** Ends the submissions of a payment that the merchant returns. */
 export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">): Promise<void> {
   await sql`update submissions set status = 'failed', reason = ${payment.exception}, message = ${statusMessage.returned},
       run_at = null, updated_at = ${ctx.now()}
@@ -44,7 +44,7 @@ export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">
       and tx_hash in (${sql.join(await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
 }
 
-/** Ends the submissions of these transactions that are still looked at, with a reason. */
+/** Fails the submissions of these transactions that are not granted, with a reason. */
 export async function failSubmissions(
   ctx: TxContext,
   paywallId: string,
@@ -63,9 +63,9 @@ export async function failSubmissions(
     .execute()
 }
 
-/** Ends a submission that came when its transfer was already claimed as that payment did. */
+/** Ends the submissions that arrived after a payment had claimed their transfer, with that payment's outcome. */
 export async function endClaimed(ctx: TxContext, paywallId: string, payer: Address): Promise<void> {
-  // From the few submissions that are open, not from all that the payer has paid.
+  // Starts from the few open submissions, not from everything that the payer has paid.
   await sql`update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
       reason = ended.reason, message = ended.message
     from (select v.id,

@@ -9,8 +9,9 @@ import { notifyPaid, notifyReversed } from "../settlement/notify-paid.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
- * Emits that a payment granted access, or that a reorg removed it; call it inside the transaction that does so, after
- * the payment and its grant were written. A payment that comes back is emitted again, and so is its next loss.
+ * Emits that a payment granted access, or that a reorg removed the payment. Call it inside the transaction that does
+ * so, after the payment and its grant are written. A payment that comes back is emitted again, and so is its next
+ * reversal.
  */
 export async function notifyPayment(
   ctx: TxContext,
@@ -32,7 +33,7 @@ export async function notifyPayment(
   const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)
   const sequence = await nextSequence(ctx, "payments", paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
-  // The time of the grant distinguishes it from the one after a reversal.
+  // The time of the grant distinguishes this event from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })

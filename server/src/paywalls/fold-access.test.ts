@@ -1,4 +1,4 @@
-// What is stored of an address's access is what all of its grants come to, though mostly the newest alone are read.
+// The stored access of an address equals the fold of all its grants, although usually only the newest grants are read.
 import fc from "fast-check"
 import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
@@ -72,7 +72,7 @@ function openPayer(address: Address) {
     const revoked = { revoked_at: new Date(clock.now), revoked_by: "merchant" as const }
     if (one) await db.updateTable("grants").set(revoked).where("id", "=", one.id).execute()
   }
-  /** As a process of the version before, which does not know the columns that folding goes on with. */
+  /** As a process of the previous version does, which does not know the columns that folding continues from. */
   const asBefore = (work: (db: typeof ctx.db) => Promise<void>) =>
     inTransaction(ctx, async ctx => {
       await lockAccess(ctx, paywallId, address)

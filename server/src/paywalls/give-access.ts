@@ -1,4 +1,4 @@
-/** What a paywall's payment brings: access, the end of its submissions, and word to the merchant. */
+/** Applies a granted payment at a paywall: gives access, ends its submissions and notifies the merchant. */
 import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -11,9 +11,9 @@ import { callsOf } from "./paywall.ts"
 import type { AccessPart } from "./sell-access.ts"
 
 /**
- * Gives access for a payment that has become `granted`, or gives back what a reorg had taken; where the merchant had revoked
- * it, the payment has its money again and no more than that. Call it in the transaction that granted it, under the payer's
- * access, which has to be folded afterwards.
+ * Gives access for a payment that has become `granted`, or restores the access that a reorg had removed. Where the
+ * merchant had revoked the access, the payment is granted again but gives none. Call it in the transaction that granted
+ * the payment, under the payer's access row, which must be folded afterwards.
  */
 export async function giveAccess(
   ctx: TxContext,
@@ -28,7 +28,7 @@ export async function giveAccess(
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
 }
 
-/** Writes the grant, or restores it after a reorg; false where the merchant revoked it, which stands. */
+/** Writes the grant, or restores it after a reorg. False where the merchant revoked it: it stays revoked. */
 async function writeGrant(
   ctx: TxContext,
   paywall: Row<"paywalls">,
@@ -58,7 +58,7 @@ async function writeGrant(
   return true
 }
 
-/** Revokes the access that a payment had bought, unless the merchant did so before. */
+/** Revokes the access that a payment had bought, unless it is revoked already. */
 export async function takeAccess(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db
     .updateTable("grants")

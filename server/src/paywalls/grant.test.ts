@@ -116,7 +116,7 @@ describe("the calls of grants", () => {
           }
           if (kind === "revoke") grants = grants.slice(0, -1)
           const { since, expiresAt, callsLeft } = foldGrants(grants, at(now))
-          // As takeCall finds it.
+          // The grant that takeCall would find.
           const next = grants.find(each => each.grantedAt >= (since ?? FOREVER) && each.callsUsed < 1)
           expect((callsLeft ?? 0) > 0).toBe(next !== undefined)
           if (kind !== "use" || !expiresAt || expiresAt <= at(now) || !next) continue
@@ -142,7 +142,7 @@ describe("the calls of grants", () => {
         let now = 0
         let bought = 0
         let used = 0
-        // All time that was paid, what of it is free, and the calls that are in it, one step after the other.
+        // A second implementation, step by step: all paid time, which of it is free, and the calls in it.
         let end = 0
         let freeUntil = 0
         let left = 0
@@ -195,7 +195,7 @@ describe("the calls of grants", () => {
           return call(now, durationS === null ? null : BigInt(durationS), used, kind === "time" ? null : 1)
         })
         const [earlier, later] = [all.slice(0, first), all.slice(first)]
-        // What is free when the first are folded may not be when the others are.
+        // A grant that is free when the first ones are folded may not be when the others are.
         const before = foldGrants(earlier, earlier.at(-1)?.grantedAt ?? at(0))
         expect(foldGrants(later, at(now + laterS), before)).toEqual(foldGrants(all, at(now + laterS)))
       }),

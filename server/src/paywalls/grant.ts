@@ -1,9 +1,9 @@
-/** What grants add up to. Pure. */
+/** Folds grants into access. Pure. */
 
 /** "For ever", as every answer formats it. */
 export const FOREVER = new Date("9999-12-31T23:59:59.999Z")
 
-/** A grant that was not revoked; `durationS` null is for ever, `calls` null is as many as fit into its time. */
+/** A grant that was not revoked. `durationS` null: for ever. `calls` null: as many as fit into its time. */
 export interface LiveGrant {
   grantedAt: Date
   durationS: bigint | null
@@ -11,14 +11,17 @@ export interface LiveGrant {
   callsUsed: number
 }
 
-/** What grants come to. */
+/** What a list of grants adds up to. */
 export interface Fold {
-  /** Since and until when access holds without a gap; null without a grant. */
+  /** When access began and when it ends, without a gap between; null without a grant. */
   since: Date | null
   expiresAt: Date | null
-  /** The calls that are left; null: as many as fit now. */
+  /** The calls that are left; null: as many as fit into the time, for now. */
   callsLeft: number | null
-  /** How many are left once they are counted, and until when they are not; null: they are counted. */
+  /**
+   * `callsKept`: the calls that are left once they are counted. `freeUntil`: until then they are not counted; null:
+   * they are.
+   */
   callsKept: number
   freeUntil: Date | null
 }
@@ -26,11 +29,12 @@ export interface Fold {
 const NO_GRANTS: Fold = { since: null, expiresAt: null, callsLeft: null, callsKept: 0, freeUntil: null }
 
 /**
- * What these grants (in the order they were granted) come to: each adds its whole duration to what is left when it is
- * granted, whether its call is used by then or not. A call lasts as long as the time that its grant added to; one that
- * was left when all time had run out is gone. Until the time of a grant without a number of calls is over (its own and
- * what was left before it), calls are not counted. `callsLeft` is null that long; after that it must be folded again.
- * `before` is what earlier grants came to, so that a payer with thousands is folded by the newest alone.
+ * Folds these grants, in the order they were granted. Each adds its whole duration to the time left when it is granted,
+ * whether its call is used by then or not. A call can be used as long as the time that its grant added to lasts; calls
+ * left when all time has run out are lost. Calls are not counted until the time of a grant without a number of calls is
+ * over (its own time and what was left before it). `callsLeft` is null until then, and the grants must be folded again
+ * afterwards. `before` is the fold of all earlier grants, so that for a payer with thousands only the newest are
+ * folded.
  *
  * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 are two calls until 12:10:00
  */

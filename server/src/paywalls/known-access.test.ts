@@ -1,4 +1,5 @@
-// What is kept of access: never what was taken back, whichever process took it, and whatever the order of reads and changes.
+// The cache of access never returns revoked access, whichever process revoked it, and whatever the order of reads and
+// changes.
 import { connect, createServer, type Socket } from "node:net"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -18,7 +19,7 @@ const other = `0x${"b".repeat(40)}` as Address
 const HOUR = 3_600_000
 const access = (ms = HOUR): Access => ({ expiresAt: new Date(Date.now() + ms), txHash: `0x${"1".repeat(64)}` as Hash })
 
-/** One whose reads are answered by hand, and whose changes come when the test says so. */
+/** A cache whose reads the test answers, and whose changes come when the test says so. */
 function byHand() {
   let listener: ChangeListener | undefined
   let heard = true
@@ -90,7 +91,7 @@ describe("what is known of access", () => {
       const asked = known("pw_1", address)
       if (end === undefined) missed()
       else changed(end)
-      // Asked after the change: its own read must answer it.
+      // Asked after the change: it must be answered by its own read.
       const after = known("pw_1", address)
       expect(reads).toHaveLength(2)
       reads[0]?.answer({ access: access(), isNotified: true })
@@ -123,7 +124,7 @@ describe.runIf(onPostgres)("two processes on one database", () => {
     const { rows } = await sql<{ name: string }>`select current_database() as name`.execute(service.ctx.db)
     const url = new URL(process.env.DATABASE_URL ?? "")
     url.pathname = `/${rows[0]?.name}`
-    // The line is one of TCP.
+    // Without the query, as the line is a TCP connection.
     url.search = ""
     line = await openLine(url)
     away = await otherProcess(service, line.url)
@@ -140,7 +141,7 @@ describe.runIf(onPostgres)("two processes on one database", () => {
     paywallId = made.body.id
   })
 
-  /** What a process here commits: access until then, with so many calls left. */
+  /** Commits access in this process: until then, with this many calls left. */
   const commit = (expiresAt: Date | null, callsLeft: number | null = null) =>
     inTransaction(service.ctx, async ctx => {
       await lockAccess(ctx, paywallId, address)
@@ -155,7 +156,7 @@ describe.runIf(onPostgres)("two processes on one database", () => {
   const isOpen = async () => (await away.known(paywallId, address)) !== undefined
   const verify = async () =>
     (await service.call("GET", `/api/paywalls/${paywallId}/verify?address=${address}`)).body.hasAccess
-  /** Until the other process answers from what it knows. */
+  /** Waits until the other process answers from its cache. */
   const known = async () => {
     await until("it is known", async () => {
       await away.known(paywallId, address)
@@ -227,7 +228,7 @@ describe.runIf(onPostgres)("two processes on one database", () => {
   })
 })
 
-/** A process of its own, as far as the database can see. */
+/** A separate process, as the database sees it. */
 async function otherProcess(service: TestService, url: string) {
   const database = await openPostgres(url, () => {})
   const wakes = await openWakes(database)
@@ -248,9 +249,9 @@ async function otherProcess(service: TestService, url: string) {
 
 interface Line {
   url: string
-  /** Where its connections come from, as the database sees them. */
+  /** The local ports of its connections, as the database sees them. */
   ports(): number[]
-  /** From now on notifications do not pass, and answers do, as with a pooler that shares sessions. */
+  /** From now on notifications are dropped and answers pass, as with a pooler that shares sessions. */
   swallow(): void
   close(): void
 }
@@ -258,7 +259,7 @@ interface Line {
 /** The first byte of a notification in Postgres' protocol. */
 const NOTIFICATION_RESPONSE = "A".charCodeAt(0)
 
-/** The way to a Postgres, which can lose notifications. */
+/** A TCP line to a Postgres that can drop notifications. */
 async function openLine(to: URL): Promise<Line> {
   const sockets: Socket[] = []
   let swallowing = false
@@ -266,7 +267,7 @@ async function openLine(to: URL): Promise<Line> {
     const far = connect(Number(to.port), to.hostname)
     sockets.push(near, far)
     near.pipe(far)
-    // What is notified comes by itself, as the connection that listens asks nothing.
+    // Notifications arrive on their own, as the listening connection sends no queries.
     far.on("data", data => void (swallowing && data[0] === NOTIFICATION_RESPONSE ? undefined : near.write(data)))
     far.on("end", () => near.end())
     for (const socket of [near, far]) socket.on("error", () => {})

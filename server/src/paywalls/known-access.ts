@@ -1,7 +1,8 @@
 /**
- * What an address has access to, kept by this process while it lasts. Only access that is there: who has none, or has just paid, is read
- * again. The database notifies of each change in the order of the commits, so what another process took back is gone here after a
- * round trip; what this process took back is gone at once. While its notifications can't be relied on, everything is read.
+ * This process's cache of access, kept while it lasts. It holds only access that exists: for an address without access,
+ * the database is read each time. The database notifies of each change in the order of the commits. So access that
+ * another process revoked leaves this cache after a round trip, and access that this process revoked leaves it at once.
+ * While notifications can't be relied on, everything is read from the database.
  */
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -11,27 +12,30 @@ export interface Access {
   txHash: Hash
 }
 
-/** What was read, and whether the database notifies of each change to it. */
+/** What was read, and whether the database notifies of every change to it. */
 export interface ReadAccess {
   access: Access | undefined
   isNotified: boolean
 }
 
-/** What an address has access to: at once where it is known, which most callers ask for. */
+/** Returns an address's access: at once where it is in the cache, as for most calls. */
 export type KnownAccess = (paywallId: string, address: Address) => Access | undefined | Promise<Access | undefined>
 
-/** Some 43 MB (measured); then all are read again. */
+/** About 43 MB (measured). When the cache reaches this size it is emptied. */
 const MOST_KNOWN = 100_000
-/** Then it is read again, which also keeps the paywall's address watched. */
+/** After this time an entry is read again. The read also keeps the paywall's address watched. */
 const LONGEST_MS = 600_000
 
-/** Keeps what `read` answers, as long as it is true. */
+/** Opens a cache of what `read` returns. It keeps each answer as long as it is true. */
 export function openKnownAccess(
   ctx: Pick<Context, "wakes" | "now">,
   read: (paywallId: string, address: Address) => Promise<ReadAccess>,
 ): KnownAccess {
   const known = new Map<string, Access & { readAt: number }>()
-  /** Reads under way; a change that is notified meanwhile takes its key out, as the read may have come before it. */
+  /**
+   * Reads in progress. A change notified meanwhile removes its key, because the read may have happened before the
+   * change.
+   */
   const reading = new Map<string, Promise<Access | undefined>>()
   const forget = (key: string) => {
     known.delete(key)
@@ -80,6 +84,9 @@ export function openKnownAccess(
 
 const keyOf = (paywallId: string, address: Address): string => `${paywallId} ${address}`
 
-/** Takes back what this process knows of an address when the transaction is committed; others are notified by the database. */
+/**
+ * Removes an address's access from this process's cache when the transaction commits. The database notifies other
+ * processes.
+ */
 export const accessChanged = (ctx: TxContext, paywallId: string, address: Address): void =>
   ctx.onCommit(() => ctx.wakes.changedHere("access", keyOf(paywallId, address)))

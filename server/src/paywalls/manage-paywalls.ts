@@ -21,7 +21,7 @@ import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 import { subscriptionFaults } from "./subscription-faults.ts"
 
-/** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
+/** Creates a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createPaywall(ctx: TxContext, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -32,7 +32,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
   await assertSelling(ctx, network)
-  // Held until the commit: a payout address that changes at this moment must find the paywall, or the paywall it.
+  // Locked until the commit: a concurrent change of the payout address then sees this paywall, or this sees the change.
   await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forShare().execute()
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
@@ -72,7 +72,10 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
   return paywall
 }
 
-/** Changes what is given; price, switch and split also open a new version. Another split needs an `approval`. */
+/**
+ * Changes the given fields. A change of price, switch or split also opens a new version. Another split needs an
+ * `approval`.
+ */
 export async function changePaywall(
   ctx: Context,
   merchantId: string,
@@ -83,7 +86,7 @@ export async function changePaywall(
   return await orSlugTaken(
     inTransaction(ctx, async ctx => {
       await approval?.hold(ctx)
-      // Whose it is comes first, without a lock: splits are locked before the paywalls that use them.
+      // Ownership is checked first, without a lock: splits are locked before the paywalls that use them.
       const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
       if (!known) throw new ApiError("PAYWALL_NOT_FOUND")
       const asksForSplit = body.splitId !== undefined || body.price !== undefined
@@ -108,7 +111,7 @@ export async function changePaywall(
       if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const active = body.active ?? before.active
       const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
-      // Who is paid is part of the address.
+      // The address commits to who is paid, so another split needs another address.
       if (rerouted) await moveDeposit(ctx, network, id, { price, active, recipientSetId: split?.setId ?? null })
       else if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
@@ -141,7 +144,7 @@ export async function changePaywall(
   )
 }
 
-/** The merchant's paywall, held until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
+/** Locks the merchant's paywall until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
 async function lockPaywall(ctx: TxContext, merchantId: string, id: string): Promise<Row<"paywalls">> {
   const row = await ownPaywall(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst()
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
@@ -162,7 +165,7 @@ export async function readPaywall(ctx: TxContext, merchantId: string, id: string
   }
 }
 
-/** The address that a paywall is paid at now, and of which factory it is. */
+/** The address where a paywall is paid now, and its factory. */
 export async function payToOf(ctx: TxContext, paywallId: string) {
   return await ctx.db
     .selectFrom("paywall_versions")
@@ -173,7 +176,7 @@ export async function payToOf(ctx: TxContext, paywallId: string) {
     .executeTakeFirstOrThrow()
 }
 
-/** Takes a live grant away, once; `NOT_FOUND` for any other. Exactly its own time goes. */
+/** Revokes a live grant, once; `NOT_FOUND` for any other. Access loses exactly the grant's own time. */
 export async function revokeGrant(
   ctx: Context,
   paywallId: string,

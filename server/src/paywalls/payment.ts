@@ -1,8 +1,8 @@
 /**
- * How transfers become payments. Pure: what the chain and the merchant said goes in, what has to happen comes out.
+ * How transfers become payments. Pure: it takes what the chain and the merchant said, and returns what has to happen.
  *
- * Glossary: a *transfer* is one Transfer log to a receiving address; a *submission* is a buyer's hint at a transaction; a
- * *payment* is one or more transfers of one sender that together reached the price; a *claim* says which payment a
+ * Glossary: a *transfer* is one Transfer log to a receiving address; a *submission* is a buyer's hint at a transaction;
+ * a *payment* is one or more transfers of one sender that together reached the price; a *claim* says which payment a
  * transfer counts for; a *grant* is the access that a payment bought.
  */
 
@@ -10,19 +10,19 @@ const SECOND_MS = 1_000
 const HOUR_MS = 3_600 * SECOND_MS
 const DAY_MS = 24 * HOUR_MS
 
-/** Transfers of one sender to one paywall add up for so long. */
+/** Transfers of one sender to one paywall add up if they are mined within this time. */
 export const ADD_UP_MS = 7 * DAY_MS
-/** A transfer that nobody submits is settled for its sender after so long. */
+/** A transfer that nobody submits is settled for its sender after this time. */
 export const UNSUBMITTED_MS = 600 * SECOND_MS
-/** What was in force satisfies a payer for so long after it changed. */
+/** How long a payer may still pay an old price, and the like, after it changed. */
 const QUOTE_MS = HOUR_MS
 /**
- * Block times are whole seconds and stamped by others' clocks: what began up to a minute after a block's time counts as
- * begun, in the payer's favour.
+ * Block times are whole seconds, from other people's clocks. A version that began up to a minute after a block's time
+ * counts as begun, in the payer's favour.
  */
 const CLOCK_SLACK_MS = 60 * SECOND_MS
 
-/** What was in force from `fromAt` until `untilAt` (null: still). */
+/** A version, in force from `fromAt` until `untilAt` (null: still in force). */
 export interface Version {
   n: number
   price: bigint
@@ -38,7 +38,7 @@ export interface Version {
  */
 export function priceAt(versions: readonly Version[], depositId: bigint, minedAt: Date): bigint | undefined {
   const t = minedAt.getTime()
-  // Nobody can have known an address before its first version began, whatever a block's time says.
+  // Nobody can know an address before its first version begins, so that version counts whatever the block's time says.
   const first = Math.min(...versions.filter(version => version.depositId === depositId).map(version => version.n))
   const began = (version: Version) => version.n === first || version.fromAt.getTime() <= t + CLOCK_SLACK_MS
   const endedBefore = (version: Version, when: number) => version.untilAt !== null && version.untilAt.getTime() <= when
@@ -54,24 +54,30 @@ export interface OpenTransfer {
   id: bigint
   value: bigint
   minedAt: Date
-  /** What it had to reach; undefined: nothing was for sale at its address then. */
+  /** The price that it had to reach; undefined: nothing was for sale at its address then. */
   price: bigint | undefined
-  /** Submitted by its sender, or older than {@link UNSUBMITTED_MS}; others only complete what is ready. */
+  /**
+   * Submitted by its sender, or older than {@link UNSUBMITTED_MS}. A transfer that is not ready only completes a
+   * payment of ready ones.
+   */
   ready: boolean
 }
 
 export interface Folded {
-  /** Each a payment: transfers in order, the last one reached the price. */
+  /** Each is one payment: its transfers in order; the last one reached the price. */
   paid: OpenTransfer[][]
-  /** What was sent towards a payment and did not reach it, and how much it takes; parts too old to add up on their own. */
+  /**
+   * Transfers that did not reach the price, with their sum and the price. A part too old to add up with the others is
+   * on its own.
+   */
   short: { transfers: OpenTransfer[]; received: bigint; price: bigint }[]
   /** Transfers that came when nothing was for sale at their address. */
   late: OpenTransfer[]
 }
 
 /**
- * Adds one sender's open transfers up, in the order of the chain, into as many payments as they reach. Transfers that
- * are not ready are taken only to complete one. What they have to reach together is their {@link leastPrice}.
+ * Adds up one sender's open transfers, in chain order, into as many payments as they reach. A transfer that is not
+ * ready is taken only to complete one. Together they have to reach their {@link leastPrice}.
  */
 export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
@@ -102,8 +108,9 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
 const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
 
 /**
- * The least that any of the transfers of the last hour had to reach; those without a price count for nothing. So "send 0.01
- * more" stays true for an hour after a price change, as a quote does, and one base unit holds no old price for a week.
+ * The least price that any of these transfers mined in the last hour had to reach; those without a price are ignored.
+ * So "send 0.01 more" stays true for an hour after a price change, as a quote does, and one base unit does not keep an
+ * old price for a week.
  */
 export function leastPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
   const newest = Math.max(...parts.map(part => part.minedAt.getTime()))

@@ -1,10 +1,10 @@
-/** The rules of a paywall that no schema can say. Pure. */
+/** The rules of a paywall that a schema can't express. Pure. */
 import type { ErrorDetail } from "../errors.ts"
 
 const PER_CALL_S = 300n
 const CONTENT_DATA_BYTES = 64 * 1024
 
-/** How long a payment gives access where the merchant doesn't say, in seconds; null is for ever. */
+/** How long a payment gives access where the merchant does not set it, in seconds; null is for ever. */
 export const defaultDuration = (pricingModel: string): bigint | null =>
   pricingModel === "per_call" ? PER_CALL_S : null
 
@@ -12,8 +12,8 @@ export const defaultDuration = (pricingModel: string): bigint | null =>
 export const callsOf = (pricingModel: string): number | null => (pricingModel === "per_call" ? 1 : null)
 
 /**
- * The duration after a change: what was said, or the default of the new pricing model unless the merchant had set
- * another than the default of the old one.
+ * The duration after a change, in seconds: the given one; else the default of the new pricing model, if the duration
+ * was the old model's default; else unchanged.
  */
 export function durationAfter(
   before: { pricingModel: string; durationS: bigint | null },
@@ -25,7 +25,7 @@ export function durationAfter(
   return defaultDuration(change.pricingModel)
 }
 
-/** What is wrong with the content of a paywall beyond its schema. */
+/** Returns the faults of a paywall's content that its schema does not find. */
 export function contentFaults(content: { contentData?: unknown; contentUrl?: string | null }): ErrorDetail[] {
   const faults: ErrorDetail[] = []
   if (content.contentData && Buffer.byteLength(JSON.stringify(content.contentData)) > CONTENT_DATA_BYTES)

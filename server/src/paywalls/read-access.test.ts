@@ -1,4 +1,4 @@
-// What `verify` reads where it knows nothing: many addresses in one statement, each as if it had been asked for alone.
+// The read of `verify` where nothing is cached: many addresses in one statement, each with the same result as alone.
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"

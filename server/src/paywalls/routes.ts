@@ -1,4 +1,4 @@
-/** `/api/paywalls`: what buyers, and the pages that serve them, ask. */
+/** `/api/paywalls`: what buyers ask for, and the pages that serve them. */
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed, parseHash } from "../chain/hex.ts"
@@ -153,7 +153,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         response: { 200: PaymentSubmitted },
       },
       config: { errors: ["INVALID_TX_HASH", "SANCTIONS_MATCH", "PAYWALL_NOT_FOUND", "ALREADY_VERIFIED"] },
-      // The order of the checks is part of the contract: the hash first, whatever else is wrong.
+      // The order of the checks is part of the contract: the hash is checked first, whatever else is wrong.
       attachValidation: true,
     },
     async request => {
@@ -162,7 +162,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       if (request.validationError) throw request.validationError
       const address = addressField("address", request.body.address)
-      // Where nobody can be asked the submission is taken, and screened again before it is granted.
+      // If the address can't be screened now, the submission is accepted; settlement screens it again before the grant.
       if ((await screen(ctx, [address], `pay:${id}`)).get(address) === "listed") throw new ApiError("SANCTIONS_MATCH")
       await submitPayment(ctx, id, txHash, address)
       return {
@@ -203,7 +203,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Who has access to what, read from the database where this process does not know it: many at the same time in one statement. */
+/** Caches access. What this process does not know is read from the database, concurrent reads in one statement. */
 function keepAccess(ctx: Context): KnownAccess {
   const found = gather<string, FoundAccess>(names => readAccess(ctx, names))
   return openKnownAccess(ctx, async (id, address) => {
@@ -211,7 +211,7 @@ function keepAccess(ctx: Context): KnownAccess {
     if (!of) throw new ApiError("PAYWALL_NOT_FOUND")
     if (of.isWatchEnding) await watch(ctx, id)
     const isSubscribed = of.paywall.subscription_product_id !== null
-    // A subscription changes in too many ways to notify of each.
+    // A subscription changes in too many ways to notify of each change.
     return { access: isSubscribed ? await accessOf(ctx, of.paywall, address) : of.access, isNotified: !isSubscribed }
   })
 }

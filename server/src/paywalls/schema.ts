@@ -22,7 +22,7 @@ const Kind = Matching("^[a-z][a-z0-9_-]{0,31}$", "A lower-case word: a letter, t
 const ContentData = Nullable(Type.Record(Type.String(), Type.Unknown(), { description: "At most 64 KB as JSON" }))
 const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
 const Slug = Nullable(Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens"))
-/** Up to a hundred years; whoever means for ever says null. */
+/** Up to a hundred years; null means for ever. */
 const AccessDuration = Nullable(
   Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null means for ever" }),
 )

@@ -1,8 +1,8 @@
 /**
- * Paywalls as something that is sold: one sender's transfers add up, each payment grants access, and what a reorg removes
- * revokes it. Settled under the row of `access` of (paywall, sender).
+ * Sells access to paywalls. One sender's transfers add up, each payment grants access, and a reorg that removes a
+ * payment revokes it. Settled under the `access` row of (paywall, sender).
  */
-// I/O: by the context of each method, whose type comes with Sellable.
+// I/O: each method uses the context that it is given, whose type comes with Sellable.
 import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
@@ -32,11 +32,11 @@ export interface AccessPart extends Part {
   paywall: Row<"paywalls">
   payer: Address
   versions: readonly Version[]
-  /** What the payer's grants came to before. */
+  /** The fold of the payer's grants before this settlement. */
   folded: Folded | undefined
 }
 
-/** Access, for sale at paywalls. */
+/** The `Sellable` for access to paywalls. */
 export const accessSales: Sellable<AccessPart, AccessPlan> = {
   prefix: "pw",
   notFound: "PAYWALL_NOT_FOUND",
@@ -76,7 +76,8 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       ...(await openTransfers(ctx, id, payer, network, "=")),
       ...(await openTransfers(ctx, id, payer, network, "<>")),
     ]
-    // It reads all that the payer has paid, and counts only beside such a transfer.
+    // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
+    // reports.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const { free, again } = await withoutPublic(ctx, rows)
     const plan = planAccess({
@@ -108,7 +109,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
   async finish(ctx, { paywall, payer, standing, folded }, { failed, reversed }, paid) {
     for (const { hashes, failure } of failed) await failSubmissions(ctx, paywall.id, payer, hashes, failure)
     await endClaimed(ctx, paywall.id, payer)
-    // Of a payment that stood before, a grant may have been taken back.
+    // Where payments existed before, a grant may have been revoked, so all grants are folded.
     const before = standing.length === 0 && reversed.length === 0 ? folded : undefined
     await foldAccess(ctx, paywall.id, payer, { before, granted: paid.length })
   },

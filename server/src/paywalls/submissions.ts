@@ -1,4 +1,4 @@
-/** What a buyer does at a paywall: submits a hash, and asks for its state. */
+/** What a buyer does at a paywall: submit a hash, and ask for its state. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -17,8 +17,8 @@ export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"pa
 }
 
 /**
- * Notes that `address` says it paid with `txHash`. Again the same while it is verified changes nothing; after a failure it
- * is checked again. `ALREADY_VERIFIED` when all that the transaction paid here has granted access.
+ * Stores that `address` says it paid with `txHash`. Submitting it again during verification changes nothing; after a
+ * failure it is verified again. `ALREADY_VERIFIED` when everything that the transaction paid here has granted access.
  */
 export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
   const { chain_id } = await publicPaywall(ctx, paywallId)
@@ -56,8 +56,8 @@ export interface PaymentState {
 }
 
 /**
- * How a submission stands, or what became of a payment that nobody submitted; `PAYMENT_NOT_FOUND` for neither. Of several
- * transfers in the transaction, one that was granted speaks for all.
+ * The state of a submission, or of a payment that nobody submitted; `PAYMENT_NOT_FOUND` for neither. Of several
+ * transfers in the transaction, a granted one decides.
  */
 export async function paymentState(
   ctx: TxContext,
@@ -103,7 +103,7 @@ export async function paymentState(
   }
 }
 
-/** What became of money that nobody submitted, by the payment that claims it. */
+/** The state of money that nobody submitted, from the payment that claims it. */
 function foundState(
   status: Row<"payments">["status"] | null,
   exception: Row<"payments">["exception"] | null,

@@ -1,11 +1,11 @@
-/** A paywall that a subscription opens: how a checkout of it begins. */
+/** Starts a checkout of the subscription that opens a paywall. */
 import { ownProduct } from "../checkouts/catalog.ts"
 import { createSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
-/** The product whose subscription opens a paywall, while both are sold; undefined for none. */
+/** Returns the product whose subscription opens a paywall, if both are for sale; otherwise undefined. */
 export async function productToSubscribe(
   ctx: TxContext,
   { merchant_id, subscription_product_id, active }: Row<"paywalls">,
@@ -16,8 +16,8 @@ export async function productToSubscribe(
 }
 
 /**
- * A checkout of the product that opens a paywall, for anyone; it leads back to the paywall. `INVALID_OPERATION` where there is no
- * such product for sale, `PAYMENTS_PAUSED`, `PAYOUT_ADDRESS_REQUIRED`.
+ * Creates a checkout of the product that opens a paywall, for anyone; it redirects back to the paywall.
+ * `INVALID_OPERATION` where no such product is for sale, `PAYMENTS_PAUSED`, `PAYOUT_ADDRESS_REQUIRED`.
  */
 export async function startSubscription(ctx: Context, paywall: Row<"paywalls">): Promise<Row<"checkout_sessions">> {
   return await inTransaction(ctx, async ctx => {

@@ -1,10 +1,10 @@
-/** Which product may open a paywall by its subscriptions. */
+/** Which product's subscriptions may open a paywall. */
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
 import type { ErrorDetail } from "../errors.ts"
 
-/** What is wrong with the product that a paywall is to be opened by; nothing is with none. */
+/** Returns the faults of the product whose subscriptions are to open a paywall; none where no product is given. */
 export async function subscriptionFaults(
   ctx: TxContext,
   merchantId: string,

@@ -1,4 +1,4 @@
-/** The rules of what a merchant says about a bundle. Pure. */
+/** The rules for a bundle's fields. Pure. */
 import type { ErrorDetail } from "../errors.ts"
 import { type AmountToken, readAmount } from "../money/amount.ts"
 import { isHeaderValue, isReservedHeader } from "./headers.ts"
@@ -7,7 +7,7 @@ import { type Method, readTemplate } from "./match-route.ts"
 const OPENAPI_BYTES = 128 * 1024
 const TOKEN = /^[!#$%&'*+.^`|~\w-]{1,100}$/
 
-/** A route as received, with its price as it was written. */
+/** A route as received; its price is text as written. */
 interface WrittenRoute {
   method: Method
   path: string
@@ -15,7 +15,7 @@ interface WrittenRoute {
   description?: string | null | undefined
 }
 
-/** A route, checked; the price in base units. */
+/** A route that passed the checks; its price is in base units. */
 export interface CheckedRoute {
   method: Method
   path: string
@@ -24,17 +24,17 @@ export interface CheckedRoute {
   description: string | null
 }
 
-/** What a price is checked against: the lowest one in whole tokens, for each of those who share it. */
+/** What a price is checked against: the lowest price in whole tokens, for each of the recipients that share it. */
 interface PriceRules {
   token: AmountToken
   least: string
   recipients: number | undefined
 }
 
-/** Zero in any spelling: a free route. */
+/** Whether a price is zero, in any spelling: a free route. */
 const isFree = (written: string | undefined): boolean => /^0(\.0{1,18})?$/.test(written ?? "")
 
-/** The routes, or everything that is wrong with them. */
+/** Reads the routes, and returns them or every fault in them. */
 export function readRoutes(
   written: readonly WrittenRoute[],
   { token, least, recipients }: PriceRules,
@@ -57,7 +57,7 @@ export function readRoutes(
   return { routes, faults }
 }
 
-/** What is wrong with headers for an origin, by their names in lower case. */
+/** Faults of the headers that are added for an origin, with names in lower case. */
 export function headerFaults(given: Readonly<Record<string, string | null>>): ErrorDetail[] {
   const names = Object.keys(given).map(name => name.toLowerCase())
   return Object.entries(given).flatMap(([name, value]): ErrorDetail[] => {
@@ -73,7 +73,7 @@ export function headerFaults(given: Readonly<Record<string, string | null>>): Er
   })
 }
 
-/** What is wrong with an origin's URL beside what is wrong with any receiver's; `baseUrl` is the service's own. */
+/** Faults of an origin's URL, beside those of any receiver's URL. `baseUrl` is the service's own. */
 export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   if (!URL.canParse(url)) return []
   const { search, origin, pathname } = new URL(url)
@@ -85,13 +85,13 @@ export function originFaults(url: string, baseUrl: string): ErrorDetail[] {
   return []
 }
 
-/** What is wrong with an OpenAPI document: its size alone, since agents read it and not the service. */
+/** Faults of an OpenAPI document. Only its size is checked: agents read it, the service does not. */
 export function openapiFaults(document: Record<string, unknown> | null | undefined): ErrorDetail[] {
   if (!document || Buffer.byteLength(JSON.stringify(document)) <= OPENAPI_BYTES) return []
   return [{ path: "openapi", message: "must be at most 128 KB as JSON: give its `openapiUrl` instead" }]
 }
 
-/** An origin's URL as it is stored: without a slash at its end. */
+/** An origin's URL as it is stored: without a slash at the end. */
 export const storedOrigin = (url: string): string => {
   const { origin, pathname } = new URL(url)
   return `${origin}${pathname.replace(/\/+$/, "")}`

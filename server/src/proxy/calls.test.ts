@@ -18,7 +18,7 @@ import { proxyRoutes } from "./routes.ts"
 import { serveCall } from "./serve-call.ts"
 
 const SECRET = "Bearer of-the-origin"
-/** Of the impatient server: the others wait as long as a loaded machine needs. */
+/** For the server that times out soon: the other servers wait as long as a loaded machine needs. */
 const TIMEOUT_MS = 1_000
 
 interface Asked {
@@ -38,7 +38,7 @@ let origin: Server
 let originUrl: string
 let asked: Asked[]
 let respond: (response: ServerResponse, one: Asked, request: IncomingMessage) => void
-/** The fake of x402: who sends `x-payment: good` has paid, once; a token works when the payment was given back. */
+/** The fake of x402: a caller with `x-payment: good` has paid, once; a token works after the payment was given back. */
 let offers: Offer[]
 let spent: Set<string>
 let givenBack: Map<string, { paid: Paid; boundTo: readonly string[] | undefined }>
@@ -137,7 +137,7 @@ interface Sent {
   body?: string | Buffer
   at?: { port: number }
 }
-/** One request with its URL as it is; nothing normalizes it. */
+/** One request with exactly this URL; nothing normalizes it. */
 async function call(path: string, { method = "GET", headers = {}, body, at = address }: Sent = {}) {
   const length = body === undefined ? {} : { "content-length": `${Buffer.byteLength(body)}` }
   const request = httpRequest({
@@ -292,7 +292,7 @@ describe("an answer", () => {
     }
     const request = httpRequest({ ...address, host: "127.0.0.1", path: "/api/p/shop-api/free/x", agent: false }).end()
     const [response] = (await once(request, "response")) as [IncomingMessage]
-    // Nobody reads. What the sockets' buffers take is taken once; then the origin waits too.
+    // Nobody reads. The sockets' buffers fill once; then the origin must wait too.
     let before = -1
     await until("the origin waits for the reader", async () => {
       const waits = sent === before
@@ -326,7 +326,7 @@ describe("an answer", () => {
     count()
     for await (const part of found.body) parts.push(part)
     await forwarder.close()
-    // Everything else has its turn after some 256 chunks; a read brings 10,000.
+    // Other work gets its turn after about 256 chunks; one read brings 10,000.
     expect(turns).toBeGreaterThan(150)
     expect(Buffer.concat(parts).toString()).toBe(text)
     expect(parts.length).toBeLessThan(100)
@@ -447,7 +447,7 @@ describe("an answer", () => {
   })
 })
 
-/** What an origin can do wrong, with a part of what its merchant is shown. */
+/** Faults of an origin, each with a part of what its merchant is shown. */
 const failures: [name: string, how: (response: ServerResponse) => void, reason: string][] = [
   ["answers 503", response => response.writeHead(503).end("inner secret"), "answered 503"],
   ["refuses its merchant", response => response.writeHead(401).end(), "answered 401"],
@@ -481,7 +481,7 @@ describe("an origin that fails", () => {
       const once = { paymentId: "x_n1", method: "POST", path: "/paid/x", attempts: 1, servedAt: null }
       expect(await listed()).toMatchObject({ total: 1, data: [{ ...once, reason: expect.stringContaining(reason) }] })
       const retry = { "payment-retry": "retry-n1" }
-      // The token is good for the call that was paid for, and for no other.
+      // The token is valid for the call that was paid for, and for no other.
       respond = answered
       for (const [otherPath, other] of [
         ["/api/p/shop-api/paid/y?q=1", post],

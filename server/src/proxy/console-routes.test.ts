@@ -1,4 +1,6 @@
-/** Bundles as their merchant makes them: what is accepted, what is shown, what stays secret, and where their money goes. */
+/**
+ * Bundles as their merchant makes them: what is accepted, what is shown, what stays secret, and where their money goes.
+ */
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"

@@ -13,7 +13,7 @@ import { shownRoute, urlOf } from "./describe-bundle.ts"
 import { changeBundle, createBundle, headerNames, readBundle, routesOf, switchOffBundle } from "./manage-bundles.ts"
 import { BundleChange, BundleCreate, BundleId, BundleList, BundleWhole, Deleted, FailureList } from "./schema.ts"
 
-/** What a list shows of a bundle: not its OpenAPI document, of up to 128 KB. */
+/** The columns of a bundle that a list shows. Without the OpenAPI document, which has up to 128 KB. */
 const listed = [
   ...(["id", "slug", "name", "description", "origin_url", "currency", "chain_id"] as const),
   ...(["active", "listed", "created_at", "updated_at"] as const),

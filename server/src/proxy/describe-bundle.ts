@@ -1,4 +1,4 @@
-/** What agents are shown of a bundle: its routes and prices. */
+/** The description of a bundle for agents: its routes and prices. */
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -29,10 +29,10 @@ export async function describeBundle(ctx: Context, slug: string): Promise<Bundle
   }
 }
 
-/** The address that the paths of a bundle's routes are added to. */
+/** The URL that the paths of a bundle's routes are appended to. */
 export const urlOf = ({ settings }: TxContext, slug: string): string => `${settings.baseUrl}/api/p/${slug}`
 
-/** A route as merchants and agents are shown it. */
+/** Formats a route for merchants and agents. */
 export const shownRoute = (token: AmountToken, { method, path, price, description }: Row<"bundle_routes">) => ({
   ...{ method, path, description },
   price: formatAmount(price, token.decimals),

@@ -1,12 +1,12 @@
-/** Paid calls that an origin failed, as their merchant sees them. */
+/** Paid calls that failed at an origin, for their merchant to see. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** What is known of a failed call. */
+/** What is recorded of a failed call. */
 type Failure = Pick<Row<"bundle_failures">, "payment_id" | "bundle_id" | "method" | "path" | "reason">
 
-/** Records that the origin failed a paid call, for the first time or once more. */
+/** Records that a paid call failed at the origin, for the first time or again. */
 export async function recordFailure(ctx: Context, failure: Failure): Promise<void> {
   const failed_at = ctx.now()
   await ctx.db
@@ -21,7 +21,7 @@ export async function recordFailure(ctx: Context, failure: Failure): Promise<voi
     .execute()
 }
 
-/** Records that a repetition of a failed call was answered. */
+/** Records that a repeated call was answered. */
 export async function recordServed(ctx: Context, paymentId: string): Promise<void> {
   await ctx.db
     .updateTable("bundle_failures")

@@ -1,5 +1,5 @@
-/** One exchange with an origin: the request goes out whole, the answer streams in. */
-// I/O: requests to origins; it is made once, with the settings alone.
+/** One exchange with an origin: the whole request is sent, and the answer is streamed. */
+// I/O: sends requests to origins; needs no context, only the settings.
 import { Readable } from "node:stream"
 import { setImmediate } from "node:timers/promises"
 import { Agent, type Dispatcher } from "undici"
@@ -15,11 +15,15 @@ const CONNECT_TIMEOUT_MS = 10_000
 /** More than a busy origin needs, and less than the file descriptors of a process. */
 const CONNECTIONS_TO_ONE = 100
 /**
- * Of an answer whose caller is slower than its origin. One part may be larger; of parts of one byte, which are 114 bytes in memory,
- * it is the number, too: with 16 KB, 95 callers of an origin that sent such ended a process of 256 MB.
+ * How much of an answer is read ahead of a caller slower than its origin. One part may be larger. Of one-byte parts,
+ * each 114 bytes in memory, it is also the number of parts: with 16 KB, 95 callers of an origin that sent one-byte
+ * parts ended a process of 256 MB.
  */
 const READ_AHEAD_BYTES = 256
-/** Parts of one answer that are read before everything else has its turn: to parse a chunk takes a microsecond, and a read may bring 10,000. */
+/**
+ * Parts of one answer that are read before other work gets its turn: parsing a chunk takes a microsecond, and one read
+ * may bring 10,000.
+ */
 const PARTS_A_TURN = 256
 /** Smaller parts are joined, up to this. */
 const PART_BYTES = 16 * 1024
@@ -27,7 +31,7 @@ const PART_BYTES = 16 * 1024
 interface OriginCall {
   originUrl: string
   method: string
-  /** Written by `path.ts`, with the query after it. */
+  /** Written by `path.ts`, with the query appended. */
   path: string
   /** Name, value, name, value. */
   headers: string[]
@@ -35,15 +39,15 @@ interface OriginCall {
 }
 
 /**
- * The origin's answer, or why there is none: for the merchant, and for the caller, who is not shown addresses. `wasSent`: whether the origin
- * may have got any of the request.
+ * The origin's answer, or why there is none: for the merchant (`failure`), and for the caller (`shown`), without
+ * addresses. `wasSent`: whether the origin may have received any of the request.
  */
 export type OriginAnswer =
   | { status: number; headers: Record<string, string | string[] | undefined>; body: Readable; failure?: undefined }
   | { failure: string; shown: string; wasSent: boolean }
 
 export interface Forwarder {
-  /** Forwards one request; never rejects. `signal` ends it, its body too. */
+  /** Forwards one request; never rejects. `signal` ends the request and the answer's body. */
   forward(call: OriginCall, signal: AbortSignal): Promise<OriginAnswer>
   close(): Promise<void>
 }
@@ -59,14 +63,14 @@ export function openForwarder(
       resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
       timeoutMs: Math.min(CONNECT_TIMEOUT_MS, originTimeoutMs),
       ca,
-      // An answer of any size is passed on, as fast as its caller reads it.
+      // Answers of any size are passed on, as fast as the caller reads them.
       answerBytes: Number.POSITIVE_INFINITY,
     }),
     connections: CONNECTIONS_TO_ONE,
     allowH2: false,
-    // Our own deadline also covers the connection, and informational answers do not extend it.
+    // The deadline of `exchange` also covers connecting, and informational answers do not extend it.
     headersTimeout: 0,
-    // Between two parts; the time in which the caller does not read is not counted.
+    // The longest time between two parts, not counting the time in which the caller does not read.
     bodyTimeout: originTimeoutMs,
   })
   return {
@@ -76,12 +80,12 @@ export function openForwarder(
 }
 
 /**
- * The same bytes, in parts of all that is there at a time. Each chunk of the origin's as a part of its own would be three writes to the
- * caller.
+ * Streams the same bytes, joining all parts that have arrived. If each chunk of the origin became a part, each would
+ * take three writes to the caller.
  */
 function joined(body: Readable): Readable {
   const parts = Readable.from(partsOf(body), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
-  // An iteration that has not begun ends nothing, and one that has passes an error on.
+  // Needed because a generator that was never started ends nothing. One that was started passes errors on itself.
   parts.once("close", () => body.destroy())
   body.on("error", () => undefined)
   return parts
@@ -117,7 +121,7 @@ const noting =
     const start = handler.onRequestStart?.bind(handler)
     handler.onRequestStart = (controller, context) => {
       start?.(controller, context)
-      // Where it was aborted while it waited for the connection, nothing of it is written.
+      // A request that was aborted while it waited for its connection is never written.
       if (!controller.aborted) onSend()
     }
     return dispatch(options, handler)
@@ -133,7 +137,7 @@ async function exchange(
   const sender = agent.compose(noting(() => (wasSent = true)))
   const late = new AbortController()
   const either = AbortSignal.any([signal, late.signal])
-  // undici aborts a request only once it has a connection. While one is being made, this rejects in its place.
+  // undici aborts a request only once it has a connection. While it is still connecting, this promise rejects instead.
   const aborted = new Promise<never>((_, reject) => {
     if (either.aborted) reject(either.reason)
     either.addEventListener("abort", () => reject(either.reason), { once: true })
@@ -151,7 +155,7 @@ async function exchange(
       signal: either,
       highWaterMark: READ_AHEAD_BYTES,
     })
-    // When the deadline wins, nobody reads how the request ends.
+    // When the deadline is first, nobody reads how the request ends.
     request.catch(() => undefined)
     const response = await Promise.race([request, aborted])
     const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])

@@ -1,42 +1,42 @@
 /**
- * Which headers pass between a caller and an origin. What belongs to one connection, what identifies or authorizes somebody to
- * another server than the one it was meant for, and what could make a server act on another request than the one that was paid
- * for, stays behind. Pure.
+ * Which headers pass between a caller and an origin. Left out are headers of one connection, headers that identify or
+ * authorize somebody to another server than the intended one, and headers that could make a server act on another
+ * request than the one that was paid for. Pure.
  */
 
-/** Of one connection (RFC 9110, 7.6.1), in both directions; and what `Connection` names. */
+/** Headers of one connection (RFC 9110, 7.6.1), in both directions, besides those that `Connection` names. */
 const ofConnection = new Set([
   ...["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect"],
   ...["proxy-authenticate", "proxy-authorization", "proxy-authentication-info", "proxy-connection"],
 ])
 
-/** What a caller's request keeps from the origin. */
+/** Headers of the caller's request that the origin does not get. */
 const keptFromOrigin = new Set([
-  // Made again for the origin.
+  // They are made for the origin.
   ...["host", "content-length"],
-  // Credentials: those of the caller are for us, and the origin gets the merchant's.
+  // Credentials: the caller's are for this service, and the origin gets the merchant's.
   ...["authorization", "cookie", "cookie2", "x-api-key", "x-payment", "wallet-signature", "sign-in-with-x"],
-  // Who and where the caller is: nobody has checked what it says.
+  // Who and where the caller is: nobody has verified these.
   ...["forwarded", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "x-cluster-client-ip", "x-host"],
   ...["x-original-forwarded-for", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-original-host"],
-  // Another method or path than the one that was paid for.
+  // They ask for another method or path than the one that was paid for.
   ...["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"],
-  // Of browsers: whether a page may read the answer is decided here.
+  // Sent by browsers: this service decides whether a page may read the answer.
   ...["origin", "referer"],
 ])
 const prefixesKeptFromOrigin = ["x-forwarded", "payment-", "x-payment-", "sluice-", "proxy-", "sec-", "access-control-"]
 
-/** What an origin's answer keeps from the caller. */
+/** Headers of an origin's answer that the caller does not get. */
 const keptFromCaller = new Set([
-  // It would be set for our own host, whose pages and other bundles are no business of this origin.
+  // They would apply to our own host, and so to our pages and other bundles, which do not belong to this origin.
   ...["set-cookie", "set-cookie2", "strict-transport-security", "public-key-pins", "expect-ct", "clear-site-data"],
   ...["alt-svc", "service-worker-allowed", "report-to", "reporting-endpoints", "nel", "x-frame-options"],
   ...["content-security-policy", "content-security-policy-report-only", "x-content-type-options"],
-  // It asks for a credential of the origin, which the caller does not have.
+  // They ask for a credential of the origin, which the caller does not have.
   ...["www-authenticate", "authentication-info"],
-  // An answer that was paid for is not stored by anyone in between.
+  // A paid answer must not be stored by anyone in between.
   ...["cache-control", "expires", "pragma", "age", "surrogate-control", "cdn-cache-control"],
-  // Elsewhere: redirects are not passed on, and paths of the origin are not ours.
+  // They point elsewhere: redirects are not followed, and the origin's paths are not ours.
   ...["location", "content-location", "refresh"],
   // A proxy in front of us would obey these.
   ...["x-sendfile", "x-lighttpd-send-file", "x-litespeed-location", "x-reproxy-url", "x-request-id", "via"],
@@ -45,10 +45,10 @@ const prefixesKeptFromCaller = [
   ...["access-control-", "x-accel-", "payment-", "x-payment", "sluice-", "proxy-", "x-ratelimit-"],
 ]
 
-/** What is added to each answer: an origin's page must not act as a page of this service. */
+/** Added to each answer: a page of the origin must not act as a page of this service. */
 const added = { "content-security-policy": "sandbox", "x-content-type-options": "nosniff" }
 
-/** Names that a merchant can't add to the requests to its origin. */
+/** Whether a name is one that a merchant can't add to requests to its origin. */
 export const isReservedHeader = (name: string): boolean =>
   ofConnection.has(name) ||
   ["host", "content-length", "forwarded", "via", "origin"].includes(name) ||
@@ -59,8 +59,8 @@ const isToken = /^[!#$%&'*+.^`|~\w-]+$/
 export const isHeaderValue = (value: string): boolean => /^[\t\x20-\x7e]*$/.test(value)
 
 /**
- * The headers for the origin, as name, value, name, value: the caller's without what stays behind, then `own`, which replaces
- * headers of the same name. `raw` is the caller's in the same form.
+ * The headers for the origin, as name, value, name, value: the caller's (`raw`, in the same form) without those left
+ * out, then `own`, which replaces headers of the same name.
  */
 export function headersForOrigin(raw: readonly string[], own: Readonly<Record<string, string>>): string[] {
   const pairs = pairsOf(raw)
@@ -79,7 +79,7 @@ export function headersForOrigin(raw: readonly string[], own: Readonly<Record<st
   return [...passed, ...Object.entries(own)].flat()
 }
 
-/** The headers for the caller: the origin's without what stays behind, and what this service adds. */
+/** The headers for the caller: the origin's without those left out, and those that this service adds. */
 export function headersForCaller(
   from: Readonly<Record<string, string | string[] | undefined>>,
 ): Record<string, string | string[]> {
@@ -92,18 +92,18 @@ export function headersForCaller(
       named.has(name) ||
       keptFromCaller.has(name) ||
       prefixesKeptFromCaller.some(prefix => name.startsWith(prefix)) ||
-      // Node would refuse to send it, after the payment.
+      // Node would refuse to send such a value, after the payment.
       ![value].flat().every(each => /^[\t\x20-\x7e\x80-\xff]*$/.test(each))
     return isKept ? [] : [[name, value]]
   })
   return { ...Object.fromEntries(passed), ...added }
 }
 
-/** The name by which this service recognizes a request that it has forwarded itself. */
+/** The name by which this service recognizes a request that it forwarded itself. */
 const PSEUDONYM = "sluice"
 export const VIA = `1.1 ${PSEUDONYM}`
 
-/** Whether a request has passed a proxy of this kind before: an origin that leads back here would be asked for ever. */
+/** Whether a request has passed a proxy of this kind before. An origin that leads back here would cause a loop. */
 export const isLoop = (via: string | string[] | undefined): boolean =>
   [via ?? []]
     .flat()

@@ -1,4 +1,4 @@
-/** Bundles as calls need them: found by slug, with routes read and headers decrypted, remembered while nothing changes. */
+/** Bundles as calls need them: found by slug, with parsed routes and decrypted headers, cached until they change. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -23,17 +23,20 @@ export interface CallBundle {
   name: string
   originUrl: string
   routes: readonly CallRoute[]
-  /** What is added to each request, by names in lower case. */
+  /** Headers added to each request, with names in lower case. */
   headers: Readonly<Record<string, string>>
 }
 
-/** Each is some 100 KB at most, and usually one. */
+/** Each takes about 100 KB at most, and usually about 1 KB. */
 const MOST_KNOWN = 500
 
 /** Finds the active bundle with a slug, or undefined. */
 export type FindBundle = (ctx: Context, slug: string) => Promise<CallBundle | undefined>
 
-/** A finder that reads all of a bundle again only when its version has changed: one small query for each call. */
+/**
+ * Makes a finder that caches bundles: it costs one small query per call, and reads the whole bundle only when its
+ * version has changed.
+ */
 export function bundleFinder(): FindBundle {
   const known = new Map<string, { version: number; bundle: CallBundle }>()
   return async (ctx, slug) => {
@@ -58,7 +61,7 @@ type Whole = Row<"bundles"> & {
   headers: Record<string, string> | null
 }
 
-/** One statement, so that routes, headers and version are those of one moment. */
+/** One statement, so that routes, headers and version are consistent. */
 async function readWhole(ctx: Context, id: string): Promise<{ version: number; bundle: CallBundle } | undefined> {
   const { rows } = await sql<Whole>`
     select b.id, b.merchant_id, b.chain_id, b.slug, b.name, b.origin_url, b.version,

@@ -27,9 +27,11 @@ import { type BundleChange, type BundleCreate, MOST_HEADERS, type RoutesInput } 
 /** Each has an address that is scanned while it is in use. */
 const MOST_BUNDLES = 100
 
-/** Makes a bundle with a receiving address of its own; `PAYMENTS_PAUSED`, `SLUG_TAKEN`. Call it inside a transaction. */
+/**
+ * Creates a bundle with a receiving address of its own; `PAYMENTS_PAUSED`, `SLUG_TAKEN`. Call it inside a transaction.
+ */
 export async function createBundle(ctx: TxContext, merchantId: string, body: BundleCreate): Promise<Row<"bundles">> {
-  // Held until the commit: a payout address that changes at this moment must find the bundle, or the bundle it.
+  // Locked until the commit: a concurrent change of the payout address then sees this bundle, or this sees the change.
   await lockMerchant(ctx.db, merchantId)
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -71,7 +73,7 @@ export async function createBundle(ctx: TxContext, merchantId: string, body: Bun
   return made
 }
 
-/** Changes what is given; `NOT_FOUND` for anyone else's. Another split needs an `approval`. */
+/** Changes the given fields; `NOT_FOUND` for anyone else's. Another split needs an `approval`. */
 export async function changeBundle(
   ctx: Context,
   merchantId: string,
@@ -91,11 +93,12 @@ export async function changeBundle(
       const { routes, faults } = checked(ctx, network, { ...body, routes: kept }, split?.size)
       if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       if (body.routes) await writeRoutes(ctx, id, routes)
-      // Whoever moves a bundle to a host of his own must not be sent what the merchant gave for another one.
+      // Headers may hold credentials for the old host. They are deleted, so that moving a bundle to one's own host does
+      // not reveal them.
       if (body.originUrl !== undefined && originOf(body.originUrl) !== originOf(before.origin_url))
         await ctx.db.deleteFrom("bundle_headers").where("bundle_id", "=", id).execute()
       await writeHeaders(ctx, id, body.originHeaders ?? {})
-      // Who is paid is part of the address.
+      // The address commits to who is paid, so another split needs another address.
       if (body.splitId !== undefined && body.splitId !== before.split_id)
         await moveBundleDeposit(ctx, network, id, { recipientSetId: split?.setId ?? null })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
@@ -127,7 +130,7 @@ async function writeChange(ctx: TxContext, before: Row<"bundles">, body: BundleC
     .executeTakeFirstOrThrow()
 }
 
-/** Switches a bundle off; `NOT_FOUND` for anyone else's, and for one that is off already. */
+/** Switches a bundle off; `NOT_FOUND` for anyone else's, and for one that is already off. */
 export async function switchOffBundle(ctx: Context, merchantId: string, id: string): Promise<void> {
   const { numUpdatedRows } = await inTransaction(ctx, ({ db }) =>
     db
@@ -153,7 +156,7 @@ function found<T>(row: T | undefined): T {
   return row
 }
 
-/** The routes of a bundle, in the order in which they were given. */
+/** The routes of a bundle, in the order they were given. */
 export const routesOf = (ctx: TxContext, id: string): Promise<Row<"bundle_routes">[]> =>
   ctx.db.selectFrom("bundle_routes").selectAll().where("bundle_id", "=", id).orderBy("n").execute()
 
@@ -200,7 +203,7 @@ async function assertRoom(ctx: TxContext, merchantId: string): Promise<void> {
 
 async function writeRoutes(ctx: TxContext, id: string, routes: readonly CheckedRoute[]): Promise<void> {
   const rows = routes.map((route, n) => ({ bundle_id: id, n, ...route }))
-  // Given again as they are, they are no change for the audit log.
+  // Routes that did not change are not rewritten, or the audit log would show a change.
   if (isDeepStrictEqual(rows, await routesOf(ctx, id))) return
   await ctx.db.deleteFrom("bundle_routes").where("bundle_id", "=", id).execute()
   if (rows.length === 0) return
@@ -226,5 +229,5 @@ async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<s
     throw invalid("originHeaders", `must come to at most ${MOST_HEADERS} headers, with those given before`)
 }
 
-/** Whose a sealed header is: it decrypts for its own bundle and name alone. */
+/** What a sealed header is bound to: it can be decrypted only for its own bundle and name. */
 export const sealedFor = (bundleId: string, name: string): string => `${bundleId} ${name}`

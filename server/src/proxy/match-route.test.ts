@@ -16,7 +16,9 @@ const matched = (routes: ReturnType<typeof routesOf>, method: string, raw: strin
   return typeof path === "string" ? `refused: ${path}` : matchRoute(routes, method, path)?.path
 }
 
-/** How the strictest and the laxest server would read a path: decoded as often as possible, `;` and dots resolved. */
+/**
+ * The path as the strictest and the laxest server would read it: decoded as often as possible, `;` and dots resolved.
+ */
 function asOthersRead(text: string): string[] {
   const decode = (part: string): string => {
     try {
@@ -79,7 +81,7 @@ describe("a path", () => {
       fc.property(rawPath, raw => {
         const path = readPath(raw)
         if (typeof path === "string") return
-        // Written again from its parts, it is the same path: what is forwarded is what was matched.
+        // Written from its parts it is the same path, so what is forwarded is what was matched.
         expect(readPath(path.text)).toEqual(path)
         expect(path.text).toMatch(/^\/[!-~]*$/)
         // undici and WHATWG URLs pass it on as it is.

@@ -1,42 +1,42 @@
-/** Which route of a bundle a request is for. Pure. */
+/** Matches a request to a route of a bundle. Pure. */
 import { type Path, readPath } from "./path.ts"
 
-/** The methods of routes, as priced; a HEAD is its route's GET. */
+/** The methods that a route can have. A HEAD request uses the route of its GET. */
 export const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const
 export type Method = (typeof methods)[number]
 
-/** One part of a template: text that must be the same, or null for a parameter. */
+/** One part of a template: literal text, or null for a parameter. */
 type Part = string | null
 
-/** A path template such as `/users/:id`, read. */
+/** A parsed path template such as `/users/:id`. */
 export interface Template {
   parts: readonly Part[]
-  /** The same for all templates that match the same paths. */
+  /** Equal for all templates that match the same paths. */
   shape: string
 }
 
-/** A route to match: of any type that has these. */
+/** A route to match: any type with these fields. */
 interface Matchable {
   method: Method
   template: Template
 }
 
-/** Reads a path template; answers what is wrong with it as a clause whose subject is the template. */
+/** Parses a path template. Returns what is wrong with it as a clause whose subject is the template. */
 export function readTemplate(text: string): Template | string {
   const path = readPath(text)
   if (typeof path === "string") return path
-  // A parameter is written as such: an encoded colon is text.
+  // Only a colon that is not encoded marks a parameter; an encoded one is text.
   const raw = text.slice(1).split("/")
   const parts = path.parts.map((part, i): Part => (raw[i]?.startsWith(":") ? null : part))
   const bad = raw.find(part => part.startsWith(":") && !/^:[a-zA-Z_]\w{0,39}$/.test(part))
   if (bad !== undefined) return "must name each parameter by a letter and up to 39 letters, digits or _ after its colon"
-  // No literal part contains a slash, and none is written with one: shapes of different templates differ.
+  // No literal part contains a slash, so templates that differ have different shapes.
   return { parts, shape: parts.map(part => (part === null ? ":" : `=${part}`)).join("/") }
 }
 
 /**
- * The route that a request is for: of several that match, the one that has text where the others have a parameter, from the left.
- * Case counts, and so does a slash at the end.
+ * The route of a request. Of several that match, the one with text where the others have a parameter, compared from the
+ * left. Case counts, and so does a slash at the end.
  */
 export function matchRoute<R extends Matchable>(routes: readonly R[], method: string, { parts }: Path): R | undefined {
   const wanted = method === "HEAD" ? "GET" : method
@@ -50,7 +50,7 @@ export function matchRoute<R extends Matchable>(routes: readonly R[], method: st
 const matches = ({ parts: wanted }: Template, parts: readonly string[]): boolean =>
   wanted.length === parts.length && wanted.every((part, i) => (part === null ? parts[i] !== "" : part === parts[i]))
 
-/** Whether the first of two templates that match the same path is the more exact one. */
+/** Whether the first of two templates that match the same path is more specific. */
 function isBefore({ parts }: Template, other: Template): boolean {
   const differing = parts.findIndex((part, i) => (part === null) !== (other.parts[i] === null))
   return differing !== -1 && parts[differing] !== null

@@ -1,12 +1,18 @@
-/** What an answer of an origin is: the answer to the call, or a failure that the caller does not pay for twice. Pure. */
+/**
+ * Whether an origin's answer is the answer to the call, or a failure, after which the caller may repeat the call
+ * without paying again. Pure.
+ */
 
 /**
- * Statuses by which an origin refuses the merchant, and not the caller: its credentials, its quota, its payment, or a request
- * that it did not wait for. Any other status below 500 is an answer that the caller has paid for, a 404 too.
+ * Statuses by which an origin refuses the merchant and not the caller: its credentials, its quota, its payment, or a
+ * request that the origin did not wait for. Any other status below 500, also a 404, is an answer that the caller has
+ * paid for.
  */
 const refusals = new Set([401, 402, 407, 408, 421, 425, 429])
 
-/** Why an answer with this status is a failure, as words that complete "the origin …"; undefined for an answer. */
+/**
+ * Why an answer with this status is a failure, as words that complete "the origin …"; undefined where it is an answer.
+ */
 export function failureOf(status: number, location: string | undefined): string | undefined {
   if (status >= 300 && status < 400 && status !== 304)
     return `answered ${status}, a redirect${location === undefined ? "" : ` to ${location.slice(0, 500)}`}; redirects are not followed`

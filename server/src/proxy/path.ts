@@ -1,23 +1,23 @@
 /**
- * Paths of proxied requests. A path is read once, into parts; a route is matched by these parts, and what is sent to the origin is
- * written from them. So an origin never receives another path than the one whose price was paid. Pure.
+ * Paths of proxied requests. A path is parsed once. The route is matched by its parts, and the path for the origin is
+ * written from the same parts. So an origin never receives another path than the one that was paid for. Pure.
  */
 
-/** A path that can mean one thing only. */
+/** A path with only one possible meaning. */
 export interface Path {
-  /** Decoded. The last one is empty where the path ends with a slash. */
+  /** Decoded. The last part is empty where the path ends with a slash. */
   parts: readonly string[]
-  /** The same path, written in the one way that this file writes it; begins with a slash. */
+  /** The path as this file writes it, in one spelling; begins with a slash. */
   text: string
 }
 
-/** What a path or query may consist of: visible ASCII without what ends a path. */
+/** The characters of a path or query: visible ASCII. */
 const VISIBLE = /^[!-~]*$/
 
 /**
- * Reads a path that begins with a slash; answers what is wrong with it as a clause whose subject is the path. Refused is whatever
- * two servers may read as different paths: empty parts (`//`), `.` and `..`, also before a `;`, and slashes, backslashes and
- * control characters in any encoding.
+ * Parses a path that begins with a slash. Returns what is wrong with it as a clause whose subject is the path. It
+ * refuses everything that two servers may read as different paths: empty parts (`//`), `.` and `..`, also before a `;`,
+ * and slashes, backslashes and control characters in any encoding.
  *
  * @example readPath("/users/%61nna") // { parts: ["users", "anna"], text: "/users/anna" }
  */
@@ -30,7 +30,7 @@ export function readPath(raw: string): Path | string {
     if (each === "" && i < encoded.length - 1) return "must not have an empty part (`//`)"
     const part = decoded(each)
     if (part === undefined) return "must be percent-encoded UTF-8"
-    // Decoded a second time, as some servers do, it must not be one of these either.
+    // Some servers decode twice, so the part must not contain these after another decoding either.
     if (/[/\\\p{Cc}]|%(2f|5c|2e|00)/iu.test(part))
       return "must not have an encoded slash, backslash, dot or control character"
     if (/^\.{1,2}(;|$)/.test(part)) return "must not have `.` or `..` as a part"
@@ -39,10 +39,12 @@ export function readPath(raw: string): Path | string {
   return { parts, text: `/${parts.map(written).join("/")}` }
 }
 
-/** The path and query of a request's URL after `/api/p/{slug}`; undefined where it is not certain which is which. */
+/**
+ * The path and query of a request's URL after `/api/p/{slug}`; undefined where it is not certain which is which.
+ */
 export function splitUrl(url: string): { path: string; query: string } | undefined {
   const [, path = "", query = ""] = /^([^?]*)(\?.*)?$/s.exec(url) ?? []
-  // "", "api", "p", the slug: the router has matched these four, each by its decoded text.
+  // "", "api", "p", the slug: the router has matched these four by their decoded text.
   const [before, , , slug, ...rest] = path.split("/")
   if (before !== "" || !slug || rest.length === 0 || !VISIBLE.test(query) || query.includes("#")) return undefined
   return { path: `/${rest.join("/")}`, query }

@@ -1,19 +1,25 @@
-/** How many calls are in progress at a time, and what they hold: one slow origin must not hold what the others need. Pure. */
+/**
+ * Limits the number of concurrent calls and the memory they hold, so that one slow origin can't use up what the others
+ * need. Pure.
+ */
 
-/** Calls in progress of each bundle, and of all together; each process has its own. */
+/** Concurrent calls of each bundle, and of all bundles; each process counts its own. */
 const MOST_A_BUNDLE = 100
 const MOST = 500
-/** Bytes of the bodies of calls in progress: each is kept until its payment is settled and its answer begins. */
+/** Bytes of all bodies of concurrent calls. Each body is kept until its payment is settled and its answer begins. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** What a call holds of its answer at a time: a part that was read, and one that is being sent. */
+/** Bytes of its answer that a call holds at a time: a part that was read, and one that is being sent. */
 export const STREAM_BYTES = 64 * 1024
 
 export interface Places {
-  /** Takes a place for a call with a body of `bytes`; answers how to leave it, or undefined where none is left. */
+  /**
+   * Takes a place for a call with a body of `bytes`. Returns the function that frees it, or undefined where no place is
+   * free.
+   */
   take(bundleId: string, bytes: number): (() => void) | undefined
 }
 
-/** Places, all free. */
+/** Opens the places, all of them free. */
 export function openPlaces(): Places {
   const taken = new Map<string, number>()
   let total = 0

@@ -73,13 +73,13 @@ const paymentOf = (asked: Required, { authorization, signature }: Signed) => {
   const payload = { signature, authorization: numbers }
   return { "payment-signature": encode({ x402Version: 2, accepted: asked.accepts[0], payload }) }
 }
-/** Carries out what is relayed, once it is there. */
+/** Waits for this many relays, then carries them out. */
 async function carryOut(count: number): Promise<void> {
   const relays = async () => (await on.relays()).length
   await expect.poll(relays, { interval: 5, timeout: 20_000 }).toBeGreaterThanOrEqual(count)
   await on.round()
 }
-/** Asks, signs and pays; answers the answer and the header it was paid with. */
+/** Requests, signs and pays; returns the answer and the header that paid. */
 async function paid(url: string, body?: object) {
   const asked = await required(url, body)
   const payment = paymentOf(asked, await sign(await on.buyer(), asked))
@@ -88,7 +88,7 @@ async function paid(url: string, body?: object) {
   return { answer, payment, payTo: asked.accepts[0].payTo.toLowerCase() as Address }
 }
 const stored = () => rig.service.ctx.db.selectFrom("settlements").selectAll().execute()
-/** As after the time that its process is given for an answer. */
+/** As after the time that its process has for an answer. */
 const forgetLease = () =>
   sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(rig.service.ctx.db)
 const failures = async () =>
@@ -140,7 +140,7 @@ describe("a priced call", () => {
     expect(headers["sluice-retry-token"]).toBe(body.retryToken)
     const { transaction } = decode(headers["payment-response"])
     expect(await failures()).toMatchObject([{ method: "GET", path: "/forecast/oslo", attempts: 1, servedAt: null }])
-    // The payment alone is public once it is mined; the token is not.
+    // The payment itself is public once it is mined; the token is not.
     expect((await call(OSLO, payment)).status).toBe(409)
     const token = { "sluice-retry-token": body.retryToken }
     expect((await call(OSLO, token)).status).toBe(502)
@@ -151,7 +151,7 @@ describe("a priced call", () => {
     const again = await call(OSLO, token)
     expect([again.status, decode(again.headers["payment-response"]).transaction]).toEqual([200, transaction])
     expect((await failures())[0].servedAt).not.toBeNull()
-    // Answered, it is over.
+    // Once it is answered, the token ends.
     expect((await call(OSLO, token)).body.error).toBe("PAYMENT_ALREADY_SERVED")
     expect((await on.relays()).length).toBe(1)
     expect(asked).toHaveLength(3)
@@ -171,7 +171,7 @@ describe("a priced call", () => {
       Promise.all(Array.from({ length: 50 }, () => call(OSLO, payment))),
       carryOut(1),
     ])
-    // Ten wait for it and are refused; more are answered at once that it is under way.
+    // Ten requests wait for it and are refused; the others are answered at once that it is in progress.
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
     expect(answers.filter(({ status }) => status === 409 || status === 202)).toHaveLength(49)
     expect([asked.length, (await on.relays()).length]).toEqual([1, 1])
@@ -193,7 +193,7 @@ describe("a priced call", () => {
       await expect.poll(() => asked.filter(each => each.target.startsWith(method)).length, { timeout: 20_000 }).toBe(1)
       cut.destroy()
       await expect.poll(() => closed, { timeout: 20_000 }).toBe(true)
-      // A call that only reads is released; of another, whoever left counts as answered.
+      // A call that only reads is released. Any other call counts as answered when its caller disconnects.
       const ended = () => stored().then(rows => rows.every(row => row.claim_id === null || row.answered_at !== null))
       await expect.poll(ended, { timeout: 20_000 }).toBe(true)
       respond = response => response.end("{}")
@@ -208,7 +208,7 @@ describe("a priced call", () => {
 
   it("whose caller left before the origin was connected to is forwarded for the same payment, whatever its method", async () => {
     const base = await listening
-    // It takes connections and begins no TLS.
+    // It accepts connections but begins no TLS.
     const silent = createTcpServer().listen(0, "127.0.0.1")
     const connected = once(silent, "connection")
     await once(silent, "listening")
@@ -243,7 +243,7 @@ describe("a priced call", () => {
     const hanging = call(OSLO, payment).catch(() => undefined)
     await carryOut(1)
     await expect.poll(() => asked.length, { timeout: 20_000 }).toBe(1)
-    // Nobody was answered yet, so it is not said that somebody was; a stranger is never answered.
+    // No caller was answered yet, so none is reported; a stranger is never answered.
     const now = { ...payment, prefer: "wait=0" }
     const underWay = await call(OSLO, now)
     expect([underWay.status, underWay.headers["sluice-retry-token"]]).toEqual([202, undefined])
@@ -256,7 +256,7 @@ describe("a priced call", () => {
     const served = await call(OSLO, payment)
     expect(served.status).toBe(200)
     expect([asked.length, (await on.relays()).length]).toEqual([2, 1])
-    // What the first request gets after all is not a second answer.
+    // If the first request's origin answers after all, that is not a second answer.
     waiting?.end("late")
     expect((await hanging)?.body.error).toBe("PAYMENT_ALREADY_SERVED")
     const token = { "sluice-retry-token": `${served.headers["sluice-retry-token"]}` }
@@ -310,7 +310,7 @@ describe("a priced call", () => {
     const { answer, payment } = await paid(OSLO)
     expect(answer.status).toBe(502)
     await expect.poll(async () => (await stored())[0]?.answered_at ?? null).not.toBeNull()
-    // As a process leaves it that had noted the failure, and nothing more.
+    // The state after a process that recorded the failure and then died.
     await sql`update settlements set answered_at = null`.execute(rig.service.ctx.db)
     await forgetLease()
     respond = response => response.end("{}")

@@ -5,7 +5,7 @@ import { idPattern } from "../ids.ts"
 import { SplitId } from "../splits/schema.ts"
 import { methods } from "./match-route.ts"
 
-/** Routes of one bundle; each request is compared with all of them. */
+/** Routes of one bundle. Each request is compared with all of them. */
 const MOST_ROUTES = 100
 export const MOST_HEADERS = 20
 
@@ -30,7 +30,7 @@ const OpenApi = Nullable(
 const OpenApiUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
 const Chain = Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" })
 const Method = Type.Enum([...methods], { type: "string", description: "A GET answers HEAD requests too" })
-/** Not that of other prices: a route may be free. */
+/** A type of its own, because a route may be free. */
 const Price = Type.Unsafe<number | string>({
   type: ["number", "string"],
   minimum: 0,
@@ -164,7 +164,7 @@ export const FailureList = Type.Object({
   ...ListEnd,
 })
 
-/** What agents read of a bundle. */
+/** The description of a bundle that agents read. */
 export const BundleDescription = Type.Object({
   id: Type.String(),
   slug: Type.String(),

@@ -1,6 +1,7 @@
 /**
- * A proxied call, from its path to the last byte of the origin's answer. Everything that can refuse it comes first, then its
- * payment, then the origin. A payment whose call the origin fails is given back: the payer repeats the call without paying again.
+ * Serves a proxied call, from its path to the last byte of the origin's answer. Everything that can refuse it comes
+ * first, then its payment, then the origin. If the call fails at the origin, its payment is given back: the payer
+ * repeats the call without paying again.
  */
 import { finished } from "node:stream"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -22,7 +23,7 @@ import type { Offer, Paid, Payments } from "./payments.ts"
 import type { Places } from "./places.ts"
 import { boundTo, refuseUnsold } from "./unsold-call.ts"
 
-/** What serves calls. */
+/** The parts that serve calls share. */
 export interface Parts {
   find: FindBundle
   forwarder: Forwarder
@@ -30,7 +31,7 @@ export interface Parts {
   payments: Payments | undefined
 }
 
-/** A request, matched. */
+/** A request and the route that it matched. */
 interface Call {
   bundle: CallBundle
   route: CallRoute
@@ -40,7 +41,7 @@ interface Call {
 }
 
 /**
- * Serves one request to `/api/p/{slug}/{path}`; answers it itself. Throws `VALIDATION_ERROR`, `NOT_FOUND`, `ORIGIN_BUSY`,
+ * Serves one request to `/api/p/{slug}/{path}` and answers it. Throws `VALIDATION_ERROR`, `NOT_FOUND`, `ORIGIN_BUSY`,
  * `PAYMENTS_PAUSED`.
  */
 export async function serveCall(
@@ -59,7 +60,7 @@ export async function serveCall(
   }
   gone.addEventListener("abort", leave)
   if (call.route.price === 0n) return await answer(ctx, parts, request, reply, call, undefined, gone)
-  // Its caller may pay with any wallet too; then the scan must find it.
+  // The caller may also pay with any wallet, and then the scan must find the transfer.
   await watch(ctx, call.bundle.id)
   if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
   const { payments } = parts
@@ -122,10 +123,12 @@ async function offerOf(
   }
 }
 
-/** Longer than everything around a forwarded request takes, so that the right to make a call outlives it. */
+/**
+ * Longer than everything around a forwarded request takes, so that the right to make a call does not expire during it.
+ */
 const MARGIN_MS = 60_000
 
-/** A call that was paid for, and how its payment is kept. */
+/** A paid call's payment, with the operations on it. */
 interface PaidCall {
   payments: Payments
   paid: Paid
@@ -143,7 +146,7 @@ async function answer(
   const { bundle, path, query, body } = call
   const paid = bought?.paid
   if (signal.aborted) {
-    // The origin was not asked, so nothing was done for the payment.
+    // The origin was not called, so the payment can be used again.
     await bought?.payments.release(ctx, bought.paid)
     return reply
   }
@@ -170,14 +173,14 @@ async function answer(
   return sendAnswer(ctx, request, reply, found)
 }
 
-/** Ends the origin's answer, which nobody reads. */
+/** Discards the origin's answer, which nobody reads. */
 function drop(found: OriginAnswer): void {
   if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
 }
 
 /**
- * Ends a call whose caller has left before its answer began. A call that only reads, or that never reached the origin, may be repeated by
- * whoever paid; of any other the origin may have done its work, and would do it again for nothing.
+ * Ends a call whose caller disconnected before its answer began. The payer may repeat a call that only reads, or that
+ * never reached the origin. For any other call the origin may have done the work, and would do it a second time unpaid.
  */
 async function endUnread(
   ctx: Context,
@@ -195,7 +198,7 @@ async function endUnread(
   return reply
 }
 
-/** Passes the answer on as it arrives, and no faster than its caller reads it. */
+/** Streams the answer as it arrives, no faster than its caller reads it. */
 function sendAnswer(
   ctx: Context,
   request: FastifyRequest,
@@ -209,14 +212,15 @@ function sendAnswer(
     return reply.send()
   }
   finished(body, dropSlowReader(ctx, reply))
-  // Before the first byte, the error handler answers; the origin's type and length are not those of its answer.
+  // If the body fails before its first byte, the error handler answers. The origin's type and length must not be on
+  // that answer.
   body.once("error", () => {
     if (!reply.raw.headersSent) for (const name of Object.keys(passed)) reply.removeHeader(name)
   })
   return reply.send(body)
 }
 
-/** Answers 502; a payment is given back first, so that whoever reads its token can use it. */
+/** Answers 502. The payment is given back first, so that a caller that reads the token can use it. */
 async function sendFailure(
   ctx: Context,
   request: FastifyRequest,
@@ -243,7 +247,7 @@ async function sendFailure(
   })
 }
 
-/** The origin has cut its answer off: the caller has a part, and may ask for the whole. */
+/** The origin ended its answer early. The caller has a part of it, and may repeat the call. */
 async function failLate(
   ctx: Context,
   request: FastifyRequest,

@@ -1,4 +1,7 @@
-/** A call that was paid for and that is not sold any more: its payer is answered what happens with the payment, and its merchant sees it. */
+/**
+ * A call that was paid for but is not sold any more: its payer is answered what happens with the payment, and its
+ * merchant can see it.
+ */
 import { createHash } from "node:crypto"
 import type { FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
@@ -6,15 +9,15 @@ import { ApiError } from "../errors.ts"
 import { recordFailure } from "./failures.ts"
 import type { Payments } from "./payments.ts"
 
-/** What the payment of a call is bound to: these bytes at this place, and nothing else. */
+/** What the payment of a call is bound to: these bytes to this path, and nothing else. */
 export const boundTo = (bundleId: string, method: string, target: string, body: Buffer | undefined): string[] => {
   const hash = createHash("sha256")
   return [bundleId, method, target, hash.update(body ?? "").digest("hex")]
 }
 
 /**
- * Throws `INVALID_OPERATION` where a request was paid for and not answered, and records that for the merchant; the origin gets
- * nothing but what its merchant sells.
+ * Throws `INVALID_OPERATION` where a request was paid for and not answered, and records that for the merchant. The
+ * origin gets only calls that its merchant sells.
  */
 export async function refuseUnsold(
   ctx: Context,

@@ -1,6 +1,6 @@
 /**
- * Compares the balances of deposits at one finalized block with the sums of their rows by then. A difference is explained first:
- * by what is in flight, by a row that receipts contradict, by a log that the scan missed.
+ * Compares the balances of deposits at one finalized block with the sums of their rows up to that block. A difference
+ * is explained first: by payouts in flight, by a row that receipts contradict, by a log that the scan missed.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
@@ -21,15 +21,18 @@ import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
 
 const ADDRESSES_A_CALL = 500
-/** The newest rows of a deposit that are compared one by one. The daily pass compares them all. */
+/** How many of a deposit's newest rows are compared one by one. The daily pass compares them all. */
 const ROWS_OF_A_DEPOSIT = 500
 const WINDOWS_OF_A_DEPOSIT = 50
-/** Missing money that nothing explains must be missing twice, this far apart: an endpoint may index a log late. */
+/** Unexplained missing money must be found missing twice, this far apart: an endpoint may index a log late. */
 const UNEXPLAINED_MS = 600_000
 
 type Deposit = Row<"deposits">
 
-/** Since when deposits lack money that nothing explains, by id. In memory: after a restart it must be missing twice again. */
+/**
+ * Since when deposits lack money without explanation, by id. In memory: after a restart it must be found missing twice
+ * again.
+ */
 export const unexplained = new Map<string, number>()
 
 /** Compares deposits at the quorum's finalized block. */
@@ -55,7 +58,7 @@ export async function checkBalances(
       const balance = agreedBalance(network, reported, deposit)
       if (balance === undefined) unproven ??= contradiction(network, reported, deposit, quorum.finalized)
       else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
-      // A deposit with something in flight is compared later.
+      // A deposit with a payout or transfer in flight is compared later.
       else if (!sum.inFlight) {
         const compared = await explain(ctx, network, quorum, deposit, balance, sum)
         if (compared.finding) return compared
@@ -74,7 +77,9 @@ async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promi
     where id = any(${sqlArray("bigint", ids)}) and balanced_number is distinct from ${at}::bigint`.execute(ctx.db)
 }
 
-/** Balances by address, of each endpoint that has the state of the block; by its place in the setting, from 0. */
+/**
+ * Balances by address, for each endpoint that has the state of the block; keyed by its place in the setting, from 0.
+ */
 type Reported = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
 
 async function balancesByEndpoint(
@@ -92,7 +97,7 @@ async function balancesByEndpoint(
   return new Map(answers.flat())
 }
 
-/** The balance that a quorum and a plurality of the endpoints report; undefined where there is none. */
+/** Returns the balance that a quorum and a plurality of the endpoints report; undefined if there is none. */
 function agreedBalance(network: Network, reported: Reported, { address }: Deposit): bigint | undefined {
   const values = [...reported.values()].flatMap(balances => balances.get(address) ?? [])
   const groups = [...Map.groupBy(values, value => value).values()].sort((a, b) => b.length - a.length)
@@ -101,7 +106,7 @@ function agreedBalance(network: Network, reported: Reported, { address }: Deposi
   return first[0]
 }
 
-/** Says which endpoint reports what, where they do not agree. */
+/** Describes which endpoint reports what, when they do not agree. */
 function contradiction({ endpoints }: Network, reported: Reported, { id, address }: Deposit, at: bigint): string {
   const said = [...reported].map(
     ([i, balances]) => `endpoint ${i + 1} of ${endpoints.length}: ${balances.get(address) ?? "nothing"}`,
@@ -168,9 +173,9 @@ async function explain(
   const logs = await compareSince(ctx, network, quorum, deposit)
   if (logs.finding ?? logs.unproven) return logs
   const again = (await sumsOf(ctx, network, [deposit], quorum.finalized)).get(deposit.id)
-  // What the scan missed is stored by now: as a transfer in flight, or as an outflow.
+  // A log that the scan missed is stored by now: as a transfer in flight, or as an outflow.
   if (!again || again.inFlight || balance === again.came - again.went) return {}
-  // More money than the rows say is nobody's loss, and no reason to halt.
+  // More money than the rows say is no loss, and no reason to halt.
   if (balance > again.came - again.went) return { unproven: words }
   const since = unexplained.get(id) ?? ctx.now().getTime()
   unexplained.set(id, since)
@@ -178,7 +183,7 @@ async function explain(
   return { finding: { table: "deposits", id, words } }
 }
 
-/** The first of a deposit's newest rows that its receipt contradicts, or that differs from what was signed. */
+/** Finds the first of a deposit's newest rows that its receipt contradicts, or that differs from what was signed. */
 export async function checkRowsOf(
   ctx: Context,
   network: Network,

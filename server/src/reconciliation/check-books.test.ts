@@ -104,7 +104,7 @@ describe("what a merchant gives back itself", () => {
     expect([(await wallet()).status, await outflows()]).toEqual(["active", []])
     isFailing = false
     await rig.compareLogs()
-    // That of the give-backs, and that of the money that came in.
+    // Two receipts: that of the give-backs, and that of the incoming money.
     expect(asked.length).toBe(2)
     expect((await wallet()).status).toBe("active")
     expect(await outflows()).toEqual(Array(60).fill("given_back 1"))
@@ -136,7 +136,7 @@ describe("what a merchant gives back itself", () => {
     expect(await outflows()).toEqual(["given_back 20", "given_back 20", "unknown 20"])
   })
 
-  /** A receipt without so many of the factory's reports. */
+  /** Returns a receipt without the first `count` of the factory's reports. */
   function without(receipt: unknown, count: number): unknown {
     const reported = receipt as Reported
     let left = count

@@ -1,11 +1,12 @@
 /**
- * Compares the logs of new finalized blocks with the rows, hourly, for each payout wallet. A transfer that no payout meant, a
- * payout that was paid twice, a final payout that never left, a row that contradicts its receipt: each halts the wallets.
+ * Compares the logs of new finalized blocks with the rows, hourly, for each payout wallet. A transfer that no payout
+ * explains, a payout that was paid twice, a final payout that never left, a row that contradicts its receipt: each
+ * halts the wallets.
  *
- * The comparison holds the wallet's lease, as a payout round does, so the payout engine signs nothing for the wallet between
- * the comparison and the halt. The lease may expire while a slow endpoint answers. The halt is safe even then: it updates the
- * wallet's row, and whoever signs locks that row until the commit and reads the status under the lock. So a transaction is
- * signed before the halt, or not at all.
+ * The comparison holds the wallet's lease, as a payout round does, so the payout engine signs nothing for the wallet
+ * between the comparison and the halt. The lease may expire while a slow endpoint responds. The halt is safe even then:
+ * it updates the wallet's row, and code that gives nonces locks that row until the commit and reads the status under
+ * the lock. So a nonce is given before the halt, or not at all; and nothing of a halted wallet is broadcast.
  */
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -18,17 +19,21 @@ import { compareLogs } from "./compare-logs.ts"
 import { haltPayoutWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
-/** No sleep is longer: a new or resumed wallet is compared within a minute. */
+/** The longest sleep: a new or resumed wallet is compared within a minute. */
 const IDLE_MS = 60_000
-/** After a comparison that could not finish: an endpoint must not get the same requests at once again. */
+/**
+ * The wait after a comparison that could not finish, so that an endpoint does not get the same requests again at once.
+ */
 const RETRY_MS = 60_000
-/** While a payout round holds the lease. It leaves the lease free for longer than this between two rounds. */
+/**
+ * The wait while a payout round holds the lease. The round leaves the lease free for longer than this before the next.
+ */
 const LEASE_TAKEN_MS = 250
-/** As long as a payout round's: payouts wait no longer when this process dies. */
+/** As long as a payout round's lease, so that payouts wait no longer when this process dies. */
 const LEASE_MS = 30_000
 const WINDOWS_A_CHECK = 50
 
-/** Compares when the hour of a payout wallet is over; answers how many milliseconds the next call may wait. */
+/** Compares once a payout wallet's hour is over; returns how many milliseconds the next call may wait. */
 export async function checkBooks(ctx: Context, network: Network, address: Address): Promise<number> {
   const wallet = await ctx.db
     .selectFrom("wallets")
@@ -39,7 +44,7 @@ export async function checkBooks(ctx: Context, network: Network, address: Addres
   const waitMs = wallet ? msUntilDue(ctx, wallet) : IDLE_MS
   if (!wallet || waitMs > 0) return waitMs
   const now = ctx.now()
-  // `run_at` says when a payout round last ran, so the comparison leaves it as it is.
+  // `run_at` is when a payout round last ran, so the comparison leaves it as it is.
   const job = { table: "wallets", only: wallet.id, leaseMs: LEASE_MS, now, nextRunAt: wallet.run_at } as const
   let nextMs = LEASE_TAKEN_MS
   await withLease(ctx.db, job, async claimed => {
@@ -56,7 +61,7 @@ function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): 
   return Math.min(IDLE_MS, dueAt.getTime() - ctx.now().getTime())
 }
 
-/** Compares from the last block that was compared; answers how many milliseconds the next comparison may wait. */
+/** Compares from the last block that was compared; returns how many milliseconds the next comparison may wait. */
 async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wallets">): Promise<number> {
   const startedAt = ctx.now()
   const cursor = await ctx.db
@@ -86,7 +91,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
       nextMs = RETRY_MS
       break
     }
-    // Not fenced by the claim: that these blocks were compared stays true when the lease has expired.
+    // Not fenced by the claim: these blocks stay compared when the lease has expired.
     await ctx.db.updateTable("wallets").set({ checked_number: to }).where("id", "=", wallet.id).execute()
     from = to + 1n
   }

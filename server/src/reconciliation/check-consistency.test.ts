@@ -1,4 +1,4 @@
-// Each row of the payments' books that a hand deletes or moves is found, whatever became of its payment.
+// Each row of the payments' books that somebody deletes or moves by hand is found, whatever the status of its payment.
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { byHand } from "../../test/books.ts"
@@ -77,7 +77,7 @@ async function liveEveryLife(): Promise<void> {
       const address = `0x${"99".repeat(20)}`
       if (end === "returned") await service.call("POST", `/api/console/payments/${id}/return`, { address }, as)
       if (end !== "reversed") continue
-      // The database lets nobody take back what is final, but for this.
+      // The database refuses to remove final transfers, except in this way.
       await sql`update transfers set state = 'gone', run_at = ${service.ctx.now()} where deposit_id = ${deposit.id}`.execute(
         db(),
       )
@@ -85,7 +85,9 @@ async function liveEveryLife(): Promise<void> {
     }
 }
 
-/** What the reconciliation says after a statement that passes every trigger; nothing of it stays. */
+/**
+ * Returns what the reconciliation finds after a statement that bypasses every trigger; the statement is rolled back.
+ */
 async function saidAfter(statement: string): Promise<string[]> {
   let said: string[] = []
   const work = inTransaction(service.ctx, async ctx => {
@@ -149,7 +151,7 @@ it("a transfer that counts for nothing is found where it is marked as applied, a
     where p.status = 'granted' and p.accepted_at is null order by 1`
   const before = await applied()
   const known = before.map(({ id }) => id).sort()
-  // Whatever a settlement has granted; what the merchant decided later is not marked.
+  // Exactly those of payments that settlement granted; those that the merchant decided about later are not marked.
   expect(known).toEqual((await counted.execute(db())).rows.map(({ id }) => id).sort())
   const { rows: free } = await sql<{
     id: string

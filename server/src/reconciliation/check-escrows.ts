@@ -1,7 +1,7 @@
 /**
- * Compares escrows with what the chain says of their payments, at one finalized block. Only our relay wallet can change them,
- * but for what a payer takes back after the authorization ended; so a difference means that its key is used elsewhere, or
- * that rows were altered.
+ * Compares escrows with what the chain stores about their payments, at one finalized block. Only our relay wallet can
+ * change them, except that a payer may take back what is left after the authorization ended. So a difference means that
+ * the wallet's key is used elsewhere, or that rows were altered.
  */
 import { sql } from "kysely"
 import { ask, awake, type Endpoint } from "../chain/endpoints.ts"
@@ -15,35 +15,36 @@ import type { Context } from "../context.ts"
 import type { Finding } from "./report.ts"
 
 const ESCROWS_A_CALL = 500
-/** What ended so long ago is not compared any more. */
+/** An escrow that ended longer ago is not compared any more. */
 const ENDED_MS = 7 * 86_400_000
 
-/** An escrow with the sums of its calls that are in blocks up to the one compared; base units. */
+/** An escrow with the sums of its calls in blocks up to the compared one; base units. */
 interface Booked {
   session_id: string
   escrow: Address
-  /** The relay wallet that alone may call the escrow for it. */
+  /** The relay wallet: only it may call the escrow for this payment. */
   operator: Address
   auth_id: Hash
   authorized: bigint
   captured: bigint
   voided: bigint
   refunded: bigint
-  /** Whether the payer may take back what is left by now. */
+  /** Whether the payer may already take back what is left. */
   over: boolean
 }
 
 /** What the comparison found. */
 export interface ComparedEscrows {
-  /** The first proven difference of each relay wallet. */
+  /** The first proven difference for each relay wallet. */
   findings: Map<Address, Finding>
-  /** The first that was not proven, in words. */
+  /** The first difference that was not proven, in words. */
   unproven?: string
 }
 
 /**
- * Compares every escrow of a network that can still change, `pageSize` in a call; answers what is proven of each relay wallet, and what
- * was not proven. Whoever has the key of an earlier wallet says nothing of the present one.
+ * Compares every escrow of a network that can still change, `pageSize` in a call. Returns what is proven for each relay
+ * wallet, and what was not proven. A finding about an earlier wallet, whose key somebody may have, says nothing about
+ * the current one.
  */
 export async function checkEscrows(
   ctx: Context,
@@ -85,7 +86,10 @@ async function comparePage(
   }
 }
 
-/** Escrows without a call that may be in a block up to the finalized one and is not final by the rows. */
+/**
+ * Reads the escrows, without those that have a call which is not final in the rows and may be in a block up to the
+ * finalized one.
+ */
 async function bookedBy(
   ctx: Context,
   network: Network,
@@ -111,7 +115,10 @@ async function bookedBy(
   return rows
 }
 
-/** Whether the chain holds what the rows say. What is left after the authorization's end may be gone: the payer took it back. */
+/**
+ * Whether the chain holds what the rows say. After the authorization's end, what was left may be gone: the payer took
+ * it back.
+ */
 function agrees(
   { authorized, captured, voided, refunded, over }: Omit<Booked, "session_id" | "escrow" | "operator" | "auth_id">,
   state: PaymentState,
@@ -141,7 +148,10 @@ async function stands(ctx: Context, network: Network, quorum: Quorum, before: Bo
   )
 }
 
-/** The states of these payments by each endpoint that has the block; undefined for one that it did not report. */
+/**
+ * Returns the states of these payments by each endpoint that has the block; undefined for a payment that it did not
+ * report.
+ */
 async function statesByEndpoint(
   ctx: Context,
   network: Network,

@@ -1,6 +1,7 @@
 /**
- * Compares what rows assert about the chain with receipts. A quorum of endpoints has to confirm an assertion, and a quorum has to
- * contradict it before a wallet is halted; anything else is unproven. An error, or a null by itself, is never evidence.
+ * Compares what rows assert about the chain with receipts. A quorum of endpoints has to confirm an assertion; a quorum
+ * has to contradict it before a wallet is halted; anything else is unproven. An error, or a null by itself, is never
+ * evidence.
  */
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -43,7 +44,7 @@ export const transferAssertion = (row: Row<"transfers">): ChainAssertion => ({
   moved: true,
 })
 
-/** The assertion of a payout that ended in a block; `deposit` is the address of its deposit. */
+/** Returns the assertion of a payout that ended in a block; `deposit` is the address of its deposit. */
 export const payoutAssertion = (row: Row<"payouts"> & { deposit: Address }): ChainAssertion => ({
   table: "payouts",
   id: row.id,
@@ -91,7 +92,10 @@ const confirms = (receipt: Receipt, assertion: ChainAssertion): boolean =>
   receipt.blockNumber === assertion.blockNumber &&
   holds(receipt, assertion) === assertion.moved
 
-/** The first assertion that the chain contradicts; `unproven` is one that some endpoints contradict, and too few. */
+/**
+ * Returns the first assertion that the chain contradicts; `unproven` is one that some endpoints contradict, but too
+ * few.
+ */
 export async function checkAssertions(
   ctx: Context,
   network: Network,
@@ -99,11 +103,11 @@ export async function checkAssertions(
   assertions: readonly ChainAssertion[],
 ): Promise<Compared> {
   if (assertions.length === 0) return {}
-  // Each receipt once: hundreds of transfers may be of one transaction, whose receipt is as large as all of them.
+  // Each receipt once: one transaction may have hundreds of transfers, and its receipt contains them all.
   const hashes = [...new Set(assertions.map(assertion => assertion.txHash))]
   const calls = hashes.map(receiptCall)
   const needed = quorumOf(network)
-  // As many as must agree, and not always the first: who reported a log once must not be its only witness.
+  // As many endpoints as must agree, so that one that reported a log is never its only witness.
   const asked = awake(network.endpoints).slice(0, needed)
   const answers = await Promise.all(
     asked.map(async endpoint => {
@@ -132,7 +136,7 @@ export async function checkAssertions(
     const bodies = nulls > 0 ? await bodiesWithout(ctx, network, assertion) : 0
     if (against + Math.min(nulls, bodies) >= needed)
       return { finding: { table: assertion.table, id: assertion.id, words: wordsFor(assertion, receipts) } }
-    // An endpoint that pruned its receipts answers null for an old transaction.
+    // An endpoint that pruned its receipts returns null for an old transaction.
     if (against > 0 || bodies > 0) unproven ??= wordsFor(assertion, receipts)
   }
   return unproven === undefined ? {} : { unproven }
@@ -149,7 +153,7 @@ export async function isProven(
   return receipts.filter(receipt => receipt !== null && holds(receipt, transfer)).length >= quorumOf(network)
 }
 
-/** How many endpoints have another block at an assertion's height, or the block without the transaction. */
+/** Counts the endpoints that have another block at an assertion's height, or the block without the transaction. */
 async function bodiesWithout(ctx: Context, network: Network, assertion: ChainAssertion): Promise<number> {
   const call = { method: "eth_getBlockByNumber", params: [hexNumber(assertion.blockNumber), false] }
   const answers = await Promise.all(network.endpoints.map(endpoint => ask(endpoint, [call], ctx.signal)))

@@ -1,7 +1,7 @@
 /**
- * Compares the logs of finalized blocks with the rows, both ways: what left deposits with payouts, what came in with transfers.
- * A transfer that the scan missed is stored. A recovery is noted, and so is what a merchant gave back itself. An outflow without a payout, or a row that the chain
- * contradicts, is a finding.
+ * Compares the logs of finalized blocks with the rows, both ways: outgoing transfers of deposits with payouts, incoming
+ * ones with transfers. A transfer that the scan missed is stored. A recovery is recorded, and so is what a merchant
+ * gave back without the service. An outflow without a payout, or a row that the chain contradicts, is a finding.
  */
 import { sql } from "kysely"
 import { keyOf, statementOf } from "../chain/agreement.ts"
@@ -45,8 +45,9 @@ interface Range {
 }
 
 /**
- * The logs that a quorum of endpoints reports. Undefined where a log has neither a quorum for it nor a quorum against it, or too
- * few endpoints answered. So one endpoint that omits a log hides nothing, and one that invents a log stops nothing.
+ * Returns the logs that a quorum of endpoints reports; undefined if a log has neither a quorum for it nor one against
+ * it, or too few endpoints responded. So one endpoint that omits a log hides nothing, and one that invents a log stops
+ * nothing.
  */
 async function logsOf(
   ctx: Context,
@@ -136,7 +137,10 @@ function strangerWords(transfer: Transfer, payout: Ended | undefined, known: rea
   return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
 }
 
-/** The payouts that these transactions of ours are for. A return that the merchant carried out itself has no nonce, and an outflow says so. */
+/**
+ * Returns the payouts that these transactions of ours are for. A return that the merchant carried out without the
+ * service has no nonce; its outflow links it.
+ */
 async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []
   const among = sql`any(${sqlArray("text", hashes)})`
@@ -151,7 +155,7 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
   return rows
 }
 
-/** Final payouts in the settlement token, the one whose logs are compared, by the block in their rows. */
+/** Returns final payouts in the settlement token, the one whose logs are compared, by the block in their rows. */
 async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit from payouts i join deposits d on d.id = i.deposit_id
@@ -210,7 +214,10 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
   return rows
 }
 
-/** Stores transfers that the scan missed, as the scan would have: a payment is never lost. False where one was not proven. */
+/**
+ * Stores transfers that the scan missed, as the scan would have, so that no payment is lost. Returns false if one was
+ * not proven.
+ */
 async function storeMissed(
   ctx: Context,
   network: Network,

@@ -1,4 +1,7 @@
-/** Judges what left deposits without a payout, and stores what is decided: what is not is stored by a later comparison. */
+/**
+ * Classifies outflows of deposits without a payout, and stores those that are decided; a later comparison stores the
+ * others.
+ */
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
@@ -9,30 +12,30 @@ import { isProven } from "./check-receipts.ts"
 import { agreements } from "./given-back.ts"
 import { type Compared, haltPayoutWallets } from "./report.ts"
 
-/** Below the 65,535 parameters that a statement may have. */
+/** Keeps a statement below its limit of 65,535 parameters. */
 const ROWS_A_STATEMENT = 4_000
 
-/** What of a deposit's row says whether money may leave it. */
+/** The columns of a deposit that decide whether money may leave it. */
 export type KnownDeposit = Pick<
   Row<"deposits">,
   "id" | "address" | "factory" | "owner" | "approver" | "open_after_s" | "merchant_id"
 >
 
-/** A transfer out of a deposit that nobody has accounted for; `words` say so to the operator. */
+/** A transfer out of a deposit that no row explains; `words` describe it to the operator. */
 export interface Stranger {
   transfer: Transfer
   deposit: KnownDeposit
-  /** True where a payout of ours has something to do with it: it is never called a recovery or a give-back. */
+  /** Whether a payout of ours is connected with it: it is then never called a recovery or a give-back. */
   isNamed: boolean
   words: string
 }
 
 type Noted = Pick<Row<"outflows">, "tx_hash" | "log_index" | "reason" | "payout_id">
 
-/** A stranger with what it is. */
+/** A stranger with its classification. */
 type Decided = Stranger & Pick<Row<"outflows">, "reason" | "nonce"> & { time: Date }
 
-/** What was noted before of these transactions. */
+/** Returns the outflows that were recorded before for these transactions. */
 export async function notedOutflows(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Noted[]> {
   if (hashes.length === 0) return []
   return await ctx.db
@@ -44,9 +47,9 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
 }
 
 /**
- * Notes recoveries and what an approver agreed to. Anything else halts the payout wallets and is noted as `unknown`. A transfer
- * that too few endpoints report, or about which they do not agree, is not noted, and the answer is `unproven`; `explained` are
- * the transfers that were noted as given back before.
+ * Records recoveries, and outflows that an approver agreed to. Any other outflow halts the payout wallets and is
+ * recorded as `unknown`. A transfer that too few endpoints report, or about which they do not agree, is not recorded,
+ * and the result is `unproven`; `explained` are the transfers that were recorded as given back before.
  */
 export async function noteOutflows(
   ctx: Context,
@@ -75,15 +78,16 @@ export async function noteOutflows(
   const unknown = decided.filter(({ reason }) => reason === "unknown")
   const [first] = unknown
   const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more, which the books list as unknown)` : ""
-  // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
+  // The halt comes first: a recorded outflow is not reported again, so a process that dies between the two must leave
+  // the halt.
   if (first) await haltPayoutWallets(ctx, network, first.words + more)
   const id = await store(ctx, network, decided, first?.transfer)
-  // Stored, it belongs to the books: after a resume the comparison does not find it again.
+  // A stored outflow belongs to the books: after a resume the comparison does not find it again.
   if (first) return { finding: { table: "outflows", id, words: first.words + more } }
   return unproven === undefined ? {} : { unproven }
 }
 
-/** Answers the id of the row of one of the transfers. */
+/** Stores outflows; returns the id of the row of `which`. */
 async function store(
   ctx: Context,
   network: Network,
@@ -121,6 +125,6 @@ async function store(
   return id
 }
 
-/** One line for all that left a deposit in one transaction: a transaction may have hundreds of transfers. */
+/** One line for all outflows of a deposit in one transaction: a transaction may have hundreds of transfers. */
 const lineOf = ({ transfer, deposit, reason }: Stranger & { reason: string }): string =>
   JSON.stringify({ txHash: transfer.txHash, deposit: deposit.address satisfies Address, reason })

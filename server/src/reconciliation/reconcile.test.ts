@@ -34,7 +34,7 @@ afterAll(async () => {
 const ctx = () => rig.service.ctx
 const begin = () => life.begin()
 
-/** The hour and the whole pass, as if both had just come. */
+/** Runs the hourly comparison and a whole daily pass; returns why the wallet is halted. */
 async function reconcile(on = ctx()): Promise<string | null> {
   await on.db.deleteFrom("reconciliations").execute()
   await reconcileRound(on, rig.network, rig.signer.address)
@@ -71,12 +71,12 @@ describe("one row altered by hand", () => {
       expect(await byHand(inside.db, statement)).toBe(1)
       const within = { ...ctx(), db: inside.db }
       halted = await reconcile(within)
-      // What left and is recorded nowhere must be missing twice, as a node may report its logs late.
+      // Money that left without a record must be missing twice, because a node may report its logs late.
       if (halted === null) halted = await reconcile({ ...within, now: () => new Date(ctx().now().getTime() + 700_000) })
       throw new Back()
     })
     await expect(work).rejects.toThrow(Back)
-    // What is gone is missed by what refers to it.
+    // A missing row is found through the rows that refer to it.
     const isGone = statement.startsWith("delete") || statement.includes("state = 'gone'")
     const names = isGone ? /row .+ of \w+/ : new RegExp(`row \\S+ of ${table}`)
     expect(halted).toMatch(names)
@@ -95,7 +95,7 @@ describe("halts nothing:", () => {
     await rig.round()
     expect(await reconcile()).toBeNull()
     await client.mine({ blocks: 1 })
-    // Mined and not yet noticed, then noticed, then taken back, then mined again.
+    // Mined and not yet noticed, then noticed, then displaced, then mined again.
     expect(await reconcile()).toBeNull()
     await rig.round()
     await client.request({ method: "anvil_reorg", params: [1, []] } as never)
@@ -119,7 +119,7 @@ describe("halts nothing:", () => {
     await rig.paid(shop, 600_000n)
     const set = (change: object) => ctx().db.updateTable("transfers").set(change).execute()
     const moved = [
-      // In another block with more, and confirmed there: it stays the payment it was.
+      // In another block with a larger amount, and confirmed there: it stays the same payment.
       { state: "seen", value: 650_000n },
       { state: "confirmed" },
       { state: "gone" },
@@ -154,7 +154,7 @@ describe("halts nothing:", () => {
     await settleDue(ctx(), rig.network)
     expect(await payment()).toMatchObject({ id, status: "open", amount: 300_000n })
     expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
-    // Topped up it is paid to whom it was paid before.
+    // Topped up, the same payment is granted again.
     await rig.paid(shop, 250_000n)
     expect(await payment()).toMatchObject({ id, status: "granted" })
     expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
@@ -192,7 +192,7 @@ describe("halts nothing:", () => {
     await life.verify()
     await ctx().db.updateTable("cursors").set({ block_number: 1_000_000n }).execute()
     expect(await ctx().db.selectFrom("transfers").select("id").execute()).toEqual([])
-    // A node without the log is no proof of anything.
+    // A node without the log proves nothing.
     expect(await reconcile()).toBeNull()
     rig.proxy.spoil = (_method, _params, result) => result
     await ctx().db.deleteFrom("cursors").execute()
@@ -249,7 +249,7 @@ describe("halts nothing:", () => {
     await ctx().db.deleteFrom("reconciliations").execute()
     await reconcileRound(ctx(), network, rig.signer.address)
     expect((await ctx().db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()).halted_reason).toBeNull()
-    // The same lies from both are the truth, as far as anyone can know.
+    // If both endpoints report the same false values, nobody can distinguish it from the truth.
     const both = { ...network, endpoints: [liar.url, liar.url].map(url => newEndpoint("base-sepolia", url)) }
     await ctx().db.deleteFrom("reconciliations").execute()
     await reconcileRound(ctx(), both, rig.signer.address)
@@ -310,7 +310,7 @@ describe("halts nothing:", () => {
       }
     await life.mine()
     await life.verify()
-    // By the balances first, and by the logs.
+    // Compared by the balances first, then by the logs.
     expect(await reconcile()).toBeNull()
     expect(await life.compareLogs()).toBeNull()
     await life.settle()

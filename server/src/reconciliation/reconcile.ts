@@ -1,7 +1,8 @@
 /**
- * The reconciliation of one network. Hourly it compares the database with itself, what is about to be signed, and the balances of
- * deposits where something moved. In a daily pass, a part in each round, it compares each deposit's terms and balance, and each
- * final transfer and ended payout with its receipt. A proven difference halts the payout wallet and names the row.
+ * The reconciliation of one network. Hourly it compares the database with itself, transactions that are about to be
+ * signed, and the balances of deposits where something moved. In a daily pass, a part in each round, it compares each
+ * deposit's terms and balance, and each final transfer and ended payout with its receipt. A proven difference halts the
+ * payout wallet and names the row.
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
@@ -27,15 +28,18 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** Longer than a round may take: a round that lost its lease writes nothing, and its part is compared again. */
 const LEASE_MS = 900_000
-/** Between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
+/** The wait between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
 const ROUND_MS = 60_000
 const RECEIPTS_A_ROUND = 500
 const DEPOSITS_A_ROUND = 10_000
-/** Payouts that have not ended and are compared hourly; in practice fewer wait. */
+/** How many open payouts are compared hourly; in practice there are fewer. */
 const OPEN_PAYOUTS = 20_000
 const ZERO_ID = "00000000-0000-0000-0000-000000000000"
 
-/** One round; answers how many milliseconds the next may wait. Without a `wallet` it only reports, and halts nothing. */
+/**
+ * Runs one round; returns how many milliseconds the next may wait. Without a `wallet` it only reports, and halts
+ * nothing.
+ */
 export async function reconcileRound(ctx: Context, network: Network, wallet: Address | undefined): Promise<number> {
   const now = ctx.now()
   await ctx.db
@@ -94,7 +98,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
   if (wallets.length === 0) payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
 }
 
-/** The wallets that move money out of deposits: ours, and that of an earlier factory. */
+/** Returns the wallets that move money out of deposits: ours, and that of an earlier factory. */
 async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
   const { rows } = await sql<Row<"wallets">>`
     select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
@@ -129,7 +133,7 @@ async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefi
   await update(round, claimed, { ...hour, moved_number: quorum.finalized })
 }
 
-/** A proven difference stops the relay wallet that the escrow was made for: it alone calls it. */
+/** Halts the relay wallet that an escrow was made for if a difference is proven: only that wallet can call it. */
 async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<void> {
   const { findings, unproven } = await checkEscrows(ctx, network, quorum)
   if (unproven) reportUnproven(ctx, network, unproven, {}, "relay")
@@ -139,7 +143,7 @@ async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<
   }
 }
 
-/** Finds the rows behind sums that are wrong: the sums do not say which row is, the chain may. */
+/** Finds the rows behind wrong sums: the sums do not show which row is wrong, but the chain may. */
 async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly Finding[]): Promise<Finding[]> {
   const rows: Finding[] = []
   for (const deposit of await depositsBehind(ctx, found)) {
@@ -154,7 +158,10 @@ async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly F
   }
 }
 
-/** A gap in the nonces: no later one can be mined. A nonce that another process used is no gap, as the chain has it. */
+/**
+ * Finds a gap in the nonces, after which no nonce can be mined. A nonce that another process used is no gap, because
+ * the chain has it.
+ */
 async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | undefined> {
   if (!wallet) return undefined
   const { rows } = await sql<{ id: number; next: bigint; signed: bigint | null }>`
@@ -177,7 +184,7 @@ function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined):
   return undefined
 }
 
-/** Deposits with a transfer or payout that became final after a block, and those that lack money. */
+/** Returns the deposits with a transfer or payout that became final after a block, and those that lack money. */
 async function movedDeposits(ctx: Context, network: Network, since: bigint, to: bigint): Promise<Row<"deposits">[]> {
   const { rows } = await sql<Row<"deposits">>`
     select * from deposits where id in (
@@ -266,7 +273,7 @@ async function passPayouts(round: Round, quorum: Quorum, after: string): Promise
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
   const rows = await signedPayouts(ctx, network, ended, RECEIPTS_A_ROUND)
   await halt(round, [firstOf(rows, checkPayout)])
-  // Any other token could halt the wallet by omitting a log.
+  // Only the settlement token: any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, settled.map(payoutAssertion))
   await halt(round, [finding])

@@ -1,4 +1,7 @@
-/** What the comparisons find, and how it reaches the operator: an alarm for what is not proven, halted wallets for what is. */
+/**
+ * What the comparisons find, and how the operator learns of it: an unproven difference raises an alarm, a proven one
+ * halts wallets.
+ */
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
@@ -18,11 +21,11 @@ export interface Finding {
 /** The result of a comparison: nothing, a proven finding, or what could not be proven, in words. */
 export interface Compared {
   finding?: Finding
-  /** Too few endpoints answered, or too few of them agree: an alarm, and compared again. */
+  /** Too few endpoints responded, or too few agree: this raises an alarm, and is compared again. */
   unproven?: string
 }
 
-/** Logs and counts what is not proven. Nothing stops. */
+/** Logs and counts an unproven difference. Nothing stops. */
 export function reportUnproven(
   ctx: Context,
   network: Network,
@@ -44,13 +47,16 @@ export async function haltWallets(
   for (const wallet of wallets) await haltWallet(ctx, network, wallet, "books", words)
 }
 
-/** Halts all payout wallets of the network, that of an earlier factory too: an outflow is noted once, and no later comparison reports it. */
+/**
+ * Halts all payout wallets of the network, also that of an earlier factory: an outflow is recorded once, and no later
+ * comparison reports it.
+ */
 export async function haltPayoutWallets(ctx: Context, network: Network, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
   await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
 }
 
-/** Halts one relay wallet of the network: escrows that only it may call are not as its calls left them. */
+/** Halts one relay wallet of the network: the escrows that only it may call are not as its calls left them. */
 export async function haltRelayWallet(ctx: Context, network: Network, address: Address, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
   const own = wallets.where("lane", "=", "relay").where("address", "=", address)

@@ -1,4 +1,4 @@
-/** Anvil's JSON-RPC: a call fails with anvil's own message. */
+/** Anvil's JSON-RPC. A call fails with anvil's own message. */
 
 /** A block as anvil reports it, with the hashes of its transactions. */
 export type Block = { number: string; hash: string; timestamp: string; transactions: string[] }
@@ -7,7 +7,7 @@ export type AnvilRpc = ReturnType<typeof anvilRpc>
 
 const RPC_MS = 60_000
 
-/** A client of the anvil at `url`; each call rejects after a minute, or with anvil's message. */
+/** A client of the anvil at `url`. Each call rejects after a minute, or with anvil's message. */
 export function anvilRpc(url: string) {
   async function post(body: object): Promise<unknown> {
     const response = await fetch(url, {
@@ -30,7 +30,7 @@ export function anvilRpc(url: string) {
   return {
     call,
     head: async () => (await call("eth_getBlockByNumber", ["latest", false])) as Block,
-    /** The blocks of these numbers, both included. */
+    /** The blocks from one number to another, both included. */
     async blocks(from: number, to: number): Promise<Block[]> {
       const numbers = Array.from({ length: to - from + 1 }, (_, i) => quantity(from + i))
       const answers = await post(numbers.map(number => request("eth_getBlockByNumber", [number, false])))
@@ -39,7 +39,7 @@ export function anvilRpc(url: string) {
   }
 }
 
-/** A number as JSON-RPC writes it: 0x and hexadecimal digits. */
+/** A number in the form of JSON-RPC: 0x and hexadecimal digits. */
 export function quantity(n: number): string {
   return `0x${n.toString(16)}`
 }

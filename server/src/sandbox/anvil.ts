@@ -1,4 +1,4 @@
-// Anvil as a child process that never outlives this one. In its folder: chain.pid (the keeper's group), chain.log
+// Anvil as a child process that never outlives this one. Files in its folder: chain.pid (the keeper's group), chain.log
 // (anvil's errors).
 import { type ChildProcessByStdio, spawn } from "node:child_process"
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
@@ -19,15 +19,15 @@ type Keeper = ChildProcessByStdio<Writable, Readable, null>
 export interface Anvil {
   rpcUrl: string
   rpc: AnvilRpc
-  /** Resolves with anvil's own process id once it answers; throws an Error when it does not start. */
+  /** Resolves with anvil's own process id once it answers. Throws an Error when it does not start. */
   ready(): Promise<number>
   /** Resolves when it has ended, for whatever reason. */
   died: Promise<End>
   /** The last lines that anvil wrote. */
   errors(): string
-  /** Ends anvil through its keeper, and then kills whatever is left. */
+  /** Ends anvil through its keeper, and then kills what is left. */
   end(): Promise<void>
-  /** Deletes the file by which a later start waits for this process; call it when it has ended. */
+  /** Deletes the file by which a later start waits for this process. Call it when the process has ended. */
   forget(): void
 }
 
@@ -35,16 +35,16 @@ const PID_FILE = "chain.pid"
 const LOG_FILE = "chain.log"
 const START_MS = 20_000
 const PORT_MS = 5_000
-/** The keeper gives anvil four seconds, which are more on a busy machine. */
+/** The keeper gives anvil four seconds, which take longer on a busy machine. */
 const ORPHAN_MS = 30_000
-/** More than the keeper gives anvil before it kills it. */
+/** Longer than the keeper waits before it kills anvil. */
 const STOP_MS = 8_000
 
 /**
- * The shell that stands between this process and anvil. Its standard input is a pipe of which only this process has the
- * other end, so it ends when this process does, also by SIGKILL; then the watcher ends anvil. Anvil's pid is printed last:
- * from the moment that anybody knows it, it is watched. A watcher that is at work ends by itself (and is not killed, so
- * that no `sleep` is left behind as a zombie of the group).
+ * The shell that stands between this process and anvil. Its standard input is a pipe, and only this process has the
+ * other end. So it ends when this process does, also by SIGKILL, and then the watcher ends anvil. Anvil's pid is
+ * printed last: once anybody knows it, anvil is watched. A watcher that has begun its work is left to end and is not
+ * killed, so that no `sleep` remains as a zombie of the group.
  */
 const KEEPER = `
 trap '' PIPE
@@ -75,7 +75,7 @@ export function startAnvil(dir: string, port: number, args: readonly string[]): 
   const keeper = spawn(
     "/bin/sh",
     [...["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`], ...args],
-    // A process group of its own: a Ctrl-C in the terminal would end anvil before our last dump.
+    // A process group of its own: otherwise a Ctrl-C in the terminal would end anvil before our last dump.
     { detached: true, stdio: ["pipe", "pipe", "ignore"] },
   )
   const died = new Promise<End>(resolve => {
@@ -105,7 +105,7 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
     )
   const name = `@foundry-rs/anvil-${platform}-${cpu}`
   try {
-    // It is a dependency of that package, and may be installed where only that one finds it.
+    // It is a dependency of that package, and may be installed where only that package finds it.
     return createRequire(import.meta.resolve("@foundry-rs/anvil/package.json")).resolve(`${name}/bin/anvil`)
   } catch {
     throw new Error(
@@ -119,8 +119,8 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
 export async function waitForOrphan(dir: string, port: number): Promise<void> {
   const pidFile = join(dir, PID_FILE)
   const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
-  // Checking the port is not enough: anvil closes it before its last dump is written. A group that continues for longer
-  // belongs to another program that got the same number.
+  // Checking the port is not enough: anvil closes it before its last dump is written. A group that runs longer than
+  // this is another program's, which got the same number.
   if (group) await until(ORPHAN_MS, async () => !groupAlive(group))
   if (await until(PORT_MS, () => portFree(port))) return
   const text =
@@ -157,7 +157,7 @@ async function end(keeper: Keeper): Promise<void> {
   try {
     process.kill(-group, "SIGKILL")
   } catch {
-    // It ended just now.
+    // It ended a moment ago.
   }
 }
 
@@ -168,7 +168,7 @@ function groupAlive(group: number): boolean {
     return (error as NodeJS.ErrnoException).code === "EPERM"
   }
   try {
-    // A dead orphan still counts until process 1 reaps it, which some do only every second or two.
+    // A dead orphan still counts until process 1 reaps it; some do that only every second or two.
     return !/\) Z /.test(readFileSync(`/proc/${group}/stat`, "utf8"))
   } catch {
     return true

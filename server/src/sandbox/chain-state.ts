@@ -1,8 +1,7 @@
-// What a restart continues from. Anvil writes its state only when it ends in good order, so this file takes a dump after
-// each block that holds transactions.
-//
-// In the chain's folder: chain-state.json (the last dump), chain-exit.json (anvil's own, written when it is stopped),
-// chain-head.json (the highest block anybody can have seen), chain-genesis.json (the time of block 0).
+// The state that a restart continues from. Anvil writes its state only when it ends normally, so this file takes a dump
+// after each block with transactions. Files in the chain's folder: chain-state.json (the last dump), chain-exit.json
+// (anvil's own, written when it is stopped), chain-head.json (the highest block anybody can have seen),
+// chain-genesis.json (the time of block 0).
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
@@ -23,15 +22,18 @@ type Head = { number: number; timestamp: number }
 export interface ChainState {
   /** Resolves when everything mined before the call is on disk. */
   save(): Promise<void>
-  /** Records the head when it has changed, and saves when it is worth it. */
+  /** Records the head when it has changed, and saves the state when that is worth a dump. */
   follow(): Promise<void>
 }
 
 const unzip = promisify(gunzip)
 
-/** Mined at each start: anvil loads the state of the head alone, so reads at `finalized` (head - 8) fail until they are there. */
+/**
+ * Mined at each start: anvil loads only the state of the head, so reads at `finalized` (head - 8) fail until these
+ * blocks exist.
+ */
 const REVIVAL_BLOCKS = 9
-/** This many empty blocks are worth a dump: mining them again takes 0.1 s. */
+/** After this many empty blocks a dump is taken: mining them again takes 0.1 s. */
 const EMPTY_BLOCKS = 200
 
 const filesOf = (dir: string) => ({
@@ -41,11 +43,11 @@ const filesOf = (dir: string) => ({
   genesis: join(dir, "chain-genesis.json"),
 })
 
-/** Anvil's arguments to continue from the folder's state and to write its own dump there when it ends. */
+/** Anvil's arguments for continuing from the folder's state, and for writing its own dump there when it ends. */
 export async function stateArguments(dir: string, timeOffsetSeconds: number, log: Log): Promise<string[]> {
   const { state, exit, genesis } = filesOf(dir)
   await adoptExitDump(exit, state, log)
-  // One genesis for ever: each anvil creates its own before it loads the state, and dumps both; with two of them in a
+  // One genesis forever. Each anvil creates its own before it loads the state, and dumps both. With two of them in a
   // dump, it is a matter of chance which one is block 0 after the next start (seen in one of four).
   const { time } = (readJsonIfThere(genesis) as { time: number } | undefined) ?? {
     time: Math.floor(Date.now() / 1_000) + timeOffsetSeconds,
@@ -73,7 +75,7 @@ async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Pro
   rmSync(exitFile)
 }
 
-/** Restores a loaded chain's clock and height, neither of which the state contains in full. */
+/** Restores a loaded chain's clock and height. The state contains neither of them in full. */
 export async function resume(rpc: AnvilRpc, dir: string, timeOffsetSeconds: number): Promise<void> {
   const known = readJsonIfThere(filesOf(dir).head) as Head | undefined
   const loaded = await rpc.head()
@@ -87,7 +89,7 @@ export async function resume(rpc: AnvilRpc, dir: string, timeOffsetSeconds: numb
   if (blocks > 0) await rpc.call("anvil_mine", [quantity(blocks)])
 }
 
-/** The state of a chain that has been resumed. */
+/** Opens the state of a chain that has been resumed. */
 export function openState(rpc: AnvilRpc, dir: string): ChainState {
   const files = filesOf(dir)
   /** The head of the last dump. */
@@ -97,7 +99,7 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   let seen: string | undefined
 
   function save(): Promise<void> {
-    // A save that waits for its turn has not read the state yet, so later callers can share it.
+    // A save that waits its turn has not read the state yet, so later callers can share it.
     queued ??= lastSave = lastSave
       .catch(() => {})
       .then(() => {
@@ -108,7 +110,7 @@ export function openState(rpc: AnvilRpc, dir: string): ChainState {
   }
 
   async function dump(): Promise<void> {
-    // Anvil reads accounts and blocks one after the other: a block in between gives an inconsistent state.
+    // Anvil reads accounts and blocks one after the other, so a block in between gives an inconsistent state.
     for (let attempt = 1; ; attempt++) {
       const before = await rpc.head()
       const state = (await rpc.call("anvil_dumpState")) as string

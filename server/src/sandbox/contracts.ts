@@ -20,10 +20,10 @@ import { refundCollectorDeployment } from "../chain/refund-collector.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import type { Wallet } from "./start.ts"
 
-/** What an account gets that pays for gas, in wei. */
+/** What an account that pays for gas gets, in wei. */
 export const GAS_MONEY = parseUnits("100", 18)
 
-/** Where they are. */
+/** The addresses of the contracts. */
 export interface Contracts {
   token: Address
   depositFactory: Address
@@ -31,7 +31,7 @@ export interface Contracts {
   escrow: EscrowDeployment & { refundCollector: Address }
 }
 
-/** Who has a say in them. */
+/** The accounts that have rights in the contracts. */
 interface Parties {
   guardian: Hex
   /** Releases money out of deposits. */
@@ -40,7 +40,9 @@ interface Parties {
   relay: Hex
 }
 
-/** Deploys what is missing. Tokens and lists have the deployer's first nonces; the others come from the CREATE2 deployer. */
+/**
+ * Deploys what is missing. Tokens and lists use the deployer's first nonces; the others come from the CREATE2 deployer.
+ */
 export async function deployContracts(
   wallet: Wallet,
   deployer: PrivateKeyAccount,
@@ -76,7 +78,10 @@ export async function deployContracts(
   return { token, depositFactory, sanctionsOracle, escrow: await placeEscrow(placeShared, relay) }
 }
 
-/** The escrow with v1.1's interface, and its collectors. A chain of an older version has used the next nonces already. */
+/**
+ * Deploys the escrow with v1.1's interface, and its collectors. On a chain of an older version the next nonces are used
+ * already.
+ */
 async function placeEscrow(
   place: (deployment: ReturnType<typeof create2Deployment>) => Promise<Address>,
   operator: Hex,

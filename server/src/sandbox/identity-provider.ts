@@ -34,19 +34,19 @@ export async function identityProvider(
       grant_types: ["client_credentials"],
       response_types: [],
       redirect_uris: [],
-      // RS256 by default, and refused where no key can do it.
+      // The default is RS256, which is refused where no key supports it.
       id_token_signed_response_alg: ALGORITHM,
     })),
     // The default adapter keeps data in memory and warns about that. JWTs of client_credentials are never stored.
     adapter: () => ({ find: async () => undefined, upsert: async () => {}, destroy: async () => {} }),
     ttl: { ClientCredentials: TOKEN_LIFE_SECONDS },
     features: {
-      // Pages for people with a browser, on by default; nobody logs in here.
+      // Login pages for a browser, on by default; nobody logs in here.
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
       resourceIndicators: {
         enabled: true,
-        // A resource has to be a URI, an audience need not be one.
+        // A resource must be a URI; an audience need not be one.
         defaultResource: () => DEFAULT_RESOURCE,
         getResourceServerInfo: (_ctx: unknown, resource: string) => {
           if (resource !== DEFAULT_RESOURCE && resource !== o.audience) throw new InvalidTarget()
@@ -60,8 +60,8 @@ export async function identityProvider(
       },
     },
   })
-  // The addresses in the discovery document come from these two headers, and they must be the issuer's whatever name
-  // the caller used to reach us: tokens are checked against the issuer.
+  // The provider builds the addresses in its discovery document from these two headers. They must be the issuer's,
+  // whatever host name the caller used: tokens are checked against the issuer.
   provider.proxy = true
   const forwarded = { "x-forwarded-proto": issuer.protocol.slice(0, -1), "x-forwarded-host": issuer.host }
   const handle = provider.callback()
@@ -91,7 +91,7 @@ export async function newSigningKey(): Promise<JWK> {
   return { ...key, kid: await calculateJwkThumbprint(key), alg: ALGORITHM, use: "sig" }
 }
 
-/** An access token (a JWT) for a client, fetched over HTTP as any client would; throws with the provider's answer. */
+/** Fetches an access token (a JWT) for a client over HTTP, as any client would; throws with the provider's answer. */
 export async function requestToken(issuer: string, audience: string, client: Client): Promise<string> {
   const { token_endpoint } = (await answer(await fetch(`${issuer}/.well-known/openid-configuration`))) as {
     token_endpoint: string

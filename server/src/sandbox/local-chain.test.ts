@@ -81,7 +81,10 @@ function requestsTo(port: number) {
   const time = async () => Number((await block("latest")).timestamp)
   const wallTime = () => Math.floor(Date.now() / 1000)
 
-  /** The chain's clock is this far ahead: `work` mines a block, whose time is between the wall's before and after it. */
+  /**
+   * Expects the chain's clock to be this far ahead: `work` mines a block, whose time is compared with the wall time
+   * before and after.
+   */
   async function expectAhead(seconds: number, work: () => Promise<void>): Promise<void> {
     const before = wallTime() + seconds
     await work()
@@ -162,7 +165,10 @@ async function newPlace() {
   return { dir, port, logged, start, program, nothingLeft, stateText, remove, ...requests }
 }
 
-/** Most of these tests wait, for blocks or for an end: each has a place of its own, five run at once, and the longest begin. */
+/**
+ * Most of these tests wait for blocks or for an end. So each has a folder of its own, five run at once, and the longest
+ * are first.
+ */
 function testInPlace(name: string, work: (place: Place) => Promise<void>): void {
   test.concurrent(name, async () => {
     const place = await newPlace()

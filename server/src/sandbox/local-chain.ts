@@ -1,4 +1,4 @@
-// The sandbox's chain: a real anvil as a child process (`anvil.ts`), whose state outlives every kind of death
+// The sandbox's chain: a real anvil as a child process (`anvil.ts`), whose state survives however the process ends
 // (`chain-state.ts`).
 import { mkdirSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -17,7 +17,7 @@ export interface LocalChain {
   mine(blocks: number): Promise<void>
   /** Moves the chain's clock, mines one block at the new time and saves. */
   advance(seconds: number): Promise<void>
-  /** Resolves when anvil ended though nobody called `stop`. */
+  /** Resolves when anvil ended without a call of `stop`. */
   exited: Promise<End>
   /** Saves and ends anvil; resolves when it is gone. */
   stop(): Promise<void>
@@ -35,12 +35,14 @@ interface ChainOptions {
 const POLL_MS = 300
 const BUSY_BLOCK_MS = 1_000
 const IDLE_BLOCK_MS = 10_000
-/** Finalized is two epochs behind the head: deeper than CONFIRMATIONS, so that a reorg of what is confirmed can be tried. */
+/**
+ * Finalized is two epochs behind the head: deeper than CONFIRMATIONS, so that reorgs of confirmed blocks can be tested.
+ */
 const EPOCH_SLOTS = "4"
 
 /**
- * Starts anvil on 127.0.0.1 with the state of `dir`, if it has one; `timeOffsetSeconds` is how far the clock has been
- * moved so far. While `busy` returns true there is a block every second, else one every ten. Throws an Error with code
+ * Starts anvil on 127.0.0.1 with the state of `dir`, if there is any. `timeOffsetSeconds` is how far the clock has been
+ * moved so far. While `busy` returns true a block is mined every second, otherwise every ten. Throws an Error with code
  * `PORT_BUSY` where another program has the port.
  */
 export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
@@ -92,7 +94,7 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
     exited,
     save: state.save,
     async mine(blocks) {
-      // Anvil needs about 1 ms for a block; parts keep each call far from the time limit.
+      // Anvil needs about 1 ms for a block; mining in parts keeps each call far from the time limit.
       for (let left = blocks; left > 0; left -= 500) await rpc.call("anvil_mine", [quantity(Math.min(left, 500))])
       await state.save()
     },
@@ -108,21 +110,25 @@ export async function startLocalChain(o: ChainOptions): Promise<LocalChain> {
   }
 }
 
-/** Anvil, started with what the folder holds once no earlier process writes there; it may not answer yet. */
+/** Starts anvil with what the folder holds, once no earlier process writes there. It may not answer yet. */
 async function startWithState(o: ChainOptions): Promise<Anvil> {
   mkdirSync(o.dir, { recursive: true, mode: 0o700 })
   await waitForOrphan(o.dir, o.port)
   removeTemporaryFiles(o.dir)
   return startAnvil(o.dir, o.port, [
     ...["--chain-id", `${o.chainId}`, "--slots-in-an-epoch", EPOCH_SLOTS],
-    // Without it anvil writes the state of each block beyond 500 to a file in ~/.foundry and leaves them there when it
-    // is killed: 5 GB after 20,000 blocks. Every kept state holds all block hashes, so few are kept.
+    // Without this option, anvil writes the state of each block beyond 500 to a file in ~/.foundry, and leaves the
+    // files there when it is killed: 5 GB after 20,000 blocks. Every kept state contains all block hashes, so few are
+    // kept.
     ...["--prune-history", "32"],
     ...(await stateArguments(o.dir, o.timeOffsetSeconds, o.log)),
   ])
 }
 
-/** The process id of an anvil that answers, at the height and time of its last run; ends it and throws when it fails. */
+/**
+ * Waits until anvil answers, at the height and time of its last run, and returns its process id. Ends it and throws
+ * when that fails.
+ */
 async function resumed(anvil: Anvil, o: ChainOptions): Promise<number> {
   try {
     const pid = await anvil.ready()
@@ -135,7 +141,7 @@ async function resumed(anvil: Anvil, o: ChainOptions): Promise<number> {
   }
 }
 
-/** Repeats `work` until the signal; what it throws is logged. */
+/** Repeats `work` until the signal. What it throws is logged. */
 async function every(ms: number, work: () => Promise<void>, signal: AbortSignal, log: Log): Promise<void> {
   for (;;) {
     await sleep(ms, undefined, { signal }).catch(() => {})

@@ -17,7 +17,7 @@ import { testWalletRoute } from "./test-wallet.ts"
 
 const FAUCET_AMOUNT = "1000"
 const MAX_ADVANCE_DAYS = 3_650
-/** What GET /sandbox/inbox shows, newest first. */
+/** How many requests GET /sandbox/inbox shows, newest first. */
 const INBOX_SHOWN = 100
 
 const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A duration such as 90s, 10m, 1h or 31d", { examples: ["31d"] })
@@ -143,7 +143,7 @@ function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
 
 type Send = () => Promise<`0x${string}`>
 
-/** Sends a transaction and waits until it is mined and saved to disk: what was answered survives any kill. */
+/** Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. */
 function minedInTurn(chain: LocalChain, wallet: Wallet): (send: Send) => Promise<`0x${string}`> {
   // One at a time: two concurrent transactions of one account would take the same nonce.
   let last: Promise<unknown> = Promise.resolve()
@@ -159,7 +159,7 @@ function minedInTurn(chain: LocalChain, wallet: Wallet): (send: Send) => Promise
   }
 }
 
-/** The amount of a body in base units; throws `VALIDATION_ERROR`. */
+/** Parses the amount of a body, in base units; throws `VALIDATION_ERROR`. */
 function amountAt(body: object, decimals: number, fallback = ""): bigint {
   try {
     return parseAmount(asWritten(body, "amount") ?? fallback, decimals)

@@ -1,7 +1,7 @@
 /**
- * The sandbox: everything that Sluice needs around it, real and local. A chain with a token and the deposit factory, an
+ * The sandbox: everything that Sluice needs around it, real and local: a chain with a token and the deposit factory, an
  * identity provider, two merchants, five funded buyers. Every step checks first and does only what is missing, so that
- * a start after a kill at any moment completes the one before.
+ * a start after a kill at any moment completes the start before it.
  */
 import { rmSync } from "node:fs"
 import { join } from "node:path"
@@ -29,7 +29,7 @@ const CHAIN_ID = 84532
 const NETWORK = "base-sepolia"
 const BUYERS = 5
 const BUYER_FUNDS = parseUnits("10000", 6)
-/** Submitting a hash that nobody sent must not produce blocks for ever. */
+/** For this long a submitted hash counts as work. A hash that nobody sent must not produce blocks forever. */
 const BUSY_MS = 60_000
 
 type Hex = `0x${string}`
@@ -41,7 +41,7 @@ interface Keys {
   deployer: PrivateKey
   payout: PrivateKey
   relay: PrivateKey
-  /** May pause the factory's releases and name another operator. */
+  /** The key of the guardian, who may pause the factory's releases and name another operator. */
   guardian: PrivateKey
   signing: JWK
   /** Hexadecimal; used as SECRET_KEY. */
@@ -66,7 +66,7 @@ export const walletOn = (rpcUrl: string) =>
     .extend(publicActions)
     .extend(walletActions)
 
-/** Starts the parts around the service, in `DATA_DIR`; `fail` is called when the chain stops unexpectedly. */
+/** Starts the parts around the service, in `DATA_DIR`. `fail` is called when the chain stops unexpectedly. */
 export async function startSandbox(
   given: Settings,
   log: Logger,
@@ -165,7 +165,9 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
   }
 }
 
-/** What a developer needs to know of the sandbox, with the tokens and keys of everyone in it. */
+/**
+ * The contents of sandbox.json: what a developer needs to know, with the tokens and keys of everyone in the sandbox.
+ */
 async function sandboxFile(ctx: Context, parts: Described) {
   const { keys, apiKeys, buyers, contracts, rpcUrl } = parts
   const { escrow } = contracts
@@ -228,14 +230,14 @@ async function ownKeys(path: string): Promise<Keys> {
     signing: await newSigningKey(),
     secretKey: generatePrivateKey().slice(2),
     merchants: [merchant("Blue Bottle Books"), merchant("Harbour Radio")],
-    // A sandbox of an older version keeps what it has.
+    // A sandbox of an older version keeps the keys it has.
     ...known,
   }
   await writeFileAtomic(path, JSON.stringify(keys), 0o600)
   return keys
 }
 
-/** The buyers of the last start, or new ones when its file is gone. */
+/** The buyers of the last start, or new ones when the file is gone. */
 function buyersOf(path: string): Buyer[] {
   const before = readJsonIfThere(path) as { buyers?: Buyer[] } | undefined
   if (before?.buyers?.length === BUYERS) return before.buyers
@@ -245,14 +247,14 @@ function buyersOf(path: string): Buyer[] {
   })
 }
 
-/** The API key of each merchant: that of the last start, or a new one when its file is gone. */
+/** The API key of each merchant: that of the last start, or a new one when the file is gone. */
 function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
   const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
   const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))
   return new Map(merchants.map(({ id }) => [id, known.get(id) ?? newApiKey("sandbox")]))
 }
 
-/** Gas for every account without any, and tokens for buyers who never had any. */
+/** Gives gas to every account without any, and tokens to buyers who never had any. */
 async function fund(
   wallet: Wallet,
   deployer: Account,
@@ -273,7 +275,7 @@ async function fund(
   }
 }
 
-/** The merchants by their ids: the issuer's address changes with the port, the ids do not. */
+/** Inserts the merchants by their ids: the issuer's address changes with the port, the ids do not. */
 async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
   for (const { id, name, payoutKey } of keys.merchants) {
     await ctx.db
@@ -290,7 +292,7 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
   }
 }
 
-/** A merchant's sandbox key is one row for ever: a new key replaces the old one. */
+/** A merchant's sandbox key is always the same row: a new key replaces the old one. */
 async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
   for (const [merchantId, key] of apiKeys) {
     const id = merchantId.replace(/^mer_/, "key_")

@@ -1,6 +1,6 @@
 /**
- * `POST /sandbox/wallet`: a wallet of a funded buyer, or a merchant's payout wallet, asked as pages ask a browser's wallet
- * (EIP-1193). It signs everything: the keys are worth nothing, and exist in the sandbox only.
+ * `POST /sandbox/wallet`: a wallet of a funded buyer, or a merchant's payout wallet, that pages call like a browser's
+ * wallet (EIP-1193). It signs everything: its keys are worth nothing and exist only in the sandbox.
  */
 import { Type } from "typebox"
 import { privateKeyToAccount } from "viem/accounts"
@@ -15,11 +15,11 @@ interface Parts {
   wallet: Wallet
   buyers: { privateKey: Hex }[]
   merchants: { payoutKey: Hex }[]
-  /** Sends transactions one after the other; each is mined and saved before its hash is answered. */
+  /** Sends transactions one after the other; each is mined and saved before its hash is returned. */
   mined: (send: () => Promise<Hex>) => Promise<Hex>
 }
 
-/** Passed on to the chain as they are. */
+/** Methods that are passed on to the chain unchanged. */
 const READS = ["eth_call", "eth_getBalance", "eth_chainId", "eth_blockNumber", "eth_getTransactionReceipt"]
 
 export function testWalletRoute(app: Server, { wallet, buyers, merchants, mined }: Parts): void {

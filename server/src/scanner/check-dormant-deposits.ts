@@ -1,6 +1,6 @@
 /**
- * Receiving addresses that are not in use leave the scan of the logs, and are asked for their balance
- * instead: hourly for a day, then daily, 500 in a call. One that holds another sum than its rows say is scanned again.
+ * Takes receiving addresses that are not in use out of the scan of the logs, and reads their balances instead: hourly
+ * for a day, then daily, 500 in a call. If an address holds another sum than its rows say, it is scanned again.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
@@ -13,7 +13,10 @@ import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { depositSums } from "../deposits/balance.ts"
 
-/** Whether something is for sale at a deposit: by its own index, as a join would read the versions of all paywalls. */
+/**
+ * SQL: whether something is for sale at a deposit. It uses an index of its own, because a join would read the versions
+ * of all paywalls.
+ */
 const isActive = (deposit: "d" | "w") =>
   sql<boolean>`select v.active from paywall_versions v
     where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
@@ -21,17 +24,17 @@ const isActive = (deposit: "d" | "w") =>
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const ADDRESSES_A_CALL = 500
-/** Until a balance that too few endpoints reported is asked for again. */
+/** Wait before a balance that too few endpoints reported is read again. */
 const ALONE_MS = 300_000
-/** How far an endpoint that reports balances may be behind the scan. */
+/** How many blocks an endpoint that reports balances may be behind the scan. */
 const LAG_BLOCKS = 600
-/** Addresses that are cooled, and that are asked in 20 calls, in one round. */
+/** How many addresses one round makes dormant, and how many it reads, in 20 calls. */
 const ADDRESSES_A_ROUND = 10_000
 
 /**
- * Takes addresses out of the scan that nobody asked about lately; an active paywall's only when it was neither asked about nor
- * paid in a day, so that the scan costs what is in use, and not what was ever made. What they received is known up to the last
- * scan.
+ * Takes addresses that nobody asked about recently out of the scan. An active paywall's address leaves it only if it
+ * was neither asked about nor paid in a day. So the cost of the scan depends on the addresses in use, not on all that
+ * were ever made. What they received is known up to the last scan.
  */
 export async function makeDepositsDormant(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
@@ -48,8 +51,8 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
 }
 
 /**
- * Reads the balances of the dormant addresses that are due, and puts those back into the scan that hold another sum than their
- * rows say: more was received, or something left that is not noted yet, which could hide what is received.
+ * Reads the balances of the dormant addresses that are due. An address whose balance differs from its rows is scanned
+ * again: it received more, or money left it that is not recorded yet, which could hide what it receives.
  */
 export async function checkDormantDeposits(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
@@ -71,7 +74,7 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
       const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
       return balances[i]?.some(balance => balance !== came - went)
     })
-    // An address whose balance no endpoint reported stays due; what one endpoint alone reported is asked again soon.
+    // An address whose balance no endpoint reported stays due; one that too few endpoints reported is read again soon.
     const enough = votesNeeded(network.endpoints.length)
     const reportedBy = (i: number) => balances[i]?.length ?? 0
     const reported = ids.filter((_, i) => reportedBy(i) >= enough)
@@ -102,8 +105,8 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
 }
 
 /**
- * What holds just what its rows say has received nothing: woken, it is scanned from here, and not through all of the months
- * that nobody asked for it.
+ * An address that holds exactly what its rows say has received nothing. If it is watched again, its scan starts here,
+ * and not months earlier.
  */
 async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return
@@ -112,8 +115,8 @@ async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigin
 }
 
 /**
- * When dormant addresses are asked again: hourly while a session is open or a paywall active, and for a day after what was sold
- * there ended, then daily; a session's no more after 30 days.
+ * Schedules the next check of dormant addresses: hourly while a session is open or a paywall active, and for a day
+ * after that ended, then daily; a session's address is not checked any more after 30 days.
  */
 async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<void> {
   const now = ctx.now().getTime()
@@ -130,8 +133,8 @@ async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<voi
 }
 
 /**
- * Balances in the settlement token as each endpoint reports them: one that lags, or hides what was paid, must not be the only
- * one that is asked.
+ * Returns balances in the settlement token as each endpoint reports them. One endpoint is not enough: it may lag, or
+ * hide what was paid.
  */
 async function balancesOf(
   network: Network,
@@ -152,7 +155,7 @@ async function balancesOf(
   return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
 }
 
-/** What can't be read is as good as no answer. */
+/** A balance that can't be read counts as not reported. */
 function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
   if (!result?.ok) return []
   try {

@@ -1,7 +1,7 @@
 /**
- * Asks tokens that nobody sells for what they say that a receiving address holds. Only what holds something is listed: a
- * contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else is asked of a token; its name
- * and symbol are text that anyone may have written.
+ * Reads from tokens that nobody sells for how much a receiving address holds. Only tokens with a balance are listed, so
+ * a contract that emits a Transfer and moves nothing costs one row for a minute. Nothing else of a token is read: its
+ * name and symbol are text that anyone may have written.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
@@ -12,15 +12,18 @@ import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 
-/** One request to each endpoint in a round: with the gas below, what tokens can answer is at most 15 MB. */
+/**
+ * How many balances one round reads, in one request to each endpoint: with the gas below, tokens can answer at most 15
+ * MB.
+ */
 const BALANCES_A_ROUND = 25
-/** Ample for a look at a balance, whatever a token does with it. */
+/** Enough to read a balance, whatever a token does with it. */
 const GAS = 200_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const YEAR_MS = 366 * DAY_MS
 
-/** Asks for the balances that are due, the unknown ones first, and forgets rows that hold nothing or are a year old. */
+/** Reads the balances that are due, the unknown ones first, and deletes rows that hold nothing or are a year old. */
 export async function askBalances(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
   const ago = (ms: number) => new Date(now.getTime() - ms)
@@ -55,7 +58,7 @@ async function balancesOf(
   rows: readonly { token: Address; address: Address }[],
   signal: AbortSignal,
 ): Promise<bigint[][]> {
-  // Each in a call of its own: in one for all, a token that burns its gas would take the others' answers with it.
+  // Each read is a call of its own: in one call for all, a token that burns its gas would spoil the others' answers.
   const calls = rows.map(({ token, address }) => {
     const data = encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })
     return { method: "eth_call", params: [{ to: token, data, gas: hexNumber(GAS) }, "latest"] }
@@ -64,7 +67,10 @@ async function balancesOf(
   return rows.map((_, i) => answers.flatMap(results => balanceIn(results?.[i]) ?? []))
 }
 
-/** Nothing where the contract fails, or answers with anything but an amount; undefined where the node does not answer. */
+/**
+ * Reads a balance: 0 if the contract fails, or answers with anything but an amount; undefined if the node does not
+ * respond.
+ */
 function balanceIn(result: RpcResult | undefined): bigint | undefined {
   if (!result) return undefined
   if (!result.ok) return /revert|out of gas|opcode|invalid jump|stack/i.test(result.error) ? 0n : undefined

@@ -10,7 +10,7 @@ const now = new Date("2026-01-01T00:00:00Z")
 const hash = (letter: string) => `0x${letter.repeat(64)}` as Hash
 const network = { name: "base", chainId: 8453, endpoints: { length: 3 }, confirmations: 3n } as NetworkInfo
 
-/** A transfer in block 100, of which the quorum knows nothing else than what a test says. */
+/** A transfer in block 100; a test adds what the quorum knows about it. */
 const transfer = (facts: Partial<Row<"transfers">> = {}) =>
   ({
     ...{ id: 1n, state: "seen", tx_hash: hash("a"), token: `0x${"1".repeat(40)}` as Address, k: 0, value: 5n },
@@ -49,7 +49,7 @@ it("a transfer is confirmed at its depth, not before, and final when its block i
   const confirmed = transfer({ state: "confirmed" })
   expect(decided([confirmed], { depthOf: () => 9n, finalized: 99n }).final).toEqual([])
   expect(decided([confirmed], { depthOf: () => 9n, finalized: 100n }).final).toEqual([confirmed])
-  // One round does not take it both steps.
+  // One round takes only one of the two steps.
   expect(decided([transfer()], { depthOf: () => 9n, finalized: 100n }).final).toEqual([])
 })
 

@@ -1,6 +1,6 @@
 /**
- * What follows from one round of verification: pure, from what was read of the chain and the rows as they are, to the changes
- * of the rows. `record-observation.ts` writes them.
+ * Decides what follows from one round of verification. Pure: from what was read of the chain and the current rows to
+ * the changes of the rows, which `record-observation.ts` writes.
  */
 import { votesNeeded } from "../chain/agreement.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -10,31 +10,38 @@ import { judgeSubmissions, type SubmissionChange } from "./judge-submissions.ts"
 import { keyOfRow, type Observation } from "./observe-chain.ts"
 import { lagAfter } from "./scan-lag.ts"
 
-/** Another block at a transfer's height must be seen twice, so far apart, where there is one endpoint. */
+/** With one endpoint, another block at a transfer's height must be seen twice, this far apart. */
 const SUSPICION_MS = 30_000
 
 type TransferRow = Row<"transfers">
 
-/** A transfer that is gone, or that is suspected from now on or no longer. */
+/** A transfer that is gone, newly suspected, or no longer suspected. */
 interface Doubt {
   row: TransferRow
   change: Partial<Pick<TransferRow, "suspect_at" | "state" | "run_at">>
 }
 
-/** What a round changes of the rows. */
+/** The row changes of a round. */
 export interface Changes {
   doubts: Doubt[]
-  /** Deep enough according to a quorum, or to one of two endpoints; and in a finalized block. */
+  /**
+   * Transfers that are deep enough according to a quorum, or to one of two endpoints; and those in a finalized block.
+   */
   confirmed: TransferRow[]
   confirmedAlone: TransferRow[]
   final: TransferRow[]
   submissions: SubmissionChange[]
-  /** The deposits that the scan had to catch up with, and how far it is; undefined: the ordinary scan has them again. */
+  /**
+   * The deposits that the scan had to catch up on, and how far it got; undefined: the ordinary scan covers them again.
+   */
   caughtUp: { ids: bigint[]; upTo: bigint | undefined } | undefined
   cursor: Partial<Row<"cursors">>
 }
 
-/** The changes that follow from an observation, where `unfinal` are the transfers that are not final, the new ones included. */
+/**
+ * Returns the changes that follow from an observation; `unfinal` are the transfers that are not final, including the
+ * new ones.
+ */
 export function decide(
   network: NetworkInfo,
   seen: Observation,
@@ -61,9 +68,9 @@ export function decide(
 }
 
 /**
- * From where the next round goes on: as far as a quorum surely read the logs and agrees on what is there. An endpoint that
- * lags must not take the scan back, and a reorg is not forgotten before all transfers in doubt were compared; after one the
- * scan goes back to the finalized block, as it may be deeper than the rescan.
+ * Where the next round starts: the last block whose logs a quorum has read and agrees on. A lagging endpoint must not
+ * move the scan back. After a reorg the checkpoint stays until all transfers in doubt were compared, and then moves
+ * back to the finalized block, because the reorg may be deeper than the rescan.
  */
 function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
   const at = (block: Block | undefined) =>
@@ -71,13 +78,15 @@ function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Obs
   if (reorged && !allCompared) return {}
   if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
   if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
-  // A checkpoint of before its time was kept; read again to its end it stands where it stood.
+  // A checkpoint from before its time was stored has no time; when the scan ends at the same block again, it is written
+  // with the time.
   return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
 }
 
 /**
- * Transfers whose height holds another block according to a quorum, while a quorum does not have them in a receipt: gone.
- * Where there is one endpoint it must say so twice. What one of two endpoints alone had reported is gone when neither has it.
+ * Returns transfers that are gone or suspected. A transfer is gone if a quorum has another block at its height, and a
+ * quorum has no receipt with it. With one endpoint, the endpoint must say so twice. A transfer that one of two
+ * endpoints alone had reported is gone when neither has it.
  */
 function doubtsOf(network: NetworkInfo, { quorum }: Observation, unfinal: readonly TransferRow[], now: Date): Doubt[] {
   const needed = votesNeeded(network.endpoints.length)
@@ -95,8 +104,9 @@ function doubtsOf(network: NetworkInfo, { quorum }: Observation, unfinal: readon
 }
 
 /**
- * Transfers whose block is canonical now: confirmed when deep enough, final when their block is. One of two endpoints may
- * confirm alone, while the other does not contradict; settling then counts the transfer towards small payments only.
+ * Returns transfers whose block is canonical now: confirmed when deep enough, final when their block is. One of two
+ * endpoints may confirm alone, while the other does not contradict; settlement then counts the transfer towards small
+ * payments only.
  */
 function standing(
   network: NetworkInfo,
@@ -118,7 +128,7 @@ function standing(
   }
 }
 
-/** A stored transfer as the log that it was read from. */
+/** Converts a stored transfer back to the log that it was read from. */
 const transferOf = (row: Row<"transfers">): Transfer => ({
   txHash: row.tx_hash,
   token: row.token,

@@ -47,7 +47,7 @@ const network = (): Network => {
   return served
 }
 
-/** Serves the chain through one provider or both, sound and not asked before. */
+/** Serves the chain through one provider or both, without faults and with fresh counters. */
 async function serve(providers: 1 | 2): Promise<void> {
   for (const proxy of proxies) mend(proxy)
   const endpoints = proxies.slice(0, providers).map(({ url }) => newEndpoint("base-sepolia", url))
@@ -62,7 +62,7 @@ function mend(proxy: RpcProxy): void {
   proxy.broken = undefined
 }
 
-/** A round of the job that is due at once; one that could not ask changes nothing, and throws. */
+/** Runs a round of the job at once; a round that could not ask its endpoints changes nothing, and throws. */
 async function round(): Promise<void> {
   for (const endpoint of network().endpoints) endpoint.silentUntil = 0
   await service.ctx.db
@@ -185,7 +185,7 @@ describe.each([
     mend(proxies[0])
     Object.assign(hanging, { timeoutMs })
     await round()
-    // What a provider leaves out unnoticed is found by the deeper look of every ten minutes; all else is found now.
+    // The deeper scan of every ten minutes finds what a provider silently omits; everything else is found now.
     if (!silent.has(what)) expect(await count("transfers")).toBe(4)
     service.advance(10 * MINUTE)
     for (let i = 0; i < 4; i++) await round()
@@ -196,7 +196,7 @@ describe.each([
   it("a head that lags: nothing is granted before the rest of the chain has it", async () => {
     await serve(providers)
     let stale: unknown
-    // The first head it reported, for ever.
+    // It keeps reporting its first head.
     const lagging = lie("eth_getBlockByNumber", (block, [tag]) => {
       if (tag === "latest") stale ??= block
       return tag === "latest" ? stale : block
@@ -249,7 +249,7 @@ describe("240 payments in a minute", () => {
     const shops = await paywalls(PAYMENTS)
     const [{ calls }] = proxies
     calls.clear()
-    // A submission wakes the job every five seconds at most: twelve rounds in the minute, some two blocks in each.
+    // Submissions wake the job every five seconds at most: twelve rounds in the minute, some two blocks in each.
     const blocks = 2 * ROUNDS
     const perBlock = Math.ceil(PAYMENTS / blocks)
     const sales: Sale[] = []
@@ -267,7 +267,7 @@ describe("240 payments in a minute", () => {
     }
     expect(sales.length).toBe(PAYMENTS)
     await mine(22)
-    // Then a look a minute, until nothing is left to look up.
+    // Then a round a minute, until no receipt is left to read.
     for (let i = 0; i < 4; i++) {
       service.advance(MINUTE)
       await counted(0)
@@ -276,11 +276,12 @@ describe("240 payments in a minute", () => {
     expect(new Set(rows.map(row => row.state))).toEqual(new Set(["final"]))
     expect([await count("payments"), await count("grants"), await count("claims")]).toEqual(Array(3).fill(PAYMENTS))
     const detail = JSON.stringify(Object.fromEntries(calls))
-    // Allowed are 1.5 a payment; 0.55 were measured, as the scan finds all of a block before a receipt is asked for.
+    // The target is 1.5 a payment; 0.55 were measured, because the scan finds all of a block before any receipt is
+    // read.
     expect(proxies[0].total(), detail).toBeLessThan(PAYMENTS)
-    // Beside one call a payment, for blocks whose payments become confirmed or final.
+    // A round also reads the blocks whose payments become confirmed or final.
     expect(most, detail).toBeLessThanOrEqual(QUIET_CALLS + blocks)
-    // Nothing waits any more: what is left is the look itself.
+    // No payment is pending any more: only the calls of a quiet round are left.
     calls.clear()
     await round()
     expect(proxies[0].total()).toBeLessThanOrEqual(QUIET_CALLS)

@@ -1,4 +1,4 @@
-/** SQL of the scan for tokens that nobody sells for: which addresses to look at, and the bounds of what is stored. */
+/** SQL of the scan for tokens that nobody sells for: which addresses to scan, and the limits of what is stored. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -15,14 +15,17 @@ export interface Watched {
   merchant_id: string
 }
 
-/** Tokens that are kept of one receiving address, those found first: a list of a thousand worthless ones helps nobody. */
+/**
+ * How many tokens are stored for one receiving address, those found first: a list of a thousand worthless ones helps
+ * nobody.
+ */
 const MOST_OF_A_DEPOSIT = 20
-/** Rows written in one step. */
+/** How many rows one step writes. */
 const ROWS_A_STEP = 500
-/** The clock that says when an address left the scan, and the chain's, differ by less. */
+/** The largest difference between the clock that recorded when an address left the scan and the chain's clock. */
 const SKEW_MS = 600_000
 
-/** The addresses after `after_id` that were in the scan at some time since `from_time`, by id. */
+/** Returns the addresses after `after_id` that were in the scan at some time since `from_time`, by id. */
 export async function watchedSince(
   ctx: Context,
   chainId: number,
@@ -39,8 +42,8 @@ export async function watchedSince(
 }
 
 /**
- * Writes how far the scan is and what it found, in one transaction; false, and nothing is written, where another process
- * has taken the job over.
+ * Writes the scan's position and what it found, in one transaction. If another process has taken over the job, it
+ * returns false and writes nothing.
  */
 export async function writeProgress(
   ctx: Context,
@@ -62,7 +65,10 @@ export async function writeProgress(
   })
 }
 
-/** One row for each token at an address, the first that fit; one that is known has its balance asked again. */
+/**
+ * Writes one row for each token at an address, until the address has {@link MOST_OF_A_DEPOSIT}. The balance of a known
+ * one is read again.
+ */
 async function store(
   ctx: TxContext,
   network: NetworkInfo,

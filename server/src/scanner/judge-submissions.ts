@@ -1,4 +1,6 @@
-/** Ends the submissions of a round whose transaction pays nothing here, or was never found, and puts the others off. */
+/**
+ * Ends the submissions of a round whose transaction pays nothing here, or was never found, and postpones the others.
+ */
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
@@ -10,17 +12,17 @@ const SECOND_MS = 1_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-/** How long a submission whose transaction no endpoint knows is asked for, from its submission on. */
+/** How long a submission's transaction is looked up if no endpoint knows it, counted from its submission. */
 const NO_TRACE_MS = DAY_MS
 
 /**
- * The milliseconds before a receipt is asked for again, after so many attempts without one: 5 s, doubling, at most an
- * hour, so that made-up hashes cost little (17 calls in their day).
+ * Returns the wait before a receipt is read again, in milliseconds, after `attempts` without one: 5 s, doubling, at
+ * most an hour, so that invented hashes cost little (17 calls in their day).
  */
 export const receiptBackoffMs = (attempts: number): number =>
   Math.min(5 * SECOND_MS * 2 ** Math.min(attempts, 12), HOUR_MS)
 
-/** A receipt that is there, but not deep enough to be judged, is read again after so long. */
+/** The wait before a receipt that is not deep enough to be judged is read again. */
 const SHALLOW_MS = 5_000
 
 export interface SubmissionChange {
@@ -28,13 +30,13 @@ export interface SubmissionChange {
   change: Partial<Row<"submissions">>
 }
 
-/** Ends, or puts off, the submissions that were due; those that name a transfer in sight are linked later. */
+/** Ends or postpones the submissions that were due; those that name a stored transfer are linked later. */
 export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: Date): SubmissionChange[] {
   const { quorum, deposits, submissions } = seen
   return submissions.map(submission => {
     const receipt = quorum.receiptOf(submission.tx_hash)
     if (!receipt) {
-      // Not at the first look: the service itself may have been down all day.
+      // Not at the first attempt: the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
       const isOver = receipt === null && overdue
       const change = isOver
@@ -70,6 +72,6 @@ function claimOf(network: NetworkInfo, deposits: Map<Address, WatchedDeposit>, s
 
 function ownerOf(deposits: Map<Address, WatchedDeposit>, address: Address): string | undefined {
   const resource = deposits.get(address)?.resource
-  // A session's id is known to its payer alone.
+  // Only its payer knows a session's id.
   return resource?.startsWith("pw_") ? `the paywall ${resource}` : resource && "another checkout"
 }

@@ -1,4 +1,5 @@
-// One endpoint of two or three answers anything at all, generated. `LYING_RUNS=500 npx vitest run lying-endpoint` tries more.
+// One endpoint of two or three gives generated answers of any kind. `LYING_RUNS=500 npx vitest run lying-endpoint`
+// tries more.
 import fc from "fast-check"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import {
@@ -141,7 +142,7 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { minLength: 4, maxLength: 10 },
 )
 
-/** The lies that were found first, by the endpoint that was believed last. */
+/** Lies that earlier versions believed. */
 const plain: Step[][] = [
   [
     { kind: "lie", lies: ["another value"] },
@@ -157,7 +158,7 @@ const plain: Step[][] = [
   ],
 ]
 
-/** A chain, nodes of which one lies, and two paywalls of a small and a large price. */
+/** Starts a chain, nodes of which one lies, and two paywalls, one with a small and one with a large price. */
 async function scene(count: number, place: number) {
   await service.empty()
   await service.merchant("shop")
@@ -193,7 +194,7 @@ async function scene(count: number, place: number) {
   }
 }
 
-/** The node's answers, each changed by the next of these lies that has something to say. */
+/** Changes each answer of the node by the next of these lies that applies to it. */
 function liesOf(
   names: string[],
   chain: ScriptedChain,
@@ -300,7 +301,7 @@ it.each([3, 2])(
               chain.mine(step.blocks)
               chain.finalized = Math.max(chain.finalized, chain.head.number - 20)
             } else if (step.kind === "lie") liar.hook = liesOf(step.lies, chain, truthOf(chain))
-            // Of three it takes two faults to stop anything; that nothing is wrong then is shown too.
+            // With three endpoints only two faults stop anything. This shows that nothing goes wrong then either.
             else honest.broken = step.isAway ? 502 : undefined
             await round()
             service.advance(7_000)
@@ -377,7 +378,7 @@ it("of three statements about a block, a receipt, a log or a number one decides 
       const two = [honest, { ...honest }]
       const three = two.toSpliced(place, 0, liar)
       expect(blockAgreed(three, height, 2)?.block).toEqual(blockAgreed(two, height, 2)?.block)
-      // The cost alone is a number between the others', so it is one of them.
+      // Only the cost may differ: it is the middle one of the reported costs.
       expect({ ...receiptAgreed(three, hash, 2), cost: 0n }).toEqual({ ...receiptAgreed(two, hash, 2), cost: 0n })
       expect(standingOf(three, log, 3)).toBe(standingOf(two, log, 3))
       expect(

@@ -220,7 +220,7 @@ describe("sanctions by oracle", () => {
       const txHash = await pay(chain === "worldchain" ? 1 : 0, shop.payTo, 4)
       expect((await submit(shop.id, txHash, 4)).status).toBe(200)
       await setSanctioned(4, true)
-      // What was clear at intake is clear for an hour.
+      // A sender that was clear stays clear for an hour.
       service.advance(61 * MINUTE)
       await rounds(4)
       expect(await hasAccess(shop.id, 4)).toBe(false)
@@ -323,7 +323,7 @@ describe("dormant addresses", () => {
     service.advance(2 * HOUR + MINUTE)
     await makeDepositsDormant(service.ctx, network(0))
     expect([await isWatched(idle.id), await isWatched(busy.id)]).toEqual([false, true])
-    // Days later it is still looked at within the hour.
+    // Days later it is still checked hourly.
     for (let i = 0; i < 30; i++) {
       service.advance(HOUR)
       await checkDormantDeposits(service.ctx, network(0))
@@ -360,7 +360,7 @@ describe("dormant addresses", () => {
       .selectFrom("deposits")
       .selectAll()
       .executeTakeFirstOrThrow()
-    // What its owner recovers once it is open, as the books note it.
+    // Its owner recovers the money after the opening time, and the books record it.
     await client.impersonateAccount({ address })
     await client.setBalance({ address, value: parseUnits("1", 18) })
     const args = [PAYOUT_ADDRESS, parseUnits("5", 6)] as const

@@ -1,6 +1,6 @@
 /**
- * What one round of verification learns: reads the database and the chain, and writes nothing. `decide.ts` says what
- * follows from it, and `record-observation.ts` writes that.
+ * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what follows
+ * from it, and `record-observation.ts` writes that.
  */
 
 import { keyOf, type Standing } from "../chain/agreement.ts"
@@ -13,23 +13,26 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositsAmong, dueSubmissions, unfinalTransfers, type WatchedDeposit, watchedDeposits } from "./queries.ts"
 
-/** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
+/** How many blocks are scanned again each round: nodes index logs late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
-/** Scanned again every {@link DEEP_MS}: what a node that lagged unnoticed did not report. Twice the blocks of that time. */
+/**
+ * How many blocks are scanned again every {@link DEEP_MS}, for logs that a lagging node did not report. Twice the
+ * blocks of that time.
+ */
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
-/** Receipts asked for in one round for submissions, and as many for transfers that endpoints do not agree on. */
+/** How many receipts one round reads for submissions, and as many for transfers that endpoints do not agree on. */
 const RECEIPTS_A_ROUND = 100
-/** Heights compared at once when a reorg was noticed. */
+/** How many heights are compared at once after a reorg was noticed. */
 const HEIGHTS_A_STEP = 50
 
-/** A transfer to a deposit of ours, and whether one of two endpoints alone has it. */
+/** A transfer to one of our deposits, and whether only one of two endpoints has it. */
 interface Found {
   log: Transfer & { blockTime: Date }
   isSingle: boolean
 }
 
-/** All that a round learnt. */
+/** Everything that a round read. */
 export interface Observation {
   cursor: Row<"cursors">
   quorum: QuorumView
@@ -38,17 +41,17 @@ export interface Observation {
   unfinal: Row<"transfers">[]
   /** What the scans and the receipts show; each log once. */
   found: Found[]
-  /** The last block from which everything is read and agreed on. */
+  /** The last block up to which everything is read and agreed on. */
   scannedTo: bigint
-  /** The deposits that the scan had to catch up with, and how far that went. */
+  /** The deposits that the scan had to catch up on, and how far it got. */
   backfill: { ids: bigint[]; scannedTo: bigint } | undefined
-  /** Transfers that are not where they were: their height, and whether their receipt is anywhere, were asked for. */
+  /** Transfers that may have moved: the block at their height and their receipt were read. */
   doubted: Row<"transfers">[]
-  /** Whether another block stands where the head of the last round was. */
+  /** Whether another block is at the height of the last round's head. */
   reorged: boolean
   /** Whether all transfers in doubt could be compared with the canonical chain. */
   allCompared: boolean
-  /** What it showed of the endpoints themselves. */
+  /** What it showed about the endpoints themselves. */
   troubles: Seen[]
 }
 
@@ -58,7 +61,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND)
   const unfinal = await unfinalTransfers(ctx, network.chainId)
   const deposits = new Map<Address, WatchedDeposit>()
-  // Of a million addresses only those that this round can meet.
+  // Of a million addresses, load only those that this round can meet.
   const know = async (addresses: Address[], resources: string[] = []) => {
     const unknown = [...new Set(addresses)].filter(address => !deposits.has(address))
     for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
@@ -100,18 +103,18 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     [...doubted, ...changing].map(row => row.block_number),
     [...doubted.map(row => row.tx_hash), ...unexplained(quorum, unfinal, submissions, deposits), ...asked],
   )
-  // What one endpoint alone has reported may stand nowhere, and is compared by its receipt.
+  // A transfer that one endpoint alone has reported may be in no block; it is compared by its receipt.
   const agreedOnce = unfinal.filter(row => !row.single_source)
   const allCompared = !reorged || (await compareDownwards(quorum, agreedOnce, doubted))
   await know(
     [...submissions, ...doubted].flatMap(row => quorum.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
   )
   const { found, heldFrom } = await foundOf(quorum, [...submissions, ...doubted], new Set(asked), deposits)
-  // Whatever endpoints do not agree on yet is read again: the scan does not pass it.
+  // Blocks with logs that endpoints do not agree on yet are read again: the scan does not pass them.
   const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
   scannedTo = sure(scannedTo)
   if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
-  // Where the next round may go on from.
+  // The block at which the next round may start.
   await quorum.learn(reorged ? [quorum.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
   const troubles = troublesIn(network, quorum)
   return {
@@ -120,7 +123,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   }
 }
 
-/** Scans the deposits that have come back into the scan, from where each of them was left. */
+/** Scans the deposits that came back into the scan, each from the block where its scan stopped. */
 async function scanBehind(quorum: Quorum, watched: readonly WatchedDeposit[], number: bigint) {
   const behind = watched.filter(deposit => deposit.watchedNumber !== null)
   if (behind.length === 0) return undefined
@@ -135,7 +138,7 @@ async function scanBehind(quorum: Quorum, watched: readonly WatchedDeposit[], nu
   return { ids: behind.map(deposit => deposit.id), scannedTo }
 }
 
-/** Where a quorum reported logs, by key and block hash. */
+/** Returns the keys and block hashes of the logs that a quorum reported. */
 const placesOf = (quorum: Quorum): Set<string> =>
   new Set(
     quorum
@@ -144,7 +147,7 @@ const placesOf = (quorum: Quorum): Set<string> =>
       .map(log => `${keyOf(log)} ${log.blockHash}`),
   )
 
-/** The transactions of submissions that no transfer in sight explains. */
+/** Returns the transactions of submissions that no stored transfer explains. */
 function unexplained(
   quorum: Quorum,
   unfinal: readonly Row<"transfers">[],
@@ -170,11 +173,11 @@ function unexplained(
 }
 
 /**
- * The transactions of logs that some endpoint has and no quorum: their receipts decide. So many in a round, another part of
- * them in each, as an endpoint can make up any number.
+ * Returns the transactions of logs that some endpoint has and no quorum: their receipts decide. Each round takes a
+ * limited number, and a different part of them, because an endpoint can make up any number.
  */
 function unsettled(ctx: Context, quorum: Quorum, unfinal: readonly Row<"transfers">[]): Hash[] {
-  // Where only one can be asked, its receipt adds nothing to its log.
+  // If only one endpoint can be asked, its receipt adds nothing to its log.
   if (quorum.voters < 2) return []
   const inPlace = placesOf(quorum)
   const open = quorum.reported().filter(log => ["open", "single"].includes(quorum.standingOf(log)))
@@ -186,8 +189,8 @@ function unsettled(ctx: Context, quorum: Quorum, unfinal: readonly Row<"transfer
 }
 
 /**
- * Which logs are sure enough to be stored, and the first block that has one that is not. A log that one of two endpoints
- * has is stored once the other was `asked` for its receipt.
+ * Returns the logs that are sure enough to be stored, and the first block with one that is not. A log that one of two
+ * endpoints has is stored once the other was `asked` for its receipt.
  */
 async function foundOf(
   quorum: Quorum,
@@ -195,7 +198,7 @@ async function foundOf(
   asked: ReadonlySet<Hash>,
   deposits: ReadonlyMap<Address, WatchedDeposit>,
 ): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
-  // What one endpoint alone had reported may lie deeper than any scan looks again: it is found by its receipt alone.
+  // A transfer that one endpoint alone had reported may be deeper than any rescan: only its receipt finds it.
   const hashes = new Set([...named.map(row => row.tx_hash), ...asked])
   const receipts = [...hashes].flatMap(hash => quorum.receiptOf(hash) ?? [])
   const agreed = receipts.flatMap(receipt => (receipt.succeeded ? receipt.transfers : []))
@@ -203,7 +206,7 @@ async function foundOf(
     ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
     ...quorum.reported().map(log => ({ log, standing: quorum.standingOf(log) })),
   ].filter(({ log, standing }) => standing !== "denied" && deposits.has(log.to))
-  // What is open is not stored whatever its time is, and an endpoint can make up any number of blocks.
+  // An open log is not stored, whatever its time is, and an endpoint can make up any number of blocks.
   const untimed = logs.filter(({ log, standing }) => standing !== "open" && !quorum.timeOf(log, standing))
   await quorum.learn(
     untimed.map(({ log }) => log.blockNumber),
@@ -213,7 +216,7 @@ async function foundOf(
   let heldFrom: bigint | undefined
   for (const { log, standing } of logs) {
     const canonical = quorum.blockAt(log.blockNumber)?.block
-    // Logs can be older than the blocks asked for after them; the block decides.
+    // A log can be older than the block that was read after it; the block decides.
     if (canonical && canonical.hash !== log.blockHash) continue
     const blockTime = quorum.timeOf(log, standing)
     const isSure = standing === "agreed" || (standing === "single" && (quorum.voters < 2 || asked.has(log.txHash)))
@@ -228,7 +231,7 @@ async function foundOf(
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
 
-/** Whether this round is the first of its ten minutes. */
+/** Whether this is the first round of its ten minutes. */
 const isDeepRound = (ctx: Context, cursor: Row<"cursors">): boolean =>
   Math.floor(ctx.now().getTime() / DEEP_MS) !== Math.floor((cursor.looked_at?.getTime() ?? 0) / DEEP_MS)
 
@@ -237,8 +240,8 @@ export const keyOfRow = (row: Row<"transfers">): string =>
   keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
 
 /**
- * After a reorg: compares transfers that are not final with the canonical chain from the top down, until one stands where
- * it stood, and adds the others to `doubted`. False when a height could not be asked.
+ * After a reorg: compares transfers that are not final with the canonical chain, highest block first, until one is
+ * still in its block. Adds the others to `doubted`. Returns false if a height could not be read.
  */
 async function compareDownwards(
   quorum: Quorum,

@@ -1,4 +1,4 @@
-/** SQL of the scan: what to look for, and what was found. */
+/** SQL of the scan: what it scans for, and what it found. */
 import { type RawBuilder, sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -11,11 +11,11 @@ import { statusMessage } from "./submission-faults.ts"
 export interface WatchedDeposit {
   id: bigint
   address: Address
-  /** What is sold there: the id of the resource. */
+  /** The id of the resource that is sold there. */
   resource: string
   /** Whether it is in the scan of the logs. */
   watched: boolean
-  /** The block up to which its transfers are known, where the scan has to catch up with it first. */
+  /** The block up to which its transfers are known, if the scan has to catch up first. */
   watchedNumber: bigint | null
 }
 
@@ -30,7 +30,10 @@ const depositsOn = (ctx: Context, chainId: number) =>
 export const watchedDeposits = (ctx: Context, chainId: number): Promise<WatchedDeposit[]> =>
   depositsOn(ctx, chainId).where("watched", "=", true).execute()
 
-/** Those that have one of these addresses, or belong to one of these resources, in the order they were made. */
+/**
+ * Returns the deposits that have one of these addresses, or belong to one of these resources, in the order they were
+ * made.
+ */
 export async function depositsAmong(
   ctx: Context,
   chainId: number,
@@ -53,7 +56,10 @@ export async function depositsAmong(
   return found.sort((a, b) => (a.id < b.id ? -1 : 1))
 }
 
-/** The transfers of these addresses are known up to a block, or all of them, so that the ordinary scan goes on. */
+/**
+ * Records that the transfers of these addresses are known up to a block; with `undefined`, that the ordinary scan
+ * covers them again.
+ */
 export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
   if (number === undefined) {
     await sql`update deposits set watched_number = null where id in (${sql.join(ids)}) and watched`.execute(ctx.db)
@@ -63,7 +69,7 @@ export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number
     where id in (${sql.join(ids)}) and watched and watched_number is not null`.execute(ctx.db)
 }
 
-/** Submissions whose receipt is to be asked for now. */
+/** Returns the submissions whose receipt is due to be read. */
 export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
   ctx.db
     .selectFrom("submissions")
@@ -87,18 +93,19 @@ export const unfinalTransfers = (ctx: TxContext, chainId: number): Promise<Row<"
 const ROWS_A_STATEMENT = 500
 
 /**
- * Whether a report is of another transfer than the row. A block's hash fixes what is in it, so that a row which was agreed on
- * differs only where it stands in another block; what one endpoint alone reported can be wrong in anything.
+ * SQL: whether a report is about another transfer than the row. A block's hash fixes its content, so a row that was
+ * agreed on differs only if it is in another block now; a row that one endpoint alone reported can be wrong in
+ * anything.
  */
 const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (transfers.single_source and
   (transfers.block_time, transfers.log_index, transfers.value, transfers.from_address) <>
   (excluded.block_time, excluded.log_index, excluded.value, excluded.from_address)))`
 
 /**
- * Stores transfers as seen. One that is known as it is stays so; one that is known otherwise (a transaction that runs again
- * in another block can move other amounts, and from elsewhere), or was gone, is seen again. What one of two endpoints alone
- * has (`isSingle`) changes nothing that is known, and what is agreed on takes its place. Finalized ones never change.
- * Answers the receiving addresses where something changed.
+ * Stores transfers as seen. A known transfer that is unchanged stays as it is. One that changed (a transaction that
+ * runs again in another block can move other amounts, and from another sender), or was gone, is seen again. A transfer
+ * that only one of two endpoints has (`isSingle`) changes nothing that is known, and an agreed one replaces it.
+ * Finalized ones never change. Returns the receiving addresses where something changed.
  */
 export async function storeTransfers(
   ctx: TxContext,
@@ -141,7 +148,7 @@ export async function storeTransfers(
             single_source: eb.ref("excluded.single_source"),
             state: sql`case when transfers.state = 'gone' or ${isOther} then 'seen' else transfers.state end`,
             suspect_at: sql`case when transfers.state = 'gone' or ${isOther} then null else transfers.suspect_at end`,
-            // What waited for a second endpoint can count now.
+            // A transfer that needed a second endpoint can count now.
             run_at: sql`case when transfers.state = 'confirmed' and not ${isOther} then ${ctx.now()} else transfers.run_at end`,
           }))
           .where(
@@ -156,7 +163,7 @@ export async function storeTransfers(
   return changed
 }
 
-/** Has what is for sale at these addresses, or has these ids, settled soon. */
+/** Makes the resources that are sold at these addresses, or have these ids, due for settlement. */
 export async function wakeSold(
   ctx: TxContext,
   deposits: readonly bigint[],
@@ -166,8 +173,8 @@ export async function wakeSold(
 }
 
 /**
- * Marks transfers as confirmed, and due to be settled, where they are still in the block that was read; `isSingle`
- * where one of two endpoints alone says so.
+ * Marks transfers as confirmed and due for settlement, if they are still in the block that was read; `isSingle` if only
+ * one of two endpoints says so.
  */
 export async function confirmTransfers(
   ctx: TxContext,
@@ -181,7 +188,7 @@ export async function confirmTransfers(
   )
 }
 
-/** Marks confirmed transfers as final where they are still in the block that was read. */
+/** Marks confirmed transfers as final if they are still in the block that was read. */
 export async function finalizeTransfers(ctx: TxContext, standing: readonly Row<"transfers">[]): Promise<void> {
   await eachStatement(standing, rows =>
     sql`update transfers t set state = 'final', suspect_at = null from (values ${rows}) as standing (id, block_hash)
@@ -202,11 +209,11 @@ async function eachStatement(
 }
 
 /**
- * Brings submissions and the transfers they name together: the submission needs no receipt any more (one that had been
- * given up is checked again), and a confirmed transfer is settled now.
+ * Links submissions and the transfers that they name: the submission needs no receipt any more (one that had been given
+ * up is checked again), and a confirmed transfer is settled now.
  */
 export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, message: string): Promise<void> {
-  // A paywall's access belongs to the sender, so he must be the one; a checkout is paid by whoever pays.
+  // A paywall's access belongs to the sender, so the submitter must be the sender; anybody may pay a checkout.
   const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
     and s.resource_id = d.resource_id and (not s.by_sender or s.address = t.from_address)
     and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
@@ -219,7 +226,7 @@ export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, mess
   await sql`update transfers t set run_at = ${ctx.now()}
     from submissions s, deposits d where ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
       and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
-  // One whose transfer is gone, or was sent by another when it was mined again, needs its receipt again.
+  // A submission whose transfer is gone, or got another sender when it was mined again, needs its receipt again.
   await sql`update submissions s set run_at = ${ctx.now()} where s.chain_id = ${network.chainId} and s.status = 'verifying'
       and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
     ctx.db,
@@ -237,7 +244,10 @@ export const freshSubmission = (now: Date) => ({
   updated_at: now,
 })
 
-/** Has a network looked at soon; call it outside a transaction, as the verification holds this row while it writes. */
+/**
+ * Makes a network due for verification soon. Call it outside a transaction, because the verification locks this row
+ * while it writes.
+ */
 export async function verifySoon(ctx: Context, chainId: number): Promise<void> {
   const now = ctx.now()
   await ctx.db

@@ -1,6 +1,6 @@
 /**
- * Writes what a round of verification learnt: new transfers, those that moved or are gone, those that are deep enough or
- * final, and from where the next round goes on.
+ * Writes the result of a verification round: new transfers, those that moved or are gone, those that are deep enough or
+ * final, and where the next round starts.
  */
 import { sql } from "kysely"
 import { noteTroubles } from "../chain/endpoint-troubles.ts"
@@ -21,7 +21,10 @@ import { statusMessage } from "./submission-faults.ts"
 import { withoutFlood } from "./tokens.ts"
 import { traceScan } from "./trace-scan.ts"
 
-/** Writes what was seen; call it inside a transaction. Answers whether a submission ended. `startMs`: when the round began, for traces. */
+/**
+ * Writes an observation; call it inside a transaction. Returns whether a submission ended. `startMs`: when the round
+ * began, for traces.
+ */
 export async function recordObservation(
   ctx: TxContext,
   network: NetworkInfo,
@@ -29,7 +32,7 @@ export async function recordObservation(
   startMs: number,
 ): Promise<boolean> {
   const { cursor } = seen
-  // The fence: a worker whose lease was taken over must not write what is by now old.
+  // The fence: a worker that lost its lease must not write outdated results.
   const fence = await ctx.db
     .selectFrom("cursors")
     .select("chain_id")
@@ -62,7 +65,7 @@ export async function recordObservation(
   return changes.submissions.some(({ change }) => change.status === "failed")
 }
 
-/** Writes what was decided of transfers and submissions; answers the resources whose submissions ended. */
+/** Writes the decisions about transfers and submissions; returns the resources whose submissions ended. */
 async function write(ctx: TxContext, network: NetworkInfo, changes: Changes): Promise<string[]> {
   for (const { row, change } of changes.doubts) {
     const facts = { network: network.name, txHash: row.tx_hash, state: row.state, change }

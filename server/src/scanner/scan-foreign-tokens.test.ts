@@ -10,7 +10,10 @@ import type { Network } from "../chain/networks.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 import { foreignTokenRound } from "./scan-foreign-tokens.ts"
 
-/** Calls of a round to an endpoint: 40 for logs, each with a block; and who may vote, the last block, and balances. */
+/**
+ * The most calls of a round to an endpoint: 40 for logs, each with a block; and those for the quorum, the last block,
+ * and balances.
+ */
 const MOST_CALLS = 2 * 40 + 5 + 40 + 25
 
 let rig: ExceptionsRig
@@ -25,7 +28,7 @@ afterAll(async () => {
 })
 
 let network: Network
-/** On a new scan that begins here, with so many endpoints. */
+/** Begins a new scan at the current block, with this many endpoints. */
 async function begin(endpoints: 1 | 2 = 1): Promise<void> {
   await rig.empty()
   for (const proxy of proxies) proxy.spoil = (_method, _params, result) => result
@@ -38,7 +41,7 @@ async function begin(endpoints: 1 | 2 = 1): Promise<void> {
 }
 beforeEach(() => begin())
 
-/** A round that is due, on so many more blocks; eleven make all that was there final. */
+/** Mines `blocks` and runs a round; eleven blocks make all earlier ones final. */
 async function round(blocks = 12): Promise<number> {
   if (blocks > 0) await rig.anvil.client.mine({ blocks })
   await rig.service.ctx.db
@@ -119,7 +122,7 @@ describe("a token that nobody sells for", () => {
     )
     expect(accepted.body).toMatchObject({ status: "granted", exception: "wrong_asset" })
     expect(await listed()).toMatchObject([{ remedy: expect.stringContaining("is granted") }])
-    // Taken out by whoever may, for this job; a day later its balance is checked.
+    // The tokens leave the address; its balance is checked again a day later.
     await rig.pass(25 * 3_600_000)
     await rig.anvil.client.impersonateAccount({ address: shop.payTo as Hex })
     await rig.anvil.client.setBalance({ address: shop.payTo as Hex, value: 10n ** 18n })
@@ -193,7 +196,7 @@ describe("what anyone can emit", () => {
     await rig.anvil.client.mine({ blocks: 300 })
     await emit(await emitter(9), shop.payTo, 60)
     const last = await rig.pay(others[2].payTo, "3", 0, rig.other)
-    // As providers do, by results and by blocks.
+    // Providers limit the number of results and of blocks.
     proxies[0].spoil = (method, [filter], result) => {
       const { address, fromBlock, toBlock } = (filter ?? {}) as { address?: string; fromBlock: Hex; toBlock: Hex }
       if (method !== "eth_getLogs" || address) return result
@@ -205,7 +208,7 @@ describe("what anyone can emit", () => {
     const gone = () => rig.service.ctx.db.selectFrom("cursors").select("block_number").executeTakeFirstOrThrow()
     for (let i = 0; i < 40 && (await listed()).length === 0; i++) {
       most = Math.max(most, await round(0))
-      // The scan for payments goes on in between, at its usual cost.
+      // The scan for payments continues in between, at its usual cost.
       proxies[0].calls.clear()
       await rig.service.ctx.db
         .updateTable("cursors")
@@ -291,7 +294,7 @@ describe("of two endpoints, one that lies", () => {
     await round()
     proxies[0].broken = undefined
     proxies[0].spoil = (_method, _params, result) => result
-    // An endpoint that failed is not asked for a second.
+    // An endpoint that failed is not asked again within a second.
     const found = async () => {
       await round(0)
       return (await listed()).map(({ paywallId, balance }) => `${paywallId} ${balance}`)

@@ -21,24 +21,24 @@ import { askBalances } from "./check-foreign-tokens.ts"
 import { type Watched, watchedSince, writeProgress } from "./foreign-tokens.ts"
 
 type Scan = Row<"token_scans">
-/** How far it is, and from when on addresses count that have left the scan since. */
+/** The position of the scan, and from which time on it includes addresses that have left the payment scan since. */
 type Position = Pick<Scan, "from_block" | "to_block" | "from_time" | "after_id" | "blocks">
 
-/** Between two rounds, when it has read all finalized blocks, and when it has not. */
+/** The wait between two rounds, when all finalized blocks are read, and when they are not. */
 const PAUSE_MS = 300_000
 const SOON_MS = 30_000
-/** `eth_getLogs` in a round to each endpoint; with 1,000 addresses in a call, 40,000 addresses. */
+/** How many `eth_getLogs` a round sends to each endpoint; with 1,000 addresses in a call, 40,000 addresses. */
 const CALLS_A_ROUND = 40
 const ROUND_MS = 60_000
 /** Longer than a round, its last answers and its balances can take together. */
 const LEASE_MS = 300_000
 const ADDRESSES_A_CALL = 1_000
 const MOST_BLOCKS = 1_000n
-/** New rows of a network in a day; while there are so many it waits where it is. */
+/** New rows of a network in a day; at this number the scan pauses where it is. */
 const MOST_A_DAY = 2_000
 const DAY_MS = 24 * 3_600_000
 
-/** One round, where one is due; answers how many milliseconds the next may wait. */
+/** Runs one round if one is due; returns how many milliseconds the next may wait. */
 export async function foreignTokenRound(ctx: Context, network: Network): Promise<number> {
   const now = ctx.now()
   if (!(await isBegun(ctx, network))) return SOON_MS
@@ -56,7 +56,7 @@ export async function foreignTokenRound(ctx: Context, network: Network): Promise
   return SOON_MS
 }
 
-/** Begins at the last block that the scan for payments knows to be final. */
+/** Starts at the last block that the scan for payments knows to be final. */
 async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   const begun = await sql`insert into token_scans (chain_id, from_block, to_block, from_time, blocks, run_at)
     select chain_id, finalized_number + 1, finalized_number, ${ctx.now()}, ${MOST_BLOCKS}, ${ctx.now()} from cursors
@@ -72,7 +72,9 @@ async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
 
 const copies = new WeakMap<Endpoint, Endpoint>()
 
-/** The same endpoint with failures of its own: what this job is refused must not pause the scan for payments. */
+/**
+ * Returns a copy of the endpoint with failures of its own: a refusal of this job must not pause the scan for payments.
+ */
 function ownCopy(endpoint: Endpoint): Endpoint {
   const copy = copies.get(endpoint) ?? { ...endpoint, failures: 0, silentUntil: 0 }
   copies.set(endpoint, copy)
@@ -88,11 +90,11 @@ async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolea
   return !isFull
 }
 
-/** What one step of a round came to. */
+/** The result of one step of a round. */
 interface Step {
   next: Position
   found: { log: Transfer; deposit: Watched }[]
-  /** Whether the round ends with it. */
+  /** Whether the round ends with this step. */
   isLast: boolean
 }
 
@@ -105,7 +107,7 @@ async function readOn(ctx: Context, network: Network, scan: Scan): Promise<void>
     if (at.to_block < at.from_block) {
       const to = at.from_block + at.blocks - 1n
       at = { ...at, to_block: to < quorum.finalized ? to : quorum.finalized, after_id: 0n }
-      // Everything that is final is read.
+      // All finalized blocks are read.
       if (at.to_block < at.from_block) return
     }
     const step = await readPage(ctx, network, { quorum, allowances }, at)
@@ -123,7 +125,7 @@ interface Round {
   allowances: ReadonlyMap<Endpoint, Allowance>
 }
 
-/** Reads the next addresses of the blocks in hand; undefined where too few endpoints answer. */
+/** Reads the next addresses of the current blocks; undefined if too few endpoints respond. */
 async function readPage(ctx: Context, network: Network, round: Round, at: Position): Promise<Step | undefined> {
   const { quorum, allowances } = round
   await quorum.learn([at.to_block], [])
@@ -132,7 +134,7 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
   const deposits = await watchedSince(ctx, network.chainId, at, ADDRESSES_A_CALL)
   const last = deposits.at(-1)
   if (!last) return { next: afterBlocks(at, has), found: [], isLast: false }
-  // A page that can't be read with all of a round's calls can never be.
+  // If all calls of a round are not enough for a page, it can't be read at all.
   const isWhole = [...allowances.values()].every(({ calls }) => calls === CALLS_A_ROUND)
   const addresses = deposits.map(deposit => deposit.address)
   const query = { addresses, fromBlock: at.from_block, toBlock: at.to_block, has }
@@ -162,13 +164,16 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
   return { next: { ...at, to_block: at.from_block + blocks - 1n, blocks }, found: [], isLast: true }
 }
 
-/** All addresses are read: the next blocks are more, where the last were few because of a flood or a node's limit. */
+/**
+ * All addresses of these blocks are read. The next range is larger if a flood or a node's limit had made this one
+ * small.
+ */
 function afterBlocks({ to_block, blocks }: Position, { time }: Block): Position {
   const more = 2n * blocks < MOST_BLOCKS ? 2n * blocks : MOST_BLOCKS
   return { from_block: to_block + 1n, to_block, from_time: time, after_id: 0n, blocks: more }
 }
 
-/** The logs that as many endpoints as must agree report in the same words, each once, in chain order. */
+/** Returns the logs that as many endpoints as must agree report identically, each once, in chain order. */
 function agreedAmong(readings: readonly Transfer[][], needed: number): Transfer[] {
   const votes = new Map<string, { log: Transfer; by: Set<number> }>()
   for (const [position, logs] of readings.entries())

@@ -1,4 +1,4 @@
-// A scan that stands still, or an endpoint that refuses logs, is seen at once: in the log, the metrics and /readyz.
+// A scan that has stopped, or an endpoint that refuses logs, shows at once: in the log, the metrics and /readyz.
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { failed, ScriptedChain, type ScriptedNode, startNode } from "../../test/node.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
@@ -47,7 +47,7 @@ const refuse = (i: number) => {
 const allow = (i: number) => {
   if (nodes[i]) nodes[i].hook = () => undefined
 }
-/** A minute goes by: thirty blocks by default, and a round. */
+/** Lets a minute pass: thirty blocks by default, and a round. */
 async function minute(blocks = 30): Promise<void> {
   chain.mine(blocks)
   service.advance(MINUTE)

@@ -1,33 +1,39 @@
 /**
- * How far the logs that were surely read are behind the head: a scan that stands still finds no payment, and must not look
- * like one that works. Kept with the cursor, so that every process can say how it is.
+ * How far the logs that were surely read are behind the head: a scan that has stopped finds no payment, and must not
+ * look like one that works. The lag is stored with the cursor, so that every process can report it.
  */
 import type { Network } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { scanBehind, scanLag } from "../metrics.ts"
 
-/** A network that was not looked at for so many rounds is in trouble. */
+/** A network without a completed round for this many rounds is in trouble. */
 const MISSED_ROUNDS = 5
-/** Without a new lowest lag for so many rounds the scan does not catch up; one round reads 50,000 blocks of a good node. */
+/**
+ * Without a new lowest lag for this many rounds the scan is not catching up; one round reads 50,000 blocks of a good
+ * node.
+ */
 const STUCK_ROUNDS = 3
-/** Rounds that were asked for are no nearer. */
+/** Rounds count as at least this long, however short the interval is set. */
 const LEAST_ROUND_MS = 5_000
 
 type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
 
-/** What a round that leaves the scan so many blocks behind writes about it. */
+/** Returns what to write about the lag after a round that leaves the scan `lagBlocks` behind. */
 export function lagAfter(before: Lag, lagBlocks: bigint, bound: number, now: Date): Lag {
   const isBehind = lagBlocks > BigInt(bound)
   const wasBehind = before.lag_blocks > BigInt(bound)
-  // While it catches up each round brings a new lowest lag; what counts begins when it falls behind.
+  // While the scan catches up, each round brings a new lowest lag. The lowest counts from when the scan falls behind.
   const isLower = !isBehind || !wasBehind || before.lag_low === null || lagBlocks < before.lag_low
   return isLower
     ? { lag_blocks: lagBlocks, lag_low: lagBlocks, lag_low_at: now }
     : { lag_blocks: lagBlocks, lag_low: before.lag_low, lag_low_at: before.lag_low_at }
 }
 
-/** Shows the lag after a round, and logs when the scan falls behind or has caught up; call it after the commit. */
+/**
+ * Reports the lag after a round as a metric, and logs when the scan falls behind or has caught up. Call it after the
+ * commit.
+ */
 export async function logLag(ctx: Context, network: Network, before: Lag): Promise<void> {
   const after = await ctx.db
     .selectFrom("cursors")
@@ -44,7 +50,7 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
   if (wasBehind && !isBehind) ctx.log.info(facts, "the scan has caught up")
 }
 
-/** Whether no round has completed on a network for a while: its nodes don't answer, or no worker runs. */
+/** Whether no round has completed on a network for a while: its nodes don't respond, or no worker runs. */
 export async function isStale(ctx: TxContext, chainId: number): Promise<boolean> {
   const cursor = await ctx.db
     .selectFrom("cursors")
@@ -59,7 +65,9 @@ function isOverdue(ctx: TxContext, cursor: Pick<Row<"cursors">, "looked_at"> | u
   return !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs
 }
 
-/** What keeps the scan from its work (`faults`: payments may not be found at all), and what a person should look at. */
+/**
+ * Returns what stops the scan (`faults`: payments may not be found at all), and what a person should check (`alarms`).
+ */
 export async function scanTroubles(ctx: Context): Promise<{ faults: string[]; alarms: string[] }> {
   const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
   const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)

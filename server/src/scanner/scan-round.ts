@@ -1,10 +1,8 @@
 /**
- * The verification of one network: each round looks at the chain, stores what was seen in one transaction, and settles
- * what is confirmed.
- *
- * What is evidence is what as many endpoints as must agree say (`agreement.ts`): a log, whole; that its block is canonical
- * when it is confirmed and again when it becomes final; a receipt; that another block stands at a transfer's height while
- * the log is nowhere. On no evidence nothing changes, and it is tried again.
+ * Verifies one network: each round reads the chain, stores what it found in one transaction, and settles what is
+ * confirmed. Evidence is what as many endpoints as must agree report (`agreement.ts`): a whole log; that its block is
+ * canonical when it is confirmed and again when it becomes final; a receipt; that another block is at a transfer's
+ * height while the log is nowhere. Without evidence nothing changes, and the next round tries again.
  */
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
@@ -17,16 +15,20 @@ import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./scan-lag.ts"
 import { learnTokens } from "./tokens.ts"
 
-/** Longer than the requests of a round and its settling can take together. A worker that hangs loses the network then. */
+/**
+ * Longer than the requests of a round and its settlement can take together. A worker that hangs longer loses the
+ * network.
+ */
 const LEASE_MS = 90_000
 
 /**
- * One round for one network: scans, then runs `settle` under the same lease. A no-op when the network is not due or another
- * process holds the lease.
+ * Runs one round for one network: scans, then runs `settle` under the same lease. A no-op when the network is not due
+ * or another process holds the lease.
  */
 export async function scanRound(ctx: Context, network: Network, settle: () => Promise<void>): Promise<void> {
   const now = ctx.now()
-  // Due again before the work begins: a submission in the middle of it brings that forward, and is not overwritten.
+  // The next round is scheduled before the work begins: a submission during the work brings it forward, and is not
+  // overwritten.
   const nextRunAt = new Date(now.getTime() + ctx.settings.verifyIntervalMs)
   const job = { table: "cursors", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
   const startMs = unixMs()
@@ -40,7 +42,7 @@ export async function scanRound(ctx: Context, network: Network, settle: () => Pr
   })
 }
 
-/** Starts the scan of a network at its present head; must be done before any of its addresses is shown. */
+/** Starts the scan of a network at its current head; call it before any of its addresses is shown. */
 export async function ensureCursor(ctx: Context, network: Network): Promise<void> {
   const there = await ctx.db
     .selectFrom("cursors")
@@ -48,7 +50,7 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   if (there) return
-  // According to a quorum: a scan that begins far beyond the chain would never see what is paid until then.
+  // According to a quorum: a scan that starts far beyond the chain would never see what is paid until then.
   const quorum = await openQuorum(network, 0n, ctx.signal)
   await quorum.learn([quorum.head], [])
   const block = quorum.blockAt(quorum.head)?.block
@@ -62,7 +64,7 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .execute()
 }
 
-/** How long until the network is due again, in milliseconds. */
+/** Returns how long until the network is due again, in milliseconds. */
 export async function msUntilDue(ctx: Context, network: Network): Promise<number> {
   const row = await ctx.db
     .selectFrom("cursors")

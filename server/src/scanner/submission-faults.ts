@@ -22,8 +22,8 @@ export interface Claimed {
 }
 
 /**
- * Why this receipt is no payment by this address to this paywall, or undefined when it is one. `ownerOf` names whose an
- * address is, where it is one of ours.
+ * Returns why this receipt is not a payment by this address to this paywall; undefined if it is one. `ownerOf` names
+ * the owner of an address, if it is one of ours.
  */
 export function faultOf(
   receipt: Receipt,
@@ -63,7 +63,7 @@ export function faultOf(
   }
 }
 
-/** What arrived is not yet enough. */
+/** The amount that arrived is not enough yet. */
 export function underpaid(received: bigint, price: bigint, token: Token): Failure {
   const text = (amount: bigint) => formatAmount(amount, token.decimals)
   return {
@@ -72,13 +72,13 @@ export function underpaid(received: bigint, price: bigint, token: Token): Failur
   }
 }
 
-/** Nobody on the network knows the transaction, and its time is over. */
+/** No endpoint knows the transaction, and its time is over. */
 export const notFound = (network: string): Failure => ({
   reason: "not_found",
   message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
 })
 
-/** What is said of money that waits for the merchant, where nobody has submitted it. */
+/** The message about money that waits for the merchant and that nobody has submitted. */
 export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned", string> = {
   underpaid:
     "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",
@@ -87,7 +87,7 @@ export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sa
   sanctioned: "The sender is on a sanctions list, so no access can be granted.",
 }
 
-/** It came when nothing was for sale at its address. */
+/** The payment came when nothing was for sale at its address. */
 export const late: Failure = {
   reason: "late",
   message: waitsForMerchant.late,
@@ -98,13 +98,13 @@ export const sanctioned: Failure = {
   message: waitsForMerchant.sanctioned,
 }
 
-/** It was paid and granted, and the merchant took the access away. */
+/** The payment was granted, and the merchant revoked the access. */
 export const alreadyUsed: Failure = {
   reason: "already_used",
   message: "This payment was used before, and its access has been revoked by the merchant.",
 }
 
-/** The words for a submission that is still looked at, or has ended well or been undone. */
+/** The messages of a submission that is being verified, has succeeded, or was undone. */
 export const statusMessage = {
   verifying: "The payment is being verified. Access is granted once it is confirmed on chain.",
   granted: "The payment is confirmed and access is granted.",

@@ -1,6 +1,6 @@
 /**
- * What other tokens than the settlement token say of themselves, so that amounts in them can be formatted. Nothing here is
- * believed: anyone can make a token of any name, so its address always stands beside it.
+ * Reads the symbol and decimals of tokens other than the settlement token, so that amounts in them can be formatted.
+ * Nothing here is trusted: anyone can make a token of any name, so its address is always shown with it.
  */
 import { sql } from "kysely"
 import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
@@ -11,23 +11,23 @@ import { hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
 import type { Context, TxContext } from "../context.ts"
 import { formatAmount } from "../money/amount.ts"
 
-/** Tokens asked in one round; the rest is formatted in base units until the next. */
+/** How many tokens one round asks; amounts in the others are in base units until the next. */
 const TOKENS_A_ROUND = 20
-/** Ample for a look at two constants, whatever a token does with it. */
+/** Enough to read two constants, whatever a token does with it. */
 const GAS = 200_000
-/** More can't be distinguished from an attempt to hide an amount. */
+/** A token with more decimals can't be distinguished from an attempt to hide an amount. */
 const MOST_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
-/** Transfers of other tokens that are kept of one transaction: a token can emit any number, from anyone. */
+/** How many transfers of other tokens are stored for one transaction: a token can emit any number, from anyone. */
 const OTHERS_A_TRANSACTION = 20
 /**
- * No token has so much: ten amounts of 2²⁵⁶ no longer fit into the database's numbers, and what can't be written would stop
- * the verification of everything else.
+ * No token has this much. Ten amounts of 2²⁵⁶ do not fit into the database's numbers, and a value that can't be written
+ * would stop the verification of everything else.
  */
 const MOST_OTHER = 10n ** 60n
 
 /**
- * The transfers without those that only do harm: of other tokens than the settlement token a few of each transaction, in
+ * Removes transfers that only do harm: of tokens other than the settlement token it keeps a few per transaction, in
  * amounts that can be added up.
  */
 export function withoutFlood<T extends { txHash: string; token: Address; value: bigint }>(
@@ -43,7 +43,7 @@ export function withoutFlood<T extends { txHash: string; token: Address; value: 
   })
 }
 
-/** Asks tokens that have just arrived for symbol and decimals, each once; call it outside a transaction. */
+/** Asks newly found tokens for symbol and decimals, each once; call it outside a transaction. */
 export async function learnTokens(ctx: Context, network: Network): Promise<void> {
   const { rows } = await sql<{ token: Address }>`
     select distinct t.token from transfers t where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
@@ -61,7 +61,7 @@ export async function learnTokens(ctx: Context, network: Network): Promise<void>
     if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     return []
   })
-  // Until it is known, amounts are formatted in base units; settling waits for nobody.
+  // Until a token is known, its amounts are shown in base units; settlement does not wait for it.
   if (answers.length === 0) return
   const reported = rows.map(({ token: address }, i) => {
     const decimals = decimalsOf(answers[2 * i + 1])
@@ -81,7 +81,7 @@ function decimalsOf(answer: RpcResult | undefined): number | null {
   return decimals <= BigInt(MOST_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
 }
 
-/** A symbol that is short and plain, and not one that money is asked for in. */
+/** Returns a symbol that is short and plain, and not one of a currency that we take. */
 function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
   if (!answer?.ok) return null
   try {
@@ -96,9 +96,9 @@ function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
 /** An amount as it is shown. */
 export interface FormattedAmount {
   amount: string
-  /** The token's symbol; its address where it has none that can be shown. */
+  /** The token's symbol; its address if it has none that can be shown. */
   currency: string
-  /** Whether it is the network's settlement token; any other's symbol is its own word. */
+  /** Whether it is the network's settlement token; another token's symbol is not verified. */
   currencyVerified: boolean
   /** Null: `amount` is in base units. */
   decimals: number | null

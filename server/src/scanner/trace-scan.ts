@@ -1,14 +1,17 @@
-/** What a round of the scan found of each payment, in that payment's trace. */
+/** Adds what a scan round found about each payment to that payment's trace. */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { tracedTransfers } from "../db/traces.ts"
 import { unixMs } from "../tracing/trace.ts"
 import type { Changes } from "./decide.ts"
 
-/** Of a flood of dust, no more of a round is traced. */
+/** How many transfers of a round are traced; the rest of a flood of dust is not. */
 const SPANS_A_ROUND = 200
 
-/** Adds a span to the trace of each payment with a transfer that this round saw or changed; call it in the transaction that did. */
+/**
+ * Adds a span to the trace of each payment with a transfer that this round saw or changed. Call it in the round's
+ * transaction.
+ */
 export async function traceScan(
   ctx: TxContext,
   network: NetworkInfo,

@@ -1,4 +1,4 @@
-/** What each transfer is good for: whether the chain stands by it, whether that is believed, and what its sender is. */
+/** Classifies transfers: on chain or not, backed by enough endpoints or not, and the screening result of the sender. */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Screening } from "../chain/sanctions.ts"
 import type { TxContext } from "../context.ts"
@@ -9,18 +9,19 @@ import { believed } from "./single-source.ts"
 export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {
   row: T
   isSettlementToken: boolean
-  /** Part of a payment that is granted. */
+  /** Part of a granted payment. */
   counted: boolean
   /** Confirmed, and not suspected of having been displaced. */
   stands: boolean
-  /** Stands, and enough endpoints say so for its amount. */
+  /** Stands, and enough endpoints report it for its amount. */
   sure: boolean
   screening: Screening
 }
 
 /**
- * Classifies the transfers that add up among themselves. `alone` is what already counts beside them on the report of one endpoint alone, in
- * base units of the settlement token. Who was not screened is `unknown`; what counts already is `clear`.
+ * Classifies transfers that are added up together. `alone` is what already counts beside them on the report of one
+ * endpoint alone, in base units of the settlement token. A sender that was not screened is `unknown`. A transfer that
+ * already counts is `clear`.
  */
 export function classify<T extends ClaimedTransfer>(
   ctx: TxContext,
@@ -50,6 +51,6 @@ export function classify<T extends ClaimedTransfer>(
   })
 }
 
-/** The transfers again. */
+/** Returns the rows of classified transfers. */
 export const rowsOf = <T extends ClaimedTransfer>(classified: readonly Classified<T>[]): T[] =>
   classified.map(each => each.row)

@@ -1,4 +1,4 @@
-// An address that is sent thousands of transfers takes many rounds, each bounded; who pays is before them.
+// An address that gets thousands of transfers takes many rounds, each bounded; a buyer who pays is settled before them.
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { sql } from "kysely"
@@ -12,7 +12,7 @@ import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
 
 const DUST = 7_000
-/** What the code books of one session in one transaction. */
+/** How many transfers of one session the code settles in one transaction. */
 const BATCH = 2_000
 let service: TestService
 let key: string
@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => service.stop())
 afterEach(() => vi.restoreAllMocks())
 beforeEach(async () => {
-  // What a round does is bounded by its batches here, and not by its fifteen seconds, which pass on a busy machine.
+  // Batches alone bound a round here, not its fifteen seconds, which may pass on a busy machine.
   vi.spyOn(performance, "now").mockReturnValue(performance.now())
   await service.empty()
   await service.merchant("shop")
@@ -36,7 +36,7 @@ async function newSession(): Promise<Row<"deposits">> {
   return await db().selectFrom("deposits").selectAll().where("resource_id", "=", made.body.id).executeTakeFirstOrThrow()
 }
 
-/** So many confirmed transfers, in chain order from a block on, of one sender or of as many. */
+/** Stores `n` confirmed transfers, in chain order from a block on, of one sender or of `n` senders. */
 const arrive = (deposit: Row<"deposits">, n: number, value: bigint, block: number, from: Address | "many") =>
   sql`insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number,
       block_hash, log_index, block_time, state, run_at, created_at)
@@ -114,7 +114,7 @@ it.each([
     .where("resource_id", "=", flooded.resource_id)
     .execute()
   expect(payments.filter(({ status }) => status === "granted")).toMatchObject([
-    // In the order of the chain, among what was booked with it.
+    // In chain order, together with the transfers of its batch.
     { amount: 5_000_000n + BigInt(BATCH - 1), payer: payerA },
   ])
   const open = payments.filter(({ status }) => status === "open").reduce((sum, { amount }) => sum + amount, 0n)
@@ -174,7 +174,7 @@ it("who pays is settled before the senders of a flood are screened", async () =>
     service.ctx.chain.networks.splice(0, 1, before as typeof network)
     await oracle.stop()
   }
-  // One question for the payer, two for the flood.
+  // One oracle call for the payer, two for the flood.
   expect(seen).toEqual(["pending", "confirmed", "confirmed"])
   expect((await sessionOf(flooded)).received).toBe(600n)
 })

@@ -1,6 +1,7 @@
 /**
- * Payments that wait, or surpluses, whose money the merchant has given back itself: they end as returned. The nonce of its signature
- * says of which payment it is, where the service had asked for it; else its amount does, where exactly one that waits has it.
+ * Ends open payments and surpluses as returned if the merchant has given their money back without the service. The
+ * nonce of its signature identifies the payment, if the service had asked for that signature. Otherwise the amount
+ * does, if exactly one open payment or surplus has it.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -15,7 +16,7 @@ import { finishCarriedOut, writeCarriedOut } from "../payouts/carried-out.ts"
 import { isPaidOut, lockOpen, paymentOf, writeReturned } from "./resolve-exception.ts"
 import { type Screened, sellableOf } from "./sellable.ts"
 
-/** Money that waits for the merchant at an address that it gave money back from. */
+/** Money that waits for the merchant's decision at an address from which the merchant gave money back. */
 interface Waiting {
   paymentId: string
   merchantId: string
@@ -23,21 +24,21 @@ interface Waiting {
   token: Address
   /** In base units. */
   amount: bigint
-  /** All of it goes back, or it is no return: the rest of its payment stands. */
+  /** A surplus: only an outflow of its whole amount ends it, because the rest of its payment still counts. */
   isSurplus: boolean
-  /** Of the last block that brought some of it. */
+  /** The last block that brought some of it. */
   since: bigint
 }
 
-/** What was given back, and what waited that it was. */
+/** An outflow, and the open payment or surplus that it returned. */
 interface Match {
   waiting: Waiting
   outflow: Row<"outflows">
 }
 
 /**
- * Ends what a final block shows as given back: first the returns that wait to be sent, then the payments and surpluses that wait for a
- * decision. What can't be ended now is left for the next comparison.
+ * Ends what a final block shows as given back: first the returns that wait to be sent, then the open payments and
+ * surpluses. What can't be ended now is left for the next comparison.
  */
 export async function followGivenBack(ctx: Context, network: Network): Promise<void> {
   let ended = await finishCarriedOut(ctx, network)
@@ -79,7 +80,7 @@ const givenBackAt = (ctx: TxContext, depositIds: readonly bigint[]): Promise<Row
     .orderBy("log_index")
     .execute()
 
-/** The payment of each nonce that the service has asked for, or would ask for, at these addresses. */
+/** Maps each return nonce that the service has asked for, or would ask for, at these addresses to its payment. */
 async function nonceOwners(ctx: TxContext, depositIds: readonly bigint[]): Promise<Map<Hash, string>> {
   const { rows } = await sql<{ id: string; returns: number }>`
     select p.id, (select count(*)::int from payouts i where i.payment_id = p.id and i.kind = 'return') as returns
@@ -92,7 +93,10 @@ async function nonceOwners(ctx: TxContext, depositIds: readonly bigint[]): Promi
   )
 }
 
-/** What each outflow has ended: by its nonce, or by its amount where exactly one that waited before it has that. Pure. */
+/**
+ * Matches each outflow with what it ended: by its nonce, or by its amount if exactly one open payment or surplus from
+ * before it has that amount. Pure.
+ */
 function matchGivenBack(
   waiting: readonly Waiting[],
   outflows: readonly Row<"outflows">[],
@@ -126,7 +130,10 @@ function matchGivenBack(
   return matches
 }
 
-/** Ends one; answers how many ended. What is moving to another block, or was decided meanwhile, is left as it is. */
+/**
+ * Ends one; returns how many ended. Leaves it as it is if its money is moving to another block or it was decided
+ * meanwhile.
+ */
 async function tryEnding(ctx: Context, match: Match): Promise<number> {
   const { paymentId, merchantId } = match.waiting
   try {
@@ -145,7 +152,7 @@ async function end(ctx: TxContext, { waiting, outflow }: Match, screened: Screen
   const open = await lockOpen(ctx, waiting.merchantId, waiting.paymentId)
   const back = open.surplus ?? open.payment
   if (back.deposit_id !== waiting.depositId || back.amount !== waiting.amount) return 0
-  // Its shares left too: a person has to look at that.
+  // Its shares were paid out too: a person has to check that.
   if (!open.surplus && (await isPaidOut(ctx, waiting.paymentId))) return 0
   await writeReturned(ctx, open, outflow.recipient, screened, payment => writeCarriedOut(ctx, payment, outflow))
   ctx.log.info({ paymentId: waiting.paymentId, txHash: outflow.tx_hash }, "payment returned by the merchant itself")

@@ -7,7 +7,10 @@ import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 
-/** Why a return waits, in a sentence for the merchant; `detail` is the node's reason why the transfer would fail. */
+/**
+ * Returns why a return is held, in a sentence for the merchant; `detail` is the node's reason why the transfer would
+ * fail.
+ */
 function heldWords(reason: HeldReason, detail: string | null): string {
   if (reason === "simulation")
     return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
@@ -23,7 +26,7 @@ function heldWords(reason: HeldReason, detail: string | null): string {
   }[reason]
 }
 
-/** These rows of the list, each with what was decided and where its payer wants it back. */
+/** Returns these rows of the list, each with the decision, and where its payer wants the money back. */
 export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   if (rows.length === 0) return []
   const ids = rows.map(row => row.id)

@@ -157,7 +157,7 @@ interface ReturnOf {
   approval?: { deadline: number; signature: string }
 }
 
-/** What of a return asks nodes or lists, and so comes before its transaction. */
+/** The part of a return that calls nodes or sanctions lists, and so runs before its transaction. */
 async function prepareReturn(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
@@ -173,7 +173,7 @@ async function prepareReturn(
   const checked = await checkApproval(ctx, payment, to, signed)
   if (checked) await assertMoneyThere(ctx, payment)
   const locked = await approvedByWallet(ctx, request, merchantId, async ctx => {
-    // To where the payer's own signature says, it can go without the merchant's.
+    // A return to the address that the payer signed for needs no signature of the merchant.
     if (address === undefined || address === (await named(ctx)) || (await isForWallet(ctx, payment))) return undefined
     const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
     return { words: { action: "Return payment", subject: id, from, to } }
@@ -192,7 +192,7 @@ async function carryOut(
   return await readDecided(ctx, merchantId, id)
 }
 
-/** One return of several: what became of it, or why it was not made. */
+/** Makes one return of several; returns the payment, or why the return was not made. */
 async function returnOne(ctx: Context, request: Pick<FastifyRequest, "headers">, merchantId: string, order: ReturnOf) {
   try {
     const prepared = await prepareReturn(ctx, request, merchantId, order)

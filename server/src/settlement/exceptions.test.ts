@@ -84,7 +84,7 @@ async function name(id: string, address: string, signer = rig.buyer(0), fields: 
   )
 }
 
-/** What all deposits hold, by the chain, is what their books say that is left. */
+/** All deposits hold on chain what is left according to their books. */
 async function booksHold(): Promise<void> {
   const books = await db()
     .selectFrom("deposit_books")
@@ -184,7 +184,7 @@ describe("at a checkout", () => {
       status: 409,
       body: { error: "INVALID_OPERATION" },
     })
-    // With the wallet lock on a console token alone sends it nowhere but where the payer signed for.
+    // With the wallet lock on, a console token alone can only return it to the address that the payer signed for.
     await db().updateTable("merchants").set({ wallet_lock: true }).execute()
     expect(await giveBack(id, { address: elsewhere, confirm: true })).toMatchObject({
       status: 403,
@@ -272,7 +272,7 @@ describe("at a checkout", () => {
     const to = fresh()
     expect((await giveBack(theirs.id, { address: to })).status).toBe(200)
     expect(await statusOf(session.id)).toMatchObject({ status: "verifying", amountReceived: "1.00" })
-    // What came first goes on counting.
+    // The first transfer still counts.
     await rig.pay(session.payTo, "4", 0)
     await rig.pay(session.payTo, "0.5", 1)
     await rig.rounds(2)
@@ -424,7 +424,7 @@ describe("at a paywall", () => {
     expect(await hasAccess(shop.id)).toBe(true)
     expect(await hasAccess(shop.id, 1)).toBe(false)
     expect(await paymentState(shop.id, txHash)).toMatchObject({ status: "granted" })
-    // More of the same sender is a payment of its own.
+    // More money from the same sender is another payment.
     await submit(shop.id, await rig.pay(shop.payTo, "4"))
     await rig.rounds(2)
     expect(await one("status=open")).toMatchObject({ exception: "underpaid", amount: "4.00" })
@@ -448,7 +448,7 @@ describe("at a paywall", () => {
     const to = fresh()
     expect((await giveBack(id, { address: to })).status).toBe(200)
     expect((await paymentState(shop.id, txHash)).message).toContain("sent it back")
-    // Submitted again it is no riddle.
+    // Submitted again, it is still explained.
     await submit(shop.id, txHash)
     await rig.rounds(2)
     expect(await paymentState(shop.id, txHash)).toMatchObject({ status: "failed", reason: "late" })
@@ -625,7 +625,7 @@ describe("an address named by signature", () => {
     expect(elsewhere.status).toBe(401)
     expect((await post("/api/pay/return-address", { id: shop.id, address: to, ...signed }, {})).status).toBe(200)
     expect((await post("/api/pay/return-address", { id: shop.id, address: to, ...signed }, {})).status).toBe(401)
-    // The newest is what is wanted; the older evidence stays.
+    // The newest address counts; the older evidence stays.
     const newer = fresh()
     await name(shop.id, newer)
     expect((await one()).returnAddress).toBe(newer)
@@ -641,7 +641,7 @@ describe("an address named by signature", () => {
     const owner = privateKeyToAccount(`0x${randomBytes(32).toString("hex")}`)
     const contract = await deployContractWallet(rig.anvil.client, owner.address)
     const shop = await paywall()
-    // Sent by the contract: its account is played by the node.
+    // Sent by the contract: the node impersonates its account.
     await rig.pay(contract, "1")
     await rig.anvil.client.impersonateAccount({ address: contract })
     await rig.anvil.client.setBalance({ address: contract, value: 10n ** 18n })
@@ -680,11 +680,11 @@ describe("what a reorg removes", () => {
     const account = rig.buyer(from)
     const { encodeFunctionData, erc20Abi } = await import("viem")
     const data = encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to as Address, value] })
-    // To an address that holds nothing by then it costs more.
+    // A transfer to an address that holds nothing costs more gas.
     const request = await client.prepareTransactionRequest({ account, to: rig.usdc, data, gas: 100_000n } as never)
     const raw = (await account.signTransaction(request as never)) as `0x${string}`
     const hash = await client.sendRawTransaction({ serializedTransaction: raw })
-    // The node answers before it has mined, and a later block would have another time.
+    // The node responds before it has mined, and a later block would have another time.
     await client.waitForTransactionReceipt({ hash })
     return raw
   }
@@ -709,7 +709,7 @@ describe("what a reorg removes", () => {
       expect(await payments()).toMatchObject([{ id, status: "granted" }])
       if (what === "checkout") expect((await statusOf(shop.id)).status).toBe("confirmed")
       else expect(await hasAccess(shop.id, 3)).toBe(true)
-      // Accepted, taken back, and back.
+      // Accepted, reversed, and accepted again.
       const { rows } = await sql<{ type: string }>`select type from events where type like 'checkout.session.%'
         order by (body::json -> 'data' ->> 'sequence')::int`.execute(rig.service.ctx.db)
       expect(rows.map(({ type }) => type.slice("checkout.session.".length))).toEqual([

@@ -1,4 +1,4 @@
-// A checkout ends when the chain has been read beyond its time, and not because a clock says so.
+// A checkout expires when the chain has been read beyond its time, and not by a clock alone.
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
@@ -17,7 +17,7 @@ afterAll(() => rig.stop())
 beforeEach(async () => {
   await life.begin()
   key = (await rig.service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body.key
-  // The chain's clock goes ahead with each block that is mined at once.
+  // Each block that is mined at once puts the chain's clock further ahead.
   const { timestamp } = await rig.anvil.client.getBlock()
   const ahead = Number(timestamp) * 1_000 + 1_000 - rig.service.ctx.now().getTime()
   if (ahead > 0) rig.service.advance(ahead)
@@ -36,7 +36,7 @@ const start = async () =>
 
 const statusOf = async (id: string) => (await rig.service.call("GET", `/api/pay/status/${id}`)).body.status
 
-/** Rounds a minute apart by the service's clock; the chain goes with it or not. */
+/** Runs rounds a minute apart by the service's clock; the chain's clock follows if `withChain`. */
 async function rounds(count: number, withChain = true): Promise<void> {
   for (let i = 0; i < count; i++) {
     if (withChain) await life.advance(MINUTE)
@@ -65,7 +65,7 @@ it("does not expire on a chain that stands still, which may go on with blocks of
   const { timestamp } = await rig.anvil.client.getBlock()
   await rounds(8, false)
   expect([await statusOf(paid.id), await statusOf(unpaid.id)]).toEqual(["pending", "pending"])
-  // Made an age later, and stamped before the time was over.
+  // A block that is made much later, but has a time before the expiry.
   await rig.anvil.client.setNextBlockTimestamp({ timestamp: timestamp + 60n })
   await life.send(paid.payTo.toLowerCase() as Address, 600_000n)
   await life.verify()

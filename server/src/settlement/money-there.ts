@@ -1,4 +1,7 @@
-/** Whether the money of a payment that waits is still at its receiving address: the merchant may have given it back a moment ago. */
+/**
+ * Checks that the money of an open payment is still at its receiving address: the merchant may have given it back a
+ * moment ago.
+ */
 import { encodeFunctionData, erc20Abi } from "viem"
 import { networkOf } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
@@ -14,10 +17,11 @@ const LEFT =
   "Money has left this payment's receiving address that no payout accounts for. If your wallet has just sent the payment back, there is nothing to do: it ends as returned within the hour. If not, a payout may be on its way: try again in a minute."
 
 /**
- * Throws `INVALID_OPERATION` where a wallet can send a payment back by itself and the address holds less than its rows say, so that
- * a decision would draw money that another buyer has paid; `CHAIN_UNAVAILABLE` where too few endpoints say what it holds. The
- * comparison with the chain finds what was given back an hour later at most, and final; this asks for the newest block. Call it outside
- * of any transaction. Other tokens than the settlement token are not asked: their balances may change by themselves.
+ * Throws `INVALID_OPERATION` if a wallet can send a payment back without the service and the address holds less than
+ * its rows say, so that a decision would spend money of another buyer; `CHAIN_UNAVAILABLE` if too few endpoints report
+ * what it holds. The comparison with the chain finds what was given back up to an hour later, and only once final; this
+ * reads the newest block. Call it outside of any transaction. Tokens other than the settlement token are not checked:
+ * their balances may change without a transfer.
  */
 export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): Promise<void> {
   const { deposit_id: depositId, token } = await returnable(ctx, payment)
@@ -27,7 +31,7 @@ export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): 
   const deposits = ctx.db.selectFrom("deposits").selectAll().where("id", "=", depositId)
   const { address, approver, factory, older_factory: isOlder } = await deposits.executeTakeFirstOrThrow()
   if (approver === factory || isOlder) return
-  // Before the balance: what comes meanwhile makes it no less.
+  // Read before the balance: money that arrives in between can only make the balance larger.
   const sums = (await depositSums(ctx, token, [depositId])).get(depositId)
   const least = sums ? sums.came - sums.went : 0n
   const data = encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })

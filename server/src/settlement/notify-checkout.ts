@@ -1,4 +1,7 @@
-/** What merchants are sent about what was paid: by checkouts and paywalls alike, in the words of both published payloads. */
+/**
+ * Emits what merchants are notified of about payments, by checkouts and paywalls alike, in the published payloads'
+ * fields.
+ */
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { explorerUrl, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -11,11 +14,11 @@ import { emit, emitAll } from "../webhooks/emit.ts"
 import type { EventType } from "../webhooks/webhook.ts"
 import { type NumberedTable, nextSequence } from "./event-sequence.ts"
 
-/** A session, or a paywall's payment, which is notified as a session of its own. */
+/** A session, or a paywall's payment, which is reported as a session of its own. */
 export interface CheckoutNotice {
-  /** Of the session, or of the payment that is notified as one. */
+  /** The id of the session, or of the payment that is reported as one. */
   id: string
-  /** The table of that row, whose events are numbered. */
+  /** The table of that row, which numbers its events. */
   numberedIn: NumberedTable
   merchantId: string
   amount: bigint
@@ -35,17 +38,17 @@ export interface CheckoutNotice {
   splits: Share[] | null
   callbackUrl: string | null
   traceparent: string | null
-  /** What the amounts are in, where that is another than the settlement token. */
+  /** The token of the amounts, if it is not the settlement token. */
   token?: Address
   /** Whether a reorg removed the reservation too. */
   isUnreserved?: boolean
-  /** The refund that is taken back. */
+  /** The refund that a reorg removed. */
   refundId?: string
-  /** Of a session with an escrow, once a payer has signed. Amounts in base units. */
+  /** For a session with an escrow, once a payer has signed. Amounts in base units. */
   reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
 }
 
-/** What every event about a session says of it, besides its status. */
+/** Returns what every event about a session contains, besides its status. */
 export const noticeOf = (session: Row<"checkout_sessions">) => ({
   id: session.id,
   numberedIn: "checkout_sessions" as const,
@@ -62,10 +65,11 @@ export const noticeOf = (session: Row<"checkout_sessions">) => ({
 })
 
 /**
- * Emits that something was reserved, paid or released, that a reorg removed what was reserved, paid, released or refunded, or that it failed or expired;
- * call it inside the transaction that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was
- * sent what it takes back, and nothing is reversed that was never sent; failing and expiring are sent once. A session's own
- * callback gets all but those two, in place of all endpoints.
+ * Emits that something was reserved, paid or released, that a reorg removed a reservation, payment, release or refund,
+ * or that a session failed or expired. Call it inside the transaction that makes it so. A payment that comes back is a
+ * new completion. A reversal goes to each destination that was sent the event it reverses, and an event that was never
+ * sent is not reversed; failure and expiry are sent once. A session's own callback gets all but those two, in place of
+ * all endpoints.
  */
 export async function notifyCheckout(
   ctx: TxContext,
@@ -117,7 +121,7 @@ export async function notifyCheckout(
   if (change === "expired") await emit(ctx, once("checkout.expired"))
 }
 
-/** What is reserved, as the events about that say it; amounts are decimal text. */
+/** Returns what is reserved, as the events report it; amounts are decimal text. */
 function reservedOf({ token: { decimals } }: NetworkInfo, { reserved }: CheckoutNotice) {
   if (!reserved) throw new Error("nothing is reserved")
   const { authId, authorized, captured, released, captureBefore } = reserved

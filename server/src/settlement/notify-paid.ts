@@ -1,4 +1,7 @@
-/** Notifies of what was paid, once its shares are on their way: at the latest five minutes after it was confirmed. */
+/**
+ * Notifies merchants of payments once their shares are mined: at the latest five minutes after the payment was
+ * confirmed.
+ */
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -6,13 +9,15 @@ import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
 import { sellableOf } from "./sellable.ts"
 
-/** What is not mined by then is notified without a hash; later ones are in `GET /api/checkouts/:id`. */
+/**
+ * After this time, shares that are not mined are reported without a hash; later hashes are in `GET /api/checkouts/:id`.
+ */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
 const PAYMENTS_A_ROUND = 200
 
 /**
- * Notifies that a payment is paid, or schedules that for when its shares are settled; call it inside the transaction that
- * granted it, after its payouts were made.
+ * Notifies the merchant that a payment is paid, or schedules that for when its shares are settled. Call it inside the
+ * transaction that granted it, after its payouts were made.
  */
 export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
@@ -21,7 +26,7 @@ export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId
   await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
 
-/** Emits the payments whose shares are settled, or whose time is over; answers how many are still waited for. */
+/** Emits the payments whose shares are settled, or whose time is over; returns how many still wait. */
 export async function notifyDuePayments(ctx: Context): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
@@ -33,7 +38,7 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
   let notified = 0
   for (const { id, resourceId } of waiting)
     notified += await inTransaction(ctx, async ctx => {
-      // Before the payment, as settling locks them.
+      // Locked before the payment, in settlement's order.
       await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
       const payment = await ctx.db
         .selectFrom("payments")
@@ -55,8 +60,8 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
 }
 
 /**
- * Emits that a payment is no longer paid, where it is notified as a session of its own; call it inside the transaction that reversed
- * it.
+ * Emits that a payment is no longer paid, if it is reported as a session of its own. Call it inside the transaction
+ * that reversed it.
  */
 export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   if (payment.agent) return
@@ -70,7 +75,7 @@ export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payme
 }
 
 async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
-  // Nothing is sent for what an agent paid: it has its answer.
+  // An agent's payment is not notified: the agent got its answer.
   if (payment.agent) return
   const splits = (await isSplit(ctx, payment.id)) ? await sharesOf(ctx, payment.id) : null
   await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
@@ -79,7 +84,7 @@ async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"paymen
 const describe = (ctx: TxContext, payment: Row<"payments">) =>
   sellableOf(ctx, payment.resource_id).describe(ctx, payment)
 
-/** What is sent of a payment that is a session of its own: all but what it was for. */
+/** Returns the fields of a payment that is reported as a session of its own, without what it was for. */
 export const sessionNotice = (payment: Row<"payments">) => ({
   id: payment.id,
   numberedIn: "payments" as const,

@@ -1,6 +1,6 @@
 /**
- * Payments that anyone can still send back: their return was signed by the merchant's wallet and broadcast, so its calldata is public,
- * and has not expired. Whoever paid must not get the thing and the money.
+ * Finds payments that anyone can still send back: the merchant's wallet signed their return and it was broadcast, so
+ * its calldata is public, and it has not expired. The payer must not get both the goods and the money.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -9,12 +9,15 @@ import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
-/** A block this much older than the scan's is final: no transaction is mined before it any more. */
+/** A block this much older than the scan's is final: no transaction can be mined before it any more. */
 const FINAL_AFTER_S = 3_600n
-/** Between two looks where the scan lags behind the clock. */
+/** Wait before the next check if the scan lags behind the clock. */
 const AGAIN_MS = 60_000
 
-/** Until when each of these payments can still be sent back, by the time of the scanned blocks; none where it can't be. */
+/**
+ * Returns until when each of these payments can still be sent back, by the time of the scanned blocks; no entry if it
+ * can't be.
+ */
 export async function publicApprovals(ctx: TxContext, paymentIds: readonly string[]): Promise<Map<string, Date>> {
   if (paymentIds.length === 0) return new Map()
   const { rows } = await sql<{ id: string; data: Hex; scanned: Date | null }>`
@@ -36,7 +39,10 @@ export async function publicApprovals(ctx: TxContext, paymentIds: readonly strin
   return left
 }
 
-/** Transfers without those of payments that wait and can still be sent back; and when these are due to be settled again. */
+/**
+ * Returns the transfers without those of open payments that can still be sent back, and when to settle the latter
+ * again.
+ */
 export async function withoutPublic<T extends ClaimedTransfer>(
   ctx: TxContext,
   rows: readonly T[],

@@ -1,7 +1,7 @@
 /**
- * What the merchant decides about money that waits for it: it counts as paid, or it goes back, once. It is a payment, or the
- * surplus of a granted one. Both decisions take the lock under which the money is settled, so that one of two decisions wins and no
- * round of settling comes between.
+ * The merchant's decision about open money: it counts as paid, or it goes back, once. It is a payment, or the surplus
+ * of a granted one. Both decisions take the lock under which the money is settled, so one of two concurrent decisions
+ * wins, and no settlement round runs in between.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -21,7 +21,7 @@ import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.
 import { holdSurplus, surplusAlone, surplusStands } from "./surplus.ts"
 import { grantAccepted } from "./write-payments.ts"
 
-/** A payment of this merchant; `NOT_FOUND` for any other. */
+/** Returns a payment of this merchant; throws `NOT_FOUND` for any other. */
 export async function paymentOf(ctx: TxContext, merchantId: string, id: string): Promise<Row<"payments">> {
   const payment = await ctx.db
     .selectFrom("payments")
@@ -34,8 +34,8 @@ export async function paymentOf(ctx: TxContext, merchantId: string, id: string):
 }
 
 /**
- * Screens whoever has to do with a decision, before its transaction: `SANCTIONS_MATCH` when the payer or `recipient` is
- * listed, `CHAIN_UNAVAILABLE` when that can't be known.
+ * Screens everyone involved in a decision, before its transaction. Throws `SANCTIONS_MATCH` when the payer or
+ * `recipient` is listed, `CHAIN_UNAVAILABLE` when that can't be known.
  */
 export async function screenDecision(
   ctx: Context,
@@ -56,9 +56,9 @@ export async function screenDecision(
 }
 
 /**
- * Lets a payment that waits count as paid: it buys what was for sale, or is the merchant's beside what had paid that. Its
- * payouts are made, of what was received. A surplus buys nothing more, and is paid out as the rest of its payment. Call it
- * inside a transaction; `INVALID_OPERATION` unless it waits.
+ * Accepts an open payment as paid: it buys what was for sale, or is the merchant's beside the payment that bought it.
+ * Its payouts are made from what was received. A surplus buys nothing more, and is paid out like the rest of its
+ * payment. Call it inside a transaction; throws `INVALID_OPERATION` unless the payment or surplus is open.
  */
 export async function acceptPayment(ctx: TxContext, merchantId: string, id: string, screened: Screened): Promise<void> {
   const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
@@ -90,7 +90,7 @@ const PAID_OUT =
 const RECOVERED =
   "This payment's money is no longer at its receiving address. After the recovery time it went to the address's owner, which was your payout address at that time: send it back from there. Or your wallet has sent it back by its own signature: then there is nothing to do."
 
-/** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
+/** Whether so much left the payment's address without a payout that the rest does not cover the payment. */
 async function isRecovered(
   ctx: TxContext,
   { deposit_id, token, amount }: Pick<Row<"payments">, "deposit_id" | "token" | "amount">,
@@ -108,20 +108,21 @@ async function isRecovered(
   return sums !== undefined && sums.came - sums.went < amount
 }
 
-/** Whom a payment goes back to, as the merchant says; nothing where the payer has named an address. */
+/** Where the merchant sends a payment back to; no address if the payer has named one. */
 export interface ReturnTo {
   address: Address | undefined
-  /** That it is meant, though the payer named another address. */
+  /** Confirms this address although the payer named another one. */
   confirm: boolean
-  /** Of the wallet that the receiving address names, where it names one. */
+  /** The approval of the wallet that the receiving address names, if it names one. */
   approval?: CheckedApproval | undefined
 }
 
 /**
- * Sends a payment that waits, or the surplus of one, back, by one payout. Without an address it goes where its payer wants it, by
- * signature; never by itself to where it came from, as that may be an exchange. Call it inside a transaction. `INVALID_OPERATION` unless it
- * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to;
- * `RETURN_APPROVAL_REQUIRED` where a wallet has to approve it.
+ * Sends an open payment, or an open surplus, back by one payout. Without an address it goes where its payer asked for
+ * it, by signature; never without a decision to where it came from, because that may be an exchange. Call it inside a
+ * transaction. Throws `INVALID_OPERATION` unless it is open, or when the payer named another address;
+ * `VALIDATION_ERROR` for an address that money must not be sent to; `RETURN_APPROVAL_REQUIRED` if a wallet has to
+ * approve the return.
  */
 export async function returnPayment(
   ctx: TxContext,
@@ -132,7 +133,7 @@ export async function returnPayment(
 ): Promise<void> {
   const open = await lockOpen(ctx, merchantId, id)
   const { payment, surplus } = open
-  // A surplus is in none of its payment's payouts.
+  // No payout of its payment contains the surplus.
   if (!surplus && (await isPaidOut(ctx, id))) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
   if (await isRecovered(ctx, surplus ?? payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
   const named = (await namedAddress(ctx, payment))?.address
@@ -157,8 +158,8 @@ export async function returnPayment(
 }
 
 /**
- * Writes that a payment, or its surplus, has gone back to an address; `send` writes the payout. Call it in the transaction that holds it
- * by {@link lockOpen}.
+ * Writes that a payment, or its surplus, goes back to an address; `send` writes the payout. Call it in the transaction
+ * that holds it by {@link lockOpen}.
  */
 export async function writeReturned(
   ctx: TxContext,
@@ -188,7 +189,7 @@ export async function writeReturned(
   ctx.onCommit(() => countPayment(part.network, part.owner.resource_id, "returned", { token, amount }))
 }
 
-/** A payment that waits, with what it waits at; or a granted one whose surplus waits. */
+/** An open payment with its part; or a granted one whose surplus is open. */
 interface Open {
   sellable: Sellable
   part: Part
@@ -196,7 +197,10 @@ interface Open {
   surplus: Row<"surpluses"> | undefined
 }
 
-/** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
+/**
+ * Locks the payment and everything that settles it; throws `INVALID_OPERATION` unless it is open and all its money is
+ * confirmed.
+ */
 export async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)
   const resourceId = known.resource_id
@@ -242,8 +246,8 @@ function stateOf(
 }
 
 /**
- * Whether what a payment brought was paid out to others, or is on its way to them: before a reorg removed some of it. It
- * would have to be returned out of other payers' money. Its transfers may have been paid out as another payment's.
+ * Whether money of a payment was paid out, or is about to be, before a reorg removed some of the payment: a return
+ * would then use other payers' money. Its transfers may have been paid out as another payment's.
  */
 export async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`

@@ -1,4 +1,4 @@
-/** `/api/pay/return-address`: a payer whose money waits says, by signature, where it wants it back. */
+/** `/api/pay/return-address`: a payer with an open payment says, by signature, where it wants the money back. */
 
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"

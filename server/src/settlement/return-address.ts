@@ -1,4 +1,4 @@
-/** Where a payer wants its money back: named with the signature of the wallet that sent it. */
+/** Where a payer wants its money back: named with the signature of the wallet that sent the money. */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -12,27 +12,27 @@ import { sellableOf } from "./sellable.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
 
-/** What a signature names: what was paid, and the address, so that it can be used for no other. */
+/** What a signature names: the resource that was paid, and the address, so that it is valid for no other. */
 export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
   purpose: "return",
   resource: `${resourceId}:${address}`,
 })
 
-/** The network of a thing that is for sale; the `notFound` of its kind where there is no such thing. */
+/** Returns the network of a resource; throws its kind's `notFound` if there is no such resource. */
 export async function chainOf(ctx: Context, resourceId: string): Promise<number> {
   const row = await ctx.db.selectFrom("resources").select("chain_id").where("id", "=", resourceId).executeTakeFirst()
   if (!row) throw new ApiError(sellableOf(ctx, resourceId).notFound)
   return row.chain_id
 }
 
-/** All of a payment waits for the merchant, or its surplus does. */
+/** SQL: whether all of a payment waits for the merchant, or its surplus does. */
 const isWaiting = sql<boolean>`(payments.status = 'open' or (payments.status = 'granted'
   and exists (select from surpluses s where s.payment_id = payments.id and s.state = 'open')))`
 
 /**
- * Keeps the address with its evidence; the newest that a payer names is what it wants. Answers the payer. A
- * `PAYMENT_NOT_FOUND` when no money of the signer waits there, `VALIDATION_ERROR` for an address that money must not be sent
- * to, `SANCTIONS_MATCH`, and the faults of {@link proveWallet}.
+ * Stores the address with its evidence and returns the payer; the newest address of a payer counts. Throws
+ * `PAYMENT_NOT_FOUND` when no money of the signer waits there, `VALIDATION_ERROR` for an address that money must not be
+ * sent to, `SANCTIONS_MATCH`, and the errors of {@link proveWallet}.
  */
 export async function nameReturnAddress(
   ctx: Context,
@@ -71,7 +71,7 @@ export async function nameReturnAddress(
   return proof.address
 }
 
-/** The address that the payer of a payment named last, with its evidence. */
+/** Returns the address that the payer of a payment named last, with its evidence. */
 export const namedAddress = (
   ctx: TxContext,
   { resource_id, payer }: Pick<Row<"payments">, "resource_id" | "payer">,

@@ -1,6 +1,6 @@
 /**
- * Returns that a merchant's wallet approves: what it signs, and whether it did. The address that was paid names the wallet, so
- * nobody else can send the money back, the service included.
+ * Returns that a merchant's wallet approves: what it signs, and whether it did. The paid address names the wallet, so
+ * nobody else can send the money back, not even the service.
  */
 import { type Hex, hashTypedData } from "viem"
 import { readSignature } from "../chain/authorizations.ts"
@@ -15,11 +15,11 @@ import { ApiError, invalid } from "../errors.ts"
 import { movedReturns } from "../payouts/make-returns.ts"
 import { failureOfReturn } from "../payouts/try-return.ts"
 
-/** For how long a wallet is asked to approve, in seconds. */
+/** How long a requested approval is valid, in seconds. */
 const APPROVED_FOR_S = 7 * 86_400
-/** A payout may wait for its turn; with less time left it could be too late when it is sent. */
+/** The least validity left: a payout may wait for its turn, and could be too late when it is sent. */
 const LEAST_LEFT_S = 600
-/** Beyond this a signature that was forgotten could still be used. */
+/** The most validity left: a forgotten signature must not stay usable for longer. */
 const MOST_LEFT_S = 31 * 86_400
 
 /** What a wallet has signed; `deadline` is in Unix seconds. */
@@ -31,13 +31,13 @@ export interface ReturnApproval {
 /** An approval whose signature was checked for exactly this digest. */
 export type CheckedApproval = ReturnApproval & { digest: Hash }
 
-/** Whether a wallet has to approve the return of a payment: what the wallet lock asks for it signs by that. */
+/** Whether a wallet has to approve the return of a payment. Its signature then also satisfies the wallet lock. */
 export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments">): Promise<boolean> {
   const deposits = ctx.db.selectFrom("deposits").select("id").where("id", "=", deposit_id)
   return (await deposits.whereRef("approver", "<>", "factory").executeTakeFirst()) !== undefined
 }
 
-/** Who has to approve a return, and what it has to sign. */
+/** Who has to approve a return, and what to sign. */
 interface Asked {
   approver: Address
   deposit: Row<"deposits">
@@ -45,7 +45,10 @@ interface Asked {
   data: ReturnType<typeof giveBackData>
 }
 
-/** What has to be signed to return a payment to an address; undefined where the service returns it by itself. */
+/**
+ * Returns what has to be signed to return a payment to an address; undefined if the service can return it without a
+ * signature.
+ */
 async function askedFor(
   ctx: TxContext,
   payment: Row<"payments">,
@@ -71,7 +74,7 @@ async function askedFor(
   return { approver, deposit, message, data: giveBackData(chain_id, factory, message) }
 }
 
-/** Stands for the id of a payout that is not written yet. */
+/** Replaces the id of a payout that is not written yet. */
 const NO_ID = "00000000-0000-0000-0000-000000000000"
 /** The selector of the contract's `BadSignature()`, which not every node reports. */
 const BAD_SIGNATURE = "0x5cd5d233"
@@ -103,9 +106,10 @@ const inSeconds = (ctx: TxContext): number => Math.floor(ctx.now().getTime() / 1
 const digestOf = ({ data }: Asked): Hash => hashTypedData(data) as Hash
 
 /**
- * Checks a wallet's approval to return a payment to an address; undefined where none is needed. Throws `VALIDATION_ERROR` for a
- * deadline or signature that does not hold, `INVALID_OPERATION` where the return would fail on chain, `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. It may ask nodes, so call
- * it outside of any transaction; {@link assertApproved} compares inside.
+ * Checks a wallet's approval to return a payment to an address; undefined if none is needed. Throws `VALIDATION_ERROR`
+ * for an invalid deadline or signature, `INVALID_OPERATION` if the return would fail on chain, `CHAIN_UNAVAILABLE` when
+ * a contract wallet can't be asked. It may call nodes, so call it outside of any transaction; {@link assertApproved}
+ * compares inside.
  */
 export async function checkApproval(
   ctx: Context,
@@ -129,8 +133,8 @@ export async function checkApproval(
 }
 
 /**
- * Makes sure that a return may be made: `RETURN_APPROVAL_REQUIRED` with the data to sign where the wallet that the address names has
- * not approved it, or has approved another one. Call it in the transaction that makes the return.
+ * Throws `RETURN_APPROVAL_REQUIRED` with the data to sign if the wallet that the address names has not approved this
+ * return, or has approved another one. Call it in the transaction that makes the return.
  */
 export async function assertApproved(
   ctx: TxContext,

@@ -82,7 +82,7 @@ export const ReturnOrder = Strict(
   { address: ADDRESS },
 )
 
-/** Returns in one request: a page of the console signs no more at once. */
+/** The most returns in one request: a page of the console has no more signed at once. */
 const MOST_RETURNS = 50
 export const ReturnOrders = Strict(
   {
@@ -116,7 +116,7 @@ export const ReturnOutcomes = Type.Object({
   ),
 })
 
-/** The bodies of the routes that name a return address; `prefixes` are those of the ids of what is for sale. */
+/** Returns the bodies of the routes that name a return address; `prefixes` are those of the resources' ids. */
 export function returnBodies(prefixes: readonly string[]) {
   const pattern = `^(${prefixes.toSorted().join("|")})_[a-z0-9]{24}$`
   const ResourceId = Matching(pattern, "The id of the checkout or paywall that was paid", {

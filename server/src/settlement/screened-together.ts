@@ -1,11 +1,11 @@
-/** Which groups are screened with one another: a sanctions oracle is asked about 500 addresses in one call. Pure. */
+/** Decides which groups are screened together: a sanctions oracle is asked about 500 addresses in one call. Pure. */
 import type { Address } from "../chain/hex.ts"
 import type { Group } from "./sellable.ts"
 
-/** Senders that are screened together, as many as an oracle is asked about in one call. */
+/** How many senders are screened together: as many as one oracle call takes. */
 const SENDERS_AT_ONCE = 500
 
-/** The groups in their order, in parts of at most 500 senders; a group with more is a part of its own. */
+/** Splits the groups, in their order, into parts of at most 500 senders; a group with more is a part of its own. */
 export function screenedTogether(due: readonly Group[]): Group[][] {
   const parts: Group[][] = []
   let room = 0
@@ -20,5 +20,5 @@ export function screenedTogether(due: readonly Group[]): Group[][] {
   return parts
 }
 
-/** The senders of these groups, each once. */
+/** Returns the senders of these groups, each once. */
 export const sendersOf = (groups: readonly Group[]): Address[] => [...new Set(groups.flatMap(({ senders }) => senders))]

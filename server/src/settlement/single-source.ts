@@ -1,6 +1,6 @@
 /**
- * What one of two endpoints alone vouches for counts towards small payments only: `QUORUM_ABOVE` is compared with all that
- * one sender, or one checkout, was paid, so that many small lies are no large one.
+ * A transfer that only one of two endpoints reports counts towards small payments only: `QUORUM_ABOVE` is compared with
+ * all that one sender, or one checkout, paid, so that many small lies do not add up to a large one.
  */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -10,8 +10,8 @@ import { parseAmount } from "../money/amount.ts"
 type Transfer = Pick<Row<"transfers">, "value" | "token" | "single_source">
 
 /**
- * Whether a transfer counts, of these that would be added up; `counted` is what already counts on the report of one endpoint alone, in
- * base units of the settlement token. Of other tokens no amount is small.
+ * Returns whether each of these transfers, which are added up together, counts. `counted` is what already counts on the
+ * report of one endpoint alone, in base units of the settlement token. In other tokens no amount is small.
  */
 export function believed(
   ctx: TxContext,

@@ -1,4 +1,4 @@
-// What an overpayment brings beyond its price: it waits, and is accepted or returned once, whatever the chain does.
+// The surplus of an overpayment: it waits, and is accepted or returned once, whatever the chain does.
 import { randomBytes } from "node:crypto"
 import { type Hex, parseUnits } from "viem"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
@@ -66,7 +66,7 @@ async function paid(shop: { id: string; payTo: string }, amount: string, from = 
   await rig.rounds(3)
   return txHash
 }
-/** All that is swept daily is swept, and final. */
+/** Runs the daily sweeps until they are final. */
 async function sweep(): Promise<void> {
   await rig.pass(DAY + 1_000)
   await sweepDue(rig.service.ctx, rig.network)
@@ -152,7 +152,7 @@ it("of a split goes back beside its shares", async () => {
   const [{ id }] = await listed()
   const to = fresh()
   expect((await decide(id, "return", { address: to })).status).toBe(200)
-  // Settled again, the session keeps what was decided.
+  // Settled again, the session keeps the decision.
   await rig.pay(shop.payTo, "1", 1)
   await rig.rounds(3)
   await rig.payOut()

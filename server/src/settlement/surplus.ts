@@ -1,6 +1,6 @@
 /**
- * The surplus of an overpayment: what it brought beyond its price. It waits in its deposit until the merchant accepts it,
- * and then is paid out as the rest was, or returns it.
+ * The surplus of an overpayment: what it brought beyond its price. It stays in its deposit until the merchant accepts
+ * it, and it is then paid out like the rest, or returns it.
  */
 import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
@@ -9,15 +9,15 @@ import type { Row } from "../db/schema.ts"
 import { parseAmount } from "../money/amount.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
-/** The surplus of a payment, held until the transaction ends; undefined where it has none. */
+/** Locks and returns the surplus of a payment; undefined if it has none. */
 export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surpluses"> | undefined> =>
   ctx.db.selectFrom("surpluses").selectAll().where("payment_id", "=", paymentId).forNoKeyUpdate().executeTakeFirst()
 
 /**
- * Writes what the transfers of a granted payment bring beyond its price, in base units. It lies in the last transfer, without
- * which the price was not reached. What the merchant has decided stands. Less than the lowest price is left in the payment:
- * nobody should have to decide about dust. A payment that is not new and has none gets none. Call it once the transfers are
- * claimed, under the payment's lock.
+ * Writes the surplus of a granted payment, `beyond` base units more than its price. It lies in the last transfer, which
+ * was needed to reach the price. A surplus that the merchant has decided about stays. A surplus below the lowest price
+ * is left in the payment: nobody should have to decide about dust. A payment that is not new and has no surplus gets
+ * none. Call it once the transfers are claimed, under the payment's lock.
  */
 export async function writeSurplus(
   ctx: TxContext,
@@ -40,13 +40,13 @@ export async function writeSurplus(
     .execute()
 }
 
-/** The payment as what would go back of it: its surplus, from the deposit that holds that. */
+/** Returns the payment as a return of its surplus would see it: with the surplus's amount and deposit. */
 export const surplusAlone = (
   payment: Row<"payments">,
   { deposit_id, amount }: Pick<Row<"surpluses">, "deposit_id" | "amount">,
 ): Row<"payments"> => ({ ...payment, deposit_id, amount })
 
-/** A payment as what would go back of it: all of it, or the surplus of a granted one that has one. */
+/** Returns the payment as a return would see it: all of it, or the surplus of a granted one that has one. */
 export async function returnable(ctx: TxContext, payment: Row<"payments">): Promise<Row<"payments">> {
   if (payment.status !== "granted") return payment
   const surplus = await ctx.db
@@ -57,12 +57,15 @@ export async function returnable(ctx: TxContext, payment: Row<"payments">): Prom
   return surplus ? surplusAlone(payment, surplus) : payment
 }
 
-/** Forgets a surplus that waits: the payment has none any more, or the merchant has decided about all of it. */
+/** Deletes an open surplus: the payment has none any more, or the merchant has decided about all of it. */
 export async function dropSurplus(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db.deleteFrom("surpluses").where("payment_id", "=", paymentId).where("state", "=", "open").execute()
 }
 
-/** Whether the transfer that holds a surplus still counts for its payment, from its payer, and is not in doubt. */
+/**
+ * Whether the transfer that holds a surplus still counts for its payment, from its payer, and is confirmed and not
+ * suspected.
+ */
 export async function surplusStands(ctx: TxContext, paymentId: string): Promise<boolean> {
   const { rows } = await sql`select from surpluses s join payments p on p.id = s.payment_id and p.status = 'granted'
       join claims c on c.transfer_id = s.transfer_id and c.payment_id = s.payment_id

@@ -1,11 +1,17 @@
-/** Which trace a payment continues: of the request that sold it, of the authorization that paid it, or of the buyer's submission. */
+/**
+ * Decides which trace a payment continues: of the request that sold it, of the authorization that paid it, or of the
+ * buyer's submission.
+ */
 import type { Hash } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
 import { traceOfPayment } from "../db/traces.ts"
 import { traced } from "../tracing/trace.ts"
 import type { Group, Part, Sellable } from "./sellable.ts"
 
-/** Settles a group in the trace of what is sold, where that has one; elsewhere each payment has its own: {@link tracePayment}. */
+/**
+ * Settles a group in the trace of its resource, if that has one; otherwise each payment has its own: {@link
+ * tracePayment}.
+ */
 export async function traceGroup<T>(
   ctx: Context,
   sellable: Sellable,
@@ -16,7 +22,10 @@ export async function traceGroup<T>(
   return await traced(ctx, "settle", { parent, attributes: { "sluice.resource.id": resourceId } }, work)
 }
 
-/** Runs `work` in the trace of a payment that was paid by these transactions, unless it runs in one already; one that nobody asked for begins its own. */
+/**
+ * Runs `work` in the trace of a payment that these transactions paid, unless a trace is active already. A payment
+ * without a known trace begins its own.
+ */
 export async function tracePayment<T>(
   ctx: TxContext,
   name: string,

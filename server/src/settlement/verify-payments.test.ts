@@ -122,7 +122,7 @@ async function round(): Promise<void> {
   await verifyRound(service.ctx, network())
 }
 
-/** Blocks enough to confirm, and the rounds that see it. */
+/** Mines enough blocks to confirm, and runs the rounds that see it. */
 async function confirmed(): Promise<void> {
   await round()
   await anvil.client.mine({ blocks: 3 })
@@ -331,7 +331,7 @@ describe("a failed payment says why", () => {
     expect(state.message).toContain(`${neighbour.payTo}, which belongs to the paywall ${neighbour.id}`)
     expect(state.message).toContain(shop.payTo)
     expect((await access(shop.id)).hasAccess).toBe(false)
-    // It never counts here, and it still counts where it went.
+    // It never counts at this paywall, and still counts at the one that it was sent to.
     expect((await submit(neighbour.id, txHash)).status).toBe(200)
     await confirmed()
     expect((await access(neighbour.id)).hasAccess).toBe(true)
@@ -483,7 +483,7 @@ describe("durations", () => {
 })
 
 describe("a reorg", () => {
-  /** Takes the last blocks away with their transactions; answers the raw bytes of those that are named. */
+  /** Removes the last blocks with their transactions; returns the raw bytes of the named ones. */
   async function reorg(depth: number, hashes: Hex[] = []): Promise<Hex[]> {
     const raw = await Promise.all(
       hashes.map(
@@ -507,7 +507,7 @@ describe("a reorg", () => {
       .executeTakeFirstOrThrow()
 
     const [raw] = await reorg(6, [txHash])
-    // One look is not yet evidence.
+    // One round is not enough evidence.
     await round()
     expect((await access(shop.id)).hasAccess).toBe(true)
     service.advance(31_000)

@@ -1,4 +1,4 @@
-/** The verification of one network: a round of the scan, then the settlement of what it found. */
+/** Verifies one network: a round of the scan, then the settlement of what it found. */
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { scanRound } from "../scanner/scan-round.ts"

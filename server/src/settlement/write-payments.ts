@@ -1,4 +1,4 @@
-/** How a payment is written when it is paid, paid again or reversed, with its payouts and with what it buys. */
+/** Writes a payment when it is paid, paid again or reversed, with its payouts and what it buys. */
 import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -14,8 +14,8 @@ import { dropSurplus, writeSurplus } from "./surplus.ts"
 import { tracePayment } from "./trace-payment.ts"
 
 /**
- * Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them, was reversed, or is paid
- * already. Answers its id.
+ * Claims the transfers and grants them: as a new payment, or as `known`, which was open with them, reversed, or paid
+ * already. Returns its id.
  */
 export const writePaid = (ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> =>
   tracePayment(ctx, "settle", part, { id: paid.known, hashes: paid.transfers.map(hashOf) }, () =>
@@ -53,7 +53,7 @@ async function writeGranted(ctx: TxContext, sellable: Sellable, part: Part, paid
     transfers.filter(row => row.payment_id !== id),
   )
   if (known !== undefined) await writeKnown(ctx, known, transfers, facts)
-  // What was granted before stays as it was counted: it may be paid out.
+  // A payment that was granted with this amount already gets no new surplus: all of it may be paid out.
   const isNew = before?.status !== "granted" || before.amount !== amount
   await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
   if (isNew && amount > price) await notifyWaiting(ctx, part.network, [id])
@@ -72,7 +72,8 @@ async function writeKnown(
   facts: Partial<Row<"payments">>,
 ): Promise<void> {
   await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
-  // The others must be free to count again: a transfer that is gone may return when others have paid in its place.
+  // The other transfers must be free to count again: one that is gone may come back after others have paid in its
+  // place.
   const ids = transfers.map(row => row.id)
   await ctx.db
     .deleteFrom("claims")
@@ -82,8 +83,9 @@ async function writeKnown(
 }
 
 /**
- * Grants a payment once more that has all its money again, beside another where that has paid meanwhile. What was accepted
- * beside a payment never pays for the thing itself, though it comes back first: it may be a stranger's dust.
+ * Grants a reversed payment again when all its money is back, beside another one if that has paid meanwhile. A
+ * payment that was accepted beside another never pays for the resource itself, even if it comes back first: it may be a
+ * stranger's dust.
  */
 export async function grantAgain(
   ctx: TxContext,
@@ -102,7 +104,7 @@ export async function grantAgain(
   countGranted(ctx, part, payment)
 }
 
-/** Lets a payment that waits count as paid, by the merchant's word. */
+/** Accepts an open payment as paid; the merchant decided so. */
 export async function grantAccepted(
   ctx: TxContext,
   sellable: Sellable,
@@ -122,7 +124,7 @@ type Money = Pick<Row<"payments">, "token" | "amount">
 const countGranted = (ctx: TxContext, { owner, network }: Part, money: Money): void =>
   ctx.onCommit(() => countPayment(network, owner.resource_id, "granted", money))
 
-/** Whether another payment has paid the thing, where one alone does. */
+/** Whether another payment has already paid for the resource, if one payment pays it. */
 async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part): Promise<{ beside?: boolean }> {
   if (!paidOnce) return {}
   const main = ctx.db.selectFrom("payments").select("id").where("status", "=", "granted").where("beside", "=", false)
@@ -140,7 +142,7 @@ async function pay(
   await sellable.onPaid(ctx, part, payment, [...new Set(hashes)])
 }
 
-/** Undoes a granted payment that a reorg removed: its payouts are cancelled, and what it bought is taken away. */
+/** Reverses a granted payment that a reorg removed: its payouts are cancelled, and what it bought is taken away. */
 export async function reverse(
   ctx: TxContext,
   sellable: Sellable,

@@ -1,5 +1,5 @@
-// Each recipient of a split is a transfer that we pay for: everything for sale costs MIN_AMOUNT for each, however its
-// price and its split were set.
+// The service pays for a transfer to each recipient of a split. So everything for sale costs at least MIN_AMOUNT for
+// each recipient, however its price and its split were set.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { recipient } from "../../test/payouts.ts"
 import { startService, type TestService } from "../../test/service.ts"

@@ -165,7 +165,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** The change from the current recipients to others, in words; throws like {@link readSplit}. */
+/** Describes the change from the current recipients to others; throws like {@link readSplit}. */
 async function splitChange(ctx: TxContext, merchantId: string, id: string, action: string, to: readonly Recipient[]) {
   const { recipients } = await readSplit(ctx, merchantId, id)
   return { words: { action, subject: id, from: recipientWords(recipients), to: recipientWords(to) } }

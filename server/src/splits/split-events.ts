@@ -1,5 +1,5 @@
 /**
- * The event about who is paid, which every endpoint of the merchant gets: nobody can change that silently with a stolen
+ * The event about who is paid. Every endpoint of the merchant gets it, so nobody can change that silently with a stolen
  * console token.
  */
 import { checksummed } from "../chain/hex.ts"
@@ -8,7 +8,7 @@ import { emit } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
 import { percentOf, type Recipient } from "./split.ts"
 
-/** Notifies every endpoint of the merchant who is paid from now on; call it inside the transaction that changes it. */
+/** Notifies every endpoint of the merchant who is paid from now on. Call it inside the transaction that changes it. */
 export async function emitSplitChanged(
   ctx: TxContext,
   merchantId: string,

@@ -10,14 +10,14 @@ import { percentOf, type Recipient } from "./split.ts"
 import { emitSplitChanged } from "./split-events.ts"
 import { recipientsOf } from "./splits.ts"
 
-/** Who is paid, in words; without a split, the merchant. */
+/** Describes who is paid; without a split, the merchant. */
 export const recipientWords = (recipients: readonly Recipient[]): string =>
   recipients.length === 0
     ? "the merchant alone"
     : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
 
 /**
- * Emits the event where a paywall, product or link gets another split, or none; a no-op where the split stays the same.
+ * Emits the event when a paywall, product or link gets another split, or none. A no-op where the split stays the same.
  */
 export async function emitAttached(
   ctx: TxContext,
@@ -33,9 +33,9 @@ export async function emitAttached(
 }
 
 /**
- * While the wallet lock is on, has the payout wallet approve that `resource` (an id, or the name of what is created)
- * gets a split other than the one `before` reads. A split of another merchant is left to the change itself to refuse.
- * Call it outside of a transaction, and the approval's `hold` first inside it.
+ * While the wallet lock is on, requires the payout wallet's approval for giving `resource` (an id, or the name of what
+ * is created) a split other than the one `before` reads. The change itself refuses a split of another merchant. Call it
+ * outside a transaction, and the approval's `hold` first inside it.
  */
 export const approveAttachment = (
   ctx: Context,
@@ -54,7 +54,7 @@ export const approveAttachment = (
     return { words: { action: "Attach split", subject: resource, from, to } }
   })
 
-/** For something that is created: it had no split. */
+/** The `before` of something that is being created: it had no split. */
 export const noSplit = async (): Promise<null> => null
 
 async function splitWords(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {

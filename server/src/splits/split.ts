@@ -15,7 +15,7 @@ export interface Recipient {
   label: string | null
 }
 
-/** A recipient as received, with its percentage as it was written. */
+/** A recipient as received; its percentage is text as written. */
 interface WrittenRecipient {
   address: string
   percent: string | undefined
@@ -23,8 +23,8 @@ interface WrittenRecipient {
 }
 
 /**
- * Recipients, or what is wrong: `form` where something is not an address, `faults` where the recipients form no valid
- * split.
+ * The recipients, or their faults: `form` where something is not an address, `faults` where the recipients form no
+ * valid split.
  */
 export interface ReadRecipients {
   recipients: Recipient[]
@@ -32,7 +32,7 @@ export interface ReadRecipients {
   faults: ErrorDetail[]
 }
 
-/** Reads the recipients of a split; `refusalOf` says why money must not be sent to an address. */
+/** Reads the recipients of a split. `refusalOf` returns why money must not be sent to an address. */
 export function readRecipients(
   written: readonly WrittenRecipient[],
   refusalOf: (address: Address) => string | undefined,
@@ -66,7 +66,7 @@ export function readRecipients(
 }
 
 /**
- * A percentage as it was written, in ten-thousandths; undefined when it is not a percentage, is zero, or has too many
+ * Parses a percentage as written, in ten-thousandths; undefined when it is not a percentage, is zero, or has too many
  * decimals.
  */
 function parsePercent(text: string): number | undefined {
@@ -84,13 +84,13 @@ function parsePercent(text: string): number | undefined {
 export const percentOf = (percentE4: number): number => percentE4 / 10_000
 
 /**
- * Whether an amount is too low for this many recipients. Each part is a transfer that we pay for, so the lowest allowed
- * price, `least` whole tokens, grows with their number.
+ * Whether an amount is too low for this many recipients. The service pays for a transfer of each part, so the lowest
+ * allowed price, `least` whole tokens, grows with their number.
  */
 export const isTooLow = (least: string, { token }: NetworkInfo, amount: bigint, recipients: number): boolean =>
   amount < parseAmount(least, token.decimals) * BigInt(recipients)
 
-/** What is wrong with dividing an amount by a split; nothing where the amount is open, or not divided. */
+/** Faults of dividing an amount by a split; none where the amount is open, or not divided. */
 export function partsFaults(
   least: string,
   network: NetworkInfo,

@@ -1,7 +1,7 @@
 /**
- * What a merchant does with its splits. Recipients are stored as sets that never change: an edit creates a new set, and
- * gives every paywall and bundle that the split is attached to a new address, which commits to the new set: what reached the old one
- * keeps the old set.
+ * What a merchant does with its splits. Recipients are stored as sets that never change. An edit creates a new set, and
+ * gives every paywall and bundle that the split is attached to a new address that commits to the new set. Money at the
+ * old address is divided by the old set.
  */
 import { parseAddress } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -21,9 +21,9 @@ import { emitSplitChanged } from "./split-events.ts"
 export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
 
 /**
- * The recipients of a request, checked and screened; throws `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`.
- * It asks a sanctions list, so call it outside of any transaction. A recipient that can't be screened now is screened
- * before each payout.
+ * Checks and screens the recipients of a request; throws `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`. It
+ * asks a sanctions list, so call it outside any transaction. A recipient that can't be screened now is screened before
+ * each payout.
  */
 export async function checkedRecipients(ctx: Context, input: RecipientsInput): Promise<Recipient[]> {
   const written = input.map(each => ({ ...each, percent: asWritten(each, "percent") }))
@@ -66,7 +66,7 @@ export async function createSplit(
   return { ...row, recipients }
 }
 
-/** Changes the given fields; new recipients are paid for payments from now on. Call it inside a transaction. */
+/** Changes the given fields. New recipients share payments from now on. Call it inside a transaction. */
 export async function changeSplit(
   ctx: TxContext,
   merchantId: string,
@@ -97,8 +97,8 @@ export async function changeSplit(
 }
 
 /**
- * Deletes a split for ever; payments for whatever it was attached to go to the merchant alone from now on. Call it
- * inside a transaction.
+ * Deletes a split forever. From now on the merchant alone is paid for everything it was attached to. Call it inside a
+ * transaction.
  */
 export async function deleteSplit(ctx: TxContext, merchantId: string, id: string): Promise<void> {
   await lockSplit(ctx, merchantId, id)
@@ -127,9 +127,9 @@ function own(row: Row<"splits"> | undefined, merchantId: string): Row<"splits"> 
 }
 
 /**
- * The set of recipients for something with this `splitId` from now on, which a paywall's version, and later a session,
- * stores. Undefined without a split. Throws `VALIDATION_ERROR` for an unknown split, `FORBIDDEN` for another
- * merchant's. Locks the split until the transaction ends, so call it before anything that uses splits is locked.
+ * The set of recipients for something that gets this `splitId`; a paywall's version, and later a session, stores it.
+ * Undefined without a split. Throws `VALIDATION_ERROR` for an unknown split, `FORBIDDEN` for another merchant's. Locks
+ * the split until the transaction ends, so call it before anything that uses splits is locked.
  */
 export async function recipientSetOf(
   ctx: TxContext,
@@ -143,14 +143,14 @@ export async function recipientSetOf(
   return set
 }
 
-/** Who is paid which part by a split, and how many they are. */
+/** The set of recipients of a split, and their number. */
 export interface RecipientSet {
   merchantId: string
   setId: bigint
   size: number
 }
 
-/** The sets of these splits, which it locks until the transaction ends. */
+/** The sets of these splits, by split id. Locks the splits until the transaction ends. */
 export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[]): Promise<Map<string, RecipientSet>> {
   if (splitIds.length === 0) return new Map()
   const query = ctx.db
@@ -219,7 +219,7 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  // Not locked: a change of their price or split locks the split, as this does.
+  // Not locked: a change of their price or split locks the split, as this function does.
   const products = ctx.db.selectFrom("products").select(["id", "chain_id", "price"]).where("split_id", "=", splitId)
   const links = ctx.db
     .selectFrom("payment_links")
@@ -251,7 +251,10 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     ])
 }
 
-/** Gives every paywall and bundle that the split is attached to a new address, whose money the new recipients share. */
+/**
+ * Gives every paywall and bundle that the split is attached to a new address, whose money is divided among the new
+ * recipients.
+ */
 async function routeSold(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")

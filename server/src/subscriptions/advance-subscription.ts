@@ -1,6 +1,7 @@
 /**
- * Advances subscriptions: notes what became of their invoices, folds them, writes that, and makes the invoices that are due next. A
- * round's and a request's take the same way: what is read and written is one statement of a kind, however many they are.
+ * Advances subscriptions: records the outcome of their invoices, folds and writes them, and creates the invoices that
+ * are due next. The job and the requests share this code. Each kind of read and write is one statement for all
+ * subscriptions together.
  */
 import { networkOf } from "../chain/networks.ts"
 import { type BlockedBy, createRenewals } from "../checkouts/create-renewals.ts"
@@ -24,10 +25,10 @@ import { factsOf, type Held, isEnded, lastOf } from "./load-subscription.ts"
 import { changeEvent, changeOf, renewalEvent } from "./notify-subscription.ts"
 import { insertInvoices, lostPayments, writeInvoices, writeSubscriptions } from "./queries.ts"
 
-/** How soon it is tried again where payments are paused, and where the merchant has something to change. */
+/** How soon a subscription is retried while payments are paused, or while its merchant has something to change. */
 const BLOCKED_MS: Record<BlockedBy, number> = { payments_paused: 60_000, payout_address: 600_000, price: 600_000 }
 
-/** A subscription while it is advanced. */
+/** A subscription that is being advanced. */
 interface Standing {
   before: Row<"subscriptions">
   held: Held
@@ -36,7 +37,10 @@ interface Standing {
   events: NewEvent<keyof EventData>[]
 }
 
-/** Advances subscriptions that this transaction holds, and answers their rows; events are emitted in the same transaction. */
+/**
+ * Advances subscriptions that this transaction has locked and returns their rows. Events are emitted in the same
+ * transaction.
+ */
 export async function advance(ctx: TxContext, all: readonly Held[]): Promise<Row<"subscriptions">[]> {
   if (all.length === 0) return []
   await reportLost(ctx, all)
@@ -67,7 +71,7 @@ function standingOf(ctx: TxContext, before: Held): Standing {
   if (!folded.isVoiding) return standing
   const last = lastOf(held.invoices)
   const voiding = withLast(held, { ...last, void_asked_at: last.void_asked_at ?? ctx.now() })
-  // Held by nobody who could close it: it was made since. The next round holds it.
+  // A session created since the locks were taken is not locked, so it can't be closed now. The next round locks it.
   return { ...standing, held: voiding, folded: held.isSessionHeld ? folded : { ...folded, runAt: ctx.now() } }
 }
 
@@ -76,7 +80,9 @@ function foldedOf(ctx: TxContext, held: Held): FoldedSubscription {
   return facts ? foldSubscription(facts, ctx.now()) : NONE
 }
 
-/** A subscription whose first invoice was paid begins then; one whose first payment a reorg removed begins again. */
+/**
+ * Begins a subscription whose first invoice was paid, or begins it again after a reorg had removed the first payment.
+ */
 function begun(held: Held): Held {
   const { subscription, invoices, session } = held
   const [first, ...later] = invoices
@@ -87,7 +93,7 @@ function begun(held: Held): Held {
   if (!payer) throw new Error("a confirmed session has no payer")
   const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
   const { anchor, periodEnd } = firstPeriod(billing, subscription.trial_days, startedAt)
-  // What the merchant said of its customer is not changed by whoever has the checkout's link.
+  // Anyone with the checkout's link can enter an e-mail address; it does not replace the one that the merchant set.
   const customer_email = subscription.customer_email ?? session.customer_email
   return withLast(
     { ...held, subscription: { ...subscription, started_at: startedAt, anchor, payer, customer_email } },
@@ -100,7 +106,10 @@ const withLast = (held: Held, last: Row<"invoices">): Held => ({
   invoices: [...held.invoices.slice(0, -1), last],
 })
 
-/** Where its merchant had to change something until access was over, periods are counted from now: nobody had that time. */
+/**
+ * Where the merchant was blocked from billing until access had ended, periods are counted from now: nobody had access
+ * in between.
+ */
 function healed(ctx: TxContext, held: Held): Held {
   const { anchor, blocked_by, paid_until, access_until } = held.subscription
   const isOver = access_until !== null && access_until <= ctx.now()
@@ -108,30 +117,36 @@ function healed(ctx: TxContext, held: Held): Held {
   return { ...held, subscription: { ...held.subscription, anchor: anchorAtResume(anchor, paid_until, ctx.now()) } }
 }
 
-/** Notes whether the last invoice is paid, or void. All before it were paid for good when it was made, or are void. */
+/**
+ * Records whether the last invoice is paid or void. Every earlier one was final when its successor was created, or is
+ * void.
+ */
 function noteLast(ctx: TxContext, held: Held): Held {
   const { subscription, session } = held
   const last = lastOf(held.invoices)
-  // Money that was found after a void, or that the merchant accepted then, is not for nothing: no later invoice has its period.
+  // Money that was found, or accepted by the merchant, after a void still pays: no later invoice covers its period.
   const isPaid = session.status === "confirmed"
   const paid_at = isPaid ? (last.paid_at ?? session.confirmed_at) : null
   const isVoid = last.void_asked_at !== null && isEnded(session)
   const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
-  // Without its first payment it has not begun, and its first invoice has no period.
+  // Without its first payment the subscription has not begun, and its first invoice has no period.
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
   const noted = withLast(held, { ...last, paid_at, voided_at, ...period })
   const isBack = isPaid && !last.paid_at && (subscription.cancel_reason === "unpaid" || last.voided_at !== null)
   return isBack ? back(ctx, noted) : noted
 }
 
-/** What is paid after it was void, or canceled its subscription. Where its period was over, nobody had it: it begins now. */
+/**
+ * Restores an invoice that was paid after it was void, or after it had canceled its subscription. If its period has
+ * passed without access, the period begins now.
+ */
 function back(ctx: TxContext, held: Held): Held {
   const subscription = { ...held.subscription, cancel_reason: null }
   const last = lastOf(held.invoices)
   const { period_start, period_end, product_id } = last
   const now = ctx.now()
   if (!period_start || !period_end || period_end > now) return { ...held, subscription }
-  // It was moved since: what was paid for is as long as it was then.
+  // The subscription has moved to another product since: the period that was paid keeps its length.
   if (product_id !== subscription.product_id) {
     const asLong = new Date(now.getTime() + period_end.getTime() - period_start.getTime())
     return withLast({ ...held, subscription }, { ...last, period_start: now, period_end: asLong })
@@ -144,7 +159,10 @@ function back(ctx: TxContext, held: Held): Held {
   )
 }
 
-/** Logs each earlier invoice whose payment a reorg removed though it was final. The invoice stays paid: an operator decides. */
+/**
+ * Logs each earlier invoice whose payment a reorg removed although it was final. The invoice stays paid; an operator
+ * decides.
+ */
 async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
   const earlier = all.flatMap(({ invoices }) => invoices.slice(0, -1).filter(each => each.paid_at))
   for (const { subscriptionId, sessionId } of await lostPayments(ctx, earlier))
@@ -154,14 +172,14 @@ async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
     )
 }
 
-/** The last invoice as it is now, where something of it changed. */
+/** Returns the last invoice if a recorded field of it changed. */
 function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
   const [was, is] = [before && lastOf(before.invoices), lastOf(now.invoices)]
   const names = ["paid_at", "voided_at", "void_asked_at", "period_start", "period_end"] as const
   return names.some(name => was?.[name]?.getTime() !== is[name]?.getTime()) ? [is] : []
 }
 
-/** Makes the next invoices with their sessions and events, or notes why one can't be made now. */
+/** Creates the next invoices with their sessions and events, or records why one can't be created now. */
 async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Promise<void> {
   const due = standings.flatMap(standing => (standing.folded.next ? [{ standing, next: standing.folded.next }] : []))
   if (due.length === 0) return
@@ -194,19 +212,19 @@ async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Pro
 
 type Next = NonNullable<FoldedSubscription["next"]>
 
-/** Notes why the next invoice can't be made, and when it is tried again. */
+/** Records why the next invoice can't be created, and when to retry. */
 function block(ctx: TxContext, standing: Standing, { graceUntil }: Next, blockedBy: BlockedBy): void {
   const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
   standing.blockedBy = blockedBy
   standing.folded = { ...standing.folded, runAt }
-  // While the network is paused nobody can pay, so nobody loses access for it. What its merchant has to change ends with the grace:
-  // else a price that is too low now would be access for ever.
+  // While the network is paused nobody can pay, so nobody loses access because of it. Where the merchant has something
+  // to change, access ends with the grace: otherwise a price that is too low now would give access forever.
   if (blockedBy !== "payments_paused") return
   const status = ctx.now() < graceUntil ? "active" : "past_due"
   standing.folded = { ...standing.folded, accessUntil: graceUntil, status }
 }
 
-/** The next invoice, which the subscription now has, with its event. */
+/** Adds the next invoice to the subscription, with its event. */
 function bill(
   ctx: TxContext,
   standing: Standing,
@@ -232,7 +250,7 @@ function bill(
   return invoice
 }
 
-/** A subscription's row as it is now, with the event of a change. */
+/** A subscription's new row; a change of its status adds an event. */
 function rowOf(ctx: TxContext, standing: Standing): Row<"subscriptions"> {
   const { before, held, blockedBy, events } = standing
   const { status, cancelReason, paidUntil, accessUntil, runAt } = standing.folded

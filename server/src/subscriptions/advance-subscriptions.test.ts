@@ -1,4 +1,5 @@
-// The job that advances subscriptions: what several at once make, what one that ends half-way leaves, and what it passes over.
+// The job that advances subscriptions: what concurrent processes create, what one that dies half-way leaves, and what
+// the job skips.
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"

@@ -1,7 +1,7 @@
 /**
- * The job that advances subscriptions which are due: a period begins or ends, or a trigger saw that a session of theirs changed its
- * status. A round advances many in one transaction, so that a process which ends leaves nothing half done. Where that fails, each is
- * advanced alone: one that can't be delays nobody.
+ * The job that advances subscriptions that are due: a period begins or ends, or a trigger saw a session of theirs
+ * change its status. A round advances many in one transaction, so that a process that dies leaves nothing half done. If
+ * that fails, each is advanced alone, so that one failing subscription does not delay the others.
  */
 
 import { sql } from "kysely"
@@ -12,17 +12,20 @@ import { subscriptionChanges } from "../metrics.ts"
 import { advance } from "./advance-subscription.ts"
 import { holdFree, lockDue } from "./load-subscription.ts"
 
-/** Subscriptions of one transaction; the rest follow at once. Whoever asks for a change of one waits for it. */
+/**
+ * Subscriptions in one transaction; the next ones follow at once. A request that changes one of them waits for the
+ * transaction.
+ */
 const SUBSCRIPTIONS_A_ROUND = 100
-/** After the first failure; each that follows doubles it. */
+/** The delay after the first failure. Each further failure doubles it. */
 const AFTER_FAILURE_MS = 60_000
 const MAX_AFTER_FAILURE_MS = 3_600_000
-/** No sleep is longer, so that a lost wake-up costs at most this much. */
+/** The longest sleep: a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
-/** How soon what another process holds is tried again. */
+/** How soon to retry subscriptions that another process has locked. */
 const HELD_MS = 200
 
-/** Advances the subscriptions that are due; answers how many milliseconds the next round may wait. */
+/** Advances the subscriptions that are due. Returns how many milliseconds the next round may wait. */
 export async function advanceSubscriptions(ctx: Context): Promise<number> {
   const due: Row<"subscriptions">[] = []
   try {
@@ -47,7 +50,10 @@ export async function advanceSubscriptions(ctx: Context): Promise<number> {
 
 const chainsOf = (ctx: TxContext): number[] => ctx.chain.networks.map(({ chainId }) => chainId)
 
-/** Advances what is due in one transaction, `only` one or a round; `due` has what it found, also where it fails. */
+/**
+ * Advances a round of due subscriptions, or `only` one, in one transaction. `due` is filled with those it found, also
+ * if it fails.
+ */
 async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subscriptions">[]): Promise<void> {
   await inTransaction(ctx, async ctx => {
     const locked = await lockDue(ctx, { limit: SUBSCRIPTIONS_A_ROUND, only })
@@ -56,7 +62,7 @@ async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subs
   })
 }
 
-/** Advances one subscription. A failure is logged and counted for the alarm, and the subscription is due again later. */
+/** Advances one subscription. A failure is logged and counted for the alarm, and the subscription is retried later. */
 async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"subscriptions">): Promise<void> {
   try {
     await advanceDue(ctx, id, [])
@@ -72,10 +78,10 @@ async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"
   }
 }
 
-/** So many rounds that could not advance a subscription are an alarm; the index of 0054 has the same number. */
+/** How many failed rounds of a subscription raise the alarm. The index of migration 0054 has the same number. */
 const MAX_FAILED_ROUNDS = 3
 
-/** The alarm of subscriptions that can't be advanced, in words that anyone may read. */
+/** The text of the alarm of subscriptions that can't be advanced; anyone may read it. */
 export async function failingSubscriptions(ctx: TxContext): Promise<string[]> {
   const { rows } = await sql<{ chain_id: number; n: number }>`select chain_id, count(*)::int as n from subscriptions
     where failed_rounds >= ${sql.lit(MAX_FAILED_ROUNDS)} group by 1 order by 1`.execute(ctx.db)

@@ -1,4 +1,5 @@
-// Who may ask for what of a subscription, and what money that comes at the wrong time, or from the wrong hands, changes.
+// Who may ask for which change of a subscription, and what happens with money that comes at the wrong time or from the
+// wrong sender.
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
 import type { Address } from "../chain/hex.ts"
@@ -17,7 +18,7 @@ const BILLED = "2027-02-26T10:00:00Z"
 const stranger = `0x${"cd".repeat(20)}` as Address
 const types = async () => (await rig.events()).map(({ type }) => type)
 const end = { at: "period_end" }
-/** As the subscriber's page asks. */
+/** A request of the subscriber's page. */
 const bySubscriber = (id: string, what: typeof resumeSubscription) =>
   inTransaction(rig.service.ctx, ctx => what(ctx, { payer: SUBSCRIBER }, id))
 const cancelIt: typeof resumeSubscription = (ctx, owner, id) => cancelSubscription(ctx, owner, id, "period_end")
@@ -44,7 +45,7 @@ describe("a cancellation", () => {
     expect(await standing()).toEqual([true, "both"])
     expect((await rig.ask(id, "resume")).body).toMatchObject({ cancelAtPeriodEnd: true, cancelAskedBy: "subscriber" })
     expect(await rig.ask(id, "resume")).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-    // A pause is lifted beside it: the cancellation stays.
+    // Ending a pause does not withdraw the cancellation.
     await rig.ask(id, "pause")
     expect((await rig.ask(id, "resume")).body).toMatchObject({ pausedAt: null, cancelAskedBy: "subscriber" })
     await bySubscriber(id, resumeSubscription)
@@ -88,7 +89,7 @@ describe("a cancellation", () => {
     for (let i = 0; i < 2; i++) await again()
     await expect(again()).rejects.toThrow("too often")
     expect(await types()).toEqual(Array(3).fill("renewal.created"))
-    // Its merchant helps, and alone.
+    // Only its merchant can still resume it.
     expect((await rig.ask(id, "resume")).body).toMatchObject({ cancelAtPeriodEnd: false, cancelAskedBy: null })
   })
 })
@@ -217,7 +218,7 @@ describe("money", () => {
 
   it.each([
     ["while its period lasts", 0.1, "2027-02-14T10:00:00.000Z", "2027-03-14T10:00:00.000Z"],
-    // Nobody had that week: it begins with the acceptance, and is no month for the price of a week.
+    // Nobody had access in that week: the period begins with the acceptance. A week's price must not buy a month.
     ["when its period is over", 30, "2027-03-15T", "2027-04-15T"],
   ])(
     "that its merchant accepts %s, after a pause and a move, is followed by a whole period",

@@ -1,4 +1,7 @@
-/** What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asked again, it changes nothing. */
+/**
+ * What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asking again changes
+ * nothing.
+ */
 import { isRecurring } from "../checkouts/begin-subscription.ts"
 import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
@@ -9,27 +12,31 @@ import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
 
-/** Whose subscription it has to be. */
+/** The merchant or subscriber that the subscription must belong to. */
 export type Owner = { merchantId: string } | { payer: string }
 
 const refused = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
-/** Pauses a subscription: its open invoice is closed, and none is made until it is resumed. */
+/** Pauses a subscription: its open invoice is closed, and no other is created until it is resumed. */
 export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
 
-/** So many invoices of one period are made for a subscriber that cancels and takes it back, again and again: each is an event. */
+/**
+ * How many invoices of one period are created for a subscriber that cancels and resumes again and again. Each is an
+ * event.
+ */
 export const MOST_VOIDED = 3
 
-/** Resumes a paused subscription, or keeps one that was to end with its period, as far as whoever asks has asked for that. */
+/** Resumes a paused subscription, or withdraws the caller's own request to end it with its period. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
-    // Whom the service refuses too many invoices, its merchant helps.
+    // After too many voided invoices the service refuses the subscriber. The merchant may then withdraw any
+    // cancellation.
     const isUsedUp = invoices.slice(-MOST_VOIDED).every(each => each.voided_at)
     const left = "merchantId" in owner && isUsedUp ? null : removeAsker(cancel_asked_by, askerOf(owner))
     const isKept = left !== cancel_asked_by
-    // A pause is the merchant's.
+    // Only the merchant can end a pause.
     const isPaused = paused_at !== null && "merchantId" in owner
     if (!isKept && !isPaused) {
       if (paused_at) throw refused("This subscription is paused by its merchant, who alone can resume it.")
@@ -41,7 +48,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
       )
     }
     const last = lastOf(invoices)
-    // Until it is closed it can be paid, and a second invoice beside it would be for the same period.
+    // The open invoice can be paid until it is closed. A second one would be for the same period.
     if (last.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session)) throw refused(stillOpen(session))
     if ("payer" in owner && isUsedUp)
       throw refused(
@@ -52,7 +59,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     return { ...kept, paused_at: null, anchor: anchorAtResume(anchor, paid_until, ctx.now()) }
   })
 
-/** Why the open invoice's session is not over, and what ends it. */
+/** Why the open invoice's session is not over, and what will end it. */
 function stillOpen({ status, exception }: Row<"checkout_sessions">): string {
   if (status === "pending") return "The open invoice of this subscription is being closed. Try again in a minute."
   if (exception === "underpaid")
@@ -72,7 +79,7 @@ function removeAsker(by: AskedBy, asker: Asker): AskedBy {
   return by === asker ? null : by
 }
 
-/** Cancels a subscription at once, or with the time that is paid. */
+/** Cancels a subscription at once, or at the end of the paid time. */
 export const cancelSubscription = (
   ctx: TxContext,
   owner: Owner,
@@ -81,13 +88,16 @@ export const cancelSubscription = (
 ): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription: { cancel_asked_by, paid_until } }) => {
     const asked = { cancel_asked_by: addAsker(cancel_asked_by, askerOf(owner)) }
-    // Where the paid time is over, its end is now.
+    // If the paid time is over, its end is now.
     const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
     if (isNow) return { ...asked, canceled_at: ctx.now() }
     return asked.cancel_asked_by === cancel_asked_by ? {} : { ...asked, cancel_at_period_end: true }
   })
 
-/** Has the next invoice made for another product. Its periods are counted from where the paid time ends, if they are of another length. */
+/**
+ * Moves a subscription to another product from its next invoice on. If the new periods have another length, they are
+ * counted from the end of the paid time.
+ */
 export async function moveSubscription(
   ctx: TxContext,
   merchantId: string,
@@ -132,7 +142,9 @@ type Change = Partial<
   >
 >
 
-/** Changes a subscription that has begun and is not over, and advances it at once; `NOT_FOUND`, `INVALID_OPERATION`. */
+/**
+ * Changes a subscription that has begun and is not canceled, and advances it at once; `NOT_FOUND`, `INVALID_OPERATION`.
+ */
 async function change(
   ctx: TxContext,
   owner: Owner,
@@ -155,7 +167,10 @@ async function change(
   return row
 }
 
-/** Notes of the last invoice that it was not paid when the subscription was canceled: what is paid after that opens its own period. */
+/**
+ * Marks the last invoice as unpaid at the time of the cancellation. If it is paid later, that payment opens its own
+ * period.
+ */
 async function closeLast(ctx: TxContext, held: Held, canceledAt: Date): Promise<Held> {
   const last = lastOf(held.invoices)
   if (last.paid_at || held.session.status === "confirmed") return held

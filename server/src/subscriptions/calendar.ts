@@ -1,11 +1,13 @@
-/** The calendar of subscriptions: where billing periods begin and end. In UTC, whatever the zone of the machine. Pure. */
+/**
+ * The calendar of subscriptions: where billing periods begin and end. In UTC, whatever the machine's time zone. Pure.
+ */
 
 import type { BillingInterval } from "../db/subscription-rows.ts"
 
-/** What a period is counted in. */
+/** The units of a period. */
 export const intervals = ["day", "week", "month", "year"] as const satisfies readonly BillingInterval[]
 
-/** How long a period is: `count` times `interval`. */
+/** The length of a period: `count` times `interval`. */
 export interface Billing {
   interval: BillingInterval
   /** From 1 to 12. */
@@ -15,8 +17,9 @@ export interface Billing {
 const DAY_MS = 86_400_000
 
 /**
- * The n-th boundary of periods that are counted from an anchor. A day that a month does not have is its last day, and the day of
- * the anchor returns in the next month that has it, because each boundary is counted from the anchor and not from the one before.
+ * The n-th boundary of periods counted from an anchor. Where a month does not have the anchor's day, its last day is
+ * used. The anchor's day returns in the next month that has it, because each boundary is counted from the anchor and
+ * not from the boundary before.
  *
  * @example boundary(new Date("2027-01-31T10:00:00Z"), { interval: "month", count: 1 }, 1) // 2027-02-28T10:00:00Z
  */
@@ -32,17 +35,18 @@ export function boundary(anchor: Date, { interval, count }: Billing, n: number):
   return moved
 }
 
-/** The first boundary after `start`, which is not before the anchor. */
+/** The first boundary after `start`. `start` must not be before the anchor. */
 export const nextBoundary = (anchor: Date, billing: Billing, start: Date): Date =>
   boundary(anchor, billing, countBefore(anchor, billing, start) + 1)
 
-/** Whether a period of this anchor begins at `start`, which is not before the anchor. */
+/** Whether a period of this anchor begins at `start`. `start` must not be before the anchor. */
 export const isBoundary = (anchor: Date, billing: Billing, start: Date): boolean =>
   boundary(anchor, billing, countBefore(anchor, billing, start)).getTime() === start.getTime()
 
-/** How many whole periods there are from the anchor to `start`. */
+/** The number of whole periods from the anchor to `start`. */
 function countBefore(anchor: Date, billing: Billing, start: Date): number {
-  // Of days and weeks this is exact; months and years are at most a few days off per step, so the search is short.
+  // The first guess is exact for days and weeks. For months and years it is at most a few days off per step, so the
+  // search is short.
   const longestMs = { day: 1, week: 7, month: 31, year: 366 }[billing.interval] * billing.count * DAY_MS
   let n = Math.floor((start.getTime() - anchor.getTime()) / longestMs)
   while (boundary(anchor, billing, n + 1) <= start) n++

@@ -86,21 +86,24 @@ describe("a subscription", () => {
   })
 })
 
-/** A subscription in memory that does what the fold says, as the job does in the database. */
+/** A subscription in memory that follows the fold, as the job does in the database. */
 class Model {
   now = T
   facts: Omit<SubscriptionFacts, "invoices"> & { invoices: InvoiceFacts[] }
   /** Whether somebody has begun to pay the open invoice. */
   isPaying = false
   isVoidAsked = false
-  /** Whether the merchant has to change something before an invoice can be made, or payments are paused. */
+  /** What blocks the next invoice: the merchant has to change something, or payments are paused. */
   blockedBy: "merchant" | "pause" | null = null
   graceUntil: Date | null = null
-  /** When the calendar began again after time that nobody had: there alone may time be that nobody was billed for. */
+  /**
+   * When periods were counted again after time without access. Only before these may there be time that nobody was
+   * billed for.
+   */
   gapEnds = new Set<number>()
-  /** Whether an invoice was made for time of before that. */
+  /** Whether an invoice was created for time before such a restart. */
   hasBilledGap = false
-  /** How long each period is to be. */
+  /** The length of each period. */
   billingOf = new Map<InvoiceFacts, Billing>()
 
   constructor(billing: Billing, maxPeriods: number | null) {
@@ -116,7 +119,7 @@ class Model {
     return this.facts.invoices.find(each => each.state === "open")
   }
 
-  /** One round of the job, after the chain ended what is over. */
+  /** One round of the job, after sessions that are over were ended. */
   work() {
     const { open } = this
     if (open && this.now.getTime() >= open.dueAt.getTime() + CANCEL_AFTER_MS && !this.isPaying)
@@ -140,7 +143,7 @@ class Model {
     this.billingOf.set(invoice, this.facts.billing)
   }
 
-  /** Counts periods from there. */
+  /** Counts periods from this anchor. */
   count(anchor: Date) {
     if (anchor.getTime() === this.now.getTime()) this.gapEnds.add(anchor.getTime())
     this.facts.anchor = anchor
@@ -153,7 +156,7 @@ class Model {
     if (isLasting) Object.assign(open, { state: "paid", paidAt: this.now, isFinal: true })
   }
 
-  /** The merchant accepts money that came for the last invoice after it was void. */
+  /** The merchant accepts money that came for the last invoice after it was voided. */
   accept() {
     const last = this.facts.invoices.at(-1)
     if (last?.state === "void" && last.periodEnd > this.now)
@@ -196,7 +199,10 @@ describe("whatever happens to a subscription", () => {
     { weight: 1, arbitrary: fc.tuple(fc.constant("move" as const), billing) },
     { weight: 1, arbitrary: fc.tuple(fc.constant("cancel" as const), fc.constant(0)) },
   ) as fc.Arbitrary<Step>
-  /** What chance alone brings too seldom: late money for other terms, and terms that change while nothing can be billed. */
+  /**
+   * Stories that random steps produce too rarely: late money for other terms, and terms that change while nothing can
+   * be billed.
+   */
   const story = fc.tuple(fc.constantFrom("late", "stuck"), billing).map(([kind, to]): Step[] =>
     kind === "late"
       ? [
@@ -308,11 +314,11 @@ describe("whatever happens to a subscription", () => {
     if (folded.status === "canceled") expect(accessUntil).toBeLessThanOrEqual(Math.max(paidUntil, now.getTime()))
     else expect(accessUntil).toBeGreaterThanOrEqual(paidUntil)
     if (accessUntil > now.getTime()) expect(accessUntil).toBeLessThanOrEqual(graceUntil)
-    // The status says whether there is access, but for an invoice that is to be made or closed now.
+    // The status agrees with access, except while an invoice has to be created or closed now.
     const isRunning = folded.status === "active" || folded.status === "payment_due"
     if (isRunning && !folded.next && !folded.isVoiding) expect(accessUntil).toBeGreaterThan(now.getTime())
     if (folded.status === "past_due") expect(accessUntil).toBeLessThanOrEqual(now.getTime())
-    // Nothing is left that nobody will ever advance: a clock, a session or a person is waited for.
+    // Every active subscription without an open invoice has a time when it is advanced.
     if (folded.status === "active" && !open[0]) expect(folded.runAt).not.toBeNull()
   }
 })

@@ -1,68 +1,80 @@
 /**
- * How a subscription stands: the fold of its invoices and of what its merchant or subscriber asked for. Pure: the states of the
- * invoices' sessions go in; status, access and the next invoice come out. So a reorg or a killed process leaves nothing to repair.
+ * Folds a subscription's invoices, and what its merchant or subscriber asked for, into its status, its access and its
+ * next invoice. Pure: it reads the states of the invoices' sessions, so a reorg or a killed process leaves nothing to
+ * repair.
  */
 import type { Row } from "../db/schema.ts"
 import { type Billing, boundary, isBoundary, nextBoundary } from "./calendar.ts"
 
 const DAY_MS = 86_400_000
-/** An invoice that is due may be paid so much later before its subscription is `past_due` and its access ends. */
+/** How long after its due time an invoice may be paid before its subscription is `past_due` and access ends. */
 export const GRACE_MS = 3 * DAY_MS
-/** An invoice that is not paid so long after it was due cancels its subscription; its session lives as long. */
+/** How long after its due time an unpaid invoice cancels its subscription. The invoice's session lasts as long. */
 export const CANCEL_AFTER_MS = 30 * DAY_MS
-/** How soon it is looked again whether a payment is final. */
+/** How soon to check again whether a payment is final. */
 const FINAL_MS = 60_000
 
 export interface InvoiceFacts {
   periodStart: Date
   periodEnd: Date
   dueAt: Date
-  /** `ended`: its session is over, unpaid. `void`: so, after it was not to be paid any more. */
+  /** `ended`: its session ended unpaid. `void`: its session ended after the invoice was voided. */
   state: "open" | "paid" | "ended" | "void"
   /** When its session was confirmed; null unless `paid`. */
   paidAt: Date | null
-  /** Whether a reorg can still take its payment back. */
+  /** Whether the payment is final, so that no reorg can remove it. */
   isFinal: boolean
-  /** Whether it is for the product that the subscription has now, since it was moved there: these count towards `maxPeriods`. */
+  /**
+   * Whether it is for the current product, since the subscription was moved there. These count towards `maxPeriods`.
+   */
   isOfProduct: boolean
-  /** Whether it was still to be paid when the subscription was canceled at once. No clock says so: a reorg moves the payment's time. */
+  /**
+   * Whether it was unpaid when the subscription was canceled at once. This is stored, because a reorg can move the
+   * payment's time.
+   */
   wasUnpaidAtCancel: boolean
 }
 
 export interface SubscriptionFacts {
   billing: Billing
-  /** What periods are counted from, unless what is paid ends between two of its boundaries. */
+  /** Where periods are counted from, unless the paid time ends between two boundaries of this anchor. */
   anchor: Date
   maxPeriods: number | null
-  /** In their order. The first is the one that the subscription begins with. */
+  /** In order. The first is the one that begins the subscription. */
   invoices: readonly InvoiceFacts[]
   pausedAt: Date | null
-  /** Since when it is canceled, as somebody asked. */
+  /** When it was canceled at once; null if it was not. */
   canceledAt: Date | null
-  /** Whether it ends with the time that is paid. */
+  /** Whether it is to end with the paid time. */
   cancelAtPeriodEnd: boolean
-  /** How long before its period an invoice is made. */
+  /** How long before its period an invoice is created, in milliseconds. */
   aheadMs: number
 }
 
 export interface FoldedSubscription {
-  /** Null until its first invoice is paid, and while a reorg has taken that payment. */
+  /** Null until the first invoice is paid, and while a reorg has removed that payment. */
   status: Row<"subscriptions">["status"]
-  /** Why it is `canceled`: somebody asked, nobody paid, or its last period is over. */
+  /** Why it is `canceled`: it was asked for, nobody paid, or the last period is over. */
   cancelReason: Row<"subscriptions">["cancel_reason"]
-  /** Until when it is paid. Null without a status. */
+  /** The end of the paid time. Null without a status. */
   paidUntil: Date | null
-  /** Until when it opens paywalls: through the grace after the paid time, or after an invoice that the service made late. */
+  /**
+   * The end of its access to paywalls: with the grace after the paid time, or after the due time of an invoice that the
+   * service created late.
+   */
   accessUntil: Date | null
-  /** The invoice to make now; `graceUntil`: how long access would last with it; `anchor`: what periods are counted from then. */
+  /**
+   * The invoice to create now. `graceUntil`: the end of access with it. `anchor`: where periods are counted from then
+   * on.
+   */
   next: (Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> & { graceUntil: Date; anchor: Date }) | null
-  /** Whether the open invoice is not to be paid any more: its session is to be closed, if nobody has begun to pay it. */
+  /** Whether the open invoice is to be voided: its session is closed if nobody has begun to pay it. */
   isVoiding: boolean
-  /** When the clock alone changes something of this; null: never. */
+  /** When time alone changes a part of this; null: never. */
   runAt: Date | null
 }
 
-/** A subscription that has not begun. */
+/** The fold of a subscription that has not begun. */
 export const NONE: FoldedSubscription = {
   ...{
     status: null,
@@ -75,7 +87,7 @@ export const NONE: FoldedSubscription = {
   },
 }
 
-/** How a subscription stands at a time. */
+/** Folds a subscription at a given time. */
 export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSubscription {
   const paid = facts.invoices.filter(each => each.state === "paid")
   const first = paid[0]
@@ -84,7 +96,7 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
   const open = facts.invoices.find(each => each.state === "open")
   const common = { paidUntil, accessUntil: paidUntil, cancelReason: null, next: null, isVoiding: false, runAt: null }
   if (facts.canceledAt !== null) {
-    // What was paid after it was canceled is not taken for nothing: it opens its own period.
+    // An invoice that was paid after the cancellation still opens its own period.
     const since = facts.canceledAt
     const after = paid.filter(each => each.wasUnpaidAtCancel).map(each => each.periodEnd)
     const accessUntil = latest([since, ...after])
@@ -105,19 +117,23 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
 
 type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
 
-/** While an invoice is open. Its session's end, and no clock, cancels the subscription: a payment at the last second counts. */
+/**
+ * With an open invoice. Only the end of its session cancels the subscription, not the time: a payment in the last
+ * second counts.
+ */
 function waiting(common: Common, open: InvoiceFacts, paid: readonly InvoiceFacts[], now: Date): FoldedSubscription {
   const accessUntil = graceAfter(common.paidUntil, open.dueAt, paid)
   if (now < open.dueAt) return { ...common, accessUntil, status: "active", runAt: open.dueAt }
-  // Of arrears, access can be over when the invoice is made.
+  // For arrears, access can be over before the invoice is created.
   if (now < accessUntil) return { ...common, accessUntil, status: "payment_due", runAt: accessUntil }
   return { ...common, accessUntil, status: "past_due" }
 }
 
 /**
- * Until when access lasts while an invoice is to be paid. Who paid the last period before it ended was not late: the service was, if the
- * invoice is due after its period began. Else each period that is paid when access has ended would open the grace again, and of days one
- * in three be paid.
+ * The end of access while an invoice is open. If the payer paid the last period before it ended, and this invoice is
+ * due after its period began, then the service was late and not the payer, so the grace counts from the due time.
+ * Without the condition, each period paid after access had ended would get its grace again, and for daily periods only
+ * one in three would be paid.
  */
 function graceAfter(paidUntil: Date, dueAt: Date, paid: readonly InvoiceFacts[]): Date {
   const last = paid.at(-1)
@@ -125,7 +141,7 @@ function graceAfter(paidUntil: Date, dueAt: Date, paid: readonly InvoiceFacts[])
   return new Date((isPunctual ? latest([paidUntil, dueAt]) : paidUntil).getTime() + GRACE_MS)
 }
 
-/** While all invoices are paid: the next is made ahead of its period, once no reorg can take the last payment back. */
+/** While all invoices are paid. The next invoice is created before its period, once the last payment is final. */
 function renewing(
   common: Common,
   { anchor: counted, billing, aheadMs }: SubscriptionFacts,
@@ -133,12 +149,12 @@ function renewing(
   now: Date,
 ): FoldedSubscription {
   const periodStart = latest([common.paidUntil, counted])
-  // Money that came late, for an invoice of other terms or of before a pause, moves the end of what is paid off the calendar. A period
-  // costs its whole price, so it has its whole length.
+  // A late payment, for an invoice with other terms or from before a pause, can move the end of the paid time off the
+  // calendar. A period costs its whole price, so it gets its whole length.
   const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
   const periodEnd = nextBoundary(anchor, billing, periodStart)
   const accessUntil = new Date(common.paidUntil.getTime() + GRACE_MS)
-  // Of short periods, half: the payer of a day is not asked for a day that begins after the next.
+  // At most half a period: a payer of daily periods is not asked to pay for the day after next.
   const ahead = Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
   const makeAt = new Date(periodStart.getTime() - ahead)
   const standing = { ...common, accessUntil, status: now < accessUntil ? ("active" as const) : ("past_due" as const) }
@@ -149,13 +165,16 @@ function renewing(
   return { ...standing, next: { periodStart, periodEnd, dueAt, graceUntil, anchor }, runAt: now }
 }
 
-/** What periods are counted from when a subscription is resumed: time that nobody had is not billed. */
+/** Where periods are counted from when a subscription is resumed. Time without access is not billed. */
 export const anchorAtResume = (anchor: Date, paidUntil: Date, now: Date): Date => (now < paidUntil ? anchor : now)
 
-/** What periods of another length are counted from: the end of what is paid, or of time that nobody had. */
+/**
+ * Where periods of another length are counted from: the end of the paid time, or the later anchor where time passed
+ * without access.
+ */
 export const anchorAtMove = (anchor: Date, paidUntil: Date): Date => latest([anchor, paidUntil])
 
-/** The period of the first invoice: a trial comes before it, and is a gift. */
+/** The period of the first invoice. A trial comes before it and is free. */
 export function firstPeriod(billing: Billing, trialDays: number, startedAt: Date): { anchor: Date; periodEnd: Date } {
   const anchor = new Date(startedAt.getTime() + trialDays * DAY_MS)
   return { anchor, periodEnd: boundary(anchor, billing, 1) }

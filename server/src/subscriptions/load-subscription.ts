@@ -1,4 +1,7 @@
-/** Reads subscriptions with their invoices, locked, as the facts that they are folded from. One statement of a kind for all of them. */
+/**
+ * Reads and locks subscriptions with their invoices, as the facts that they are folded from. Each kind of read is one
+ * statement for all of them.
+ */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
@@ -6,24 +9,24 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { InvoiceFacts, SubscriptionFacts } from "./fold-subscription.ts"
 
-/** A subscription that this transaction holds. */
+/** A subscription that this transaction has locked. */
 export interface Held {
   subscription: Row<"subscriptions">
-  /** In their order. */
+  /** In order. */
   invoices: Row<"invoices">[]
-  /** Of the last invoice: all before are over for good. */
+  /** The session of the last invoice. All earlier sessions are over for good. */
   session: Row<"checkout_sessions">
-  /** Whether the session is held too, so that it can be closed. */
+  /** Whether the session is locked too, so that it can be closed. */
   isSessionHeld: boolean
   /** Whether no reorg can remove the last invoice's payment. */
   isFinal: boolean
-  /** Who brought most of its first payment, where it begins with it now. */
+  /** The sender of most of the first payment, where the subscription begins now. */
   payer: Address | undefined
 }
 
 /**
- * Locks a subscription, after the session of its open invoice: whoever settles that one holds it when a trigger makes the
- * subscription due. Undefined where there is none.
+ * Locks a subscription, after the session of its open invoice: a settlement holds the session's lock when a trigger
+ * makes the subscription due. Undefined where there is none.
  */
 export async function holdSubscription(ctx: TxContext, id: string): Promise<Held | undefined> {
   const sessions = await holdOpenSessions(ctx, [id])
@@ -32,7 +35,10 @@ export async function holdSubscription(ctx: TxContext, id: string): Promise<Held
   return held
 }
 
-/** Locks subscriptions that are due, the longest first, and leaves to others what they hold. `only`: none but this one. */
+/**
+ * Locks subscriptions that are due, the longest due first, and skips those that others have locked. `only`: just this
+ * one.
+ */
 export async function lockDue(
   ctx: TxContext,
   { limit, only }: { limit: number; only: string | undefined },
@@ -52,7 +58,10 @@ export async function lockDue(
     .execute()
 }
 
-/** Of subscriptions that are locked, those whose open invoice's session nobody else holds. The others are due again in a second. */
+/**
+ * Returns those of these locked subscriptions whose open session nobody else has locked. The others are retried in a
+ * second.
+ */
 export async function holdFree(ctx: TxContext, locked: readonly Row<"subscriptions">[]): Promise<Held[]> {
   const ids = locked.map(({ id }) => id)
   const all = await readHeld(ctx, locked, await holdOpenSessions(ctx, ids, "skip locked"))
@@ -69,7 +78,7 @@ const BUSY_MS = 1_000
 
 const isOpen = ({ paid_at, voided_at }: Row<"invoices">): boolean => !paid_at && !voided_at
 
-/** The last invoice; a subscription is never without one. */
+/** The last invoice. Every subscription has at least one. */
 export function lastOf(invoices: readonly Row<"invoices">[]): Row<"invoices"> {
   const last = invoices.at(-1)
   if (!last) throw new Error("a subscription has no invoice")
@@ -123,7 +132,7 @@ async function readHeld(
   })
 }
 
-/** Those of these confirmed sessions whose payment a reorg can remove. */
+/** Returns those of these confirmed sessions whose payment a reorg can still remove. */
 async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promise<Set<string>> {
   if (sessionIds.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select distinct p.resource_id as id from payments p
@@ -134,7 +143,10 @@ async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promis
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Who brought most of what paid these sessions, the earliest of several. The last cent may be a stranger's, who bought nothing with it. */
+/**
+ * For each session, the sender of most of what paid it; of equals, the earliest. The last cent may come from a
+ * stranger, who must not get the subscription for it.
+ */
 async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<Map<string, Address>> {
   if (sessionIds.length === 0) return new Map()
   const { rows } = await sql<{ id: string; payer: Address }>`
@@ -146,20 +158,21 @@ async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<
   return new Map(rows.map(({ id, payer }) => [id, payer]))
 }
 
-/** Whether nobody can pay a session any more. Money that the merchant accepts can still confirm it. */
+/** Whether nobody can pay a session any more. It is still confirmed if the merchant accepts a payment. */
 export const isEnded = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
   status === "expired" || status === "failed"
 
-/** What the fold needs to know; `aheadMs`: how long before its period an invoice is made. */
+/** The facts for the fold. `aheadMs`: how long before its period an invoice is created. */
 export function factsOf(
   { subscription, invoices, session, isFinal }: Held,
   aheadMs: number,
 ): SubscriptionFacts | undefined {
   const { product_id, canceled_at: canceledAt } = subscription
   if (!subscription.anchor) return undefined
-  // Of the product that it has now, since it was moved there. What was voided was never bought.
+  // Invoices after this one are for the current product, since the subscription was moved there. A void invoice was
+  // never bought.
   const lastOfOther = invoices.findLastIndex(each => each.product_id !== product_id && !each.voided_at)
-  // Once it is canceled as unpaid, dust that is on its way to the session changes nothing: a payment does.
+  // Once the subscription is canceled as unpaid, dust on its way to the session changes nothing; only a payment does.
   const isOver = isEnded(session) || subscription.cancel_reason === "unpaid"
   return {
     billing: { interval: subscription.billing_interval, count: subscription.billing_count },

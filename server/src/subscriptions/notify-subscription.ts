@@ -1,4 +1,4 @@
-/** What merchants are sent about subscriptions. */
+/** The events that merchants get about subscriptions. */
 import { checksummed } from "../chain/hex.ts"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -6,7 +6,7 @@ import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import type { NewEvent } from "../webhooks/emit.ts"
 
-/** The event of an invoice that was made. A checkout's own callback gets it in place of all endpoints. */
+/** The event of a new invoice. If the checkout has a callback, the event goes there and not to the endpoints. */
 export function renewalEvent(
   ctx: TxContext,
   { id, merchant_id: merchantId, chain_id, event_sequence: sequence }: Row<"subscriptions">,
@@ -33,10 +33,10 @@ export function renewalEvent(
   }
 }
 
-/** The page on which an invoice is shown, and paid. */
+/** The URL of the page where an invoice is shown and paid. */
 export const invoiceUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/invoice/${id}`
 
-/** A period is set by the time that an invoice is shown to anyone. */
+/** Formats a time of an invoice's period. The period is set before an invoice is shown to anyone. */
 export function textOf(date: Date | null): string {
   if (!date) throw new Error("this invoice has no period yet")
   return date.toISOString()
@@ -44,7 +44,7 @@ export function textOf(date: Date | null): string {
 
 type Change = "past_due" | "canceled" | "resumed"
 
-/** What a change of status is called, of those that somebody may want to hear of. */
+/** The event name for a change of status; undefined for changes that are not notified. */
 export function changeOf(
   before: Row<"subscriptions">["status"],
   after: Row<"subscriptions">["status"],
@@ -56,7 +56,7 @@ export function changeOf(
   return isRunning && wasStopped ? "resumed" : undefined
 }
 
-/** The event of a change of status; `subscription` is as it stands now, `open` the invoice that can be paid. */
+/** The event of a change of status. `subscription` is its new state, `open` the invoice that can be paid. */
 export function changeEvent(
   ctx: TxContext,
   change: Change,

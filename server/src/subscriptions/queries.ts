@@ -1,4 +1,4 @@
-/** Subscriptions and invoices in SQL: what a merchant sees, which is those that have begun, and what the job writes. */
+/** SQL of subscriptions and invoices: what a merchant sees (those that have begun), and what the job writes. */
 import { sql } from "kysely"
 import { parseAddress } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
@@ -6,14 +6,14 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { InvoiceStatus } from "./schema.ts"
 
-/** What narrows the list of subscriptions; `q`: an id, a payer or an e-mail address. */
+/** Filters of the list of subscriptions; `q`: an id, a payer or an e-mail address. */
 export interface SubscriptionFilter {
   status?: NonNullable<Row<"subscriptions">["status"]> | undefined
   productId?: string | undefined
   q?: string | undefined
 }
 
-/** The merchant's subscriptions that match, not yet ordered. */
+/** The merchant's subscriptions that match, unordered. */
 export function subscriptionsOf(ctx: TxContext, merchantId: string, { status, productId, q }: SubscriptionFilter) {
   let query = ctx.db
     .selectFrom("subscriptions")
@@ -33,7 +33,7 @@ export function subscriptionsOf(ctx: TxContext, merchantId: string, { status, pr
   )
 }
 
-/** What narrows the list of invoices. */
+/** Filters of the list of invoices. */
 export interface InvoiceFilter {
   status?: InvoiceStatus | undefined
   subscriptionId?: string | undefined
@@ -46,8 +46,8 @@ const statusOf = sql<InvoiceStatus>`case when invoices.voided_at is not null the
   else 'open' end`
 
 /**
- * The merchant's invoices that match, not yet ordered, with what became of them. Joined from the left: what counts them needs no join then,
- * and Postgres makes none.
+ * The merchant's invoices that match, unordered, with their status. The joins are left joins: a query that only counts
+ * needs none of their columns, and Postgres then leaves them out.
  */
 export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscriptionId, id }: InvoiceFilter) {
   let query = ctx.db
@@ -67,7 +67,7 @@ export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscri
 /** A row of {@link invoicesOf}. */
 export type InvoiceRow = Row<"invoices"> & { chain_id: number; status: InvoiceStatus }
 
-/** Those of these invoices whose session is not paid any more. */
+/** Returns those of these invoices whose session is no longer confirmed. */
 export async function lostPayments(
   ctx: TxContext,
   invoices: readonly Row<"invoices">[],
@@ -79,7 +79,7 @@ export async function lostPayments(
   return rows.map(({ id }) => ({ subscriptionId: bySession.get(id) ?? "", sessionId: id }))
 }
 
-/** Writes what becomes of invoices: payment, void, period. */
+/** Writes the payment, void and period of invoices. */
 export async function writeInvoices(ctx: TxContext, invoices: readonly Row<"invoices">[]): Promise<void> {
   if (invoices.length === 0) return
   const rows = JSON.stringify(
@@ -98,7 +98,7 @@ export async function insertInvoices(ctx: TxContext, invoices: Row<"invoices">[]
   if (invoices.length > 0) await ctx.db.insertInto("invoices").values(invoices).execute()
 }
 
-/** Writes how subscriptions stand. What somebody asked for is written where it is asked. */
+/** Writes the folded state of subscriptions. The request that asks for a change writes what was asked for. */
 export async function writeSubscriptions(
   ctx: TxContext,
   subscriptions: readonly Row<"subscriptions">[],

@@ -1,4 +1,6 @@
-/** What a subscriber sees: the subscriptions of one wallet and their invoices. No e-mail address, no metadata, nobody else's. */
+/**
+ * What a subscriber sees: the subscriptions of one wallet and their invoices, without e-mail addresses and metadata.
+ */
 import { sql } from "kysely"
 import type { Static } from "typebox"
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
@@ -16,11 +18,14 @@ import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-sc
 /** A wallet that signed in. */
 interface SignedWallet {
   address: Address
-  /** The network of a contract wallet; undefined where the address's own key signed, which is the same on every network. */
+  /**
+   * The network of a contract wallet. Undefined where the address's own key signed: that key is the same on every
+   * network.
+   */
   chainId: number | undefined
 }
 
-/** The subject of a subscriber's token: network 0 for an address whose own key signed. */
+/** The subject of a subscriber's token. The network is 0 for an address whose own key signed. */
 export const walletSubject = (address: Address, chainId: number | undefined): string =>
   `eip155:${chainId ?? 0}:${checksummed(address)}`
 
@@ -32,10 +37,10 @@ export function walletOf(subject: string): SignedWallet {
   return { address, chainId: chainId === "0" ? undefined : Number(chainId) }
 }
 
-/** A subscription with what it is called by. */
+/** A subscription with the names that it is shown with. */
 type Shown = Row<"subscriptions"> & { merchant: string | null; product: string; price: bigint; currency: string }
 
-/** The subscriptions of a wallet that have begun. A contract's are those of its network alone. */
+/** The subscriptions of a wallet that have begun. A contract wallet sees those of its network only. */
 const ownSubscriptions = (ctx: TxContext, { address, chainId }: SignedWallet) =>
   ctx.db
     .selectFrom("subscriptions")
@@ -58,7 +63,7 @@ export async function ownSubscription(ctx: TxContext, wallet: SignedWallet, id: 
   return row
 }
 
-/** Subscriptions as their subscriber gets them. */
+/** Formats subscriptions for their subscriber. */
 export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]): Promise<SubscriberSubscription[]> {
   const ids = rows.map(({ id }) => id)
   if (ids.length === 0) return []
@@ -106,7 +111,7 @@ const invoiceOf = (
   dueAt: due_at.toISOString(),
 })
 
-/** The invoices that can be paid now, by subscription. */
+/** The invoices that can be paid now, with their subscription. */
 async function openInvoices(ctx: TxContext, ids: readonly string[]) {
   const rows = await ctx.db
     .selectFrom("invoices")
@@ -121,7 +126,7 @@ async function openInvoices(ctx: TxContext, ids: readonly string[]) {
   return new Map(rows.map(row => [row.subscription_id, row]))
 }
 
-/** Those whose last invoices were voided too often, so that their merchant alone takes a cancellation back. */
+/** Returns those whose last invoices were voided too often, so that only their merchant can withdraw a cancellation. */
 async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`select s.id from unnest(${sqlArray("text", ids)}) as s (id)
     cross join lateral (select voided_at from invoices where subscription_id = s.id order by sequence desc limit ${MOST_VOIDED}) last
@@ -129,7 +134,7 @@ async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Se
   return new Set(rows.map(({ id }) => id))
 }
 
-/** How many periods of its present product each subscription has paid, since it was moved there. */
+/** How many periods of its current product each subscription has paid, since it was moved there. */
 async function paidPeriods(ctx: TxContext, ids: readonly string[]): Promise<Map<string, number>> {
   const { rows } = await sql<{ id: string; paid: number }>`select s.id, count(*)::int as paid from subscriptions s
       join invoices i on i.subscription_id = s.id
@@ -153,7 +158,7 @@ export const invoicesOf = (ctx: TxContext, subscriptionId: string) =>
     { at: "invoices.created_at", id: "invoices.id" },
   )
 
-/** An invoice as its subscriber gets it. */
+/** Formats an invoice for its subscriber. */
 export function invoiceToSubscriber(
   ctx: TxContext,
   decimals: number,

@@ -97,7 +97,7 @@ function listRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Carries it out once for each Idempotency-Key, and has the events sent. */
+/** Makes a change once for each Idempotency-Key, and wakes the delivery of its events. */
 async function asked(
   ctx: Context,
   request: Parameters<typeof idempotently>[1],
@@ -260,7 +260,7 @@ function invoiceRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Without the e-mail address: nothing in a CSV is text from outside. */
+/** Leaves out the e-mail address: no text in the CSV comes from outside. */
 const subscriptionsCsv = (ctx: TxContext, merchantId: string, filter: SubscriptionFilter): AsyncGenerator<string> => {
   const source = newestFirst(subscriptionsOf(ctx, merchantId, filter), byStart)
   return csv(

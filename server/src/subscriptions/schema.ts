@@ -19,7 +19,7 @@ const reasons: Row<"subscriptions">["cancel_reason"][] = ["requested", "unpaid",
 const askers: Row<"subscriptions">["cancel_asked_by"][] = ["merchant", "subscriber", "both", null]
 const blocks: Row<"subscriptions">["blocked_by"][] = ["payments_paused", "payout_address", "price", null]
 
-/** What became of an invoice. */
+/** The status of an invoice. */
 export type InvoiceStatus = "open" | "paid" | "unpaid" | "void"
 const invoiceStatuses: InvoiceStatus[] = ["open", "paid", "unpaid", "void"]
 const InvoiceStatus = Type.Unsafe<InvoiceStatus>({

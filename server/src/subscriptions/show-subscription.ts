@@ -1,4 +1,4 @@
-/** Subscriptions and invoices in the API's form, and as CSV. */
+/** Formats subscriptions and invoices for the API and as CSV. */
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -7,7 +7,7 @@ import { formatAmount } from "../money/amount.ts"
 import { invoiceUrl, textOf } from "./notify-subscription.ts"
 import type { InvoiceRow } from "./queries.ts"
 
-/** A subscription that has begun, as its merchant sees it. */
+/** Formats a subscription that has begun, for its merchant. */
 export function shownSubscription(ctx: TxContext, row: Row<"subscriptions">) {
   const { status, payer, paid_until, access_until, started_at } = row
   if (!status || !payer || !paid_until || !access_until || !started_at)
@@ -31,7 +31,7 @@ export function shownSubscription(ctx: TxContext, row: Row<"subscriptions">) {
   }
 }
 
-/** An invoice whose period is set, as its merchant sees it. */
+/** Formats an invoice whose period is set, for its merchant. */
 export function shownInvoice(ctx: TxContext, row: InvoiceRow) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   return {

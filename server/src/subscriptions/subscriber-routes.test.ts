@@ -99,7 +99,7 @@ describe("a subscriber", () => {
     expect(await times({ status: "paused", paused_at: inDays(-1) })).toEqual([false, false, null])
     const over = { status: "canceled", cancel_reason: "unpaid", ended_at: inDays(-1) } as const
     expect(await times({ ...over, ...ending })).toEqual([false, false, null])
-    // Withdrawn, and not closed yet: nobody is asked to pay it, unless somebody has begun to.
+    // Voided but not closed yet: nobody is asked to pay it, unless somebody has begun to.
     const { id } = await subscribe()
     const withdrawn = await newInvoice(service, "shop", id, { invoice: { void_asked_at: inDays(0) } })
     expect([(await find(id)).openInvoice, (await invoices(id)).body.data[0].status]).toEqual([null, "void"])
@@ -131,7 +131,7 @@ describe("a subscriber", () => {
     expect((await invoices(id)).body.data[0]).toMatchObject({ id: invoiceId, status: "void" })
     const refused = { status: 409, body: { error: "INVALID_OPERATION" } }
     expect(await ask(id, "cancel")).toMatchObject({ status: 200, body: { cancelAtPeriodEnd: true } })
-    // Its invoice is still being closed, and can't be billed a second time.
+    // Its invoice is still being closed, so a second one can't be created.
     expect(await ask(id, "resume")).toMatchObject(refused)
 
     const again = await subscribe()
@@ -219,7 +219,7 @@ describe("a subscriber", () => {
       expect(answer).toMatchObject({ status: 401, body: { error: "UNAUTHORIZED" } })
     }
     expect((await service.call("GET", "/api/console/settings", undefined, { headers: mine })).status).toBe(401)
-    // A signature for one thing is none for another, and each is good once.
+    // A signature for one purpose is not valid for another, and each is valid once.
     const asked = () => nonce("/api/subscriptions/nonce", { address: account.address })
     const take = (body: object) => service.call("POST", "/api/subscriptions/token", body)
     expect((await take(await signMessage(account, await nonce("/api/auth/nonce"), fields))).status).toBe(401)

@@ -30,7 +30,7 @@ import {
   SubscriptionId,
 } from "./subscriber-schema.ts"
 
-/** A subscriber stays signed in for so long, in milliseconds. */
+/** How long a subscriber stays signed in, in milliseconds. */
 const TOKEN_MS = 15 * 60_000
 const TOKEN_PATH = "/api/subscriptions/token"
 const tags = ["subscribers"]
@@ -178,7 +178,7 @@ function changeRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Changes one of the wallet's subscriptions, and answers it as it is then. */
+/** Changes one of the wallet's subscriptions and returns its new state. */
 async function changed(
   ctx: Context,
   wallet: ReturnType<typeof walletOf>,

@@ -1,4 +1,4 @@
-/** The wire contract of subscribers: a wallet that signs in, and what it has subscribed to. */
+/** The wire contract for subscribers: signing in with a wallet, and what the wallet has subscribed to. */
 import { type Static, Type } from "typebox"
 import { AddressText, Described, ListEnd, Money, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { Signature, SignedMessage, signedExample } from "../identity/schema.ts"

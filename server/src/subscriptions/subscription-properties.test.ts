@@ -1,4 +1,5 @@
-// Whatever is paid, asked for and interrupted in any order, a subscription's rows agree with each other and with its events.
+// In whatever order payments, requests and interruptions come, a subscription's rows agree with each other and with its
+// events.
 import fc from "fast-check"
 import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
@@ -17,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => rig?.stop())
 
-/** Whether what makes an invoice fails at its last statement, as in a process that ends there. */
+/** Makes the creation of an invoice fail at its last statement, as if the process died there. */
 const failing = (is: boolean) =>
   sql`alter table events ${sql.raw(is ? "enable" : "disable")} trigger fail_renewal`.execute(rig.service.ctx.db)
 
@@ -67,13 +68,13 @@ async function agree(id: string): Promise<void> {
   const invoices = await rig.invoices(id)
   const row = await db.selectFrom("subscriptions").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
   const sessions = await db.selectFrom("checkout_sessions").select(["id", "status"]).execute()
-  // What was interrupted left no session, and each is of one invoice.
+  // Interrupted work left no session, and each session belongs to one invoice.
   expect(sessions.map(each => each.id).sort()).toEqual(invoices.map(each => each.session_id).sort())
   expect(invoices.map(each => each.sequence)).toEqual(invoices.map((_, i) => i + 1))
   const confirmed = new Set(sessions.filter(each => each.status === "confirmed").map(each => each.id))
   for (const each of invoices)
     expect([each.id, each.paid_at !== null]).toEqual([each.id, confirmed.has(each.session_id)])
-  // Nothing is billed twice, and nothing begins before what is paid ends.
+  // Nothing is billed twice, and no period begins before the paid time ends.
   const paid = invoices.filter(each => each.paid_at)
   for (const [i, each] of paid.slice(1).entries())
     expect(Number(each.period_start)).toBeGreaterThanOrEqual(Number(paid[i]?.period_end))
@@ -87,7 +88,7 @@ async function agree(id: string): Promise<void> {
   if (row.status !== "canceled") expect(Number(row.access_until)).toBeGreaterThanOrEqual(Number(row.paid_until))
   const open = invoices.filter(each => !each.paid_at && !each.void_asked_at)
   if (row.status === "paused" || row.cancel_reason === "requested") expect(open).toEqual([])
-  // Advanced a second time, nothing changes.
+  // Advancing it a second time changes nothing.
   await db.updateTable("subscriptions").set({ run_at: rig.now() }).where("id", "=", id).execute()
   await rig.look()
   const { updated_at: _, run_at: __, ...kept } = row

@@ -14,7 +14,7 @@ afterAll(() => rig?.stop())
 const day = (date: Date | null) => date?.toISOString().slice(0, 10)
 const types = async () => (await rig.events()).map(({ type }) => type)
 
-/** Pays each invoice on its due day, until so many were paid; answers where the periods begin and end. */
+/** Pays each invoice on its due day, until this many were paid; returns where the periods begin and end. */
 async function payOn(id: string, count: number): Promise<(string | undefined)[][]> {
   for (let i = 0; i < 3 * count; i++) {
     const invoices = await rig.invoices(id)
@@ -95,7 +95,7 @@ describe("a subscription", () => {
     await rig.call("PUT", `products/${productId}`, { price: "6.00" })
     rig.to("2027-02-25T10:00:00Z")
     await rig.look()
-    // A reorg can still remove the payment: a second invoice would be open beside the first.
+    // A reorg can still remove the payment; then a second invoice would be open beside the first.
     expect(await rig.invoices(shown.id)).toHaveLength(1)
     await rig.finalize()
     rig.to("2027-02-25T10:02:00Z")
@@ -145,10 +145,10 @@ describe("a subscription", () => {
       cancelReason: "unpaid",
       accessUntil: "2027-02-28T10:00:00.000Z",
     })
-    // It was mined in the last second, by somebody whose page was closed.
+    // The payment was mined in the last second, by somebody whose page was closed.
     await rig.pay(session, { at: new Date("2027-03-30T10:00:00Z") })
     await rig.look()
-    // Its period is nearly over, so that the next invoice is there at once.
+    // Its period is nearly over, so the next invoice is created at once.
     expect(await rig.read(id)).toMatchObject({ status: "active", endedAt: null, paidUntil: "2027-03-31T10:00:00.000Z" })
     expect(await rig.invoices(id)).toHaveLength(3)
     expect(await types()).toEqual(["renewal.created", "past_due", "canceled", "renewal.created", "resumed"])
@@ -212,7 +212,7 @@ describe("a subscription", () => {
     rig.to("2027-04-10T08:00:00Z")
     await rig.look()
     expect(await rig.invoices(id)).toHaveLength(2)
-    // The first invoice after it is due at once, and its period begins now.
+    // The first invoice after the resumption is due at once, and its period begins now.
     expect((await rig.ask(id, "resume")).body.status).toBe("payment_due")
     expect((await rig.invoices(id)).map(each => [day(each.period_start), day(each.period_end)])).toEqual([
       ...[
@@ -450,7 +450,7 @@ describe("what a subscription is", () => {
     expect(names).toBe(
       "id,status,cancelReason,productId,billingInterval,billingCount,maxPeriods,chain,payer,startedAt,paidUntil,accessUntil,pausedAt,endedAt",
     )
-    // No text from outside: a spreadsheet would take it for a formula.
+    // It contains no text from outside, which a spreadsheet might take for a formula.
     expect(line?.toLowerCase()).toBe(
       `${one},active,,${productId},month,1,,base-sepolia,${SUBSCRIBER},2027-01-31t10:00:00.000z,2027-02-28t10:00:00.000z,2027-03-03t10:00:00.000z,,`,
     )

@@ -1,25 +1,25 @@
 /**
- * Sends spans to a collector (OTLP over HTTP) in the background. The SDK's own batch processor and exporter were not taken: they send any
- * number of requests at the same time when they flush, wait for a collector that answers a byte now and then, and say in no metric what
- * they dropped.
+ * Sends spans to a collector (OTLP over HTTP) in the background. The SDK's own batch processor and exporter are not
+ * used: they send any number of requests at the same time when they flush, wait for a collector that answers a byte now
+ * and then, and have no metric for the spans they dropped.
  */
 import type { ISerializer } from "@opentelemetry/otlp-transformer"
 import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace"
 import { Agent } from "undici"
 import { spanResults } from "../metrics.ts"
 
-/** Spans that wait; those that don't fit are dropped, so that a collector that hangs costs a few megabytes. */
+/** How many spans may wait. Others are dropped, so that a collector that hangs costs only a few megabytes. */
 const MOST_QUEUED = 4_096
 const BATCH = 512
 /** How long a span waits for others before it is sent. */
 const DELAY_MS = 2_000
-/** For one exchange, with the whole answer. */
+/** The deadline of one exchange, including the whole answer. */
 const TIMEOUT_MS = 10_000
-/** Of an answer, which has a few hundred bytes. */
+/** The limit of an answer, which normally has a few hundred bytes. */
 const ANSWER_BYTES = 64 * 1024
 const TRIES = 5
 const FIRST_PAUSE_MS = 1_000
-/** After these a batch is sent again, as OTLP says; and after a broken connection. */
+/** Statuses after which a batch is sent again, as OTLP says. A broken connection is retried too. */
 const RETRYABLE = [429, 502, 503, 504]
 
 interface Collector {
@@ -29,16 +29,16 @@ interface Collector {
   serializer: ISerializer<ReadableSpan[], { partialSuccess?: { rejectedSpans?: number } }>
 }
 
-/** Hears once that the collector fails, and once that it works again. */
+/** Called once when the collector begins to fail, and once when it works again. */
 export type Report = (isFailing: boolean, words: string) => void
 
-/** Aborted when nothing more is waited for, and when nothing more is sent. */
+/** `closing` is aborted when the exporter no longer waits for anything, `over` when it no longer sends anything. */
 interface Ends {
   closing: AbortController
   over: AbortController
 }
 
-/** A processor of ended spans; it never throws, and nothing waits for it but its `close`. */
+/** A processor of ended spans. It never throws, and only its `close` is ever waited for. */
 export function exportSpans(
   collector: Collector,
   report: Report,
@@ -62,7 +62,7 @@ export function exportSpans(
     while (queue.length > 0) {
       const batch = queue.slice(0, BATCH)
       queue = queue.slice(BATCH)
-      // What can't be encoded must not end the process.
+      // A batch that can't be encoded must not end the process.
       await sendBatch(batch).catch(() => spanResults.inc({ result: "failed" }, batch.length))
     }
   }
@@ -98,7 +98,7 @@ export function exportSpans(
   }
 }
 
-/** Sends batches, each as often as it has to be, and counts what became of them. */
+/** Sends a batch, with retries, and counts what happened to its spans. */
 function batchSender(agent: Agent, collector: Collector, { closing, over }: Ends, report: Report) {
   let isFailing = false
   const said = (fault: string | undefined): void => {
@@ -125,7 +125,10 @@ function batchSender(agent: Agent, collector: Collector, { closing, over }: Ends
   }
 }
 
-/** How an exchange ended: so many spans were rejected, or a fault, which is final where it would be the same again. */
+/**
+ * The result of an exchange: how many spans were rejected, or a fault. The fault is final if a retry would end the same
+ * way.
+ */
 interface Posted {
   rejected?: number
   fault?: string
@@ -167,7 +170,10 @@ async function firstBytes(body: AsyncIterable<Buffer>): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/** How many spans an answer says were rejected; 0 where it can't be read: they were taken, and nothing else is known. */
+/**
+ * How many spans an answer reports as rejected. 0 where it can't be read: the spans were accepted, and nothing else is
+ * known.
+ */
 function rejectedIn(serializer: Collector["serializer"], answer: Buffer): number {
   if (answer.length === 0 || answer.length > ANSWER_BYTES) return 0
   try {
@@ -177,7 +183,7 @@ function rejectedIn(serializer: Collector["serializer"], answer: Buffer): number
   }
 }
 
-/** Waits, or until the signal. */
+/** Waits this long, or until the signal. */
 const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise(resolve => {
     if (signal.aborted) return resolve()

@@ -1,9 +1,12 @@
-/** Opens the tracing of a process; without a collector nothing is loaded. */
+/** Opens the tracing of a process. Without a collector nothing is loaded. */
 import type { TracingSettings } from "../config/tracing-settings.ts"
 import type { Report } from "./export-spans.ts"
 import type { Tracing } from "./trace.ts"
 
-/** Tracing to the collector of these settings; undefined without settings. `report` hears that the collector fails, and that it works again. */
+/**
+ * Opens tracing to the collector of these settings; undefined without settings. `report` is called when the collector
+ * fails, and when it works again.
+ */
 export const openTracing = async (
   settings: TracingSettings | undefined,
   report: Report,

@@ -1,4 +1,4 @@
-/** Tracing by OpenTelemetry's SDK. Import it only where a collector is set: `open-tracing.ts` does. */
+/** Tracing with OpenTelemetry's SDK. Import it only where a collector is set, as `open-tracing.ts` does. */
 import { AsyncLocalStorage } from "node:async_hooks"
 import { randomUUID } from "node:crypto"
 import {
@@ -32,10 +32,10 @@ const serializers = {
 } as const
 
 const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT } as const
-/** Of an attribute; ids and codes are far shorter. */
+/** The longest value of an attribute; ids and codes are far shorter. */
 const MOST_CHARACTERS = 256
 
-/** Opens it; nothing is registered globally, so a process can have several. */
+/** Opens tracing. Nothing is registered globally, so a process can have several. */
 export function openTelemetry(settings: TracingSettings, report: Report): Tracing {
   const { serviceName, resourceAttributes, ratio, protocol, endpoint, headers } = settings
   const exporter = exportSpans(
@@ -86,7 +86,7 @@ function wrap(span: OtelSpan): Span {
     link: traceparent => void span.addLinks(linkTo(traceparent)),
     fail: code => {
       if (code !== undefined) span.setAttribute("error.type", code)
-      // Without a message: those of the database and of nodes repeat what they were given.
+      // Without a message: messages of the database and of nodes repeat their input.
       span.setStatus({ code: SpanStatusCode.ERROR })
     },
     end: (atMs = unixMs()) => span.end(atMs),
@@ -96,7 +96,7 @@ function wrap(span: OtelSpan): Span {
 const defined = (attributes: NonNullable<SpanOptions["attributes"]>) =>
   Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 
-/** What a `traceparent` names; undefined for one that is not valid. Only the flag that it is recorded is taken over. */
+/** Parses a `traceparent`; undefined where it is not valid. Of its flags only `sampled` is used. */
 function spanContextOf(text: string): SpanContext | undefined {
   const [, traceId = "", spanId = "", flags = ""] = parseTraceparent(text)?.split("-") ?? []
   if (traceId === "") return undefined
@@ -114,8 +114,8 @@ function linkTo(traceparent: string): Link[] {
 }
 
 /**
- * A trace is recorded whole or not at all: each later step does as the first. A step that serves several payments is in a trace of its own,
- * which is recorded if one of theirs is.
+ * A trace is recorded completely or not at all: each later step follows the first. A step that serves several payments
+ * is in a trace of its own, which is recorded if one of theirs is.
  */
 function samplerOf(ratio: number): Sampler {
   const byRatio = new TraceIdRatioBasedSampler(ratio)

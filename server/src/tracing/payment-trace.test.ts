@@ -1,4 +1,7 @@
-/** The trace of a payment, from the request that made it to the merchant's endpoint, through two processes that share the rows alone. */
+/**
+ * The trace of a payment, from the request that created it to the merchant's endpoint, through two processes that share
+ * only the rows.
+ */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type CollectedSpan, type Collector, startCollector } from "../../test/collector.ts"
 import { until } from "../../test/e2e/program.ts"
@@ -22,7 +25,7 @@ let sender: Sender
 let tracings: Tracing[]
 let rig: PayoutRig
 let life: Life
-/** The other process: it has the rows, and nothing else of the first. */
+/** The other process: it shares only the rows with the first. */
 let worker: Context
 let key: string
 
@@ -83,7 +86,7 @@ describe("a payment", () => {
 
     const receipt = await life.send(session.body.payTo as Address, 2_500_000n)
     const confirm = { sessionId: session.body.id, txHash: receipt.transactionHash }
-    // Whoever is not authenticated links nothing.
+    // A caller that is not authenticated can't link a trace.
     const stranger = { headers: { traceparent: `00-${"ef".repeat(16)}-${"cd".repeat(8)}-01` } }
     expect((await rig.service.call("POST", "/api/pay/confirm", confirm, stranger)).status).toBe(200)
     await verify()
@@ -127,7 +130,7 @@ api POST /api/checkouts
     worker confirm payout final
   worker send checkout.session.completed`.trim(),
     )
-    // Nothing that was done for the payment is in another trace, but the request that named its transaction, which links it.
+    // All work for the payment is in its trace, except the request that named its transaction, which is linked.
     const elsewhere = spans.filter(
       ({ name, traceId }) => !/^(GET|POST|PUT) |^transaction$/.test(name) && traceId !== root?.traceId,
     )
@@ -140,7 +143,7 @@ api POST /api/checkouts
 
     const payment = await worker.db.selectFrom("payments").selectAll().executeTakeFirstOrThrow()
     const signed = spans.find(({ name }) => name === "eth_sendRawTransaction")
-    // There are two, and either may be sent first.
+    // There are two payouts, and either may be sent first.
     const payout = await worker.db
       .selectFrom("payouts")
       .selectAll()

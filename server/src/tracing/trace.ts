@@ -1,5 +1,5 @@
 /**
- * Traces: what the service does for one payment, in all processes and over hours. This file is all that the service knows of them;
+ * Traces: what the service does for one payment, in all processes and over hours. Other code knows only this file;
  * OpenTelemetry is behind `open-tracing.ts`, and is loaded only where a collector is set.
  */
 import type { TxContext } from "../context.ts"
@@ -7,21 +7,24 @@ import type { TxContext } from "../context.ts"
 /** Facts about a span. Never a secret, an email, a token, calldata, or an address with its query. */
 export type Attributes = Record<string, string | number | boolean | undefined>
 
-/** One step of a trace. Nobody sees it until it has ended. */
+/** One step of a trace. It is not exported before it has ended. */
 export interface Span {
-  /** What a row keeps, so that another process can continue the trace (W3C Trace Context). */
+  /** The text that a row stores, so that another process can continue the trace (W3C Trace Context). */
   readonly traceparent: string
   set(attributes: Attributes): void
-  /** Names a span of another trace that has to do with this one. */
+  /** Links a related span of another trace. */
   link(traceparent: string): void
-  /** Marks the step as failed; the code is a word of few values, never a message. Without one, `error.type` stays as it was set. */
+  /**
+   * Marks the step as failed. The code is one of a few words, never a message. Without a code, `error.type` stays as it
+   * was set.
+   */
   fail(code?: string): void
   /** Ends it now, or at this time in milliseconds of Unix time. */
   end(atMs?: number): void
 }
 
 export interface SpanOptions {
-  /** What the span calls, or who called it; neither by default. */
+  /** Whether the span is a call to something (`client`) or from somebody (`server`); neither by default. */
   kind?: "server" | "client"
   attributes?: Attributes
   /** The `traceparent` of a row, which the span continues. Null: a new trace. Undefined: the active span's. */
@@ -35,27 +38,27 @@ export interface SpanOptions {
 /** The tracing of one process. */
 export interface Tracing {
   start(name: string, options?: SpanOptions): Span
-  /** The span that is being worked in. */
+  /** The active span, inside which the current code runs. */
   active(): Span | undefined
-  /** Runs `work`, and whatever it waits for, inside this span. */
+  /** Runs `work`, and everything that it waits for, inside this span. */
   within<T>(span: Span, work: () => T): T
-  /** The ids of the active span, for lines of the log. */
+  /** The ids of the active span, for log lines. */
   logFields(): Record<string, string>
-  /** Sends what has ended, and resolves when that is over. */
+  /** Sends the spans that have ended, and resolves when that is done. */
   flush(): Promise<void>
-  /** Sends what has ended, for at most `mostMs`, and nothing afterwards. */
+  /** Sends the spans that have ended, for at most `mostMs`, and nothing afterwards. */
   close(mostMs: number): Promise<void>
 }
 
 type Traceable = Pick<TxContext, "tracing" | "onCommit">
 
-/** What a row that is written now keeps, to continue the active trace; null without one. */
+/** What a row that is written now stores to continue the active trace; null without one. */
 export const traceparentNow = ({ tracing }: Pick<Traceable, "tracing">): string | null =>
   tracing?.active()?.traceparent ?? null
 
 /**
- * What a row keeps that belongs to the trace of another: the active span where that is in the same trace, otherwise what the other row
- * keeps. An active span of another trace, as of a request about an older payment, is linked to it.
+ * What a row stores that belongs to the trace of another row: the active span where it is in the same trace, otherwise
+ * what the other row stores. An active span of another trace, as of a request about an older payment, is linked to it.
  */
 export function continueTrace({ tracing }: Pick<Traceable, "tracing">, of: string | null): string | null {
   const now = tracing?.active()
@@ -65,14 +68,19 @@ export function continueTrace({ tracing }: Pick<Traceable, "tracing">, of: strin
   return of
 }
 
-/** What a row keeps that serves several payments: a trace of its own that names theirs, and that of the payment where it is one. */
+/**
+ * What a row that serves several payments stores: a new trace that links theirs; if all belong to one trace, that one.
+ */
 export function joinTraces(ctx: Traceable, name: string, all: readonly (string | null)[]): string | null {
   const traces = new Map(all.flatMap(each => (each === null ? [] : [[traceIdOf(each), each]])))
   const [first] = traces.values()
   return traces.size > 1 ? beginTrace(ctx, name, { links: [...traces.values()] }) : continueTrace(ctx, first ?? null)
 }
 
-/** Begins a trace and answers what a row keeps of it; null without tracing. Its span is over, or is once the transaction commits. */
+/**
+ * Begins a trace and returns what a row stores of it; null without tracing. Its span ends at the time of this call, and
+ * is exported once the transaction commits.
+ */
 export function beginTrace(ctx: Traceable, name: string, options: Omit<SpanOptions, "parent">): string | null {
   const span = ctx.tracing?.start(name, { ...options, parent: null })
   if (!span) return null
@@ -83,12 +91,12 @@ export function beginTrace(ctx: Traceable, name: string, options: Omit<SpanOptio
 
 const traceIdOf = (traceparent: string): string => traceparent.slice(3, 35)
 
-/** Now, in milliseconds of Unix time with their fractions. */
+/** The current Unix time in milliseconds, with fractions. */
 export const unixMs = (): number => performance.timeOrigin + performance.now()
 
 /**
- * Runs `work` in a span, and only `work` where there is no tracing, or no parent and no active span. A span inside a transaction
- * ends with its commit: what was undone is not in the trace.
+ * Runs `work` in a span. Runs only `work` where there is no tracing, or neither a parent nor an active span. A span
+ * inside a transaction ends with its commit: work that was rolled back is not in the trace.
  */
 export function traced<T>(
   ctx: Traceable,
@@ -119,7 +127,7 @@ async function inSpan<T>(
   }
 }
 
-/** A word for an error that says nothing of whom it happened to. */
+/** A word for an error that reveals nothing about whom it concerns. */
 export function codeOf(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown }
   return typeof code === "string" ? code : typeof name === "string" ? name : "Error"
@@ -127,6 +135,6 @@ export function codeOf(error: unknown): string {
 
 const VALID = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
 
-/** A `traceparent` exactly as W3C Trace Context writes version 00; undefined for anything else. */
+/** Parses a `traceparent` in exactly the form of W3C Trace Context version 00; undefined for anything else. */
 export const parseTraceparent = (text: unknown): string | undefined =>
   typeof text === "string" && VALID.test(text) ? text : undefined

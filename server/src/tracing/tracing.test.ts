@@ -15,7 +15,7 @@ import { openTracing } from "./open-tracing.ts"
 import { parseTraceparent, type Tracing, traced } from "./trace.ts"
 
 const stops: (() => unknown)[] = []
-// Before each: a file that ran before in this process has counted, too.
+// Reset before each test: a file that ran before in this process has counted too.
 beforeEach(() => spanResults.reset())
 afterEach(async () => {
   for (const stop of stops.splice(0)) await stop()
@@ -93,7 +93,7 @@ describe("a collector", () => {
   it("that never answers costs the spans beyond the queue, and stops nobody", async () => {
     const collector = await collectorThat(() => {})
     const tracing = await collector.open("a")
-    // The first 512 are on their way, and the queue holds 4,096.
+    // The first 512 are being sent, and the queue holds 4,096.
     step(tracing, 512 + 4_096 + 7)
     expect(await results()).toEqual({ dropped: 7 })
     await collector.got(1)

@@ -164,7 +164,7 @@ describe("names", () => {
     for (const scheme of ["http", "https"]) {
       const { error } = await sender.send(message(`${scheme}://hook.example:${port}/`), { timeoutMs: 20_000 })
       expect(error).toMatch(/^it points to an address that is not public/)
-      // The message does not reveal which one.
+      // The message does not reveal the private address.
       for (const address of addresses) expect(error).not.toContain(address)
     }
     await sender.close()
@@ -172,7 +172,7 @@ describe("names", () => {
   })
 
   it("that resolve differently at the next connection are refused there", async () => {
-    // A receiver at an address that is allowed, and the same port at one that is not.
+    // A receiver at an allowed address, and the same port at a forbidden one.
     const good = createServer(socket =>
       socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")),
     ).listen({ host: "127.0.0.3", port, exclusive: true })
@@ -206,7 +206,7 @@ describe("names", () => {
     const { status } = await slow.send(message(to.url), { timeoutMs: 20_000 })
     expect(status).toBe(200)
     for (const { error } of await hanging) expect(error).toBe("no answer within 1 s")
-    // Their sockets still wait for an address, and a stop of the service does not wait for them.
+    // Their sockets still wait for an address; stopping the service does not wait for them.
     await slow.close()
     await to.stop()
     // A connection may take 30 seconds to be made: the deadline of a delivery ends it before.

@@ -6,11 +6,14 @@ const WRITE_AGAIN_MS = 1_000
 const WRITE_TRIES = 20
 
 export interface Recorder {
-  /** Adds a result; returns the work of recording unless it is already under way. */
+  /** Adds a result. Returns the work of recording, unless it is already in progress. */
   add(result: Result): Promise<void> | undefined
 }
 
-/** A recorder that tries each batch for 20 seconds, or until `cut`; `recorded` gets the number of each batch's results. */
+/**
+ * A recorder that tries each batch for 20 seconds, or until `cut`. `recorded` is called with the number of results in
+ * each batch.
+ */
 export function openRecorder(
   ctx: Context,
   cut: AbortSignal | undefined,
@@ -32,7 +35,7 @@ export function openRecorder(
     try {
       await persistently(batch)
     } catch (error) {
-      // Their leases expire, and they are retried.
+      // The leases of these deliveries expire, and they are retried.
       ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
     } finally {
       recorded(batch.length)

@@ -1,4 +1,4 @@
-// Who sends a delivery: what is claimed, held for later, given back and lost, and what is made to be delivered.
+// Claims: which deliveries are claimed, prefetched, given back and lost, and which an event creates.
 import { array, assert, asyncProperty, boolean, constantFrom, record, uniqueArray } from "fast-check"
 import { sql } from "kysely"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
@@ -67,7 +67,7 @@ describe("prefetched", () => {
   const HELD = 10
   const claimed = () =>
     rig.service.ctx.db.selectFrom("deliveries").selectAll().where("claim_id", "is not", null).execute()
-  /** A claimed delivery becomes too old by this clock alone, however long the test takes. */
+  /** Only this clock makes a claimed delivery too old, however long the test takes. */
   let clockMs: number
   beforeEach(() => {
     clockMs = performance.now()

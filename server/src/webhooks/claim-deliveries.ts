@@ -1,10 +1,10 @@
-/** Claims due deliveries so that every endpoint gets its turn, however many deliveries wait for another. */
+/** Claims due deliveries so that every endpoint gets its turn, however many deliveries another endpoint has. */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { type Db, undurable } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 
-/** The columns that a worker needs; a date costs more to parse than all of these. */
+/** The columns that a worker needs. Without dates: parsing one costs more than all of these. */
 const columnNames = [
   "id",
   "event_id",
@@ -19,37 +19,38 @@ const columnNames = [
 
 /** A claimed delivery, with the columns that its worker needs. */
 export type ClaimedDelivery = Pick<Row<"deliveries">, (typeof columnNames)[number]> & {
-  /** Its event's, as it is sent. */
+  /** The event's body, as it is sent. */
   body: string
-  /** Its event's. */
+  /** The event's. */
   type: string
   traceparent: string | null
   target: Target
 }
 
-/** Where deliveries go; those of one claim and endpoint share it. */
+/** The destination. Claimed rows of one endpoint share the object. */
 interface Target {
   /** Null where there is none, or where it was deleted. */
   endpoint: (Pick<Row<"webhooks">, "url" | "active"> & { failing: boolean }) | null
-  /** The endpoint's secrets that sign now, newest first, or without an endpoint the account's; null for none. */
+  /** The secrets that sign now, newest first: the endpoint's, or without an endpoint the account's; null for none. */
   sealed: string[] | null
 }
 
 /**
- * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, up to `limit` in all
- * and up to `perLane` less `taken` of one lane. A delivery waits for an earlier one of its lane and `order_key` that was
- * never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
+ * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, up to `limit` in
+ * all and up to `perLane` less `taken` of one lane. A delivery waits for an earlier one of its lane and `order_key`
+ * that was never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
  *
  * The lanes are found by hops through the index, one for each lane, so 100,000 deliveries of one lane cost the others
- * nothing. A plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with a
- * `limit 1`: a `not exists` is planned as a join that reads the whole lane (66 ms beside 100,000 rows, not 3). Only the lease
- * is written: `run_at` is indexed, and an update that changes no indexed column costs a third (measured). The lease alone
- * keeps other workers from the row. All that sending needs comes with the claim, as each further read would delay it by a round
- * trip; what deliveries share comes once.
+ * nothing. A plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found
+ * with a `limit 1`: a `not exists` is planned as a join that reads the whole lane (66 ms beside 100,000 rows, not 3).
+ * Only the lease is written: `run_at` is indexed, and an update that changes no indexed column costs a third
+ * (measured). The lease alone keeps other workers from the row. The claim returns everything that sending needs, as
+ * each further read would delay it by a round trip; what deliveries share is returned once.
  *
- * The claim's commit does not wait for the disk: what a crash of the database loses of it is a lease, and the delivery is due again. Its plan
- * is kept by each connection, possibly from when the tables were nearly empty and reading all of them was the cheapest. A limit that is a
- * parameter counts as a tenth of the rows, so that two of them let the planner expect one row, and find it by its index.
+ * The claim's commit does not wait for the disk: a crash of the database can only lose the lease, and the delivery is
+ * then due again. Each connection keeps the statement's plan, possibly from a time when the tables were nearly empty
+ * and reading all of them was cheapest. The planner takes a limit that is a parameter as a tenth of the rows. With two
+ * of them it expects one row, and uses the index.
  */
 export async function claimDeliveries(
   db: Db,
@@ -60,7 +61,7 @@ export async function claimDeliveries(
     perLane: number
     taken: ReadonlyMap<string, number>
     afterLane: string
-    /** Lanes that one call visits. */
+    /** How many lanes one call visits. */
     lanes: number
   },
 ): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
@@ -109,15 +110,15 @@ export async function claimDeliveries(
   for (const row of result.rows) {
     // When nothing is claimed, one row without an id says where the next call continues.
     if ((row.id as string | null) === null) continue
-    // Deliveries of one event follow each other, and the first of them brings its body.
+    // Deliveries of one event follow each other, and only the first of them carries the body.
     body = row.body ?? body
-    // Not a copy: of ten thousand a second, each counts.
+    // The row itself and no copy: at ten thousand a second, each copy counts.
     rows.push(Object.assign(row, { body, target: targets[row.webhook_id ?? row.merchant_id] ?? NOWHERE }))
   }
   return { rows, nextLane: first?.next_lane ?? "" }
 }
 
-/** The endpoint and secrets of each that something was claimed for, in one row. */
+/** The endpoint and secrets of each destination with a claimed delivery, in one row. */
 const targetsOfClaimed = (now: Date) => sql`
   select jsonb_object_agg(coalesce(t.webhook_id, t.merchant_id), jsonb_build_object('sealed', s.sealed,
     'endpoint', case when w.id is not null and w.deleted_at is null then
@@ -130,7 +131,7 @@ const targetsOfClaimed = (now: Date) => sql`
         select id, sealed, expires_at from webhook_secrets where webhook_id is null and merchant_id = t.merchant_id) x
       where x.expires_at is null or x.expires_at > ${now}) s on true`
 
-/** By the id of the endpoint, or without one of the merchant. */
+/** Keyed by the id of the endpoint, or without one of the merchant. */
 type Targets = Record<string, Target> | null
 
 const NOWHERE: Target = { endpoint: null, sealed: null }

@@ -4,7 +4,7 @@
  * finally the socket's own peer. Checking the name beforehand would not help, because the name may resolve differently
  * for the connection (DNS rebinding).
  */
-// I/O: resolves names and opens sockets; what it may reach is all that it is given.
+// I/O: resolves names and opens sockets, within the limits that it is given.
 import { promises as dns, type LookupAddress } from "node:dns"
 import { isIP, type LookupFunction, type Socket } from "node:net"
 import { buildConnector } from "undici"
@@ -15,7 +15,7 @@ export type Resolve = (name: string) => Promise<string[]>
 
 const DNS_TIMEOUT_MS = 4_000
 const DNS_TRIES = 2
-/** Far more than the part of an answer that is read, with its headers. */
+/** Far more than the part of an answer that is read, including headers. */
 const WEBHOOK_ANSWER_BYTES = 512 * 1024
 
 /**
@@ -53,14 +53,14 @@ const dnsError = (name: string, code: string): Error =>
 const refused = (fault: string): Error => Object.assign(new Error(`it ${fault}`), { code: "REFUSED" })
 
 /**
- * Closes the connection when more than so many bytes arrive after the last byte that was sent. A receiver can send unlimited
- * bytes outside the body that we read: informational answers (103) and chunk extensions.
+ * Closes the connection when more than this many bytes arrive after the last byte that was sent. A receiver can send
+ * unlimited bytes outside the body that we read: informational answers (103) and chunk extensions.
  */
 function boundAnswers(socket: Socket, mostBytes: number): void {
   let sent = socket.bytesWritten
   let read = 0
   let readBefore = 0
-  // Runs beside the listener that reads, and consumes no bytes.
+  // Added beside the listener that reads; it consumes no bytes.
   socket.on("readable", () => {
     if (socket.bytesWritten !== sent) {
       sent = socket.bytesWritten
@@ -73,7 +73,7 @@ function boundAnswers(socket: Socket, mostBytes: number): void {
 }
 
 /**
- * The connector for undici: connects only where `allows` permits it, within `timeoutMs`. `ca` replaces the system's
+ * The connector for undici. It connects only where `allows` permits it, within `timeoutMs`. `ca` replaces the system's
  * root certificates; `connected` is called with the address that a host resolved to.
  */
 export function guardedConnector(options: {
@@ -82,7 +82,7 @@ export function guardedConnector(options: {
   timeoutMs: number
   ca?: string | undefined
   connected?: (host: string, address: string) => void
-  /** The most that is received after the last byte that was sent; 512 KB by default. */
+  /** The most bytes that are received after the last byte that was sent; 512 KB by default. */
   answerBytes?: number
 }): buildConnector.connector {
   const { allows, resolve, timeoutMs, ca, connected, answerBytes = WEBHOOK_ANSWER_BYTES } = options

@@ -87,7 +87,7 @@ describe("a delivery", () => {
       await rig.deliver()
       expect(to.received).toHaveLength(n + 2)
       expect(await only()).toMatchObject({ status: "pending", attempts: n + 1 })
-      // The clock runs on meanwhile: half a minute is more than the delivery takes.
+      // The clock moves on during the delivery; half a minute is more than it takes.
       rig.service.advance(minutes * MINUTE - MINUTE / 2)
       await rig.deliver()
       expect(to.received, "not before its time").toHaveLength(n + 2)

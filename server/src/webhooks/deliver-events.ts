@@ -1,6 +1,6 @@
 /**
- * Delivers events: due deliveries are claimed in turn, sent, and recorded. A crash loses nothing between two rounds: a
- * delivery that was claimed but not recorded is due again when its lease expires, under the same key.
+ * Delivers events: claims due deliveries in turn, sends them and records the results. A crash loses nothing: a delivery
+ * that was claimed but not recorded is due again when its lease expires, with the same key.
  */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
@@ -18,28 +18,29 @@ import { traceDelivery } from "./trace-delivery.ts"
 const LEASE_MARGIN_MS = 30_000
 /** Lanes checked in one claim; the next claim continues after them. */
 const LANES = 200
-/** No sleep is longer, so that a lost wake-up costs at most this much. */
+/** The longest sleep: a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
 /**
- * An endpoint that was this slow gets one request at a time until it is fast again, so that it does not fill all
+ * An endpoint that took this long gets one request at a time until it is fast again, so that it does not fill all
  * places.
  */
 const SLOW_MS = 5_000
 /** An endpoint whose last delivery succeeded this recently gets prefetched deliveries, up to its concurrency limit. */
 const QUICK_MS = 250
 /**
- * A prefetched row that has not started for this long is given back: its endpoint may have been paused, or its secret
- * rolled.
+ * A prefetched row that has not started within this time is given back: its endpoint may have been paused, or its
+ * secret rolled.
  */
 const AHEAD_MS = 1_000
-/** Rows are prefetched while this share of the places is free; otherwise rows of other lanes need the places more. */
+/** Rows are prefetched only while this share of the places is free; otherwise rows of other lanes need the places. */
 const AHEAD_FREE = 0.25
 /**
- * For each row that a claim found, the next claim is a millisecond later, at most this many: where new ones come by the thousand a second,
- * each statement then claims, and records, several times as many. A single one delays nobody.
+ * The next claim waits one millisecond for each row that a claim found, and at most this long. Where thousands of new
+ * ones come each second, each statement then claims, and records, several times as many. A single new delivery delays
+ * no other.
  */
 const MOST_GAP_MS = 10
-/** A stopping process waits this long for answers; another process retries the deliveries that are still open then. */
+/** How long a stopping process waits for answers. Another process then retries the deliveries that are still open. */
 const STOP_GRACE_MS = 10_000
 
 export interface Deliverer {
@@ -48,7 +49,7 @@ export interface Deliverer {
    * claimed.
    */
   round(): Promise<number>
-  /** How many milliseconds after the start of the last round the next is to start at the earliest. */
+  /** The least time from the start of the last round to the start of the next, in milliseconds. */
   gapMs(): number
   /**
    * Resolves when nothing is being sent or recorded. After the signal, deliveries that have not started are given back.
@@ -62,12 +63,12 @@ interface Waiting {
   claimedAt: number
 }
 
-/** What this process holds of one lane. */
+/** The rows of one lane that this process has claimed. */
 interface Lane {
   sending: number
   /** Oldest first. */
   waiting: Waiting[]
-  /** Whether the last claim took as many of it as there was room for, so that more may be due. */
+  /** Whether the last claim took as many rows as there was room for, so that more may be due. */
   hasMore: boolean
 }
 
@@ -75,7 +76,7 @@ interface Lane {
 // long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
-  /** Prefetched rows of a lane that are left when more are claimed. */
+  /** Further rows of a lane are claimed when this many prefetched ones are left. */
   const refillAt = Math.ceil(concurrencyPerEndpoint / 2)
   const lanes = new Map<string, Lane>()
   const pace = openPace()
@@ -85,7 +86,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   let gapMs = 0
   const recorder = openRecorder(ctx, cut, recorded => {
     places += recorded
-    // A place is free, so a row that waited for one of these to be tried first may start.
+    // A place is free, so a row that waited for an earlier one's first attempt may start.
     ctx.wakes.wakeHere("deliveries")
   })
 
@@ -112,7 +113,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       lanes.set(name, held)
       advance(name)
     }
-    // More that is pending is claimed as soon as there is room.
+    // If more is pending, it is claimed as soon as there is room.
     if (isAll) gapMs = Math.min(MOST_GAP_MS, rows.length)
     return rows.length
   }
@@ -148,12 +149,12 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       result = await exchange(ctx, sender, row, cut)
       if (result) pace.answered(row.lane, result.attempt)
     } finally {
-      // A delivery keeps its place until it is recorded: a stalled database must stop the sending.
+      // A delivery keeps its place until it is recorded: if the database stalls, the sending must stop.
       if (!result) places++
       lane.sending--
       deliveriesInFlight.dec()
       advance(row.lane)
-      // The next are claimed while those prefetched are sent, not only once these are recorded.
+      // The next rows are claimed while the prefetched ones are being sent, not only after these are recorded.
       if (lane.hasMore && lane.waiting.length <= refillAt) {
         lane.hasMore = false
         ctx.wakes.wakeHere("deliveries")
@@ -171,13 +172,13 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   return { round, gapMs: () => gapMs, idle }
 }
 
-/** How fast each lane's endpoint answered last. */
+/** Remembers how fast each lane's endpoint answered last. */
 function openPace() {
   const slow = new Set<string>()
   const notQuick = new Set<string>()
   return {
     isSlow: (lane: string) => slow.has(lane),
-    /** Its rows waited too long here. */
+    /** The lane's rows waited too long in this process. */
     gaveBack: (lane: string) => void notQuick.add(lane),
     answered: (lane: string, { durationMs, error }: Attempt) => {
       if (durationMs >= SLOW_MS) slow.add(lane)
@@ -185,7 +186,10 @@ function openPace() {
       if (error === null && durationMs <= QUICK_MS) notQuick.delete(lane)
       else notQuick.add(lane)
     },
-    /** The places of each lane that a claim leaves empty: prefetched ones of those not quick, all but one of the slow. */
+    /**
+     * How many places a claim leaves empty in a lane: the prefetched ones where it is not quick, all but one where it
+     * is slow.
+     */
     reserved: (ahead: number, perLane: number) =>
       new Map([...notQuick].map(lane => [lane, ahead + (slow.has(lane) ? perLane - 1 : 0)])),
   }
@@ -203,7 +207,9 @@ async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typ
   }
 }
 
-/** Sends one delivery; undefined where there is nothing to record: it was skipped, or `cut` ended it without an answer. */
+/**
+ * Sends one delivery. Undefined where there is nothing to record: it was skipped, or `cut` ended it without an answer.
+ */
 async function exchange(
   ctx: Context,
   sender: Sender,
@@ -223,7 +229,8 @@ async function exchange(
     sender.send({ ...message, traceparent }, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut }),
   )
   if (cut?.aborted && attempt.status === null) {
-    // Due at once for the next worker. The receiver may have got it, and recognises it by its idempotency key.
+    // It is due at once for the next worker. The receiver may have got it, and then recognises it by its idempotency
+    // key.
     await releaseLease(ctx.db, "deliveries", row)
     return undefined
   }
@@ -237,8 +244,8 @@ interface Destination {
 }
 
 /**
- * Where a delivery goes: its endpoint, or the address it is bound to with whose secret signs. A deleted endpoint has none, but the
- * address that a delivery was bound to has, as long as the endpoint's secrets sign.
+ * The destination of a delivery: its endpoint, or the URL that it is bound to, with the secrets that sign. A deleted
+ * endpoint has no URL; a delivery that was bound to one still goes there while the endpoint's secrets sign.
  */
 async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
   const { merchant_id: merchantId, webhook_id: webhookId, url } = row
@@ -247,11 +254,11 @@ async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destin
   const webhook = webhookId !== null && endpoint ? { id: webhookId, failing: endpoint.failing } : undefined
   if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined
   if (webhookId === null) return { url, secrets: secrets ?? [await accountSecret(ctx, merchantId)], webhook }
-  // An answer from an address that the endpoint has left says nothing about the endpoint.
+  // An answer from a URL that the endpoint has left says nothing about the endpoint.
   return secrets && { url, secrets, webhook: endpoint?.url === url ? webhook : undefined }
 }
 
-/** Not sent: its endpoint was paused or deleted since. */
+/** Marks a delivery as skipped: its endpoint was paused or deleted after it was emitted. */
 async function skip(ctx: Context, delivery: ClaimedDelivery): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
@@ -275,7 +282,7 @@ export async function runDeliveries(ctx: Context, sender: Sender): Promise<void>
   await sender.close()
 }
 
-/** Deletes old events without pending deliveries, with their deliveries and attempts; some thousand per call. */
+/** Deletes old events without pending deliveries, with their deliveries and attempts; at most 5,000 per call. */
 export async function forgetOldEvents(ctx: Context): Promise<void> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
   await sql`with old as (select e.id from events e where e.created_at < ${before}

@@ -1,4 +1,4 @@
-/** `/api/console/deliveries` and `/api/console/events`: what was sent where, with each attempt, and resending. */
+/** `/api/console/deliveries` and `/api/console/events`: what was sent where, every attempt, and resending. */
 import { type Context, reading } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"

@@ -13,7 +13,7 @@ import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
 
-/** Each event has one row for each endpoint. */
+/** Limited, because each event has one row for each endpoint. */
 const MOST_WEBHOOKS = 100
 
 /** The merchant's webhook; throws `NOT_FOUND` for a deleted one and for one of another merchant. */
@@ -38,7 +38,7 @@ function found<T>(row: T | undefined): T {
 }
 
 /**
- * Registers an address that can be reached; returns the webhook with its secret. Throws `VALIDATION_ERROR` or
+ * Registers an endpoint whose URL can be reached. Returns the webhook with its secret. Throws `VALIDATION_ERROR` or
  * `URL_UNREACHABLE`.
  */
 export async function createWebhook(
@@ -52,7 +52,7 @@ export async function createWebhook(
   const secret = newSecret()
   await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
   return await inTransaction(ctx, async ctx => {
-    // Held, so that two at once do not both become the last one that may be.
+    // Locked, so that two concurrent requests can't both create the last allowed one.
     await lockMerchant(ctx.db, merchantId)
     const { total } = await ctx.db
       .selectFrom("webhooks")
@@ -83,8 +83,8 @@ export async function createWebhook(
 }
 
 /**
- * Changes the given fields; a new address is tried first. Activating the endpoint clears the reason why it was
- * inactive. Its old address is notified that it was moved or paused, or gets other events.
+ * Changes the given fields; a new URL is tried first. Activating the endpoint clears the reason why it was inactive.
+ * Its old URL is notified that it was moved or paused, or that its subscriptions changed.
  */
 export async function changeWebhook(
   ctx: Context,
@@ -130,8 +130,8 @@ type WebhookChanged = EventData["settings.webhook_changed"]
 type Changed = Pick<Row<"webhooks">, "id" | "merchant_id" | "url">
 
 /**
- * Notifies every endpoint that one was changed, and that endpoint at its address before the change: the holder of a
- * stolen token must not be able to silence it first. Call it inside the transaction of the change, before the change is
+ * Notifies every endpoint that one was changed, and that endpoint at its URL before the change: the holder of a stolen
+ * token must not be able to silence it first. Call it inside the transaction of the change, before the change is
  * written.
  */
 async function notifyChange(
@@ -147,7 +147,7 @@ async function notifyChange(
 }
 
 /**
- * Notifies all endpoints but this one. They get origins only, in an event of their own: paths and queries may have
+ * Notifies all endpoints but this one. They get only origins, in an event of their own: paths and queries may contain
  * secrets, such as those of a chat's incoming webhook.
  */
 async function notifyOthers(
@@ -168,7 +168,7 @@ const changed = (merchantId: string, what: string) => ({
 })
 
 /**
- * Removes a webhook: it is notified, and nothing else is sent to it afterwards. Its deliveries can still be read. Its
+ * Removes a webhook. It is notified, and nothing else is sent to it afterwards. Its deliveries can still be read. Its
  * secrets sign for 24 more hours, for deliveries in progress.
  */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
@@ -186,7 +186,7 @@ export async function deleteWebhook(ctx: Context, merchantId: string, id: string
 }
 
 /**
- * Creates a new secret for the webhook and returns it once; the webhook is notified with a signature of the old secret
+ * Creates a new secret for the webhook and returns it, once. The webhook is notified with a signature of the old secret
  * too.
  */
 export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
@@ -195,7 +195,7 @@ export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string):
     return await rollSecret(ctx, { merchantId, webhookId: id })
   })
 
-/** Creates a new secret for the account and returns it once; every endpoint is notified. */
+/** Creates a new secret for the account and returns it, once. Every endpoint is notified. */
 export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
     await lockMerchant(ctx.db, merchantId)
@@ -227,9 +227,9 @@ export async function sendTest(ctx: Context, merchantId: string, id: string): Pr
 }
 
 /**
- * Sends a delivery again now, to a paused webhook too. It replaces a planned retry and has its own count of attempts; a
- * delivery that is being sent right now starts to count again. Throws `NOT_FOUND` for one of another merchant, and when
- * its webhook was deleted.
+ * Sends a delivery again now, also to a paused webhook. This replaces a planned retry and has its own count of
+ * attempts; a delivery that is being sent right now starts to count again. Throws `NOT_FOUND` for one of another
+ * merchant, and when its webhook was deleted.
  */
 export async function resend(ctx: Context, merchantId: string, deliveryId: string): Promise<void> {
   const { numUpdatedRows } = await ctx.db
@@ -258,8 +258,8 @@ export async function recover(ctx: Context, merchantId: string, id: string, sinc
 }
 
 /**
- * The process that is sending it keeps it until the result is recorded. A delivery in progress keeps the address that
- * it was bound to; a finished one goes to the endpoint's current address.
+ * A process that is sending it keeps the claim until the result is recorded. A delivery in progress keeps the URL that
+ * it was bound to; a finished one goes to the endpoint's current URL.
  */
 const again = (ctx: Context) => ({
   ...{ url: ifEnded(sql`null`, sql`url`), lane: ifEnded(sql`webhook_id`, sql`lane`) },
@@ -278,7 +278,7 @@ function checkUrl(ctx: Context, url: string): void {
   if (fault) throw invalid("url", fault)
 }
 
-/** Tries an address with a signed `ping`; throws `URL_UNREACHABLE` with the reason. */
+/** Tries a URL with a signed `ping`; throws `URL_UNREACHABLE` with the reason. */
 async function probe(
   ctx: Context,
   sender: Sender,
@@ -289,7 +289,7 @@ async function probe(
   const message = { url, secrets, eventId, idempotencyKey: newId("dlv"), body: JSON.stringify(event) }
   const timeoutMs = ctx.settings.webhooks.probeTimeoutMs
   const { status, error } = await sender.send(message, { timeoutMs, signal: ctx.signal })
-  // An answer that never ends still comes from a receiver, but not in time.
+  // An answer that never ends still comes from a receiver, only too late.
   const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
   if (!reached)
     throw new ApiError("URL_UNREACHABLE", undefined, `The webhook's URL could not be reached: ${error ?? status}.`)

@@ -1,13 +1,13 @@
-/** How much waits to be delivered, for `/metrics`. */
+/** Measures the backlog of deliveries, for `/metrics`. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { webhookBacklog, webhookOldest } from "../metrics.ts"
 
-/** No more is counted: 100,000 entries of the index take some 20 ms. */
+/** The count stops here: 100,000 entries of the index take about 20 ms. */
 const MOST_COUNTED = 100_000
 const EVERY_MS = 15_000
 
-/** Measures the deliveries that are pending; answers in how many milliseconds to measure again. */
+/** Measures the pending deliveries. Returns in how many milliseconds to measure again. */
 export async function measureBacklog(ctx: Context): Promise<number> {
   const now = ctx.now()
   const { rows } = await sql<{ due: number; later: number; since: Date | null }>`

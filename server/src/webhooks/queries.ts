@@ -11,7 +11,8 @@ import type { DeliveryQuery } from "./schema.ts"
 const deliveriesOf = (ctx: TxContext, merchantId: string) =>
   ctx.db
     .selectFrom("deliveries")
-    // Each has an event. As a left join it is left out where its type is not asked for, as in the total.
+    // Every delivery has an event. With a left join, queries that don't use its type, such as the total, leave the join
+    // out.
     .leftJoin("events", "events.id", "deliveries.event_id")
     .leftJoin("webhooks", "webhooks.id", "deliveries.webhook_id")
     .select(eb => [
@@ -45,7 +46,7 @@ interface DeliveryRow {
   updated_at: Date
 }
 
-/** A delivery as the API shows it. */
+/** Formats a delivery for the API. */
 export const deliveryOf = (row: DeliveryRow) => ({
   id: row.id,
   eventId: row.event_id,
@@ -73,7 +74,8 @@ export function filteredDeliveries(
   const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
   let query = deliveriesOf(ctx, merchantId)
   if (status !== undefined) query = query.where("deliveries.status", "=", status)
-  // By the merchant as well, or the index of a merchant's types is of no use: the join does not know that it is the same.
+  // The merchant must be named here too, or the index of a merchant's types can't be used: the join does not show that
+  // it is the same merchant.
   if (event !== undefined) query = query.where("events.type", "=", event).where("events.merchant_id", "=", merchantId)
   if (eventId !== undefined) query = query.where("deliveries.event_id", "=", eventId)
   if (webhookId !== undefined) query = query.where("deliveries.webhook_id", "=", webhookId)

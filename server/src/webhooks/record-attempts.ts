@@ -16,7 +16,7 @@ const BARE_ADDRESS = ""
 
 export interface Result {
   delivery: Pick<Row<"deliveries">, "id" | "claim_id" | "attempts">
-  /** The endpoint as it was when the delivery was claimed; undefined for a bare address. */
+  /** The endpoint as it was when the delivery was claimed; undefined for a callback. */
   webhook: { id: string; failing: boolean } | undefined
   startedAt: Date
   attempt: Attempt
@@ -24,7 +24,7 @@ export interface Result {
 
 /** Records attempts in a batch; returns how many deliveries this process still held. */
 export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
-  // An endpoint that succeeded before and now needs no second statement, nor a transaction around it.
+  // For endpoints that succeeded before and now, there is no second statement, so no transaction is needed.
   const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing)
   const held = plain ? await write(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
   return held.size
@@ -35,7 +35,7 @@ async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set
   const ours = results.filter(({ delivery }) => held.has(delivery.id))
   const endpoints = Map.groupBy(ours, ({ webhook }) => webhook?.id ?? BARE_ADDRESS)
   endpoints.delete(BARE_ADDRESS)
-  // In the order of their ids: workers whose batches have the same failing endpoints would otherwise deadlock.
+  // In the order of their ids: otherwise workers whose batches contain the same failing endpoints would deadlock.
   for (const [id, states] of [...endpoints].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (states.some(({ attempt }) => attempt.error === null)) await succeeded(ctx, id)
     else await failed(ctx, id)
@@ -59,7 +59,7 @@ async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<st
       counted: delivery.attempts,
       state: next.status,
       in_ms: next.inMs ?? 0,
-      // For one that was resent while it was being sent: its count has started again.
+      // For a delivery that was resent while it was being sent: its count has started again.
       state_anew: again.status,
       in_ms_anew: again.inMs ?? 0,
       started_at: startedAt,
@@ -109,7 +109,7 @@ async function failed(ctx: TxContext, id: string): Promise<void> {
     await switchOff(ctx, id, "failing")
 }
 
-/** Pauses an endpoint that wants no more events, or can't receive any. Its pending deliveries become `skipped`. */
+/** Pauses an endpoint that asks for no more events, or can't receive any. Its pending deliveries become `skipped`. */
 async function switchOff(ctx: TxContext, id: string, reason: DisabledReason): Promise<void> {
   const off = await ctx.db
     .updateTable("webhooks")
@@ -122,7 +122,7 @@ async function switchOff(ctx: TxContext, id: string, reason: DisabledReason): Pr
   ctx.log.warn({ webhookId: id, reason }, "webhook deactivated")
 }
 
-/** Deliveries pending for an endpoint will not be sent, except those being sent right now. */
+/** Skips the pending deliveries of an endpoint, except those being sent right now. */
 export async function skipWaiting(ctx: TxContext, webhookId: string): Promise<void> {
   await ctx.db
     .updateTable("deliveries")

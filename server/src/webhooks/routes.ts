@@ -49,7 +49,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         body: WebhookCreate,
         response: { 201: WebhookCreated },
       },
-      // No Idempotency-Key: it would store the answer, which contains the secret.
+      // Without Idempotency-Key: it would store the answer, which contains the secret.
       config: { errors: ["URL_UNREACHABLE"] },
     },
     async (request, reply) => {
@@ -256,7 +256,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
   )
 }
 
-/** A header, not a field: the shapes of the answers are fixed. */
+/** A header and not a field, as the shapes of the answers are fixed. */
 const noticeOf = (sender: Sender, url: string | undefined): Record<string, string> => {
   if (url === undefined || !sender.isPrivate(url)) return {}
   return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }

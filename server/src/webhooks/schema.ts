@@ -20,7 +20,7 @@ const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"),
     "The events to send. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
-/** The route checks it against the calendar. */
+/** The route checks that the date exists. */
 const Since = Matching(
   "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
   "A time in ISO 8601 such as 2026-01-31T12:00:00Z",

@@ -8,12 +8,12 @@ import { seal, unseal } from "../secrets.ts"
 /** A rolled secret still signs for this long, beside the new one. */
 export const OVERLAP_MS = 24 * 3_600_000
 /**
- * However often a secret is rolled, at most this many sign, because a header has a limited size. The one that signed
- * first stays among them, so that frequent rolls lock out no receiver that checks signatures.
+ * However often a secret is rolled, at most this many sign, because a header has a limited size. The one that has
+ * signed longest stays among them, so that frequent rolls lock out no receiver that checks signatures.
  */
 const MOST_SECRETS = 4
 
-/** The owner of a secret: a webhook, or with null the account. */
+/** The owner of a secret: a webhook, or the account where `webhookId` is null. */
 export interface Owner {
   merchantId: string
   webhookId: string | null
@@ -38,8 +38,8 @@ export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret())
 }
 
 /**
- * Makes a new secret the newest, which the caller shows; the previous ones sign for 24 more hours. Call it inside a
- * transaction that holds the owner's row: otherwise two concurrent calls would both create the newest.
+ * Makes a new secret the newest one, for the caller to show. The previous ones sign for 24 more hours. Call it inside a
+ * transaction that has locked the owner's row: otherwise two concurrent calls would both create the newest.
  */
 export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
@@ -123,9 +123,9 @@ export async function secretsOf(ctx: Context, owner: Owner): Promise<string[]> {
 const known = new Map<string, string>()
 const MOST_KNOWN = 10_000
 
-/** The secret that was stored as `sealed` for this owner; throws where it is another's. */
+/** Decrypts a secret that was stored as `sealed` for this owner; throws where it is another's. */
 export function opened(ctx: Context, owner: Owner, sealed: string): string {
-  // With the owner: a row copied over another merchant's must throw here as it does where it is decrypted.
+  // The key contains the owner: a row copied over another merchant's must throw here, as it does when it is decrypted.
   const key = `${sealedFor(owner)} ${sealed}`
   const before = known.get(key)
   if (before !== undefined) return before
@@ -135,7 +135,7 @@ export function opened(ctx: Context, owner: Owner, sealed: string): string {
   return secret
 }
 
-/** As much of a secret as may be shown: enough to distinguish two secrets. */
+/** The part of a secret that may be shown: enough to distinguish two secrets. */
 export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
 
 /** Deletes the expired secrets. */

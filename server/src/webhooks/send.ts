@@ -1,5 +1,5 @@
 /** One exchange with a receiver: a signed POST, and its result in words. The same for all destinations. */
-// I/O: one request to a receiver; it is made once, with the settings alone.
+// I/O: sends one request to a receiver; needs no context, only the settings.
 import type { IncomingHttpHeaders } from "node:http"
 import { Agent, type Dispatcher } from "undici"
 import type { WebhookSettings } from "../config/settings.ts"
@@ -8,7 +8,7 @@ import { remember } from "../remember.ts"
 import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
-/** How much of an answer is stored, and how much is read at most. */
+/** How many bytes of an answer are stored, and how many are read at most. */
 const KEPT_BYTES = 4 * 1024
 const READ_BYTES = 64 * 1024
 const USER_AGENT = "Sluice-Webhooks/1"
@@ -21,7 +21,7 @@ interface Message {
   /** The delivery's id: the same in every attempt. */
   idempotencyKey: string
   body: string
-  /** Of the attempt, for a receiver that continues the trace. */
+  /** The attempt's span, for a receiver that continues the trace. */
   traceparent?: string | undefined
 }
 
@@ -59,7 +59,7 @@ export function openSender(
       },
     }),
     allowH2: false,
-    // Our own deadline covers the whole exchange; undici's apply between two bytes.
+    // The deadline of `exchange` covers the whole exchange; undici's apply between two bytes.
     headersTimeout: 0,
     bodyTimeout: 0,
   })
@@ -71,8 +71,8 @@ export function openSender(
 }
 
 /**
- * One request, by undici's handlers: its promises, streams and signals took half of the time that a delivery takes in this process
- * (measured).
+ * One request, with undici's handlers: its promises, streams and signals took half of the time that a delivery takes in
+ * this process (measured).
  */
 function exchange(
   agent: Agent,
@@ -114,7 +114,7 @@ function exchange(
     agent.dispatch(requestOf(message), {
       onRequestStart: controller => {
         connection = controller
-        // It was over while the connection was being made.
+        // The exchange ended while the connection was being made.
         if (isOver) abort()
       },
       onResponseStart: (_, statusCode, given) => {
@@ -126,7 +126,7 @@ function exchange(
         answer ??= []
         if (read < KEPT_BYTES) answer.push(chunk.subarray(0, KEPT_BYTES - read))
         read += chunk.length
-        // Its status is known; the rest of a gigabyte would not change it.
+        // The status is known; the rest of a gigabyte would not change it.
         if (read < READ_BYTES || status === null) return
         answered(status)
         abort()
@@ -143,7 +143,7 @@ function exchange(
   return promise
 }
 
-/** Most deliveries go where others went just before. */
+/** Cached: most deliveries go where others went just before. */
 const addressOf = remember(url => {
   const { origin, pathname, search } = new URL(url)
   return { origin, path: pathname + search }
@@ -153,7 +153,7 @@ function requestOf({ url, secrets, eventId, idempotencyKey, body, traceparent }:
   return {
     ...addressOf(url),
     method: "POST",
-    // Signatures are made and checked by wall time, whatever the service's clock says.
+    // Signatures are made and verified by wall time, whatever the service's clock says.
     headers: {
       "content-type": "application/json",
       "user-agent": USER_AGENT,
@@ -177,7 +177,7 @@ function fault(status: number, headers: IncomingHttpHeaders): string | null {
   return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
 }
 
-/** The delay that an answer asks for, if its status is one that may. */
+/** The delay that an answer asks for, if its status is 429 or 503. */
 const retryAfterMsOf = (status: number, headers: IncomingHttpHeaders): number | undefined =>
   status === 429 || status === 503 ? retryAfterOf([headers["retry-after"]].flat()[0], Date.now()) : undefined
 
@@ -196,20 +196,20 @@ const words: Record<string, string> = {
   UND_ERR_CONNECT_TIMEOUT: "the connection could not be established in time",
   UND_ERR_HEADERS_OVERFLOW: "its answer has too many headers",
   TOO_LARGE: "its answer is too large",
-  // Of undici, for a status below 100.
+  // Thrown by undici for a status below 100.
   ERR_ASSERTION: "its answer is not HTTP",
 }
 
-/** The defect of a certificate, for the codes that OpenSSL and Node report. */
+/** Whether a code of OpenSSL or Node reports a defect of the certificate. */
 const isCertificate = (code: string): boolean =>
   /CERT|ALTNAME|UNABLE_TO_(GET|VERIFY|DECODE)|SELF_SIGNED|CRL|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH/.test(code)
 
-/** Why an exchange failed, in words without an address; `status` is that of an answer that began. */
+/** Why an exchange failed, in words without an address. `status` is that of an answer that began. */
 export function wordsOf(
   error: Error & { code?: string; cause?: unknown; errors?: Error[] },
   status: number | null,
 ): string {
-  // All addresses of a name failed, or an error was wrapped: the first cause is the one to report.
+  // Either all addresses of a name failed, or the error was wrapped: the first cause is reported.
   const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
   const code = error.code ?? ""

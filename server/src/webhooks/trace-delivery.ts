@@ -4,7 +4,7 @@ import { traced } from "../tracing/trace.ts"
 import type { ClaimedDelivery } from "./claim-deliveries.ts"
 import type { Attempt } from "./send.ts"
 
-/** Sends in a span, whose `traceparent` the request carries; without a trace it only sends. */
+/** Sends inside a span, whose `traceparent` the request carries. Without a trace it only sends. */
 export const traceDelivery = (
   ctx: Context,
   { id, event_id, webhook_id, attempts, type, traceparent }: ClaimedDelivery,
@@ -25,7 +25,7 @@ export const traceDelivery = (
           "http.request.method": "POST",
           "http.request.resend_count": attempts === 0 ? undefined : attempts,
           "http.response.status_code": attempt.status ?? undefined,
-          // Not the path: a receiver's may be its secret.
+          // Without the path: a receiver's path may be its secret.
           "server.address": hostname,
           "server.port": Number.parseInt(port, 10) || (protocol === "https:" ? 443 : 80),
           "sluice.delivery.id": id,

@@ -1,6 +1,6 @@
 /**
- * The rules of webhooks, pure: which events there are and who gets them, which addresses can be registered, when a
- * delivery is retried, what a signature covers.
+ * The rules of webhooks, pure: which events exist and who gets them, which URLs can be registered, when a delivery is
+ * retried, what a signature covers.
  */
 import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
@@ -8,14 +8,14 @@ import type { Settings } from "../config/settings.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { addressRule } from "../public-address.ts"
 
-/** What `*` stands for, in addition to the reversals of events that were sent. */
+/** What `*` means, besides reversals of events that were sent. */
 export const standardEvents = [
   "checkout.session.completed",
   "payment.refunded",
   "subscription.renewal.created",
 ] as const
 
-/** Events that only endpoints get that subscribe to them by name. */
+/** Events for endpoints that subscribe to them by name. */
 export const namedEvents = [
   "checkout.confirmed",
   "checkout.failed",
@@ -84,22 +84,22 @@ export function urlFault(
   return undefined
 }
 
-/** Why nothing can be sent to a URL from here, as words that follow its name, or undefined. */
+/** Why this service can't send to a URL, as words that follow its name, or undefined. */
 export const receiverFault = ({ mode, webhooks }: Settings, url: string): string | undefined =>
   urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 
-/** Why nothing is sent to an address. */
+/** The message that an address is refused because it is not public. */
 export const notPublic = (address: string): string =>
   `points to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
 
-/** The same for a name. It does not reveal which private address the name has inside the operator's network. */
+/** The same message for a name. It does not reveal which private address the name has inside the operator's network. */
 export const nameNotPublic =
   "points to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"
 
 const MINUTE_MS = 60_000
-/** The delays after the first attempt, and after each retry but the last. */
+/** The delay after each attempt but the last. */
 export const retryDelaysMs: readonly number[] = [1, 5, 30, 120, 480].map(minutes => minutes * MINUTE_MS)
-/** So that deliveries that failed together are not retried together. */
+/** Spreads the retries of deliveries that failed together. */
 const JITTER = 0.1
 const RETRY_AFTER_AT_MOST = 2
 
@@ -131,11 +131,11 @@ export function afterAttempt(
   return { status: "pending", inMs: Math.round(Math.max(asked, delayMs * (1 + JITTER * random))) }
 }
 
-/** The milliseconds of a Retry-After header, given in seconds or as a date; undefined when it can't be read. */
+/** The milliseconds of a Retry-After header, in seconds or as a date; undefined when it can't be read. */
 export function retryAfterOf(header: string | undefined, nowMs: number): number | undefined {
   if (header === undefined) return undefined
   if (/^\d{1,9}$/.test(header)) return Number.parseInt(header, 10) * 1_000
-  // Date.parse reads nearly any text as some year.
+  // Date.parse accepts nearly any text as some year.
   const at = /^[A-Z][a-z]{2}, .* GMT$/.test(header) ? Date.parse(header) : Number.NaN
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
 }

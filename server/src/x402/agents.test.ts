@@ -1,4 +1,4 @@
-// What agents buy: a 402, a payment that is settled once and served once, and every way in which that can be tried twice.
+// What agents buy: a 402, a payment that is settled once and served once, and every way to try that twice.
 import { EventEmitter } from "node:events"
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { request as httpRequest } from "node:http"
@@ -86,7 +86,7 @@ async function bought(url: string, identifier?: string) {
   const buyer = await on.buyer(5_000_000n)
   const signed = await sign(buyer, asked)
   const payload = v2(asked, signed, identifier)
-  // Counted before, as the payment's own relay may be there at once.
+  // Counted before paying, as the payment's own relay may be created at once.
   const relays = (await on.relays()).length
   const [answer] = await Promise.all([pay(url, payload), carryOut(relays + 1)])
   expect(answer.status, JSON.stringify(answer.body)).toBe(200)
@@ -226,7 +226,7 @@ describe("a payment", () => {
     // A node that takes long on a busy machine counts as silent (503); such a request writes nothing.
     const others = answers.filter(({ status }) => status !== 200 && status !== 503)
     const kinds = [...new Set(others.map(({ status, body }) => `${status} ${body.error ?? body.status}`))].sort()
-    // Some wait for it, more than ten are answered at once.
+    // Some requests wait for it; beyond ten they are answered at once.
     expect(kinds).toEqual(["202 settlement_pending", "409 PAYMENT_ALREADY_SERVED"])
     const hash = answers.find(({ status }) => status === 200)?.body.txHash
     for (const { status, headers } of others)
@@ -284,7 +284,7 @@ describe("a payment", () => {
     expect(pending.headers["retry-after"]).toBe("2")
     const status = new URL(pending.body.statusUrl).pathname
     expect((await get(status)).body).toMatchObject({ status: "pending", txHash: null })
-    // Whoever else has the payment, which is public once it is broadcast, learns no token and is not served.
+    // Anybody can read the payment once it is broadcast, but a stranger gets no token and is not served.
     const stranger = await pay(url, payload, { prefer: "wait=0" })
     expect([stranger.status, stranger.headers["sluice-retry-token"]]).toEqual([202, undefined])
     await on.round()
@@ -541,7 +541,7 @@ describe("a nonce", () => {
     )
     const token = `${pending.headers["sluice-retry-token"]}`
     expect((await get(url, { "sluice-retry-token": token })).body.txHash).toBe(transactionHash)
-    // While no node answers, what was found stays found.
+    // While no node answers, a transaction that was found stays found.
     rig.proxy.spoil = () => failed("down")
     expect((await get(new URL(pending.body.statusUrl).pathname)).body).toMatchObject({ status: "settled" })
   })
@@ -560,7 +560,7 @@ describe("a caller who leaves", () => {
         raw.destroyed = true
         raw.emit("close")
       }
-      // The headers of the settlement are written between the two.
+      // The settlement's headers are written between the two.
       const reply = { raw, headers: leave, header: () => reply } as unknown as FastifyReply
       const request = {
         ip: "127.0.0.1",
@@ -580,7 +580,7 @@ describe("what somebody else carried out", () => {
   const tokenOf = (pending: { headers: Record<string, unknown> }) => ({
     "sluice-retry-token": `${pending.headers["sluice-retry-token"]}`,
   })
-  /** A payment that is under way, and that somebody else may carry out. */
+  /** A payment in progress, which somebody else may carry out. */
   async function begun() {
     const { url } = await paywall()
     const asked = await required(url)
@@ -641,7 +641,7 @@ describe("what somebody else carried out", () => {
     rig.service.advance(15_001)
     await statusOf(pending)
     expect(asked() - before).toBe(2)
-    // Whoever wants to be served has it asked again.
+    // A request to be served asks the chain again.
     expect((await get(url, tokenOf(pending))).status).toBe(402)
     expect(asked() - before).toBe(3)
   })

@@ -1,19 +1,19 @@
-/** Waits for a settlement, on behalf of a request. */
+/** Waits for a settlement while a request is open. */
 import type { FastifyReply } from "fastify"
 import type { Context } from "../context.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import { readSettlement, readUnlessPending, type Settlement } from "./outcome.ts"
 
-/** For how long a request waits. */
+/** How long a request waits. */
 interface Patience {
   waitS: number
-  /** How often it looks without a wake-up. */
+  /** How often it checks without a wake-up. */
   everyMs?: number | undefined
 }
 
 /**
- * Waits until a settlement is not pending by its rows and `isOver` says so of it, for at most `waitS` seconds, or until the caller has hung
- * up; answers its row as it was read last. An Error where there is none.
+ * Waits until a settlement is no longer pending by its rows and `isOver` accepts it, for at most `waitS` seconds, or
+ * until the caller has hung up. Returns the row as last read. Throws where there is none.
  */
 export async function awaitSettlement(
   ctx: Context,

@@ -1,4 +1,4 @@
-/** Payments of proxied calls: what the proxy needs of x402 (`proxy/payments.ts`). */
+/** Payments of proxied calls: implements what the proxy needs of x402 (`proxy/payments.ts`). */
 import type { FastifyRequest } from "fastify"
 import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -11,8 +11,8 @@ import { readPayment } from "./protocol.ts"
 import { takePayment } from "./take-payment.ts"
 
 /**
- * The payment that a request carries, or has the retry token of, where it was made for `boundTo` and nobody was answered for it;
- * `txHash` once it is settled. `VALIDATION_ERROR` for what can't be read.
+ * Finds the payment that a request carries, or whose retry token it carries, if it was made for `boundTo` and has not
+ * been answered; `txHash` once it is settled. `VALIDATION_ERROR` for headers that can't be read.
  */
 async function findUnserved(
   ctx: Context,
@@ -29,7 +29,7 @@ async function findUnserved(
   return { id: row.id, txHash: outcome.state === "settled" ? outcome.txHash : undefined }
 }
 
-/** The row of the payment that a request carries; undefined without one. */
+/** The id of the payment that a request carries; undefined without one. */
 async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): Promise<string | undefined> {
   const payment = readPayment(headers)
   if (!payment) return undefined
@@ -54,7 +54,7 @@ async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): 
   return found?.id
 }
 
-/** What the proxy needs to make paid calls. */
+/** The operations on payments that the proxy uses. */
 export const callPayments: Payments = {
   take: takePayment,
   unserved: findUnserved,

@@ -1,4 +1,4 @@
-/** Whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
+/** Checks whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
 import { authorizationDigest } from "../chain/authorizations.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -9,13 +9,13 @@ import { isFailing } from "../payouts/relays.ts"
 import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 
-/** What an authorization needs from its claim to its block, in seconds; the specification's own margin. */
+/** The time an authorization needs from its claim to its block, in seconds; the specification's own margin. */
 const LEAST_S = 6n
 
-/** The prices that a payment may have been signed for; the first is the one that is asked for now. */
+/** The prices that a payment may have been signed for. The first is the one asked for now. */
 export type Prices<P extends Price = Price> = readonly [P, ...P[]]
 
-/** The price that a payment pays, or why it pays none. */
+/** Returns the price that a payment pays, or why it pays none. */
 export function matchPrice<P extends Price>(
   ctx: Pick<Context, "now">,
   prices: Prices<P>,
@@ -43,15 +43,16 @@ const isAccepted = (price: Price, accepted: NonNullable<Payment["accepted"]>): b
   return accepted.amount === amount && same(accepted.asset, asset) && same(accepted.payTo, payTo)
 }
 
-/** A payment that can be carried out. */
+/** A payment that passed the checks and can be carried out. */
 export interface Checked {
   digest: Hash
   relay: CheckedRelay
 }
 
 /**
- * Whether the relay wallet can carry a payment out; the signature, the balance and the nonce are checked on chain. Throws
- * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays keep failing.
+ * Checks that the relay wallet can carry a payment out: the signature, the balance and the nonce are checked on chain.
+ * Throws `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays
+ * keep failing.
  */
 export async function checkPayment(
   ctx: Context,

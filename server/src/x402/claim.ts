@@ -1,7 +1,7 @@
 /**
- * Binds an authorization to the request that it pays for, and hands it to the relay wallet: one row, written before anything is
- * broadcast. Its unique key is the payer's nonce, so of any number of requests with one authorization, in any number of
- * processes, one makes the row and the others find it.
+ * Binds an authorization to the request that it pays for, and hands it to the relay wallet: one row, written before
+ * anything is broadcast. The row's unique key is the payer's nonce. So of any number of requests with one
+ * authorization, in any number of processes, one creates the row and the others find it.
  */
 import { createHash, randomUUID } from "node:crypto"
 import { sql, type UpdateObject } from "kysely"
@@ -23,32 +23,37 @@ import type { Refusal } from "./reasons.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 import { scannedOf, writeFirstClaim } from "./write-claims.ts"
 
-/** From its last signature to the end of an authorization, in milliseconds: it can still be mined then. */
+/** How long before an authorization ends its relay is last signed, in milliseconds, so that it can still be mined. */
 const LAST_SIGNED_MS = 3_000
-/** A relay that can't be signed for so long is cancelled: nobody waits for it any more, and its buyer may have bought elsewhere. */
+/**
+ * A relay that can't be signed for this long is cancelled: nobody waits for it any more, and its buyer may have bought
+ * elsewhere.
+ */
 const MOST_QUEUED_MS = 300_000
 
-/** The last second that a Date can say: wallets sign 2^256 - 1 for "no end", which no column of times holds. */
+/**
+ * The last second that a Date can express: wallets sign 2^256 - 1 for "no end", which no timestamp column can store.
+ */
 const LAST_SECOND = 8_640_000_000_000n
 const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : LAST_SECOND)
-/** Each round ends because another request was quicker; with one that never lets go, this one gives up. */
+/** Each round ends because another request was quicker. After this many, the request gives up. */
 const MOST_ROUNDS = 5
 
-/** A price, and where its money goes: to a receiving address of ours, or (facilitator) to somebody else's. */
+/** A price, and where its money goes: to one of our receiving addresses, or (facilitator) to somebody else's. */
 export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id"> }
 
 /** What a payment is for. */
 export interface Sale {
   merchantId: string
   network: Network
-  /** The same for all requests that one payment may be for. */
+  /** Identifies what is paid for: equal for all requests that one payment may serve. */
   binding: string
   prices: Prices<Offered>
-  /** What the payer is screened for, as the log says it. */
+  /** The purpose of the payer's screening, for the log. */
   purpose: string
   /** Where the request came from; see `callerOf`. */
   caller: string
-  /** Why nothing is sold now; what was paid before is still served. */
+  /** Why nothing is sold now. What was paid before is still served. */
   closed?: ApiError | undefined
 }
 
@@ -59,22 +64,22 @@ export const bindingOf = (...parts: string[]): string =>
 /** A payment's row, and whether this request made it. */
 export interface Claimed {
   settlement: Row<"settlements">
-  /** With it alone this request may serve what was bought, while its lease lasts. */
+  /** The right of this request alone to serve what was bought, while its lease lasts. */
   claimId: string
-  /** Whether the caller named the payment by an id of its own that only it knows. */
+  /** Whether the caller named the payment by an id of its own, which only it knows. */
   isIdentified: boolean
 }
 
 /**
- * Claims a payment: makes its row and its relay, or finds those that the same payment made before. Answers why the payment is
- * refused, and then nothing is written. Throws `AUTHORIZATION_ALREADY_USED` where it pays for another request,
- * `PAYMENT_IDENTIFIER_USED`, `PAYMENTS_PAUSED`, and what `checkPayment` throws.
+ * Claims a payment: creates its row and its relay, or finds those that the same payment created before. Returns a
+ * refusal where the payment is refused; then nothing is written. Throws `AUTHORIZATION_ALREADY_USED` where it pays for
+ * another request, `PAYMENT_IDENTIFIER_USED`, `PAYMENTS_PAUSED`, and what `checkPayment` throws.
  */
 export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
   const claimId = randomUUID()
   for (let round = 0; round < MOST_ROUNDS; round++) {
     const known = await knownPayment(ctx, sale, payment)
-    // A relay that was cancelled moved nothing, but somebody else may have carried the authorization out.
+    // A cancelled relay moved nothing, but somebody else may have carried the authorization out.
     if (known && !(known.isOver && (await isUnpaid(ctx, sale.network, known.row.id)))) {
       if (!known.isSame) throw paysAnother()
       return { settlement: known.row, claimId, isIdentified: known.isIdentified }
@@ -84,7 +89,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     if ("reason" in price) return price
     const checked = await checkPayment(ctx, sale.network, payment, sale)
     if ("reason" in checked) {
-      // Another request with this payment was quicker: what the chain says of it now may be that its own transfer is there.
+      // Another request with this payment was quicker, so the refusal may be caused by that request's own transfer.
       if (!known && (await rowOf(ctx, sale, payment))) continue
       return checked
     }
@@ -99,9 +104,12 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
 
 interface Known {
   row: Row<"settlements">
-  /** Its relay was cancelled before it was signed: nothing moved, and the authorization may be claimed again. */
+  /**
+   * Whether its relay was cancelled before it was signed. Then nothing moved, and the authorization may be claimed
+   * again.
+   */
   isOver: boolean
-  /** Whether it was made of this payment, for the same thing. */
+  /** Whether the row was created by this payment, for the same thing. */
   isSame: boolean
   isIdentified: boolean
 }
@@ -115,7 +123,7 @@ async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boo
   return row !== undefined && (await resolveOutcome(ctx, network, row)).state === "failed"
 }
 
-/** What was made of this payment before; undefined for a new one. */
+/** The row that this payment created before; undefined for a new payment. */
 async function knownPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Known | undefined> {
   const row = await rowOf(ctx, sale, payment)
   if (payment.identifier !== undefined) {
@@ -141,7 +149,8 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
     const [chain_id, token, payer, nonce] = key.split(",")
     return { chain_id, token, payer, nonce }
   })
-  // Each is looked up: of a list of rows Postgres made a scan, which took 1.8 ms with a few hundred settlements.
+  // A lookup for each row: for a list of rows Postgres scanned the table, which took 1.8 ms with a few hundred
+  // settlements.
   const { rows } = await sql<Found>`
     /* named: known_settlements */ select ${settlementColumns}, i.state as payout_state
     from (${givenRows(wanted, "chain_id integer, token text, payer text, nonce text")}) k
@@ -150,13 +159,15 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
   return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))
 })
 
-/** Nothing of an earlier relay's end holds for a new one. */
+/** A new relay clears everything that belongs to the end of an earlier one. */
 const unended = {
   ...{ found_hash: null, found_block: null, found_final: false, failed_at: null },
   ...{ served_at: null, answered_at: null, retry_until: null },
 }
 
-/** What is written of a payment that was checked; `before`: its row, where an earlier relay of it was cancelled. */
+/**
+ * What is written for a payment that passed the checks. `before`: its row, where an earlier relay of it was cancelled.
+ */
 interface Accepted {
   price: Offered
   checked: Checked
@@ -164,7 +175,7 @@ interface Accepted {
   before: Row<"settlements"> | undefined
 }
 
-/** Writes the relay and the row; undefined where another request was quicker. */
+/** Writes the relay and the settlement's row; undefined where another request was quicker. */
 async function writeClaim(
   ctx: Context,
   sale: Sale,
@@ -184,7 +195,7 @@ async function writeClaim(
     binding,
     payload_hash: hash,
     identifier: identifier ?? null,
-    // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
+    // Everything that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
     ...{ digest, pay_to: to, amount: value, valid_before: asTime(validBefore) },
     payout_id: relay.id,
     claim_id: claimId,
@@ -201,13 +212,14 @@ async function writeClaim(
           settlement: { ...claim, ...key, id: newId("set"), created_at: ctx.now() },
         })
   } catch (error) {
-    // Postgres: unique_violation, of an identifier that another payment took.
+    // Postgres: unique_violation. Another payment took the identifier.
     if ((error as { code?: unknown }).code !== "23505") throw error
   }
   if (written) return written
   const row = await rowOf(ctx, sale, payment)
   if (row && row.payout_id !== before?.payout_id) return undefined
-  // A checkout's relay has this nonce, or a payment of another nonce took the identifier: the next look says which.
+  // Either a checkout's relay has this nonce, or a payment with another nonce took the identifier. The next round finds
+  // out which.
   if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
     throw new ApiError("AUTHORIZATION_ALREADY_USED")
   return undefined
@@ -238,13 +250,13 @@ async function claimAgain(
   })
 }
 
-/** What the database says of a claim as it is written. */
+/** Columns of a claim that the database computes when it is written. */
 const begun = ({ chainId }: NetworkInfo) => ({
   from_block: scannedOf(sql`${chainId}::integer`),
   lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
 })
 
-/** The payment that a caller named so before: a buyer here, a server at the facilitator. */
+/** Finds the payment to which this caller (the buyer; at the facilitator, the merchant) gave the identifier. */
 function namedPayment(
   ctx: TxContext,
   { prices: [{ deposit }], merchantId }: Sale,

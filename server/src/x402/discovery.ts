@@ -1,6 +1,7 @@
 /**
- * `/.well-known/x402`: what this installation sells to agents, where its merchants have said so. No specification is final: the
- * document has what its readers look for, `resources` (x402scan) and `items` in the form of the facilitators' discovery API.
+ * `/.well-known/x402`: what this installation sells to agents, where its merchants chose to list it. No specification
+ * is final. The document has what its readers look for: `resources` (x402scan), and `items` in the form of the
+ * facilitators' discovery API.
  */
 
 import type { Address } from "../chain/hex.ts"
@@ -8,7 +9,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { requirementsV2 } from "./protocol.ts"
 
-/** Of each kind the newest; the document is read as a whole. */
+/** The newest of each kind; readers load the document as a whole. */
 const MOST = 500
 
 interface Listed {
@@ -20,7 +21,7 @@ interface Listed {
   updated_at: Date
 }
 
-/** The document; prices are those of now. */
+/** The document, with current prices. */
 export async function discoveryDocument(ctx: Context) {
   const { baseUrl } = ctx.settings
   const items = [...(await listedPaywalls(ctx)), ...(await listedRoutes(ctx))].map(row => {
@@ -47,7 +48,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
     .where("paywall_versions.until_at", "is", null)
     .where("paywalls.active", "=", true)
     .where("paywalls.listed", "=", true)
-    // Others are bought by a POST, which the document can't say in a form that its readers know.
+    // A paywall without a slug is bought by a POST, which the document can't express in a form that its readers know.
     .where("paywalls.slug", "is not", null)
     .orderBy("paywalls.updated_at", "desc")
     .limit(MOST)
@@ -59,7 +60,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
   }))
 }
 
-/** The priced routes that any client can call as they are: GET, without parameters in their path. */
+/** The priced routes that any client can call as they are: GET, without parameters in the path. */
 async function listedRoutes(ctx: Context): Promise<Listed[]> {
   const rows = await ctx.db
     .selectFrom("bundles")

@@ -1,4 +1,4 @@
-/** `/x402/*`: the facilitator that other x402 servers verify and settle with. */
+/** `/x402/*`: the facilitator, with which other x402 servers verify and settle payments. */
 import { addressField } from "../chain/address-field.ts"
 import { checksummed, parseHash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"

@@ -1,4 +1,4 @@
-// The facilitator: another server's payments, settled once each, whatever is asked twice or lost on the way.
+// The facilitator: payments of another server, each settled once, whatever is asked twice or lost on the way.
 import { randomUUID } from "node:crypto"
 import { request as httpRequest } from "node:http"
 import { sql, type UpdateObject } from "kysely"
@@ -23,7 +23,7 @@ import { endServing, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
-/** The first bytes of the call that carries a payment out, by a key's signature. */
+/** The selector of the call that carries a payment out with a key's signature. */
 const TRANSFER_WITH_AUTHORIZATION = "0xe3ee160e"
 const payTo = `0x${"5e".repeat(20)}` as Address
 
@@ -95,7 +95,7 @@ const stored = async () => {
   return [rows[0]?.n, (await on.relays()).length]
 }
 
-/** Makes claims of a merchant, as they are written at first. */
+/** Makes the first claims of a merchant, before they are written. */
 async function claimsOf(as: string) {
   const { ctx } = rig.service
   const merchant_id = await rig.service.merchant(as)
@@ -138,7 +138,7 @@ describe("the facilitator", () => {
     ])
     expect(await stored()).toEqual([4, 4])
 
-    // A database that is gone is waited for once.
+    // If the database is down, it is waited for only once.
     let tries = 0
     const transaction = () => {
       tries++
@@ -149,7 +149,7 @@ describe("the facilitator", () => {
     const refused = await Promise.allSettled(claims.map(each => writeFirstClaim(gone, each)))
     expect([tries, refused.map(({ status }) => status)]).toEqual([1, Array(6).fill("rejected")])
 
-    // Of those who ask for the right to serve at the same time, one gets it for each payment, and that one alone can end it.
+    // Of concurrent requests for the right to serve, one gets it for each payment, and only that one can end it.
     const [one, other] = rows.flatMap(row => row?.id ?? [])
     const rights = [one, other, one, other, one].map(id => ({ id: id ?? "", claimId: randomUUID() }))
     const callers = ["", "", "", "", "elsewhere"]
@@ -211,7 +211,7 @@ describe("the facilitator", () => {
     const noting = Object.assign(Object.create(log), { info: (_: object, text: string) => retried.push(text) })
     const claim = await claimsOf("shop")
     const buyer = await on.buyer()
-    // Each takes its first identifier before either asks for its second.
+    // Each transaction takes its first identifier before either asks for its second.
     await sql`create function slow() returns trigger language plpgsql as $$ begin
       perform set_config('deadlock_timeout', '10ms', true), pg_sleep(0.05); return new; end $$`.execute(db)
     await sql`create trigger slow before insert on settlements for each row execute function slow()`.execute(db)
@@ -506,7 +506,7 @@ describe("an operator", () => {
     ...bodyOf(signed),
     paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 },
   })
-  /** A settlement under way, whose relay has no deposit. */
+  /** A settlement in progress, whose relay has no deposit. */
   async function begun() {
     const buyer = await on.buyer(10_000n)
     const signed = await sign(buyer)
@@ -576,7 +576,7 @@ describe("an operator", () => {
     expect([status, body.said]).toEqual([200, expect.stringMatching(/It moved nothing/)])
     expect(await read()).toMatchObject({ status: "failed", message: expect.stringContaining("Nothing was paid") })
     expect(await moved()).toBe(0)
-    // A cancelled one has nothing to retry.
+    // A cancelled relay has nothing to retry.
     expect((await operator.ask("/retry", { payout: id })).status).toBe(409)
   })
 })

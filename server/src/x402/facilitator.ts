@@ -1,7 +1,7 @@
 /**
- * Verifies and settles payments for other x402 servers. Their buyers' money goes from payer to payee, never through us. A
- * settlement is a row before it is broadcast: a lost answer is found again, and one payment is answered `success: true` once,
- * so that a server whose requests race serves one of them.
+ * Verifies and settles payments for other x402 servers. Their buyers' money goes from payer to payee, never through us.
+ * A settlement's row is written before it is broadcast, so a lost answer can be found again. One payment is answered
+ * `success: true` once, so that a server whose requests race serves only one of them.
  */
 import { createHash } from "node:crypto"
 import type { FastifyReply } from "fastify"
@@ -19,14 +19,14 @@ import { networkName, type Payment, type Price, parsePayment, SCHEME, type Settl
 import { type Refusal, refuse } from "./reasons.ts"
 import type { FacilitatorBody } from "./schema.ts"
 
-/** The stock servers wait 90 seconds for an answer, whatever the payment allows. */
+/** Stock servers wait 90 seconds for an answer, whatever the payment allows. */
 const MOST_WAIT_S = 75
-/** The longest answer about a payload with many faults. */
+/** The longest error message, for a payload with many faults. */
 const REASON_LENGTH = 1_000
-/** How often the depth of a block is read while confirmations are waited for. */
+/** How often a block's depth is read while waiting for confirmations. */
 const DEPTH_MS = 1_000
 
-/** A payment and what another server asks for. */
+/** A payment, and what another server asks for it. */
 interface Asked {
   payment: Payment
   price: Price & { network: Network }
@@ -35,8 +35,8 @@ interface Asked {
 }
 
 /**
- * Reads a request of `/verify` or `/settle`; a refusal where the payload can't be read, or the requirements are for a network, scheme
- * or token that is not served.
+ * Reads a request of `/verify` or `/settle`. Returns a refusal where the payload can't be read, or the requirements are
+ * for a network, scheme or token that is not served.
  */
 function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: FacilitatorBody): Asked | Refusal {
   const payment = readPayload(paymentPayload)
@@ -59,7 +59,10 @@ function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: Facili
   return { payment, price: { network, payTo, amount: BigInt(amount) }, timeoutS }
 }
 
-/** A payload that is none of this scheme is a fault of the payment: stock servers lose the words of an error of the call. */
+/**
+ * A payload of another scheme is a refused payment and not an error of the call: stock servers drop the message of an
+ * error.
+ */
 function readPayload(json: unknown): Payment | Refusal {
   try {
     return parsePayment(json, "paymentPayload")
@@ -110,7 +113,7 @@ const invalidAnswer = ({ reason, words }: Refusal, payer?: string) => ({
   ...(payer ? { payer } : {}),
 })
 
-/** A party on a sanctions list is a fault of the payment, and not of the call; other errors are thrown on. */
+/** A party on a sanctions list is a refused payment and not an error of the call; other errors are rethrown. */
 function listedRefusal(error: unknown): Refusal {
   if (error instanceof ApiError && error.code === "SANCTIONS_MATCH") return refuse("sanctions_match")
   throw error
@@ -122,14 +125,17 @@ async function assertUnlisted(ctx: Context, { price: { payTo } }: Asked): Promis
   if (screening !== "clear") throw new ApiError("CHAIN_UNAVAILABLE")
 }
 
-/** What one call of `/settle` asks beside its body. */
+/** What a call of `/settle` gives beside its body. */
 interface SettleOptions {
   merchantId: string
   idempotencyKey: string | undefined
   confirmations: number
 }
 
-/** The answer of `/settle`: once the transfer is in a block, or when the buyer's time is over; it continues then. */
+/**
+ * The answer of `/settle`, sent once the transfer is in a block or the buyer's time is over; the settlement then
+ * continues.
+ */
 export async function settle(
   ctx: Context,
   reply: FastifyReply,
@@ -145,7 +151,7 @@ export async function settle(
   })
   if ("reason" in asked) return failed(asked)
   const payer = asked.payment.authorization.from
-  // The buyer's own identifier is no proof here: with it, one payment would be good for as many answers as requests.
+  // The buyer's own identifier is no proof here: with it, one payment would be answered with success for every request.
   const payment = { ...asked.payment, identifier: idempotencyKey ? identifierOf(idempotencyKey) : undefined }
   let claimed: Claimed | Refusal
   try {
@@ -163,18 +169,18 @@ export async function settle(
   const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
   const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
-  // Somebody else's transaction may have been found just now.
+  // Another sender's transaction may have been found just now.
   const isNews = row.found_hash === null && outcomeOf(row) === undefined
   const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
     if ((await takeServing(ctx, right, merchantId)) || (isIdentified && (await takeRetry(ctx, right, true))))
       return success
-    // While nobody was answered yet, the next call may be.
+    // While nobody has been answered, the next call may be.
     const isAnswered = (await readSettlement(ctx, row.id))?.answered_at !== null
     return failed(refuse(isAnswered ? "duplicate_settlement" : "settlement_pending"), payer, outcome.txHash)
   }
-  // The next call waits on: the stock servers make one at once.
+  // The next call can continue to wait: stock servers make one at once.
   await releaseServing(ctx, right, false)
   return failed(unsettled(outcome), payer, await lastHash(ctx, row))
 }
@@ -186,10 +192,10 @@ function unsettled(outcome: Outcome): Refusal {
   return refuse("settlement_pending", `${outcome.words} ${until}`)
 }
 
-/** An Idempotency-Key as the payment's identifier; it can't equal one of the extension, which has no colon. */
+/** Uses an Idempotency-Key as the payment's identifier. It can't equal one of the extension, which has no colon. */
 const identifierOf = (key: string): string => `key:${createHash("sha256").update(key).digest("hex")}`
 
-/** Waits until the payment is settled as deep as asked for and may be answered, or its relay has ended, or the time is over. */
+/** Waits until the payment is deep enough and may be answered, its relay has ended, or the time is over. */
 async function awaitSettled(
   ctx: Context,
   reply: FastifyReply,
@@ -205,7 +211,7 @@ async function awaitSettled(
   return await awaitSettlement(ctx, reply, settlement.id, { waitS, everyMs }, isOver)
 }
 
-/** Whether the transfer's block is as deep as asked for, counting itself, by the scan's own height. */
+/** Whether the transfer's block is as deep as asked for, its own block counted, by the scan's own height. */
 async function isDeep(
   ctx: Context,
   { block_number: relayed, found_block: found, chain_id }: Settlement,
@@ -221,7 +227,7 @@ async function isDeep(
   return cursor !== undefined && cursor.block_number - mined + 1n >= BigInt(confirmations)
 }
 
-/** The last transaction that was signed to carry out a settlement; empty before the first. */
+/** The last transaction signed to carry out a settlement; empty before the first. */
 async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id">): Promise<string> {
   const row = await ctx.db
     .selectFrom("transaction_attempts")

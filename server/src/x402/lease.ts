@@ -1,7 +1,8 @@
 /**
- * Who may serve what a payment bought. Once a transaction is broadcast its signature is public, so the payment alone is no proof
- * of having paid: the first request that brought it is served, or another from the same place when that one has gone. It is served
- * once; again only for the retry token that the first answer gave, or for the caller's own id of the payment.
+ * Who may serve what a payment bought. Once a transaction is broadcast its signature is public, so the payment alone
+ * does not prove who paid. The first request that brought it is served, or, when that one has gone, another from the
+ * same place. It is served once; again only for the retry token in the first answer, or for the caller's own id of the
+ * payment.
  */
 import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -13,26 +14,28 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { addressGroup } from "../limits/buckets.ts"
 
-/** Longer than any answer waits for its settlement: a process that was killed holds the right to serve no longer. */
+/** Longer than any answer waits for its settlement. The lease of a process that was killed ends after this time. */
 export const LEASE_S = 90
-/** How long a retry token repeats an answer. */
+/** How long a retry token can repeat an answer. */
 const RETRY_MS = 86_400_000
 /** The header of a retry token, in requests and in answers. */
 export const RETRY_TOKEN = "sluice-retry-token"
 
-/** How long an answer may be under way, where its offer says nothing else; then its process was killed. */
+/**
+ * How long sending an answer may take where its offer says nothing else. After that its process must have been killed.
+ */
 const ANSWER_MS = 60_000
 
-/** Which right: a payment's row, and the claim that holds it. */
+/** A right to serve: a payment's row, and the claim that holds it. */
 export interface Right {
   id: string
   claimId: string
 }
 
 /**
- * Takes the right to serve a payment that nobody was answered for yet; undefined where somebody was, or another request holds the
- * right, or the request comes from another place. Exactly one caller gets it, for `answerMs`; `hasFailed` where it was served before, and
- * failed.
+ * Takes the right to serve a payment that has not been answered. Undefined where it was answered, where another request
+ * holds the right, or where the request comes from another place. Exactly one caller gets it, for `answerMs`.
+ * `hasFailed`: it was served before, and that failed.
  */
 export const takeServing = (
   ctx: TxContext,
@@ -41,7 +44,7 @@ export const takeServing = (
   answerMs = ANSWER_MS,
 ): Promise<{ hasFailed: boolean } | undefined> => takeAll(ctx, { ...right, caller, answerMs })
 
-/** Requests whose payments are settled in one block ask at the same time. */
+/** Requests whose payments are settled in one block ask at the same time, so they share a statement. */
 const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { caller: string; answerMs: number })[]) => {
   const given = asked.map(({ id, claimId, caller, answerMs }) => ({
     id,
@@ -56,7 +59,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
     where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
       and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
     returning s.claim_id, s.retry_until`.execute(ctx.db)
-  // Of two requests with one payment the row names the one that got the right.
+  // Of two requests with one payment, the row names the one that got the right.
   const taken = new Map(rows.map(row => [row.claim_id, { hasFailed: row.retry_until !== null }]))
   return new Map(
     asked.flatMap(each => {
@@ -66,7 +69,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
   )
 })
 
-/** Locks the rows `s` of rights in one order: two processes that write the same ones do not deadlock. */
+/** Locks the rows `s` of rights in a fixed order, so that two processes that write the same rows do not deadlock. */
 const inOrder = (rights: readonly Right[]) => sql`s.id in (select id from settlements
   where id = any(${sqlArray(
     "text",
@@ -81,8 +84,8 @@ const serving = (ctx: TxContext, answerMs = ANSWER_MS) => ({
 })
 
 /**
- * Takes the right to serve again for a caller who proved that it is the one that paid. Where what was bought is served once (a
- * proxied call), only after it failed, or where its process was killed before anybody was answered.
+ * Takes the right to serve again, for a caller that proved that it paid. Where what was bought is served once (a
+ * proxied call), only after it failed, or after its process was killed before it answered.
  */
 export async function takeRetry(
   ctx: TxContext,
@@ -102,12 +105,14 @@ export async function takeRetry(
 }
 
 /**
- * Records that what was bought is answered from here on, however long that takes; false where the lease was over and another request has
- * the right.
+ * Records that the answer with what was bought begins now, however long it takes. False where the lease was over and
+ * another request has the right.
  */
 export const endServing = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
 
-/** Lets another request from the same place serve the payment; `evenServed` also where this one had begun to serve it. */
+/**
+ * Lets another request from the same place serve the payment. `evenServed`: also where this one had begun to serve it.
+ */
 export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServed: boolean): Promise<unknown> =>
   ctx.db
     .updateTable("settlements")
@@ -119,9 +124,10 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
     .execute()
 
 /**
- * Follows the answer to a request that may serve a payment. Once it was sent, with what was bought or with a token for it, the payment alone
- * is good for nothing more. When its caller has gone before, the next request may be served; `evenServed` also where this one had begun to
- * serve it. Otherwise whoever serves a call says how that ends.
+ * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for
+ * it, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request may be served;
+ * `evenServed`: also where this one had begun to serve it. In all other cases the code that serves the call records how
+ * it ended.
  */
 export function followAnswer(
   ctx: Context,
@@ -138,14 +144,14 @@ export function followAnswer(
     if (isOver) return
     isOver = true
     await work()
-    // Others with this payment wait for it.
+    // Other requests with this payment wait for this.
     ctx.wakes.wakeSparingly("payments")
   }
   const lost = () => end(() => releaseServing(ctx, { id, claimId }, evenServed))
-  // The reply's own headers: the raw response forgets those that were written with its status.
+  // Read from the reply: the raw response forgets headers that were written together with its status.
   raw.once("finish", () => note(end(() => noteAnswered(ctx, { id, claimId }, reply.hasHeader(RETRY_TOKEN)))))
   raw.once("close", () => note(lost()))
-  // It was cut while the payment was claimed.
+  // The connection was cut while the payment was claimed.
   if (raw.destroyed) note(lost())
 }
 
@@ -165,8 +171,8 @@ const noteAll = gatherBy(async (ctx: TxContext, ends: readonly (Right & { hasTok
 })
 
 /**
- * Lets the retry token serve the payment again, for a day, after the merchant's server failed; false where another request has the
- * right.
+ * Lets the retry token serve the payment again, for a day, after the merchant's server failed. False where another
+ * request has the right.
  */
 export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promise<boolean> {
   const noted = await ctx.db
@@ -179,13 +185,13 @@ export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promi
 }
 
 /**
- * Where a request comes from, as a MAC: whoever repeats a payment from elsewhere may have read it on chain. A /64 of IPv6 is one
- * place.
+ * Where a request comes from, as a MAC: a caller that repeats a payment from elsewhere may have read it on chain. A /64
+ * of IPv6 is one place.
  */
 export const callerOf = (ctx: TxContext, { ip }: Pick<FastifyRequest, "ip">): string =>
   macOf(ctx, `caller ${addressGroup(ip)}`).toString("base64url")
 
-/** The token that repeats the answer to a payment: its id and a MAC of it. */
+/** The token that repeats the answer to a payment: the payment's id and a MAC of it. */
 export const retryToken = (ctx: TxContext, id: string): string => `${id}.${macOf(ctx, id).toString("base64url")}`
 
 /** The id of the payment that a retry token is for; undefined for a forged one. */
@@ -195,7 +201,7 @@ export function idOfRetryToken(ctx: TxContext, token: string): string | undefine
   return timingSafeEqual(Buffer.from(mac, "base64url"), macOf(ctx, id)) ? id : undefined
 }
 
-/** Whether a retry token still repeats an answer: for a day after the payment, or after the last failure. */
+/** Whether a retry token can still repeat an answer: for a day after the payment, or after the last failure. */
 export const isRetryable = (ctx: TxContext, { created_at, retry_until }: Row<"settlements">): boolean =>
   Math.max(created_at.getTime() + RETRY_MS, retry_until?.getTime() ?? 0) > ctx.now().getTime()
 

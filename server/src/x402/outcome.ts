@@ -1,4 +1,4 @@
-/** How a settlement stands: by its relay, or by whoever else carried the authorization out. */
+/** The outcome of a settlement: by its relay, or by anyone else who carried the authorization out. */
 import { type RawBuilder, sql } from "kysely"
 import { pad, toEventSelector } from "viem"
 import { type Hash, parseHash } from "../chain/hex.ts"
@@ -17,31 +17,37 @@ import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
-/** EIP-3009: emitted when an authorization moves money, and when its wallet cancels it. */
+/** EIP-3009 events: emitted when an authorization moves money, and when its wallet cancels it. */
 const AUTHORIZATION_USED = toEventSelector("AuthorizationUsed(address,bytes32)")
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
-/** The blocks of one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
+/** Blocks in one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
 const SEARCHED_BLOCKS = 2_000n
-/** The searches for one that is used, where the scan was behind when it was claimed: two days of Base. */
+/** How many searches for a used authorization, where the scan was behind when it was claimed: two days of Base. */
 const MOST_SEARCHES = 50
-/** So long after an authorization has ended, the chain is not asked about it again. */
+/** How long after an authorization's end the chain is still asked about it. */
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not carried out."
 
 export type Outcome =
   | { state: "pending" }
   | { state: "settled"; txHash: Hash }
-  /** Nothing was paid; `replayableUntil` where anyone can still carry it out until then (ISO time). */
+  /** Nothing was paid. `replayableUntil`: anyone can still carry it out until then (ISO time). */
   | { state: "failed"; words: string; replayableUntil?: string }
 
-/** A settlement with the state of its relay; `is_free` where no request holds the right to serve it. */
+/** A settlement with the state of its relay. `is_free`: no request holds the right to serve it. */
 export type Settlement = Row<"settlements"> &
   Pick<Row<"payouts">, "state" | "succeeded" | "tx_hash" | "held_detail" | "block_number"> & { is_free: boolean }
 
-/** A settlement with the state of its relay. Whoever waits for one reads at each wake-up, so that reads come by the dozen. */
+/**
+ * Reads a settlement with the state of its relay. Requests that wait for one read at each wake-up, so reads are
+ * gathered.
+ */
 export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> => settlementsOf(ctx.db, id)
 
-/** The same; undefined while it is pending by the rows. Of what is read by those who wait, most is pending. */
+/**
+ * Like {@link readSettlement}, but undefined while it is pending by its rows. Most reads of waiting requests find it
+ * pending.
+ */
 export const readUnlessPending = (ctx: TxContext, id: string): Promise<Settlement | undefined> => movedOf(ctx.db, id)
 
 async function rowsOf(
@@ -63,13 +69,13 @@ const settlementsOf = gatherBy((db: Db, ids: readonly string[]) =>
   rowsOf(db, ids, "/* named: settlements */", sql`true`),
 )
 
-/** Whether {@link outcomeOf} has another answer than `pending`. */
+/** Whether {@link outcomeOf} returns anything but `pending`. */
 const isMoved = sql`(s.found_hash is not null or s.failed_at is not null or i.succeeded is not null
   or i.state = 'cancelled')`
 
 const movedOf = gatherBy((db: Db, ids: readonly string[]) => rowsOf(db, ids, "/* named: moved_settlements */", isMoved))
 
-/** The outcome by the rows alone; undefined where the chain has to be asked, because the relay moved nothing. */
+/** The outcome by the rows alone. Undefined where the relay moved nothing, so that the chain has to be asked. */
 export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {
   if (found_hash !== null) return { state: "settled", txHash: found_hash }
   if (succeeded && tx_hash !== null) return { state: "settled", txHash: tx_hash }
@@ -78,8 +84,8 @@ export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: 
 }
 
 /**
- * The outcome of a settlement. Where its relay moved nothing, another transaction may have: the authorization is public once it
- * was broadcast. Pending while too few endpoints answer.
+ * The outcome of a settlement. Where its relay moved nothing, another transaction may have: an authorization is public
+ * once it was broadcast. Pending while too few endpoints answer.
  */
 export async function resolveOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
@@ -122,15 +128,15 @@ async function isSignedRelay(ctx: TxContext, { payout_id }: Settlement): Promise
   return relay !== undefined
 }
 
-/** What the chain was asked a moment ago, by relay and what was found of it. */
+/** Recent outcomes that the chain was asked for, by relay and the transaction found. */
 const lately = new Map<string, { until: number; outcome: Promise<Outcome> }>()
-/** So long an answer of the chain is good for whoever asks only for a status. */
+/** How long an answer of the chain is reused for requests that ask only for a status. */
 const FRESH_MS = 15_000
 const MOST_KEPT = 1_000
 
 /**
- * The outcome of a settlement for whoever asks for its status, as often as it likes: the chain is asked about each relay once in 15
- * seconds. Who may pay or be served is decided by {@link resolveOutcome}.
+ * The outcome of a settlement for callers that ask for its status, as often as they like: the chain is asked about each
+ * relay once in 15 seconds. {@link resolveOutcome} decides who may pay or be served.
  */
 export function recentOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
@@ -143,12 +149,15 @@ export function recentOutcome(ctx: Context, network: Network, settlement: Settle
   if (lately.size >= MOST_KEPT) lately.clear()
   lately.set(key, { until: now + FRESH_MS, outcome })
   const forget = () => lately.delete(key)
-  // What was found just now is in the row, and a reorg may remove it.
+  // A transaction that was found just now is in the row, and a reorg may remove it.
   outcome.then(({ state }) => void (state === "settled" && settlement.found_hash === null && forget()), forget)
   return outcome
 }
 
-/** Whether a reorg removed the transaction that was found, or what it did; noted as final where that can't happen any more. */
+/**
+ * Whether a reorg removed the transaction that was found, or its effect. It is recorded as final once that can't happen
+ * any more.
+ */
 async function isGone(ctx: Context, network: Network, settlement: Settlement): Promise<boolean> {
   const { id, found_hash: hash } = settlement
   if (hash === null) return false
@@ -169,7 +178,7 @@ const isOurs = (
   { token: asset, payer, pay_to: payTo, amount }: Settlement,
 ): boolean => token === asset && from === payer && to === payTo && value === amount
 
-/** What endpoints say; undefined where too few answer. */
+/** The result of asking endpoints; undefined where too few answer. */
 const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
   work.catch(error => {
     if (error instanceof RpcError) return undefined
@@ -185,10 +194,11 @@ const noteFailed = (ctx: TxContext, id: string) =>
     .execute()
 
 /**
- * The transaction that used an authorization and moved its money; null where a quorum has none, undefined where this is not known.
- * That a nonce is used proves nothing by itself: cancelling uses it too, and a payer may sign the same nonce for another amount. A
- * token emits the transfer of an authorization right after the authorization's own event, so the transfer that counts has the next
- * index; any number of nonces could point at one transfer elsewhere in the transaction.
+ * The transaction that used an authorization and moved its money; null where a quorum has none, undefined where that is
+ * unknown. A used nonce alone proves nothing: cancelling uses it too, and a payer may sign the same nonce for another
+ * amount. A token emits the transfer of an authorization right after the authorization's own event, so the transfer
+ * that counts has the next index. Otherwise any number of nonces could point at one transfer elsewhere in the
+ * transaction.
  */
 async function findCarriedOut(
   ctx: Context,
@@ -199,7 +209,8 @@ async function findCarriedOut(
   const quorum = await openQuorum(network, 0n, ctx.signal)
   const needed = quorumOf(network)
   let agreed: Use[] | undefined = []
-  // A node without the log may lag behind the one that called the nonce used: only an unused nonce proves that nothing was paid.
+  // A node without the log may lag behind the one that reported the nonce as used. Only an unused nonce proves that
+  // nothing was paid.
   let unused: unknown[] = []
   for (let i = 0n, from = start; agreed?.length === 0 && from <= quorum.head && i < MOST_SEARCHES; i++) {
     // Nodes refuse a range that ends beyond their head.
@@ -222,7 +233,7 @@ async function findCarriedOut(
   )
   for (const { txHash, logIndex } of agreed) {
     const receipt = quorum.receiptOf(txHash)
-    // Its log was agreed on a moment ago: a receipt that is missing now is no evidence that nothing was paid.
+    // A quorum has just agreed on its log, so a missing receipt is no evidence that nothing was paid.
     if (!receipt) return undefined
     const transfer = receipt.transfers.find(each => each.logIndex === logIndex + 1)
     if (receipt.succeeded && transfer && isOurs(transfer, settlement)) return receipt
@@ -232,14 +243,14 @@ async function findCarriedOut(
 
 const minOf = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
-/** Reads where the authorization of a settlement was used or cancelled. */
+/** The call that reads where a settlement's authorization was used or cancelled. */
 function usesCall({ payer, nonce, token }: Settlement, from: bigint, to: bigint): RpcCall {
   const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
   const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
   return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
 }
 
-/** The uses that enough endpoints report as the first of their answers; undefined where too few answer. */
+/** The uses that enough endpoints report in their first answer; undefined where too few answer. */
 function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
   const lists = answers.flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
   if (lists.length < needed) return undefined
@@ -251,7 +262,7 @@ function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: numbe
 
 const isZero = (result: RpcResult | undefined): boolean => result?.ok === true && /^0x0+$/.test(`${result.value}`)
 
-/** Where a log stands. */
+/** The position of a log. */
 interface Use {
   txHash: Hash
   logIndex: number
@@ -259,7 +270,7 @@ interface Use {
 
 const isSame = (a: Use, b: Use): boolean => a.txHash === b.txHash && a.logIndex === b.logIndex
 
-/** The places of a list of logs; none where the answer is no list. */
+/** The positions of a list of logs; none where the answer is not a list. */
 function usesOf(logs: unknown): Use[] {
   if (!Array.isArray(logs)) return []
   return logs.flatMap(log => {

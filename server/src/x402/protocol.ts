@@ -1,7 +1,7 @@
 /**
- * x402 on the wire, in both versions: what a 402 asks for, what a client sends, and what it is answered. Pure. Version 2 travels
- * in headers and names networks by CAIP-2; version 1 has the requirements in the body, and short names of networks. Facts from
- * the specification (x402-foundation/x402, `specs/`) and the packages `@x402/core` 2.27.0 and `x402` 1.2.0.
+ * x402 on the wire, in both versions: what a 402 asks for, what a client sends, and what it is answered. Pure. Version
+ * 2 uses headers and names networks by CAIP-2; version 1 has the requirements in the body, and short names of networks.
+ * Facts from the specification (x402-foundation/x402, `specs/`) and the packages `@x402/core` 2.27.0 and `x402` 1.2.0.
  */
 import { createHash } from "node:crypto"
 import type { IncomingHttpHeaders } from "node:http"
@@ -14,22 +14,22 @@ import { isStorable } from "../http/json.ts"
 
 export type Version = 1 | 2
 
-/** How long a client waits for a settlement, and so what its authorization is valid for, in seconds. */
+/** How long a client waits for a settlement, in seconds; its authorization is valid for as long. */
 const MAX_TIMEOUT_S = 60
 /** The only scheme: an EIP-3009 authorization of exactly the price. */
 export const SCHEME = "exact"
 const MAX_UINT256 = 2n ** 256n - 1n
-/** Far more than a payload with the signature of a contract wallet has. */
+/** Far more than a payload with a contract wallet's signature needs. */
 const MAX_HEADER = 16_384
-/** Of the networks that Sluice knows, those that version 1 has names for. */
+/** The networks of Sluice that version 1 has names for. */
 const NAMED_IN_V1: ReadonlySet<string> = new Set(["base", "base-sepolia"])
 const IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/
 
-/** The networks by their names in a version of the protocol. */
+/** A network's name in a version of the protocol. */
 export const networkName = ({ name, chainId }: NetworkInfo, version: Version): string =>
   version === 1 ? name : `eip155:${chainId}`
 
-/** What is asked for. */
+/** A price: what a 402 asks for. */
 export interface Price {
   network: NetworkInfo
   payTo: Address
@@ -37,7 +37,7 @@ export interface Price {
   amount: bigint
 }
 
-/** What a payment buys, as the client shows it. */
+/** What a payment buys, as clients show it. */
 export interface Sold {
   /** Absolute. */
   url: string
@@ -47,7 +47,7 @@ export interface Sold {
 
 const domainOf = ({ token: { name, version } }: NetworkInfo) => ({ name, version })
 
-/** The requirements of version 2. The same price has the same requirements: clients echo them, and compare them deeply. */
+/** The requirements of version 2. Equal prices give equal requirements: clients echo them and compare them deeply. */
 export const requirementsV2 = ({ network, payTo, amount }: Price) => ({
   scheme: SCHEME,
   network: networkName(network, 2),
@@ -72,7 +72,7 @@ const requirementsV1 = ({ network, payTo, amount }: Price, { url, description, m
   extra: domainOf(network),
 })
 
-/** The 402 of both versions at once: the header is read by version 2, the body by version 1. */
+/** The 402 for both versions at once: clients of version 2 read the header, those of version 1 the body. */
 export function paymentRequired(
   price: Price,
   sold: Sold,
@@ -87,7 +87,7 @@ export function paymentRequired(
     accepts: [requirementsV2(price)],
     extensions,
   }
-  // One entry whose network a client of version 1 does not know makes it refuse the whole answer.
+  // A client of version 1 refuses the whole answer if it does not know the network of one entry.
   const accepts = NAMED_IN_V1.has(price.network.name) ? [requirementsV1(price, sold)] : []
   return { header: encode(v2), body: { x402Version: 1, error, accepts } }
 }
@@ -105,15 +105,15 @@ export interface Payment {
   accepted: { amount: string; asset: string; payTo: string } | undefined
   authorization: Authorization
   signature: Hex
-  /** The client's own id of it. */
+  /** The client's own id of the payment. */
   identifier: string | undefined
-  /** SHA-256 of the authorization and its signature, in hex: the same payment has the same. */
+  /** SHA-256 of the authorization and its signature, in hex: equal for equal payments. */
   hash: string
 }
 
 /**
- * The payment that a request carries; undefined without one. Throws `VALIDATION_ERROR` for a header that can't be decoded, or
- * whose payload lacks something.
+ * Reads the payment that a request carries; undefined without one. Throws `VALIDATION_ERROR` for a header that can't be
+ * decoded, or whose payload lacks something.
  */
 export function readPayment(headers: IncomingHttpHeaders): Payment | undefined {
   for (const name of ["payment-signature", "x-payment"] as const) {
@@ -136,7 +136,7 @@ function decode(name: string, value: string): unknown {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Reads a payload of either version; `VALIDATION_ERROR` with all that is wrong. `at` is where it was found. */
+/** Parses a payload of either version. `VALIDATION_ERROR` with every fault. `at`: where the payload was found. */
 export function parsePayment(json: unknown, at: string): Payment {
   const faults: ErrorDetail[] = []
   const fault = (path: string, message: string) => void faults.push({ path: `${at}.${path}`, message })
@@ -212,7 +212,7 @@ function hashOf({ authorization, signature, network, scheme }: Payment): string 
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 }
 
-/** How a settlement ended, as both versions answer it. */
+/** How a settlement ended, in the form that both versions answer. */
 export interface SettleAnswer {
   success: boolean
   errorReason?: string

@@ -1,4 +1,7 @@
-/** Why a payment is refused, in the strings of the specification (`specs/x402-specification-v2.md`, section 9), and in words. */
+/**
+ * Why a payment is refused: the strings of the specification (`specs/x402-specification-v2.md`, section 9), each with a
+ * sentence.
+ */
 
 const reasons = {
   invalid_payload: "The payload is not one of this scheme.",
@@ -30,5 +33,5 @@ export interface Refusal {
   words: string
 }
 
-/** A refusal in its own words, or in better ones. */
+/** Makes a refusal, with the reason's own sentence or a better one. */
 export const refuse = (reason: Reason, words: string = reasons[reason]): Refusal => ({ reason, words })

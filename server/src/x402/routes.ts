@@ -1,4 +1,4 @@
-/** `/api/p/{slug}` and `/api/agent/*`: what agents buy, and how their payments stand. */
+/** `/api/p/{slug}` and `/api/agent/*`: what agents buy, and the state of their payments. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { Type } from "typebox"
 import type { Address } from "../chain/hex.ts"
@@ -33,7 +33,7 @@ const tags = ["agents"]
 const paying =
   "Without a payment it answers 402 with what to pay, in versions 1 and 2 of x402. With one in `PAYMENT-SIGNATURE` (or `X-PAYMENT`) it settles the payment and answers once. The answer has the result in `PAYMENT-RESPONSE` (or `X-PAYMENT-RESPONSE`) and a `Sluice-Retry-Token`, which repeats the answer for a day without another payment."
 
-/** Errors of everything that takes a payment. */
+/** The errors of every route that takes a payment. */
 const errors = [
   "AUTHORIZATION_ALREADY_USED",
   "AUTHORIZATION_REFUSED",
@@ -132,7 +132,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
   })
 }
 
-/** A settlement as callers see it. */
+/** Formats a settlement's state for callers. */
 export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType<typeof readSettlement>>>) {
   const network = networkOf(ctx.chain, row.chain_id)
   const outcome = await recentOutcome(ctx, network, row)
@@ -148,7 +148,7 @@ export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType
   return { status: "pending" as const, message, txHash: null, ...shared }
 }
 
-/** Whether only the headers of an answer are asked for: it takes no payment, as it could not give what was bought. */
+/** Whether a request asks only for headers. It takes no payment, as its answer could not carry what was bought. */
 const isHead = ({ method }: FastifyRequest): boolean => method === "HEAD"
 
 async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, { offer, serve }: Item) {
@@ -158,7 +158,7 @@ async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, 
   return (await serve(paid)) as never
 }
 
-/** The address that a request pays, or paid: by its payment, or by its retry token. */
+/** The address that a request pays, or has paid: from its payment or its retry token. */
 async function payToOf(ctx: Context, { headers }: FastifyRequest): Promise<Address | undefined> {
   const token = headers["sluice-retry-token"]
   if (token === undefined) return readPayment(headers)?.authorization.to

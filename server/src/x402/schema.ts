@@ -115,7 +115,7 @@ const facilitatorExample = {
   paymentRequirements: terms,
 }
 
-/** Requirements of either version; what is read of them is checked by hand, as clients and servers add fields. */
+/** Requirements of either version. The fields that are read are checked by hand, as clients and servers add fields. */
 const Requirements = Free("The entry of `accepts` that is paid, in the payload's version")
 export const FacilitatorBody = Strict(
   {

@@ -2,7 +2,10 @@
 import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 
-/** The amounts of agents' payments for a thing that each of the transactions carried out, by our relay or by anyone else. */
+/**
+ * For each of these transactions, the amounts of the agents' payments for a thing that it carried out, by our relay or
+ * by anyone else.
+ */
 export async function settledAmounts(
   ctx: TxContext,
   resourceId: string,

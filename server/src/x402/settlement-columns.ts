@@ -1,4 +1,7 @@
-/** The columns of `settlements`, for named statements, which must list them: one that is added later would end those of a connection. */
+/**
+ * The columns of `settlements`, for named statements. These must list their columns: with `*`, a column that is added
+ * later would make the prepared statements of open connections fail.
+ */
 import { sql } from "kysely"
 import type { Row } from "../db/schema.ts"
 
@@ -10,5 +13,5 @@ const COLUMNS: Record<keyof Row<"settlements">, true> = {
   ...{ created_at: true, updated_at: true },
 }
 
-/** All columns of the table that a statement calls `s`. */
+/** All columns of the table with the alias `s`. */
 export const settlementColumns = sql.join(Object.keys(COLUMNS).map(column => sql.ref(`s.${column}`)))

@@ -1,4 +1,4 @@
-/** What agents can buy here: paywalls and payment links, each with the price that is asked for now. */
+/** What agents can buy here: paywalls and payment links, each with its current price. */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
@@ -13,17 +13,20 @@ import { publicPaywall } from "../paywalls/submissions.ts"
 import type { Offered } from "./claim.ts"
 import type { Offer, Paid } from "./take-payment.ts"
 
-/** A price that was asked for is taken for so long after it changed, as by a paywall from any wallet. */
+/** How long an old price is accepted after a change, as at a paywall that any wallet pays. */
 const QUOTE_MS = 3_600_000
 
-/** Something that is sold, and what its payer gets. */
+/** Something for sale, and how its payer is served. */
 export interface Item {
   offer: Offer
-  /** The body that a payer is answered. */
+  /** Returns the body that the payer is answered with. */
   serve(paid: Paid): Promise<object>
 }
 
-/** A paywall at the URL where it was asked for. `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` while it is off, `PAYMENTS_PAUSED`. */
+/**
+ * A paywall, offered at the URL of the request. `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` while it is off,
+ * `PAYMENTS_PAUSED`.
+ */
 export async function paywallItem(ctx: Context, id: string, path: string): Promise<Item> {
   const paywall = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, paywall.chain_id)
@@ -70,7 +73,7 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
   }
 }
 
-/** Whether the merchant took back what a payment had bought. */
+/** Whether the merchant revoked what a payment had bought. */
 async function isRevoked(ctx: Context, paywallId: string, { payer, txHash }: Paid): Promise<boolean> {
   const grant = await ctx.db
     .selectFrom("grants")
@@ -86,7 +89,7 @@ async function isRevoked(ctx: Context, paywallId: string, { payer, txHash }: Pai
 const notForSale = () =>
   new ApiError("INVALID_OPERATION", undefined, "This paywall is switched off: nothing is for sale.")
 
-/** The refusal of new payments while selling is paused at an address; undefined otherwise. */
+/** The refusal of new payments while sales at an address are paused; undefined otherwise. */
 async function pauseOf(ctx: Context, network: Network, { deposit }: Offered): Promise<ApiError | undefined> {
   return deposit && (await pausedDeposits(ctx))(network, deposit) ? new ApiError("PAYMENTS_PAUSED") : undefined
 }
@@ -108,9 +111,9 @@ const receiptOf = ({ token }: Network, { payer, amount, txHash }: Paid) => ({
 })
 
 /**
- * A payment link. Each 402 opens a checkout of its own, whose address says which one a payment is for; `payTo` is that address.
- * `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, `VALIDATION_ERROR` where the link leaves the amount open and none is
- * given.
+ * A payment link. Each 402 opens a checkout with an address of its own, which identifies the checkout that a payment is
+ * for; `payTo` is that address. `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, `VALIDATION_ERROR` where the
+ * link leaves the amount open and none is given.
  */
 export async function linkItem(
   ctx: Context,
@@ -142,7 +145,7 @@ export async function linkItem(
     },
     boundTo: [session.id],
     closed: await pauseOf(ctx, network, price),
-    // Of two agents that were asked to pay one checkout, the second is asked for another.
+    // If two agents were asked to pay one checkout, the second is offered another.
     ...(payTo === undefined
       ? {}
       : { renew: async () => (await linkItem(ctx, slug, path, { amount, payTo: undefined, caller })).offer }),
@@ -160,10 +163,10 @@ export async function linkItem(
   }
 }
 
-/** The same agent is asked to pay the same checkout for so long, so that asking again and again makes no rows. */
+/** How long the same agent is asked to pay the same checkout, so that repeated requests create no rows. */
 const ASKED_MS = 600_000
 
-/** The checkout that an agent is asked to pay: the one of its last 402, or a new one. */
+/** The checkout that an agent is asked to pay: that of its last 402, or a new one. */
 async function openSession(
   ctx: Context,
   slug: string,
@@ -198,7 +201,7 @@ async function openSession(
   return await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller))
 }
 
-/** The link's checkout that is paid at an address; a new one's 402 is what any other payment gets. */
+/** The link's checkout that is paid at an address. Any other payment is answered with the 402 of a new checkout. */
 async function sessionAt(ctx: Context, slug: string, payTo: Address): Promise<Row<"checkout_sessions">> {
   const session = await ctx.db
     .selectFrom("deposits")

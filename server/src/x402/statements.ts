@@ -1,7 +1,7 @@
 /**
- * Signed offers and receipts (extension `offer-receipt`): what was asked for, and that it was paid, each as a JWS that anyone can
- * check later. The key is named as `did:web`, because the stock verifiers resolve nothing else, and listed in
- * `/.well-known/did.json` and `/.well-known/jwks.json`.
+ * Signed offers and receipts (extension `offer-receipt`): what was asked for, and that it was paid, each as a JWS that
+ * anyone can verify later. The key is named by `did:web`, because the stock verifiers resolve nothing else, and is
+ * published in `/.well-known/did.json` and `/.well-known/jwks.json`.
  */
 
 import type { Address } from "../chain/hex.ts"
@@ -10,7 +10,7 @@ import type { Context } from "../context.ts"
 import { publishedKeys, signStatement } from "../identity/signing-keys.ts"
 import { networkName, type Price, requirementsV2, SCHEME, type Sold } from "./protocol.ts"
 
-/** How long an offer holds: the price of an hour ago is still taken. */
+/** How long an offer is valid: a price that has changed is still accepted for an hour. */
 const OFFER_S = 3_600
 
 const text = { type: "string" }
@@ -26,7 +26,7 @@ const schemaOf = (name: string, schema: object) => ({
   required: [name],
 })
 
-/** The service as a decentralized identifier (did:web): its host, with the port's colon escaped. */
+/** The service's decentralized identifier (did:web): its host, with the port's colon escaped. */
 const didOf = ({ settings: { baseUrl } }: Pick<Context, "settings">): string =>
   `did:web:${encodeURIComponent(new URL(baseUrl).host)}`
 
@@ -56,7 +56,7 @@ export async function offerExtensions(ctx: Context, price: Price, sold: Sold): P
   }
 }
 
-/** What a receipt says. */
+/** The content of a receipt. */
 interface Receipt {
   network: Price["network"]
   url: string
@@ -64,7 +64,7 @@ interface Receipt {
   txHash: Hash
 }
 
-/** A receipt as a compact JWS. */
+/** Signs a receipt as a compact JWS. */
 export const signReceipt = (ctx: Context, { network, url, payer, txHash }: Receipt): Promise<string> =>
   signStatement(ctx, didOf(ctx), {
     version: 1,

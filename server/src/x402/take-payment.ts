@@ -1,6 +1,6 @@
 /**
- * One request for something that has a price, from its 402 to the right to serve it: the part of the resource server that all
- * that is sold to agents shares.
+ * Handles one request for something that has a price, from its 402 to the right to serve it: the resource server's part
+ * that everything sold to agents shares.
  */
 import { randomUUID } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
@@ -28,29 +28,35 @@ import { networkName, paymentRequired, readPayment, responseHeaders, type Sold, 
 import { type Refusal, refuse } from "./reasons.ts"
 import { offerExtensions, receiptExtensions, signReceipt } from "./statements.ts"
 
-/** Until an agent whose payment is not mined gets a 202; `Prefer: wait=SECONDS` (RFC 7240, 4.3) shortens it. */
+/**
+ * How long a request waits for its payment to be mined before it is answered with 202, in seconds; `Prefer:
+ * wait=SECONDS` (RFC 7240, 4.3) shortens it.
+ */
 const WAIT_S = 30
-/** The answer of the protocol, and no error of the API. */
+/** This status is the protocol's answer, not an error of the API. */
 const PAYMENT_REQUIRED = 402
-/** When it should ask again, in seconds. */
+/** When an agent should ask again, in seconds. */
 const ASK_AGAIN_S = 2
 
 /** What is for sale at a URL. */
 export interface Offer {
   merchantId: string
   network: Network
-  /** The price of now first, then those that were asked for a short while ago. */
+  /** The current price first, then those that were asked for a short while ago. */
   prices: Prices<Offered>
   sold: Sold
-  /** What a payment is for: one that is for the same serves it, and no other. */
+  /** What a payment is for: only a payment with equal parts is served. */
   boundTo: readonly string[]
-  /** Why nothing is sold now; what was paid before is still served. */
+  /** Why nothing is sold now. What was paid before is still served. */
   closed?: ApiError | undefined
-  /** What is asked for after a refusal, where this price was for one payment alone. */
+  /** Makes the offer that follows a refusal, where this one was for one payment alone. */
   renew?: () => Promise<Offer>
-  /** Whether whoever proves to have paid may be served again (content), or only after a failure (a call). */
+  /**
+   * Whether a caller that proves its payment may be served again at any time (content), or only after a failure (a
+   * call).
+   */
   isRepeatable: boolean
-  /** How long an answer may be under way until its process was surely killed, in milliseconds. */
+  /** How long sending an answer may take, in milliseconds. After that its process must have been killed. */
   answerMs?: number
 }
 
@@ -66,13 +72,14 @@ export interface Paid {
   /** A signed receipt (compact JWS). */
   receipt: string
   retryToken: string
-  /** Whether it was settled for an earlier request. */
+  /** Whether the payment was settled for an earlier request. */
   isRetry: boolean
 }
 
 /**
- * Answers the request itself, with 402 or 202, and returns undefined; or returns the settled payment that it may serve. Throws
- * `VALIDATION_ERROR` for what can't be read, `PAYMENT_ALREADY_SERVED`, and what `claimPayment` throws.
+ * Either answers the request itself, with 402 or 202, and returns undefined, or returns the settled payment that the
+ * request may serve. Throws `VALIDATION_ERROR` for headers that can't be read, `PAYMENT_ALREADY_SERVED`, and what
+ * `claimPayment` throws.
  */
 export async function takePayment(
   ctx: Context,
@@ -100,13 +107,13 @@ export async function takePayment(
   return sendPending(ctx, reply, settlement.id, isMine ? "token" : "no token")
 }
 
-/** Answers 402 to a request without a payment; throws why nothing is sold now. */
+/** Answers 402 to a request without a payment; throws the reason where nothing is sold now. */
 export async function askPrice(ctx: Context, reply: FastifyReply, offer: Offer): Promise<undefined> {
   if (offer.closed) throw offer.closed
   return await askForPayment(ctx, reply, offer, "Payment is required.")
 }
 
-/** Answers 402: what is asked for, and why the payment that came was refused. */
+/** Answers 402, with what is asked for and why the payment was refused. */
 async function askForPayment(
   ctx: Context,
   reply: FastifyReply,
@@ -123,12 +130,15 @@ async function askForPayment(
     .send({ ...body, message })
 }
 
-/** Requests of this process that wait for one payment, beside the one that made it. */
+/** How many further requests of this process wait for each payment, beside the one that created it. */
 const waiting = new Map<string, number>()
-/** Others are answered 202 at once: a hundred requests with one payment must not hold what other payers need. */
+/**
+ * The other requests are answered 202 at once: a hundred requests with one payment must not use up what other payers
+ * need.
+ */
 const MOST_WAITING = 10
 
-/** Waits until a payment is settled and this request may serve it, or another has, or its time is over. */
+/** Waits until the payment is settled and this request may serve it, or another request did, or the time is over. */
 async function awaitOutcome(
   ctx: Context,
   request: FastifyRequest,
@@ -173,7 +183,7 @@ async function serve(
     return sendPending(ctx, reply, settlement.id, "under way")
   }
   if (reply.raw.destroyed) {
-    // Its caller left a moment ago, and nothing was begun.
+    // Its caller disconnected a moment ago, and serving has not begun.
     await releaseServing(ctx, right, true)
     return undefined
   }
@@ -181,7 +191,7 @@ async function serve(
   return { ...paid, isRetry: !first || first.hasFailed }
 }
 
-/** Serves a payment again to whoever has its retry token. */
+/** Serves a payment again to a caller with its retry token. */
 async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: string): Promise<Paid | undefined> {
   const id = idOfRetryToken(ctx, token)
   const settlement = id === undefined ? undefined : await readSettlement(ctx, id)
@@ -239,7 +249,9 @@ const pendingWords = {
     "The payment is settled, and another request with it is being answered. Do not pay again: if that one was yours and broke off, repeat this request; it is answered when the other has surely ended, within two minutes.",
 }
 
-/** Answers 202: the payment is not served yet, and must not be made again. Only its first request learns the retry token. */
+/**
+ * Answers 202: the payment is not served yet and must not be made again. Only its first request gets the retry token.
+ */
 function sendPending(ctx: Context, reply: FastifyReply, id: string, kind: keyof typeof pendingWords): undefined {
   const statusUrl = `${ctx.settings.baseUrl}/api/agent/payments/${id}`
   void reply

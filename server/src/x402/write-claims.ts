@@ -1,6 +1,6 @@
 /**
- * Writes the first claims of payments, each with its relay. Those that come at the same time are one transaction: ten requests
- * cost what one does.
+ * Writes the first claims of payments, each with its relay. Claims that come at the same time share one transaction:
+ * ten requests cost what one does.
  */
 import { type RawBuilder, sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
@@ -13,13 +13,13 @@ import { traced } from "../tracing/trace.ts"
 import { LEASE_S } from "./lease.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
-/** A payment's row and its relay's, as they are to be written. */
+/** The rows of a payment and of its relay. */
 export interface NewClaim {
   relay: RelayRow
   settlement: FirstClaim
 }
 
-/** What a payment's row begins with; its height and its lease are the database's. */
+/** The first columns of a payment's row; the database computes its height and its lease. */
 type FirstClaim = Pick<
   Row<"settlements">,
   | ("id" | "merchant_id" | "chain_id" | "token" | "payer" | "nonce" | "digest" | "pay_to" | "amount" | "valid_before")
@@ -27,18 +27,24 @@ type FirstClaim = Pick<
   | ("created_at" | "updated_at")
 >
 
-/** How a claim ended: with its row, as `lost` where another request was quicker, with an error, or so that it is to be written `alone`. */
+/**
+ * How writing a claim ended: with its row; `lost`, where another request was quicker; with an error; or it must be
+ * written `alone`.
+ */
 type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown } | { alone: true }
 
-/** Claims in one transaction: with more, a statement would have too many values. */
+/** Claims in one transaction. With more, a statement would have too many values. */
 const CLAIMS_AT_ONCE = 100
-/** How long claims that are written together wait for a lock: behind one that another process holds, the others would wait too. */
+/**
+ * How long claims that are written together wait for a lock. If another process holds the lock of one of them, the
+ * others would wait too.
+ */
 const SHARED_LOCK_MS = 250
 
 /** Writes a payment's claim and its relay, both or neither; undefined where another request was quicker. */
 export async function writeFirstClaim(ctx: Context, claim: NewClaim): Promise<Row<"settlements"> | undefined> {
   const together = (await gathered(ctx, claim)) ?? { lost: true }
-  // Each waits for itself then: one claim's fault, or its lock, is not the others'.
+  // Written alone, each claim waits for itself: its fault or its lock does not affect the others.
   const written = "alone" in together ? await writeAlone(ctx, claim) : together
   if ("error" in written) throw written.error
   return "row" in written ? written.row : undefined
@@ -78,8 +84,8 @@ async function writeAlone(ctx: Context, claim: NewClaim): Promise<Written> {
 }
 
 /**
- * Whether one claim can be the reason: its row exists, another transaction holds it, or the database refuses its values. A database that
- * is gone would refuse each alone too, after as long a wait for each.
+ * Whether one claim can be the cause: its row exists, another transaction holds it, or the database refuses its values.
+ * A database that is down would refuse each claim alone too, after as long a wait for each.
  */
 function isOfOne(error: unknown): boolean {
   const codeOf = (of: unknown) => `${(of as { code?: unknown } | undefined)?.code ?? ""}`
@@ -87,12 +93,13 @@ function isOfOne(error: unknown): boolean {
   return error === forestalled || cause === LOCK_NOT_AVAILABLE || /^(22|23|40P01$|P0001$)/.test(codeOf(error))
 }
 
-/** Postgres: the lock was not had within `lock_timeout`. */
+/** Postgres: `lock_timeout` ended the wait for a lock. */
 const LOCK_NOT_AVAILABLE = "55P03"
 
 /**
- * The order in which relays are written, and that in which claims are: by the unique keys that each table's rows wait for, so that two
- * processes that write claims of the same nonces or identifiers do not deadlock. Whoever waits for an identifier holds all of its nonces.
+ * The order in which relays are written, and the order of claims: by the unique keys that each table's rows wait for,
+ * so that two processes that write claims with the same nonces or identifiers do not deadlock. A transaction that waits
+ * for an identifier already holds all of its nonces.
  */
 const relayOrder = ({ settlement: { chain_id, token, payer, nonce } }: NewClaim): string =>
   [chain_id, token, payer, nonce].join(" ")
@@ -101,7 +108,7 @@ const claimOrder = (claim: NewClaim): string => `${claim.settlement.identifier ?
 const ordered = (claims: readonly NewClaim[], by: (claim: NewClaim) => string): NewClaim[] =>
   [...claims].sort((a, b) => (by(a) < by(b) ? -1 : 1))
 
-/** A relay was written and its claim was not: neither may stay. */
+/** The relay was written but its claim was not, so neither may stay. */
 const forestalled = new Error("another request was quicker")
 
 async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Map<NewClaim, Written>> {
@@ -121,7 +128,7 @@ async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Ma
   )
 }
 
-/** The height up to which a network was scanned, when its row is written; 0 before the first scan. */
+/** The height up to which a network is scanned when the row is written; 0 before the first scan. */
 export const scannedOf = (chainId: RawBuilder<unknown>) =>
   sql<bigint>`coalesce((select block_number from cursors where chain_id = ${chainId}), 0)`
 
@@ -130,7 +137,7 @@ const COLUMNS = `id text, merchant_id text, chain_id integer, token text, payer 
   claim_id uuid, caller text, created_at timestamptz, updated_at timestamptz`
 const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 
-/** Inserts the rows of claims in this order; the rows that were not there. */
+/** Inserts the rows of claims in this order. Returns the rows that did not exist before. */
 async function insertClaims(ctx: TxContext, claims: readonly NewClaim[]): Promise<Row<"settlements">[]> {
   const rows = claims.map(({ settlement }, n) => ({
     ...settlement,

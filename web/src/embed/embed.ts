@@ -1,12 +1,13 @@
 /**
- * `/embed.js`, for merchants' sites: a click on a link with `data-sluice` opens its page in a dialog. Without this script the link
- * leads to the page; where the page can't be shown, the dialog has that link. At most 3 KB; a classic script, so it imports nothing.
+ * `/embed.js`, for merchants' sites: a click on a link with `data-sluice` opens its page in a dialog. Without this
+ * script the link opens the page itself; where the page can't be shown, the dialog contains that link. At most 3 KB; a
+ * classic script, so it imports nothing.
  */
 ;(() => {
   const home = new URL((document.currentScript as HTMLScriptElement).src).origin
-  /** A page comes within this time, or the visitor learns that it does not. */
+  /** A page must load within this time, or the visitor is shown that it does not. */
   const LOAD_MS = 12_000
-  /** A page that has come answers within this time, unless its script failed. */
+  /** A loaded page answers within this time, unless its script failed. */
   const SILENT_MS = 8_000
   /** "Close", "This page can't be shown here.", "Open it in a new tab": in the language of the site. */
   const words: Record<string, string[]> = {
@@ -42,10 +43,14 @@
     let paid: string | undefined
     let answered = false
     let silence: ReturnType<typeof setTimeout>
-    /** Offers another tab: below a page that is there, or in place of one that is not. The shop's own page stays, with its cart. */
+    /**
+     * Offers a new tab, below a page that is shown or in place of one that is not. The shop's own page stays open, with
+     * its cart.
+     */
     const fail = (): void => {
       if (answered) return
-      // All that a site may learn of a page elsewhere: ours has a frame in it, and what a browser shows instead of it has none.
+      // This is all that a site can find out about a framed page: ours contains a frame, and a browser's error page
+      // contains none.
       const isShown = frame.contentWindow?.length
       const away = document.createElement("a")
       away.href = link.href
@@ -80,11 +85,11 @@
       notify("close", { id: paid ?? null })
     })
     frame.addEventListener("load", () => {
-      // It answers no site that is not allowed, and it may have gone on to its next page.
+      // A page answers no site that is not allowed, and it may have moved on to its next page.
       frame.contentWindow?.postMessage({ type: "sluice:hello" }, home)
       forget()
       clearTimeout(silence)
-      // A refusal of the browser is never answered.
+      // A refusal by the browser is never answered.
       if (frame.contentWindow?.length) silence = setTimeout(fail, SILENT_MS)
       else fail()
     })
@@ -106,7 +111,7 @@
 
   document.addEventListener("click", event => {
     if (event.defaultPrevented || event.button !== 0) return
-    // A new tab or window, or a download, as the visitor asked.
+    // The visitor asked for a new tab or window, or a download.
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
     const link = (event.target as Element).closest?.<HTMLAnchorElement>("a[data-sluice]")
     if (!link || link.origin !== home) return

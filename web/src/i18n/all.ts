@@ -1,4 +1,4 @@
-/** All catalogues at once: for the server, which answers every language. */
+/** All catalogues, for the server, which answers in every language. */
 import { ar } from "./ar.ts"
 import { de } from "./de.ts"
 import { type Catalogue, en } from "./en.ts"

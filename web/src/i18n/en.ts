@@ -1,4 +1,4 @@
-/** The words of the pages in English: the catalogue that names every key. `{name}` is replaced by a value. */
+/** The words of the pages in English: the catalogue that defines all keys. `{name}` is replaced by a value. */
 export const en = {
   // What is paid
   payTo: "Pay {merchant}",
@@ -10,7 +10,7 @@ export const en = {
   showLess: "Show less",
   testMode: "Test mode. This is not real money.",
 
-  // The ways to pay
+  // Ways to pay
   waysToPay: "Ways to pay",
   wayWallet: "Wallet",
   wayPhone: "Phone",
@@ -26,7 +26,7 @@ export const en = {
   noWalletHint: "Pay from your phone, or by hand from any wallet or exchange.",
   yourWallet: "Paying from {address}",
 
-  // A phone
+  // By phone
   scanPage: "Scan to open this page on your phone, then pay with a wallet there.",
   scanWallet: "Scan with a wallet app. It fills in the amount and the address.",
   scanAddress: "Scan for the address only. Enter the amount yourself.",
@@ -95,7 +95,7 @@ export const en = {
   partWords: "{received} {symbol} has arrived. Please send the remaining {missing} {symbol}.",
   partWaiting: "{arriving} {symbol} is being confirmed. Please send the remaining {missing} {symbol}.",
 
-  // The end
+  // Ends
   paid: "Payment complete",
   paidWords: "{merchant} has received your payment.",
   overpaidWords:
@@ -303,12 +303,12 @@ export const en = {
   noScript:
     "This page works without JavaScript: send the payment by hand, then reload this page to see whether it arrived.",
 
-  // No page
+  // Error pages
   notFound: "This page does not exist",
   notFoundWords: "Check the address of the page, or ask the shop for a new link.",
   serverFailed: "This page can't be shown right now",
   serverFailedWords: "Please try again in a moment. Nothing was charged.",
 } as const
 
-/** A catalogue: a language that misses a key does not compile. */
+/** A catalogue. A language without one of the keys does not compile. */
 export type Catalogue = Record<keyof typeof en, string>

@@ -1,4 +1,4 @@
-/** The languages of the pages, and how a visitor's is chosen. Pure: the server and the browser both use it. */
+/** The languages of the pages, and how a visitor's language is chosen. Pure: the server and the browser both use it. */
 
 /** Every language that has a catalogue, with the name that its speakers give it. */
 export const languages = {
@@ -20,7 +20,7 @@ export const directionOf = (language: Language): "ltr" | "rtl" => (rightToLeft.i
 const isLanguage = (text: string): text is Language => Object.hasOwn(languages, text)
 
 /**
- * The language that was asked for in the address, else the first of an `Accept-Language` header that there is, else English.
+ * The language that the URL asks for, else the first available one of an `Accept-Language` header, else English.
  *
  * @example languageOf(undefined, "pt-BR,pt;q=0.9,en;q=0.5") // "pt"
  */

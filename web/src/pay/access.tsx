@@ -1,4 +1,6 @@
-/** A paywall's content: opened by a signature of the wallet that has access, whether it paid now or long ago. */
+/**
+ * A paywall's content. It is opened by a signature of the wallet that has access, whether that paid now or long ago.
+ */
 import { useState } from "preact/hooks"
 import type { CheckoutStatus, PaywallPage, PaywallStatus } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
@@ -26,7 +28,10 @@ interface Props {
   isPaid: boolean
 }
 
-/** Proves that a wallet is the visitor's, and answers what it opens. Throws `ACCESS_REQUIRED` where it has no access. */
+/**
+ * Proves that a wallet is the visitor's, and returns the content. Throws `ACCESS_REQUIRED` where the wallet has no
+ * access.
+ */
 async function open(id: string, wallet: Wallet): Promise<Content> {
   const account = await accountOf(wallet.provider)
   const response = await fetch(`/paywall/${id}/status?address=${account}`).catch(() => undefined)
@@ -95,7 +100,7 @@ export function Access({ page, status, wallets, changed, isPaid }: Props) {
   )
 }
 
-/** Text and lists as they are; nothing in it runs. */
+/** Shows text and lists as they are; nothing in them is executed. */
 function Shown({ content: { contentUrl, contentData } }: { content: Content }) {
   const { t } = useWords()
   const isLink = contentUrl !== null && /^https?:\/\//i.test(contentUrl)

@@ -1,7 +1,7 @@
 /** Requests to this server. */
 import type { PayPage } from "../page-data.ts"
 
-/** What the server answers to a request that it refuses. */
+/** The server's answer to a request that it refuses. */
 export class Refusal extends Error {
   readonly code: string
   constructor(code: string, message: string) {
@@ -13,7 +13,7 @@ export class Refusal extends Error {
 /** Posts JSON; throws a {@link Refusal} with the server's code, or `OFFLINE` where it can't be reached. */
 export const post = <T>(path: string, body: object): Promise<T> => call<T>("POST", path, { body })
 
-/** A request with or without a body and a token; throws as {@link post} does. */
+/** Sends a request with or without a body and a token; throws as {@link post} does. */
 export async function call<T>(
   method: "GET" | "POST",
   path: string,
@@ -38,7 +38,7 @@ export async function call<T>(
   return answer
 }
 
-/** Submits the hash of a transfer; a paywall has to know who paid. Throws a {@link Refusal}. */
+/** Submits the hash of a transfer. For a paywall the payer must be given. Throws a {@link Refusal}. */
 export async function submitHash(
   { kind }: PayPage,
   { id, txHash, payer }: { id: string; txHash: string; payer?: string },

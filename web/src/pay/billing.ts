@@ -1,4 +1,4 @@
-/** What is said of a subscription and its invoices: words and times. Pure: the server and the browser both use it. */
+/** Words and times for a subscription and its invoices. Pure: the server and the browser both use it. */
 import type { Catalogue } from "../i18n/en.ts"
 import type { Translate } from "../i18n/words.ts"
 import type { BillingPeriod, CheckoutStatus, PageBase, Renewal } from "../page-data.ts"
@@ -14,7 +14,7 @@ const single: Record<BillingPeriod["interval"], keyof Catalogue> = {
 }
 
 /**
- * A length of time in a language, with the plural that the number asks for.
+ * A length of time in a language, with the number's plural.
  *
  * @example lengthOf("de", { interval: "month", count: 3 }) // "3 Monate"
  */
@@ -25,7 +25,7 @@ const lengthOf = (language: string, { interval, count }: BillingPeriod): string 
 export const everyOf = (t: Translate, language: string, period: BillingPeriod): string =>
   period.count === 1 ? t(single[period.interval]) : t("everyMany", { period: lengthOf(language, period) })
 
-/** That a checkout begins or renews a subscription, and that nothing is charged by itself. */
+/** Says that a checkout begins or renews a subscription, and that nothing is charged automatically. */
 export function renewalWords(t: Translate, language: string, renewal: Renewal): string {
   const { trialDays, maxPeriods } = renewal
   const free = lengthOf(language, { interval: "day", count: trialDays })
@@ -42,7 +42,7 @@ export function periodOf(start: string, end: string, language: string, zone?: "U
   return form.formatRange(new Date(start), new Date(end))
 }
 
-/** The heading and the sentence of an invoice; undefined where they are those of any checkout. */
+/** The heading and the sentence of an invoice; undefined where they are the same as for any checkout. */
 export function invoiceWords(
   t: Translate,
   page: PageBase,

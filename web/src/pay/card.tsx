@@ -1,4 +1,4 @@
-/** The card that every page is: who is paid, and what follows. */
+/** The card that every page consists of: who is paid, and what follows. */
 import type { ComponentChildren } from "preact"
 import type { PageBase } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
@@ -6,7 +6,7 @@ import { isLong } from "../ui/long.ts"
 
 interface Props {
   page: PageBase
-  /** What stands below the merchant's name: what is paid for, and how much. */
+  /** The part below the merchant's name: what is paid for, and how much. */
   head: ComponentChildren
   children: ComponentChildren
 }
@@ -29,7 +29,7 @@ export function Card({ page, head, children }: Props) {
   )
 }
 
-/** What a merchant wrote; of a long text the beginning, until the rest is asked for. Nothing for none. */
+/** A merchant's text. A long one is cut until the visitor asks for the rest. Nothing where there is none. */
 export function What({ text }: { text: string | null }) {
   const { t } = useWords()
   if (!text) return null

@@ -21,25 +21,25 @@ import { wordsOf } from "./words-of.ts"
 
 type WayKey = "wallet" | "phone" | "manual"
 
-/** How long after a transfer was handed to a wallet it may still appear. */
+/** How long after a transfer was handed to a wallet it may still appear on chain. */
 const SENDING_MS = 600_000
 
 interface Live {
   status: CheckoutStatus
   memory: Memory
   offline: Offline | undefined
-  /** Reads again what is remembered, and asks the server. */
+  /** Reads the browser's memory again, and asks the server. */
   changed: () => void
 }
 
-/** The address of what is paid, and what is asked about it. */
+/** The path of what is paid, and the query about it. */
 function pathOf({ kind, status }: PayPage, { txHash, payer }: Memory): { path: string; query: string } {
   const hash = txHash === undefined ? "" : `txHash=${txHash}`
   if (kind === "checkout") return { path: `/pay/${status.sessionId}`, query: hash }
   return { path: `/paywall/${status.sessionId}`, query: payer === undefined ? "" : `address=${payer}&${hash}` }
 }
 
-/** The state of the payment, kept current while the page is open. */
+/** The state of the payment, updated while the page is open. */
 function useLive(page: PayPage): Live {
   const { sessionId } = page.status
   const [status, setStatus] = useState<CheckoutStatus>(page.status)
@@ -67,12 +67,12 @@ export function Checkout({ page }: { page: PayPage }) {
   const live = useLive(page)
   const { status, memory, offline } = live
   const known = stageOf(status, memory)
-  // It may have been paid elsewhere since: whoever is asked for money now may pay twice.
+  // It may have been paid elsewhere meanwhile. A payer who is asked for money now may pay twice.
   const stage = offline && isPayable(known) ? "unknown" : known
   const wallets = useWallets(page.sandbox)
   const paying = useWallet({ page, status, changed: live.changed })
   const said = wordsOf(t, page, status, stage)
-  // Not the chain's network is silent, but the way to the server.
+  // The server can't be reached; that is not the state `unknown`, in which the chain's network is silent.
   const words = stage === known ? said : { ...said, title: t("outdated") }
   const payable = isPayable(stage)
   const first = useRef(stage)
@@ -142,20 +142,20 @@ export function Checkout({ page }: { page: PayPage }) {
   )
 }
 
-/** Whether the server can't be reached, or asked this network to wait. */
+/** Says that the server can't be reached, or that it asked this network to wait. */
 function OfflineNote({ until }: Offline) {
   const { t, lang } = useWords()
   const time = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { timeStyle: "medium" })
   return <p class="note wait">{until === undefined ? t("offline") : t("busyUntil", { time: time.format(until) })}</p>
 }
 
-/** What is remembered of a transfer that never appeared is forgotten, so that the payer can pay in another way. */
+/** Forgets a transfer that never appeared, so that the payer can pay in another way. */
 function restart({ status, changed }: Live): void {
   remember(status.sessionId, { txHash: undefined, sendingAt: undefined })
   changed()
 }
 
-/** The one region that a screen reader announces. */
+/** The only region that a screen reader announces. */
 function StateWords({
   stage,
   status,
@@ -234,7 +234,7 @@ function Pay({ page, live, wallets, paying }: PayProps) {
   )
 }
 
-/** What stands beside the ways to pay: a transfer whose end is not known, and a hash that turned out wrong. */
+/** Notices beside the ways to pay: about a transfer whose outcome is not known, and about a hash that was refused. */
 function Notices({ page, live }: { page: PayPage; live: Live }) {
   const { t } = useWords()
   const { status, memory, changed } = live

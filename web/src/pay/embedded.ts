@@ -1,25 +1,25 @@
 /**
- * The page in a frame of a merchant's site: which site may speak with it, and what it says. The browser shows it nowhere else
- * (`frame-ancestors`); messages are checked again, as any window can send them.
+ * The page in a frame on a merchant's site: which site may talk to it, and what it reports. The browser shows the page
+ * in no other frame (`frame-ancestors`). Messages are checked again, as any window can send them.
  */
 
 /** Whether the page is in a frame. */
 export const isEmbedded = window.parent !== window
 
-/** Where links to other pages open: not in the frame. */
+/** Links to other pages open in a new tab, not in the frame. */
 export const newTab = isEmbedded ? "_blank" : undefined
 
-/** The origin of the site around, once it has made itself known. */
+/** The origin of the site around the frame, once it has sent its greeting. */
 let site: string | undefined
 let paid: string | undefined
 
 const say = (type: "ready" | "paid" | "close", id?: string): void => {
-  // To this origin alone: the site around may have been replaced by another one.
+  // Sent only to this origin: the site around the frame may have been replaced by another.
   if (site !== undefined)
     window.parent.postMessage({ type: `sluice:${type}`, ...(id === undefined ? {} : { id }) }, site)
 }
 
-/** Answers the greeting of a site that is allowed, and from then on notifies it. Other messages are ignored. */
+/** Answers the greeting of an allowed site, and notifies that site from then on. Other messages are ignored. */
 export function answerSite(allowedOrigins: readonly string[]): void {
   if (!isEmbedded) return
   addEventListener("message", ({ source, origin, data }) => {
@@ -28,13 +28,13 @@ export function answerSite(allowedOrigins: readonly string[]): void {
     say("ready")
     if (paid !== undefined) say("paid", paid)
   })
-  // A key that is pressed in the frame does not reach the dialog around it.
+  // A key pressed inside the frame does not reach the dialog around it.
   addEventListener("keydown", event => {
     if (event.key === "Escape") say("close")
   })
 }
 
-/** Notifies the site around that this checkout or paywall was paid; at once, or when it makes itself known. */
+/** Notifies the site around the frame that this checkout or paywall was paid: at once, or after its greeting. */
 export function notifyPaid(id: string): void {
   paid = id
   say("paid", id)

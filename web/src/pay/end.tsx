@@ -1,4 +1,4 @@
-/** What follows once nothing is to be paid now: waiting, or an end. */
+/** What follows when nothing has to be paid now: waiting, or an end. */
 import { useEffect, useState } from "preact/hooks"
 import type { CheckoutPage, CheckoutStatus, PayPage, Reservation } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
@@ -11,14 +11,14 @@ import { ledgerOf, reclaimFacts } from "./reservation.ts"
 import { isDone, isZero, type Stage } from "./stage.ts"
 
 const REDIRECT_S = 6
-/** The characters of an address; what is longer is shortened. */
+/** The length of an address; longer text is shortened. */
 const LONG = 42
 
 interface Props {
   page: PayPage
   status: CheckoutStatus
   stage: Stage
-  /** Whether this visitor saw it come. */
+  /** Whether this visitor watched the payment arrive. */
   wasOpen: boolean
   restart: () => void
 }
@@ -56,7 +56,7 @@ interface ReservedProps {
   wasOpen: boolean
 }
 
-/** What became of a payment that was reserved, with its transactions, and the way back. */
+/** The outcome of a payment that was reserved, with its transactions, and the way back. */
 function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) {
   const { t, local, lang } = useWords()
   const { redirectUrl } = status
@@ -101,7 +101,7 @@ function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) 
   )
 }
 
-/** The hash of a transaction, which leads to the network's explorer where there is one. */
+/** The hash of a transaction, linked to the network's explorer where there is one. */
 function Transaction({ page, txHash }: { page: CheckoutPage; txHash: string }) {
   const { t } = useWords()
   const { explorer } = page.network
@@ -159,7 +159,10 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
   )
 }
 
-/** The way back to the merchant: by itself after some seconds, unless the payer stays, or is on the merchant's page already. */
+/**
+ * The way back to the merchant. It redirects after some seconds, unless the payer stays, or is on the merchant's page
+ * already.
+ */
 function Return({ url, merchant, auto }: { url: string; merchant: string; auto: boolean }) {
   const { t } = useWords()
   const [left, setLeft] = useState(auto && !isEmbedded ? REDIRECT_S : -1)

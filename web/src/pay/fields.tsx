@@ -1,4 +1,4 @@
-/** The fields that a merchant asks for before the payment; the answers are kept in the browser and at the server. */
+/** The fields that a merchant asks for before the payment. The answers are stored in the browser and on the server. */
 import { useState } from "preact/hooks"
 import { useWords } from "../ui/context.ts"
 import { Field } from "../ui/field.tsx"
@@ -35,7 +35,7 @@ const titleOf = (name: string): string => {
   return words.charAt(0).toUpperCase() + words.slice(1).toLowerCase()
 }
 
-/** A merchant may call a field `constructor`, which every object has. */
+/** A merchant may name a field `constructor`, which every object has. */
 const ownOf = (texts: Record<string, string>, name: string): string | undefined =>
   Object.hasOwn(texts, name) ? texts[name] : undefined
 
@@ -45,7 +45,7 @@ interface Props {
   done: () => void
 }
 
-/** The form; each fault stands beside its field, and the first one gets the focus. */
+/** The form. Each fault is beside its field, and the first one gets the focus. */
 export function Fields({ sessionId, names, done }: Props) {
   const { t } = useWords()
   const [answers, setAnswers] = useState<Record<string, string>>(() => recall(sessionId).answers ?? {})

@@ -8,7 +8,10 @@ const toLanguage = (language: string): void => {
   location.replace(url)
 }
 
-/** A link to the terms of the address, for whoever wants to compute it (`sluice verify-address`), and a choice of language. */
+/**
+ * A link to the terms of the address, for visitors who want to compute it (`sluice verify-address`), and a choice of
+ * language.
+ */
 export function Foot({ payTo }: { payTo?: string | undefined }) {
   const { t, lang } = useWords()
   return (

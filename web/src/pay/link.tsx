@@ -1,4 +1,4 @@
-/** A payment link: starts a checkout of this visitor's own, and asks for the amount where the link leaves it open. */
+/** A payment link: starts a checkout for this visitor, and asks for the amount where the link leaves it open. */
 import { useCallback, useEffect, useState } from "preact/hooks"
 import type { CheckoutStatus, LinkPage } from "../page-data.ts"
 import { amountTyped } from "../ui/amounts.ts"
@@ -11,7 +11,10 @@ import { recall, remember } from "./store.ts"
 
 const keyOf = ({ slug }: LinkPage) => `link:${slug}`
 
-/** The checkout that this visitor started from a link of one price, while it can be paid: a visit more starts no other. */
+/**
+ * The checkout that this visitor has started from a link with a fixed price, while it can be paid. Another visit then
+ * starts no second one.
+ */
 async function startedOf(page: LinkPage): Promise<string | undefined> {
   const { sessionId } = recall(keyOf(page))
   if (sessionId === undefined) return undefined
@@ -22,7 +25,7 @@ async function startedOf(page: LinkPage): Promise<string | undefined> {
   return isOpen && !over && amount === page.amount ? sessionId : undefined
 }
 
-/** The card of a link; with a fixed amount it goes on by itself. */
+/** The card of a link. With a fixed amount it continues automatically. */
 export function Link({ page }: { page: LinkPage }) {
   const { t } = useWords()
   const [amount, setAmount] = useState("")
@@ -37,7 +40,7 @@ export function Link({ page }: { page: LinkPage }) {
         const { sessionId } =
           started === undefined ? await post<{ sessionId: string }>("/api/pay/sessions", body) : { sessionId: started }
         remember(keyOf(page), { sessionId })
-        // In its place: the checkout is in the address from now on, and a reload starts no other.
+        // The checkout replaces this page in the history, so a reload starts no second one.
         location.replace(`/pay/${sessionId}?lang=${page.lang}`)
       } catch (fault) {
         setError(fault as Error)

@@ -1,22 +1,27 @@
 /** The live state of a payment: a stream of events, or long-polls where a proxy holds the stream back. */
 
-/** A stream sends its first state at once; one that is silent for so long is held back by something in between. */
+/** A stream sends its first state at once. If it is silent for this long, something on the way holds it back. */
 const SILENT_MS = 6_000
-/** Later on something comes every ten seconds; after three times that, nothing on the way lets the stream through. */
+/**
+ * Later something arrives every ten seconds. After three times that, something on the way no longer passes the stream
+ * on.
+ */
 const DEAD_MS = 30_000
-/** A network that swallows packets answers nothing, not even with an error. */
+/** A network that swallows packets answers nothing, not even an error. */
 const ANSWER_MS = 10_000
-/** After so long without a state, what the page shows may be wrong. A stream that connects again takes less. */
+/** After this time without a state, the page may be out of date. A stream reconnects faster than that. */
 const LOST_MS = 10_000
 const RETRY_MS = 3_000
 const MOST_RETRY_MS = 24_000
 const WAIT_S = 25
-/** A proxy may ask for any pause. */
+/** A proxy may ask for any pause; this is the longest that is respected. */
 const MOST_WAIT_MS = 3_600_000
-/** After its end a payment may still be paid twice or be reversed: rare, so the page asks and holds no connection. */
+/**
+ * After its end a payment may still be paid twice or reversed. That is rare, so the page polls and holds no connection.
+ */
 const LOOK_MS = 60_000
 
-/** That nothing is learned now; `until` is when the page asks again, in milliseconds, where the server said so. */
+/** Nothing can be learned now. `until` is when the page asks again, in milliseconds, where the server said so. */
 export interface Offline {
   until?: number
 }
@@ -24,23 +29,24 @@ export interface Offline {
 interface Listener<T> {
   onState: (state: T) => void
   onOffline: (offline: Offline | undefined) => void
-  /** Whether little can follow this state. */
+  /** Whether little more can happen after this state. */
   isOver: (state: T) => boolean
 }
 
-/** What was learned last, and when. */
+/** Receives what the stream or the polls learn. */
 interface News<T> extends Pick<Listener<T>, "isOver"> {
   heard: (state: T) => void
-  /** Nothing was learned just now: the page may be wrong in a while. */
+  /** Nothing was learned just now: the page may soon be out of date. */
   lost: () => void
-  /** Nothing was or will be learned for longer than that. */
+  /** Nothing was learned, or will be, for longer than that. */
   silent: (offline: Offline) => void
   signal: AbortSignal
 }
 
 /**
- * Follows `path` (its `/events`, or else its `/status`) until the returned function is called; `query` is added to both. A
- * hidden page follows nothing: browsers open six connections to a server, and the server a few streams to an address.
+ * Follows `path` (its `/events`, or else its `/status`) until the returned function is called; `query` is added to
+ * both. A hidden page follows nothing: browsers open six connections to a server, and the server a few streams to an
+ * address.
  */
 export function follow<T>(path: string, query: string, listener: Listener<T>): () => void {
   let ended: AbortController | undefined
@@ -85,7 +91,7 @@ function newsFor<T>({ onState, onOffline, isOver }: Listener<T>, signal: AbortSi
 
 function open<T>(path: string, query: string, news: News<T>): void {
   const { heard, lost, silent, signal } = news
-  // Until the first state.
+  // Until the first state arrives.
   lost()
   if (typeof EventSource === "undefined") return void poll(path, query, news, 0)
   const stream = new EventSource(`${path}/events${query && `?${query}`}`)
@@ -115,7 +121,7 @@ function open<T>(path: string, query: string, news: News<T>): void {
   stream.onerror = () => {
     clearTimeout(silence)
     lost()
-    // Closed: refused by the server. Otherwise the browser connects again by itself.
+    // Closed means that the server refused. Otherwise the browser reconnects automatically.
     if (stream.readyState === EventSource.CLOSED) giveUp(0)
   }
   signal.addEventListener("abort", () => {
@@ -138,7 +144,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
       const response = await ask(address, waitS * 1_000 + ANSWER_MS, signal)
       if (response.status === 429) {
         const waitMs = waitOf(response)
-        // Too many pages of this network: less often, as all of them ask.
+        // Too many pages of this network are open: ask less often, as all of them ask.
         pauseMs = Math.max(waitMs, Math.min(2 * Math.max(pauseMs, RETRY_MS), MOST_RETRY_MS))
         if (waitMs > LOST_MS) silent({ until: Date.now() + waitMs })
         else lost()
@@ -148,7 +154,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
       const mark = response.headers.get("x-state") ?? ""
       const state: T = await response.json()
       heard(state)
-      // It had no place to wait in, and answered at once.
+      // The server had no place to wait in, and answered at once.
       const isSame = mark === known && Date.now() - askedAt < RETRY_MS
       pauseMs = isOver(state) ? LOOK_MS : mark === "" || isSame ? RETRY_MS : 0
       known = isOver(state) ? "" : mark
@@ -160,7 +166,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
   }
 }
 
-/** Milliseconds to wait before the next request, as the server said; 0 where it did not. */
+/** Milliseconds to wait before the next request, as the server asked for; 0 where it did not. */
 function waitOf({ headers }: Response): number {
   const text = headers.get("retry-after") ?? ""
   const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now()
@@ -175,7 +181,7 @@ async function ask(address: string, ms: number, signal: AbortSignal): Promise<Re
   signal.addEventListener("abort", end)
   try {
     const response = await fetch(address, { signal: stop.signal })
-    // All of it: a network can also stop in the middle.
+    // The whole body: a network can also stop in the middle.
     return new Response(await response.blob(), response)
   } finally {
     clearTimeout(timer)

@@ -1,4 +1,4 @@
-/** The script of the payers' pages: reads what the server wrote into the page, and takes the page over. */
+/** The script of the payers' pages: reads the data that the server wrote into the page, and takes the page over. */
 import { render } from "preact"
 import "../ui/pages.css"
 import { loadCatalogue } from "../i18n/load.ts"
@@ -18,7 +18,7 @@ async function start(): Promise<void> {
   const page = JSON.parse(text) as PageData
   if (page.kind !== "subscriptions") answerSite(page.brand.allowedOrigins)
   if (page.kind === "ended") return
-  // A page of its own, which payers need not load.
+  // A separate chunk, which payers need not load.
   const Subscriptions =
     page.kind === "subscriptions" ? (await import("../subscriptions/subscriptions.tsx")).Subscriptions : undefined
   const t = translator(await loadCatalogue(page.lang))

@@ -1,4 +1,4 @@
-/** Problems in the payer's words. Pure. */
+/** Describes problems in the payer's words. Pure. */
 import type { Catalogue } from "../i18n/en.ts"
 import type { Translate } from "../i18n/words.ts"
 import { Refusal } from "./api.ts"
@@ -31,13 +31,16 @@ const refusalWords: Record<string, keyof Catalogue> = {
 
 type Values = Record<string, string>
 
-/** Why a submitted hash is no payment; the server's own sentence for a reason without words here. */
+/** Why a submitted hash is no payment. For a reason without words here, the server's own sentence. */
 export function submissionProblem(t: Translate, reason: string | null, message: string, values: Values): string {
   const key = submissionWords[reason ?? ""]
   return key ? t(key, values) : message
 }
 
-/** What went wrong with a wallet or at the server; `isReserving` where no transfer pays instead of a signature. */
+/**
+ * What went wrong with a wallet or at the server. `isReserving`: the payment is a reservation, so no transfer can
+ * replace the signature.
+ */
 export function problemWords(t: Translate, error: Error, values: Values, isReserving = false): string {
   if (error instanceof WalletFault) {
     if (error.kind === "rejected") return t("rejected")

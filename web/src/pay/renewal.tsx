@@ -1,11 +1,11 @@
-/** What a checkout shows of the subscription that it begins or renews, and how one is begun at a paywall. */
+/** The subscription that a checkout begins or renews, and how to begin one at a paywall. */
 import type { CheckoutStatus, PaywallPage, Renewal } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { momentOf } from "../ui/moments.ts"
 import { everyOf, periodOf, renewalWords } from "./billing.ts"
 import { newTab } from "./embedded.ts"
 
-/** For which days an invoice is, and when it is due; nothing for a checkout that is no invoice yet. */
+/** The days that an invoice is for, and when it is due. Nothing for a checkout that is no invoice yet. */
 export function InvoiceFacts({ status: { invoice } }: { status: CheckoutStatus }) {
   const { t, lang } = useWords()
   if (!invoice) return null
@@ -31,13 +31,13 @@ export function InvoicePeriod({ invoice }: { invoice: NonNullable<CheckoutStatus
   )
 }
 
-/** That it renews, and that nothing is charged by itself. */
+/** Says that it renews, and that nothing is charged automatically. */
 export function Renews({ renewal }: { renewal: Renewal }) {
   const { t, lang } = useWords()
   return <p class="quiet renews">{renewalWords(t, lang, renewal)}</p>
 }
 
-/** The way to the subscriber's own page. */
+/** A link to the subscriber's own page. */
 export function ManageLink() {
   const { t, lang } = useWords()
   return (
@@ -47,7 +47,7 @@ export function ManageLink() {
   )
 }
 
-/** The other way to open a paywall, where it has one: a form, as without a script. */
+/** The other way to open a paywall, where it has one: a form, like the one for pages without a script. */
 export function Subscribe({ page }: { page: PaywallPage }) {
   const { t, lang, local } = useWords()
   const { subscription, status } = page

@@ -198,7 +198,7 @@ describe("a payment that is reserved first", () => {
       ["amountRefunded", "2.00", "4"],
     ])
     expect(ledgerOf(nothing)).toEqual([])
-    // What is still reserved is said beside what is not, and of all of it nothing twice.
+    // The amount that is still reserved is shown beside the others; if all of it is reserved, it is not shown twice.
     const names = (amounts: Partial<Reservation>) => ledgerOf({ ...nothing, ...amounts }).map(({ name }) => name)
     expect(names({ authorized: "19.90", left: "19.90" })).toEqual(["amountReserved"])
     expect(names({ authorized: "19.90", captured: "12.00", left: "7.90" })).toContain("amountLeft")

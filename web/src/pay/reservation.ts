@@ -1,4 +1,4 @@
-/** What became of a payment that was reserved first: words and amounts. Pure: the server and the browser both use it. */
+/** Words and amounts for a payment that is reserved first. Pure: the server and the browser both use it. */
 import type { Catalogue } from "../i18n/en.ts"
 import type { Translate } from "../i18n/words.ts"
 import type { CheckoutStatus, PageBase, Reservation } from "../page-data.ts"
@@ -14,7 +14,7 @@ interface LedgerLine {
   txHashes: string[]
 }
 
-/** What was reserved, captured, released and refunded, without what is zero; nothing before a reservation. */
+/** The amounts reserved, captured, released and refunded, without those that are zero; empty before a reservation. */
 export function ledgerOf({ authorized, captured, left, released, refunded, moves }: Reservation): LedgerLine[] {
   const line = (name: keyof Catalogue, amount: string, kind?: Reservation["moves"][number]["kind"]) => ({
     name,
@@ -31,10 +31,10 @@ export function ledgerOf({ authorized, captured, left, released, refunded, moves
   return lines.filter(({ amount }) => !isZero(amount))
 }
 
-/** What is said of the rest of a payment that was captured in part. */
+/** The words for the rest of a payment that was captured in part. */
 const restOf = { held: "takenPart", releasing: "takenReleasing", reclaimable: "takenTakeBack" } as const
 
-/** The transaction that takes back what is left, as a list of facts; empty while its time has not come. */
+/** The transaction that takes back what is left, as a list of facts; empty before its time has come. */
 export const reclaimFacts = ({ phase, reclaim }: Reservation): { name: keyof Catalogue; value: string }[] =>
   phase === "reclaimable" && reclaim
     ? [
@@ -43,7 +43,7 @@ export const reclaimFacts = ({ phase, reclaim }: Reservation): { name: keyof Cat
       ]
     : []
 
-/** The heading and the sentence of a stage of such a payment; undefined where they are those of any checkout. */
+/** The heading and the sentence of a stage of such a payment; undefined where they are the same as for any checkout. */
 export function reservationWords(
   t: Translate,
   page: PageBase,
@@ -99,6 +99,6 @@ export function reservationWords(
 
 interface Shown {
   stage: Stage
-  /** The time zone of a page whose reader's is not known. */
+  /** The time zone of a page that does not know its reader's. */
   zone?: "UTC" | undefined
 }

@@ -1,4 +1,4 @@
-/** A payer whose money waits says, by the signature of the wallet that paid, where it is to be sent back. */
+/** A payer claims money that waits: the signature of the wallet that paid says where it is to be returned to. */
 import { useState } from "preact/hooks"
 import type { ReturnPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"

@@ -1,10 +1,10 @@
-/** What a payer is to see, decided from the state of the payment. Pure: the server and the browser both use it. */
+/** Decides what a payer sees, from the state of the payment. Pure: the server and the browser both use it. */
 import type { CheckoutStatus } from "../page-data.ts"
 
 /**
- * pay: nothing arrived. part: some of it arrived. sent: it was signed or submitted here, and is not seen yet. confirming: all
- * of it is seen. unknown: the network is not read now. paused: nobody may pay now. reserving and reserved: a payment that the
- * merchant captures later. The others are ends.
+ * pay: nothing arrived. part: some of it arrived. sent: it was signed or submitted here, and is not seen yet.
+ * confirming: all of it is seen. unknown: the network can't be read now. paused: nobody may pay now. reserving and
+ * reserved: a payment that the merchant captures later. The others are final.
  */
 export type Stage =
   | "pay"
@@ -39,7 +39,7 @@ export function stageOf(status: CheckoutStatus, own: Own): Stage {
   const isOwn = submission !== null && own.txHash !== undefined && submission.txHash === own.txHash
   if (isOwn && submission.status === "verifying") return "sent"
   if (status.over && isZero(status.arriving)) return "expired"
-  // All of it arrived, and what keeps it from counting is decided elsewhere.
+  // All of it arrived. Whether it counts is decided elsewhere.
   if (isAll) return "confirming"
   // A paywall that is switched off has no address.
   if (status.paused || status.payTo === undefined) return "paused"
@@ -57,7 +57,7 @@ const ends: Partial<Record<CheckoutStatus["status"], Stage>> = {
   failed: "failed",
 }
 
-/** The stage before anything is reserved: one signature reserves all of it, or nothing. */
+/** The stage before a reservation: one signature reserves everything or nothing. */
 function reservingStage(status: CheckoutStatus): Stage {
   if (status.relaying || status.status === "verifying") return "reserving"
   if (status.over) return "expired"
@@ -71,13 +71,15 @@ export const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 /** Whether a payer is asked for money in this stage. */
 export const isPayable = (stage: Stage): boolean => stage === "pay" || stage === "part"
 
-/** Whether little can follow: money was taken, released or refunded, or the merchant decides some time. */
+/**
+ * Whether little more can happen: money was captured, released or refunded, or the merchant will decide at some time.
+ */
 export const isSettled = ({ status, reservation, invoice }: CheckoutStatus): boolean =>
   status === "authorized"
     ? reservation?.capture === "manual" && reservation.phase === "held"
     : // A subscription begins a moment after its first payment.
       invoice !== null && ["confirmed", "partially_refunded", "refunded", "voided"].includes(status)
 
-/** Whether this payer has done all there is to do. What is captured at once is not done before that. */
+/** Whether this payer is done. A payment that is captured at once is not done before its capture. */
 export const isDone = (stage: Stage, { reservation }: CheckoutStatus): boolean =>
   stage === "paid" || (stage === "reserved" && reservation?.capture === "manual" && reservation.phase === "held")

@@ -1,13 +1,16 @@
-/** What this browser remembers of a payment, so that a reload or a second tab neither forgets it nor pays again. */
+/** This browser's memory of a payment, so that a reload or a second tab neither forgets the payment nor pays again. */
 
 export interface Memory {
   /** The hash of a transfer that was sent or submitted here. */
   txHash?: string
   /** The address that paid a paywall, or is about to. */
   payer?: string
-  /** When a transfer was handed to a wallet, in milliseconds; its answer is not known yet. */
+  /** When a transfer was handed to a wallet that has not answered yet, in milliseconds. */
   sendingAt?: number
-  /** The nonce of each authorization, by payer and amount: signed again with the same one, it moves money once. */
+  /**
+   * The nonce of each authorization, by payer and amount. An authorization signed again with the same nonce moves money
+   * only once.
+   */
   nonces?: Record<string, string>
   /** The checkout that was started from a link. */
   sessionId?: string
@@ -18,10 +21,10 @@ export interface Memory {
 }
 
 const keyOf = (id: string) => `sluice:${id}`
-/** Where the browser keeps nothing (private windows, blocked storage), the page does. */
+/** The page's own memory, for browsers that store nothing (private windows, blocked storage). */
 const fallback = new Map<string, string>()
 
-/** What is remembered of a payment. */
+/** Returns what is remembered of a payment. */
 export function recall(id: string): Memory {
   try {
     return JSON.parse(localStorage.getItem(keyOf(id)) ?? fallback.get(id) ?? "{}")
@@ -30,7 +33,7 @@ export function recall(id: string): Memory {
   }
 }
 
-/** Changes what is remembered, and answers all of it; undefined forgets a part. */
+/** Changes what is remembered, and returns all of it. Undefined forgets a part. */
 export function remember(id: string, change: Partial<{ [K in keyof Memory]: Memory[K] | undefined }>): Memory {
   const next = JSON.stringify({ ...recall(id), ...change })
   fallback.set(id, next)
@@ -40,7 +43,7 @@ export function remember(id: string, change: Partial<{ [K in keyof Memory]: Memo
   return JSON.parse(next)
 }
 
-/** Calls `changed` when another tab remembers something of this payment; returns a function that ends it. */
+/** Calls `changed` when another tab remembers something of this payment. Returns a function that ends it. */
 export function onOtherTab(id: string, changed: () => void): () => void {
   const listen = (event: StorageEvent) => {
     if (event.key === keyOf(id)) changed()

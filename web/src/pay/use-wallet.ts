@@ -1,4 +1,4 @@
-/** Paying with a browser wallet, step by step: connect, network, balance, signature or transfer, and on to the server. */
+/** Pays with a browser wallet, step by step: connect, network, balance, signature or transfer, and then the server. */
 import { useRef, useState } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { fromUnits, toUnits } from "../ui/amounts.ts"
@@ -18,10 +18,10 @@ import {
 } from "./wallet-calls.ts"
 import type { Wallet } from "./wallets.ts"
 
-/** signature: the service sends the payment and pays the fee. transfer: the wallet does. */
+/** signature: the service sends the payment and pays the fee. transfer: the wallet does both. */
 export type Way = "signature" | "transfer"
 
-/** Where a payment with a wallet is. */
+/** The step at which a payment with a wallet is. */
 type Step =
   | { at: "idle" }
   | { at: "connecting" }
@@ -35,7 +35,7 @@ type Step =
 interface Options {
   page: PayPage
   status: CheckoutStatus
-  /** What is remembered has changed. */
+  /** Called when the browser's memory of the payment has changed. */
   changed: () => void
 }
 
@@ -45,7 +45,7 @@ export interface Paying {
   account: string | undefined
   way: Way
   pay: (wallet: Wallet, way: Way) => Promise<void>
-  /** Goes on with the same wallet. */
+  /** Continues with the same wallet. */
   again: (way?: Way) => Promise<void>
   changeNetwork: () => Promise<void>
   askFaucet: () => Promise<void>
@@ -58,7 +58,7 @@ export function useWallet({ page, status, changed }: Options): Paying {
   const [wallet, setWallet] = useState<Wallet>()
   const [account, setAccount] = useState<string>()
   const [way, setWay] = useState<Way>("signature")
-  /** Each try has a number; what an older one finds is not shown. */
+  /** Each attempt has a number. Results of an older attempt are not shown. */
   const tries = useRef(0)
   const now = useRef({ page, status })
   now.current = { page, status }
@@ -107,13 +107,13 @@ export function useWallet({ page, status, changed }: Options): Paying {
     const terms = termsFor(now.current.status, from, due)
     const mine = tries.current
     const signed = await signAuthorization(chosen.provider, from, due, terms)
-    // Given up meanwhile: what was signed is not used.
+    // The attempt was given up meanwhile, so its signature is not used.
     if (mine !== tries.current) return
     show({ at: "submitting" })
     try {
       await post("/api/pay/authorize", { sessionId, ...signed })
     } catch (error) {
-      // Its nonce can move money no more; the next try takes another.
+      // Its nonce can't move money any more; the next attempt uses another.
       if (error instanceof Refusal && error.code === "AUTHORIZATION_ALREADY_USED") remember(sessionId, { nonces: {} })
       throw error
     } finally {
@@ -128,15 +128,15 @@ export function useWallet({ page, status, changed }: Options): Paying {
     try {
       txHash = await sendTransfer(chosen.provider, from, due)
     } catch (error) {
-      // Only a refusal says that nothing was sent.
+      // Only a refusal by the user proves that nothing was sent.
       if (error instanceof WalletFault && error.kind === "rejected") remember(sessionId, { sendingAt: undefined })
       throw error
     }
-    // Also when it was given up meanwhile: the money is on its way.
+    // Also if the attempt was given up meanwhile: the money is on its way.
     remember(sessionId, { txHash: txHash.toLowerCase(), payer: from, sendingAt: undefined })
     show({ at: "submitting" })
     changed()
-    // The transfer is found without it, only later.
+    // Without the hash the transfer is still found, only later.
     await submitHash(now.current.page, { id: sessionId, txHash, payer: from }).catch(() => {})
     changed()
   }
@@ -180,7 +180,10 @@ function dueOf({ token, network }: PayPage, status: CheckoutStatus): Due {
   return { token, chainId, payTo: status.payTo, value: toUnits(status.missing, token.decimals) }
 }
 
-/** What else an authorization says. A reservation's nonce names its terms, so everyone signs the same one. */
+/**
+ * The other fields of an authorization. A reservation's nonce is computed from its terms, so every payer signs the same
+ * one.
+ */
 function termsFor({ sessionId, expiresAt, reservation }: CheckoutStatus, from: string, { value }: Due) {
   if (reservation?.terms) return reservation.terms
   return {
@@ -190,7 +193,7 @@ function termsFor({ sessionId, expiresAt, reservation }: CheckoutStatus, from: s
   }
 }
 
-/** The nonce of this payer's authorization of this amount, the same after a reload and in another tab. */
+/** The nonce of this payer's authorization of this amount: the same after a reload and in another tab. */
 function nonceFor(sessionId: string, from: string, value: bigint): string {
   const { nonces = {} } = recall(sessionId)
   const key = `${from.toLowerCase()} ${value}`

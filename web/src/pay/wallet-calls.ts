@@ -1,8 +1,8 @@
-/** What is asked of a wallet: accounts, networks, balances, signatures, transfers. */
+/** The requests to a wallet: accounts, networks, balances, signatures, transfers. */
 import type { NetworkFacts, TokenFacts } from "../page-data.ts"
 import type { Provider } from "./wallets.ts"
 
-/** A fault of a wallet: refused by its user, busy with another request, or anything else. */
+/** A fault of a wallet: refused by its user, busy with another request, or another. */
 export class WalletFault extends Error {
   readonly kind: "rejected" | "busy" | "other"
   constructor(kind: "rejected" | "busy" | "other", message: string) {
@@ -31,7 +31,7 @@ async function ask<T>(provider: Provider, method: string, params: unknown[] = []
   }
 }
 
-/** The account that the wallet offers, in the form that it answers. */
+/** The account that the wallet offers, in the wallet's own spelling. */
 export async function accountOf(provider: Provider): Promise<string> {
   const [account] = await ask<string[]>(provider, "eth_requestAccounts")
   if (account === undefined) throw new WalletFault("rejected", "no account")
@@ -42,11 +42,11 @@ export async function accountOf(provider: Provider): Promise<string> {
 export const isOn = async (provider: Provider, { chainId }: NetworkFacts): Promise<boolean> =>
   (await chainOf(provider)) === chainId
 
-/** The chain id of the network that the wallet is on. */
+/** The chain id of the wallet's current network. */
 export const chainOf = async (provider: Provider): Promise<number> =>
   Number(await ask<string | number>(provider, "eth_chainId"))
 
-/** Has the wallet change to the network, and adds the network where the wallet does not know it. */
+/** Switches the wallet to the network, and adds the network where the wallet does not know it. */
 export async function switchTo(provider: Provider, network: NetworkFacts): Promise<void> {
   const chainId = `0x${network.chainId.toString(16)}`
   try {
@@ -78,12 +78,12 @@ export async function tokenBalance(provider: Provider, token: TokenFacts, accoun
   return BigInt(answer === "0x" ? 0 : answer)
 }
 
-/** Whether the account can pay the network's fee: any ether at all counts, as wallets know the fee better. */
+/** Whether the account can pay the network's fee. Any ether counts, as wallets know the fee better. */
 export async function hasGas(provider: Provider, account: string): Promise<boolean> {
   return BigInt(await ask<string>(provider, "eth_getBalance", [account, "latest"])) > 0n
 }
 
-/** What is paid: base units of the token, to the checkout's address. */
+/** The payment: base units of the token, to the checkout's address. */
 export interface Due {
   token: TokenFacts
   chainId: number
@@ -91,13 +91,13 @@ export interface Due {
   value: bigint
 }
 
-/** Has the wallet send a transfer; answers its hash. */
+/** Makes the wallet send a transfer; returns its hash. */
 export function sendTransfer(provider: Provider, from: string, { token, payTo, value }: Due): Promise<string> {
   const data = `0xa9059cbb${word(payTo)}${word(value)}`
   return ask<string>(provider, "eth_sendTransaction", [{ from, to: token.address, data, value: "0x0" }])
 }
 
-/** An authorization as the server takes it (EIP-3009). */
+/** An authorization in the form that the server accepts (EIP-3009). */
 export interface Authorization {
   from: string
   to: string
@@ -113,7 +113,10 @@ const fields = (...list: string[]) =>
     return { name, type }
   })
 
-/** Has the wallet sign an authorization of the amount; answers it with its signature. Only the recipient can use one to receive. */
+/**
+ * Makes the wallet sign an authorization of the amount; returns it with its signature. One to receive can only be used
+ * by its recipient.
+ */
 export async function signAuthorization(
   provider: Provider,
   from: string,
@@ -154,7 +157,7 @@ export function newNonce(): string {
   return `0x${[...bytes].map(byte => byte.toString(16).padStart(2, "0")).join("")}`
 }
 
-/** Has the wallet sign a text (EIP-191); answers the signature. */
+/** Makes the wallet sign a text (EIP-191); returns the signature. */
 export function signMessage(provider: Provider, from: string, message: string): Promise<string> {
   const hex = [...new TextEncoder().encode(message)].map(byte => byte.toString(16).padStart(2, "0")).join("")
   return ask<string>(provider, "personal_sign", [`0x${hex}`, from])

@@ -1,4 +1,4 @@
-/** Paying with a wallet of this browser. */
+/** Pays with a wallet of this browser. */
 import type { ComponentChildren } from "preact"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
@@ -16,7 +16,7 @@ interface Props {
   setWay: (way: Way) => void
 }
 
-/** The wallets to choose from, or where the payment with the chosen one is. */
+/** The wallets to choose from, or the current step of the payment with the chosen one. */
 export function WalletWay(props: Props) {
   const { page, status, paying } = props
   const { t, local } = useWords()
@@ -86,7 +86,7 @@ export function WalletWay(props: Props) {
   }
 }
 
-/** In a sandbox test money, elsewhere another try once the payer has some. */
+/** In a sandbox a button for test money; elsewhere another attempt, once the payer has some. */
 function Remedy({ page, paying }: Props) {
   const { t } = useWords()
   return page.sandbox ? (

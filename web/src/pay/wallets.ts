@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks"
 import { post } from "./api.ts"
 
-/** How pages talk to a wallet (EIP-1193). */
+/** The interface between a page and a wallet (EIP-1193). */
 export interface Provider {
   request(call: { method: string; params?: unknown[] }): Promise<unknown>
 }
@@ -10,13 +10,13 @@ export interface Provider {
 export interface Wallet {
   id: string
   name: string
-  /** A picture as a `data:` address, as the wallet brings it. */
+  /** A picture as a `data:` address, which the wallet provides. */
   icon?: string
   provider: Provider
   isTest: boolean
 }
 
-/** Each buyer of the sandbox has money; the first is taken. */
+/** Every buyer of the sandbox has money; the first one is used. */
 const testWallet: Wallet = {
   id: "sluice.test",
   name: "",
@@ -32,7 +32,7 @@ interface Announcement {
   provider?: Provider
 }
 
-/** The wallets that have announced themselves so far, in their order; in a sandbox the test wallet comes last. */
+/** The wallets that have announced themselves so far, in that order. In a sandbox the test wallet comes last. */
 export function useWallets(sandbox: boolean): Wallet[] {
   const [wallets, setWallets] = useState<Wallet[]>([])
   useEffect(() => {
@@ -40,7 +40,7 @@ export function useWallets(sandbox: boolean): Wallet[] {
       const { info, provider } = (event as CustomEvent<Announcement>).detail ?? {}
       if (!info?.uuid || !info.name || !provider) return
       const { uuid: id, name, icon } = info
-      // Anything but a picture in the announcement itself would be a request to another server.
+      // Only a picture inside the announcement is used; any other would cause a request to another server.
       const picture = icon?.startsWith("data:image/") ? { icon } : {}
       setWallets(known =>
         known.some(wallet => wallet.id === id) ? known : [...known, { id, name, ...picture, provider, isTest: false }],

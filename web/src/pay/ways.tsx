@@ -17,22 +17,23 @@ interface Props {
 
 type Code = "page" | "request" | "address"
 
-/** The request of a transfer as wallets read it (EIP-681). */
+/** A transfer request in the form that wallets read (EIP-681). */
 const requestOf = ({ token, network }: PayPage, status: CheckoutStatus): string =>
   `ethereum:${token.address}@${network.chainId}/transfer?address=${status.payTo}&uint256=${toUnits(status.missing, token.decimals)}`
 
-/** One code, of this page; the payment request and the plain address as choices. */
+/** One code at a time: this page by default, the payment request or the plain address by choice. */
 export function PhoneWay({ page, status }: Props) {
   const { t } = useWords()
   const [code, setCode] = useState<Code>("page")
   const { symbol } = page.token
   const request = requestOf(page, status)
-  // Without what others may have added to the address: a code holds 2,331 bytes, and some hundred can be scanned well.
+  // Without a query that others may have added to the URL: a code can hold 2,331 bytes, but only some hundred scan
+  // well.
   const here = `${location.origin}${location.pathname}`
   const texts = { page: here, request, address: status.payTo ?? "" }
   const words = { page: t("scanPage"), request: t("scanWallet"), address: t("scanAddress") }
   const names = { page: t("qrPage"), request: t("qrRequest"), address: t("qrAddress") }
-  // What is reserved first is signed on this page: there is no transfer that a wallet could make by itself.
+  // What is reserved first is signed on this page: no wallet could make it as a transfer on its own.
   if (status.reservation)
     return (
       <div class="stack">
@@ -61,7 +62,7 @@ export function PhoneWay({ page, status }: Props) {
   )
 }
 
-/** What to send where, each with its copy button, and a place for the hash. */
+/** The values to send and where, each with a copy button, and a field for the hash. */
 export function ManualWay({ page, status, changed }: Props & { changed: () => void }) {
   const { t } = useWords()
   const { token, network } = page

@@ -1,4 +1,7 @@
-/** The words for each stage of a checkout. Pure: the server writes them into the page, and the browser keeps them current. */
+/**
+ * The words for each stage of a checkout. Pure: the server writes them into the page, and the browser keeps them
+ * current.
+ */
 import type { Translate } from "../i18n/words.ts"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { localAmount } from "../ui/amounts.ts"
@@ -6,14 +9,14 @@ import { invoiceWords } from "./billing.ts"
 import { reservationWords } from "./reservation.ts"
 import { isZero, type Stage } from "./stage.ts"
 
-/** A heading and what follows it; the heading is empty where the ways to pay speak for themselves. */
+/** A heading and a text. The heading is empty where the ways to pay need no explanation. */
 export interface StageWords {
   title: string
   text: string
   tone: "neutral" | "warn" | "wait" | "good" | "bad"
 }
 
-/** The heading and the sentence of a stage; times in `zone`, or else in the reader's. */
+/** The heading and the sentence of a stage; times are in `zone`, or else in the reader's. */
 export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage, zone?: "UTC"): StageWords {
   const shown = { ...status, stage, zone }
   return reservationWords(t, page, shown) ?? invoiceWords(t, page, shown) ?? transferWords(t, page, status, stage)
@@ -31,7 +34,7 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
     arriving: local(status.arriving),
   }
   const { exception } = status
-  // What the merchant has to decide, this payer can only ask about.
+  // What the merchant has to decide: this payer can only ask about it.
   const ask = (key: Parameters<Translate>[0]) => `${t(key, values)} ${t("askMerchant", values)}`
   switch (stage) {
     case "pay":
@@ -72,7 +75,7 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
         text: exception === "duplicate" ? ask("usedUp") : t("failedWords", values),
         tone: "bad",
       }
-    // Only where something is reserved, which has words of its own.
+    // Only for payments that are reserved first, which have words of their own.
     case "reserving":
     case "reserved":
     case "released":

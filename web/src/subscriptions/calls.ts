@@ -1,4 +1,4 @@
-/** What the page of a subscriber asks of the server; the token is kept in the page alone. */
+/** The requests of a subscriber's page. The token is kept only in the page. */
 
 import type { BillingPeriod } from "../page-data.ts"
 import { call, post } from "../pay/api.ts"
@@ -10,7 +10,7 @@ export interface Session {
   address: string
 }
 
-/** A subscription as its subscriber sees it. */
+/** A subscription in the form that its subscriber gets. */
 export interface Subscription {
   id: string
   merchant: string
@@ -39,15 +39,17 @@ export interface Invoice {
   receiptUrl: string | null
 }
 
-/** How many are asked for at a time. */
+/** How many are requested at a time. */
 export const PAGE = 20
 
-/** Signs in with a wallet, by a signature on the network that the wallet is on where the service knows it. */
+/**
+ * Signs in with a wallet, by a signature. It names the wallet's current network where the service knows that network.
+ */
 export async function signIn({ provider }: Wallet): Promise<Session> {
   const account = await accountOf(provider)
   const offer = await post<{ message: string; chainIds: number[] }>("/api/subscriptions/nonce", { address: account })
   const chainId = await chainOf(provider).catch(() => undefined)
-  // A contract can sign for itself on its own network alone.
+  // A contract can sign for itself only on its own network.
   const message = offer.chainIds.includes(chainId ?? 0)
     ? offer.message.replace(/^Chain ID: \d+$/m, `Chain ID: ${chainId}`)
     : offer.message
@@ -59,11 +61,11 @@ export async function signIn({ provider }: Wallet): Promise<Session> {
   return { token: accessToken, address }
 }
 
-/** A part of the wallet's subscriptions, newest first. */
+/** A page of the wallet's subscriptions, newest first. */
 export const listOf = ({ token }: Session, offset: number): Promise<{ data: Subscription[]; total: number }> =>
   call("GET", `/api/subscriptions?limit=${PAGE}&offset=${offset}`, { token })
 
-/** A part of a subscription's invoices, newest first. */
+/** A page of a subscription's invoices, newest first. */
 export const invoicesOf = (
   { token }: Session,
   id: string,
@@ -71,6 +73,6 @@ export const invoicesOf = (
 ): Promise<{ data: Invoice[]; total: number }> =>
   call("GET", `/api/subscriptions/${id}/invoices?limit=${PAGE}&offset=${offset}`, { token })
 
-/** Cancels a subscription with the time that is paid, or takes that back. */
+/** Cancels a subscription at the end of the paid time, or withdraws that. */
 export const change = ({ token }: Session, id: string, what: "cancel" | "resume"): Promise<Subscription> =>
   call("POST", `/api/subscriptions/${id}/${what}`, { token, body: {} })

@@ -28,7 +28,7 @@ function badgeOf({ status, endsAt }: Subscription): [key: keyof Catalogue, tone:
   return endsAt === null ? ["subActive", "good"] : ["subEnding", "wait"]
 }
 
-/** What it is, its state, and what can be done. */
+/** Its name, its state, and what can be done. */
 export function Item({ session, subscription, change, fail, heading }: Props) {
   const { t, lang, local } = useWords()
   const { id, product, merchant, openInvoice, status, cancelAtPeriodEnd, canResume } = subscription
@@ -64,7 +64,7 @@ export function Item({ session, subscription, change, fail, heading }: Props) {
           {t("payInvoice", { amount: local(openInvoice.amount), symbol: openInvoice.currency })}
         </a>
       )}
-      {/* Those that are known are old once one was paid or withdrawn. */}
+      {/* The key discards the loaded list once an invoice was paid or withdrawn. */}
       <Invoices key={openInvoice?.id} session={session} id={id} fail={fail} />
       {status !== "canceled" && <Cancel {...{ session, subscription, change, fail }} />}
     </li>
@@ -106,7 +106,7 @@ const invoiceWords: Record<Invoice["status"], keyof Catalogue> = {
   unpaid: "invoiceUnpaid",
 }
 
-/** The invoices, once somebody asks for them. */
+/** The invoices, loaded when somebody asks for them. */
 function Invoices({ session, id, fail }: Pick<Props, "session" | "fail"> & { id: string }) {
   const { t, lang, local } = useWords()
   const [list, setList] = useState<{ data: Invoice[]; total: number }>()

@@ -1,4 +1,4 @@
-/** The page of a subscriber: a wallet signs in, sees what it has subscribed to, pays what is due, and cancels. */
+/** A subscriber's page: a wallet signs in, sees what it has subscribed to, pays what is due, and cancels. */
 import { useEffect, useRef, useState } from "preact/hooks"
 import type { SubscriptionsPage } from "../page-data.ts"
 import { Refusal } from "../pay/api.ts"
@@ -9,7 +9,7 @@ import { useWords } from "../ui/context.ts"
 import { listOf, PAGE, type Session, type Subscription, signIn } from "./calls.ts"
 import { Item } from "./item.tsx"
 
-/** All of the page. */
+/** The whole page. */
 export function Subscriptions({ page }: { page: SubscriptionsPage }) {
   const { t } = useWords()
   const [session, setSession] = useState<Session>()
@@ -26,7 +26,7 @@ export function Subscriptions({ page }: { page: SubscriptionsPage }) {
     setProblem("")
     try {
       const more = await listOf(by, known.length)
-      // One that began meanwhile has moved the others.
+      // A subscription that began meanwhile has shifted the others.
       const fresh = more.data.filter(({ id }) => !known.some(each => each.id === id))
       setList({ data: [...known, ...fresh], total: more.total })
     } catch (error) {
@@ -115,7 +115,7 @@ interface ListedProps {
 function Listed({ session, list, change, fail, more }: ListedProps) {
   const { t } = useWords()
   const first = useRef<HTMLHeadingElement>(null)
-  // The buttons of the sign-in are gone, and the focus with them.
+  // The sign-in buttons are gone, and the focus with them.
   useEffect(() => first.current?.focus(), [])
   if (list.total === 0)
     return (

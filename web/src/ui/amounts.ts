@@ -1,24 +1,24 @@
-/** Amounts for people. Pure; decimal text in and out, and never through a float. */
+/** Amounts for people. Pure; decimal text in and out, never a float. */
 
 /**
- * An amount in the form of a language; digits are never lost, as the text is formatted, not a number.
+ * Formats an amount for a language. No digit is lost, because the text is formatted, not a number.
  *
  * @example localAmount("1234.50", "de") // "1.234,50"
  */
 export function localAmount(amount: string, language: string): string {
   const decimals = Math.max(2, (amount.split(".")[1] ?? "").length)
   const options = { minimumFractionDigits: 2, maximumFractionDigits: decimals }
-  // Western digits in every language: they are what a wallet shows.
+  // Western digits in every language, because wallets show these.
   return new Intl.NumberFormat(`${language}-u-nu-latn`, options).format(amount as unknown as number)
 }
 
-/** Base units of decimal text. */
+/** Parses decimal text into base units. */
 export function toUnits(amount: string, decimals: number): bigint {
   const [whole = "0", fraction = ""] = amount.split(".")
   return BigInt(whole + fraction.slice(0, decimals).padEnd(decimals, "0"))
 }
 
-/** Decimal text of base units, with at least two decimals. */
+/** Formats base units as decimal text, with at least two decimals. */
 export function fromUnits(units: bigint, decimals: number): string {
   const digits = units.toString().padStart(decimals + 1, "0")
   const fraction = digits.slice(digits.length - decimals).replace(/0+$/, "")
@@ -29,8 +29,8 @@ export function fromUnits(units: bigint, decimals: number): string {
 export const short = (text: string): string => `${text.slice(0, 6)}…${text.slice(-4)}`
 
 /**
- * What a payer typed as an amount, as decimal text; undefined for what is none above zero, and for a thousand that is written
- * as one with three decimals elsewhere (`1,000`, `1.000`).
+ * Parses the amount that a payer typed, as decimal text. Undefined for anything that is not an amount above zero, and
+ * for a thousand that elsewhere means one with three decimals (`1,000`, `1.000`).
  */
 export function amountTyped(text: string): string | undefined {
   if (/^[1-9]\d{0,2}[.,]\d{3}$/.test(text.trim())) return undefined

@@ -10,7 +10,7 @@ interface Props {
   value: string
   /** What is shown, where it differs. */
   text?: string
-  /** Whether others wrote it, in any language. */
+  /** Whether it is text from others, in any language. */
   isProse?: boolean
 }
 
@@ -47,7 +47,7 @@ export function CopyRow({ name, value, text = value, isProse = false }: Props) {
   )
 }
 
-/** Where a page may not write to the clipboard (plain HTTP): copies by way of a selection. */
+/** For pages that may not write to the clipboard (plain HTTP): copies with a selection. */
 function selectText(value: string): void {
   const area = document.createElement("textarea")
   area.value = value

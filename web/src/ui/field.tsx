@@ -1,4 +1,4 @@
-/** A field of a form: its label, its input, and what is wrong with it or what it is for. */
+/** A field of a form: its label, its input, and its fault or hint. */
 interface Props {
   id: string
   label: string
@@ -10,7 +10,7 @@ interface Props {
   hint?: string
   /** Whether the fault is announced when it appears, where the focus stays elsewhere. */
   announce?: boolean
-  /** Typed as text: an input whose type varies has no type of its own. */
+  /** Declared as the literal text: an input of a variable type has no props type of its own. */
   type?: "text"
   name?: string
   class?: string
@@ -21,7 +21,7 @@ interface Props {
   "aria-invalid"?: boolean
 }
 
-/** The input has the fault as its description. */
+/** The field. Its fault is the description of its input. */
 export function Field({ id, label, value, change, fault, hint, announce, ...input }: Props) {
   const note = fault || hint
   return (
@@ -45,5 +45,5 @@ export function Field({ id, label, value, change, fault, hint, announce, ...inpu
   )
 }
 
-/** A field for an address or a hash, as they are written. */
+/** A field for an address or a hash: left to right, without a spelling check. */
 export const CodeField = (props: Props) => <Field dir="ltr" spellcheck={false} {...props} />

@@ -1,12 +1,15 @@
-/** Whether a merchant's text is so long that a page shows its beginning. Pure: the server and the browser both use it. */
+/**
+ * Whether a merchant's text is so long that a page shows only its beginning. Pure: the server and the browser both use
+ * it.
+ */
 
 const MOST_LINES = 3
-/** Letters in a line of the widest card; a narrow one shows what is left out here in some more lines. */
+/** Letters in a line of the widest card. A narrow card shows such a text in some more lines. */
 const LINE = 48
-/** Letters of Chinese, Japanese and Korean take the room of two. */
+/** Chinese, Japanese and Korean letters, which are twice as wide. */
 const WIDE = /[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uff60]/g
 
-/** Whether the text takes more than three lines: what there is to pay and the button would move out of sight. */
+/** Whether the text takes more than three lines: the amount and the button would move out of sight. */
 export function isLong(text: string): boolean {
   const lines = text
     .split("\n")

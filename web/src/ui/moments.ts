@@ -1,8 +1,8 @@
 /** Moments for people. Pure. */
 
 /**
- * A moment with its day, in the time zone of the reader; with `UTC` in that zone, which is then named, as a page without a
- * script can't know the reader's.
+ * Formats a moment with its day, in the reader's time zone. With `UTC`, in that zone, which is then named: a page
+ * without a script can't know the reader's.
  *
  * @example momentOf("2026-01-31T12:00:00Z", "en", { zone: "UTC" }) // "Jan 31, 2026, 12:00 PM UTC"
  */

@@ -1,7 +1,7 @@
 /** A QR code as a picture of squares. */
 import { encode } from "uqr"
 
-/** The code of a text; `label` says to a screen reader what it contains. */
+/** The code of a text. `label` describes its content to a screen reader. */
 export function Qr({ text, label }: { text: string; label: string }) {
   const { data, size } = encode(text, { ecc: "M", border: 2 })
   let path = ""

@@ -1,11 +1,16 @@
-/** Text that others wrote, as a page may show it. Pure: the server and the browser both use it. */
+/** Makes text from others safe to show in a page. Pure: the server and the browser both use it. */
 
-/** Controls but tab and newline, and what is not seen but joiners and variants: marks and overrides of direction, tags, fillers. */
+/**
+ * Control characters except tab and newline, and invisible characters except joiners and variants: marks and overrides
+ * of direction, tags, fillers.
+ */
 const UNSEEN = /(?![\t\n])\p{Cc}|(?!\p{Join_Control}|\p{Variation_Selector})\p{Default_Ignorable_Code_Point}|\ufeff/gu
-/** What can be seen: the pattern of Braille without a point is a symbol, and empty. */
+/** Visible characters. The Braille pattern without a dot is a symbol, but empty. */
 const SEEN = /(?!\u2800)[\p{L}\p{N}\p{S}\p{P}]/u
 
-/** Text without characters that change the direction or the order of what stands around it; empty where nothing is seen of it. */
+/**
+ * Removes the characters that change the direction or order of the text around them. Empty if nothing visible is left.
+ */
 export function shown(text: string): string {
   const rest = text.replace(UNSEEN, "").trim()
   return SEEN.test(rest) ? rest : ""

@@ -1,4 +1,4 @@
-/** Tabs: arrow keys move between them, and only the chosen one is in the order of the Tab key. */
+/** Tabs: arrow keys move between them, and only the chosen one is in the Tab key's order. */
 import type { ComponentChildren } from "preact"
 import { useRef } from "preact/hooks"
 
@@ -16,7 +16,7 @@ interface Props<K extends string> {
   children: ComponentChildren
 }
 
-/** The tabs and, below them, what the chosen one shows. */
+/** The tabs and, below them, the content of the chosen one. */
 export function Tabs<K extends string>({ id, label, tabs, chosen, choose, children }: Props<K>) {
   const list = useRef<HTMLDivElement>(null)
   const move = (event: KeyboardEvent) => {

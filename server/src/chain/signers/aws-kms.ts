@@ -15,7 +15,7 @@ interface Keys {
   secretAccessKey?: string | undefined
 }
 
-/** The same bytes, with an error beyond the most that an answer has. */
+/** Returns the same bytes as a stream that fails beyond the largest size of an answer. */
 function limited(body: Readable): Readable {
   let bytes = 0
   const limit = new Transform({
@@ -24,11 +24,11 @@ function limited(body: Readable): Readable {
       done(bytes > MOST_BYTES ? new AnswerTooLarge(MOST_BYTES) : null, chunk)
     },
   })
-  // Also ends the connection where the limit is exceeded.
+  // Also ends the connection if the limit is exceeded.
   return pipeline(body, limit, () => {})
 }
 
-/** Signs with the key of an ARN; `endpoint` in place of its region's. */
+/** Signs with the key of an ARN; `endpoint` replaces its region's. */
 export function awsKms(arn: string, endpoint?: string): Sign {
   const region = arn.split(":")[3] ?? ""
   const open = async () => {
@@ -38,7 +38,7 @@ export function awsKms(arn: string, endpoint?: string): Sign {
       ...(endpoint ? { endpoint } : {}),
       requestHandler: { connectionTimeout: CONNECT_MS },
     })
-    // Nearest to the connection: the client itself would read an answer of any length.
+    // Placed nearest to the connection: the client itself would read an answer of any length.
     client.middlewareStack.add(
       next => async args => {
         const result = await next(args)
@@ -56,14 +56,15 @@ export function awsKms(arn: string, endpoint?: string): Sign {
     const { client, SignCommand } = await opened
     const command = new SignCommand({
       KeyId: arn,
-      // The hash as it is, whose kind a digest does not show: ECDSA signs any 32 bytes.
+      // The Keccak hash goes in as it is: the API does not check which hash made a digest, and ECDSA signs any 32
+      // bytes.
       Message: hexToBytes(keccak256(bytes)),
       MessageType: "DIGEST",
       SigningAlgorithm: "ECDSA_SHA_256",
     })
     const { Signature } = await client.send(command, { abortSignal: signal }).catch(async (error: Error) => {
       if (signal.aborted) throw error
-      // Some proxies answer with what they were sent.
+      // Some proxies send back what they received.
       const { sessionToken = "", secretAccessKey = "" } = await client.config.credentials().catch((): Keys => ({}))
       const words = withoutSecrets(`${error.name}: ${error.message}`, [sessionToken, secretAccessKey])
       throw new SignerError(`failed: ${oneLine(words)}`)

@@ -2,7 +2,10 @@
 import { fromDerBytes } from "ox/Signature"
 import { type SignatureNumbers, SignerError } from "../signer.ts"
 
-/** A signature's numbers; a {@link SignerError} for anything but strict DER: nothing behind it, no superfluous zeros, no negative numbers. */
+/**
+ * Reads a signature's numbers; throws a {@link SignerError} for anything but strict DER: no trailing bytes, superfluous
+ * zeros or negative numbers.
+ */
 export function numbersOfDer(bytes: Uint8Array): SignatureNumbers {
   try {
     const { r, s } = fromDerBytes(Uint8Array.from(bytes))

@@ -3,10 +3,13 @@
 import { AnswerTooLarge, boundedText } from "../../http/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 
-/** A list of some thousand keys. */
+/** The length of a list of some thousand keys. */
 export const MOST_BYTES = 1024 * 1024
 
-/** The text of an answer with a status of 200; a {@link SignerError} for any other, which is not followed elsewhere. */
+/**
+ * Returns the text of an answer with status 200; throws a {@link SignerError} for any other. Redirects are not
+ * followed.
+ */
 export async function exchange(
   url: string,
   { body, headers = {} }: { body?: object; headers?: Record<string, string> },
@@ -26,7 +29,7 @@ export async function exchange(
     throw error
   })
   if (response.status !== 200) {
-    // Some proxies answer with what they were sent.
+    // Some proxies send back what they received.
     const words = oneLine(withoutSecrets(text, Object.values(headers)))
     throw new SignerError(`answered HTTP ${response.status}: ${words || "no text"}`)
   }
@@ -39,14 +42,14 @@ function causeOf(error: unknown): string {
   return oneLine(code ?? message)
 }
 
-/** A text without these values, nor the words of which they are made. */
+/** Removes these values from a text, and the words that they consist of. */
 export const withoutSecrets = (text: string, secrets: readonly string[]): string =>
   secrets
     .flatMap(secret => [secret, ...secret.split(" ")])
     .filter(secret => secret.length > LEAST_SECRET)
     .reduce((rest, secret) => rest.replaceAll(secret, "[secret]"), text)
 
-/** "Bearer" is none. */
+/** A shorter word is not secret, such as "Bearer". */
 const LEAST_SECRET = 8
 const MOST_CHARACTERS = 300
 

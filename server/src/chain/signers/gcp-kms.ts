@@ -1,6 +1,7 @@
 /**
- * A key in Google Cloud KMS, by its REST API, as the client for it is gRPC with 60 packages. Credentials come from where Google's own
- * libraries look for them (Application Default Credentials): a workload's identity, or a file.
+ * A key in Google Cloud KMS, used through its REST API, because Google's client needs gRPC and 60 packages. Credentials
+ * come from where Google's own libraries look for them (Application Default Credentials): a workload's identity, or a
+ * file.
  */
 // I/O: asks the KMS.
 import { hexToBytes, keccak256 } from "viem"
@@ -12,12 +13,12 @@ import type { Sign } from "./remote-signer.ts"
 const API = "https://cloudkms.googleapis.com"
 const SCOPE = "https://www.googleapis.com/auth/cloudkms"
 
-/** Signs with a version of a key by its name; `endpoint` in place of the public one. */
+/** Signs with a key version by its name; `endpoint` replaces the public one. */
 export function gcpKms(name: string, endpoint = API): Sign {
   const url = `${endpoint}/v1/${name}:asymmetricSign`
   const open = async () => {
     const { GoogleAuth } = await import("google-auth-library")
-    // The key's own, so that nobody is asked which project the credentials are of.
+    // The key's own project, so that the library does not have to look up the project of the credentials.
     return new GoogleAuth({ scopes: [SCOPE], projectId: name.split("/")[1] ?? "" })
   }
   let opened: ReturnType<typeof open> | undefined

@@ -1,4 +1,7 @@
-/** Names of keys that are kept elsewhere, as settings have them. Pure but for looking up whether a client's package is there. */
+/**
+ * Parses the names of keys that are kept elsewhere, as settings have them. Pure, except that it checks whether a
+ * client's package is installed.
+ */
 import { findPackageJSON } from "node:module"
 import { type Address, parseAddress } from "../hex.ts"
 
@@ -14,7 +17,7 @@ export interface RemoteKey {
 interface Kind {
   pattern: RegExp
   form: string
-  /** The client, of which the service loads none that it does not need. */
+  /** The package of its client: the service loads only the clients that it needs. */
   client?: string
 }
 
@@ -34,7 +37,7 @@ const kinds: Record<RemoteKind, Kind> = {
 
 const isKind = (text: string): text is RemoteKind => Object.hasOwn(kinds, text)
 
-/** A key's name as `KIND:NAME`; throws an Error that completes "NAME …". */
+/** Parses a key's name, `KIND:NAME`; throws an Error that completes "NAME …". */
 export function parseRemoteKey(text: string): RemoteKey {
   const [kind = ""] = text.split(":", 1)
   if (!isKind(kind)) throw new Error(`must begin with ${Object.keys(kinds).join(":, ")}:`)
@@ -47,7 +50,7 @@ export function parseRemoteKey(text: string): RemoteKey {
   return { kind, name }
 }
 
-/** A key's name with the address of its wallet behind it, `KIND:NAME/0x…`; throws an Error that completes "NAME …". */
+/** Parses a key's name followed by its wallet's address, `KIND:NAME/0x…`; throws an Error that completes "NAME …". */
 export function parseRemoteWallet(text: string): { key: RemoteKey; address: Address } {
   const end = text.lastIndexOf("/")
   const address = parseAddress(text.slice(end + 1))

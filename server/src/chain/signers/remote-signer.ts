@@ -1,4 +1,4 @@
-/** Signers whose key is in another place: a KMS, or a Web3Signer. */
+/** Signers whose key is elsewhere: in a KMS, or in a Web3Signer. */
 // I/O: asks the signer.
 import { setTimeout as sleep } from "node:timers/promises"
 import { type Hex, stringToHex } from "viem"
@@ -13,16 +13,19 @@ import { listKeys, web3Signer } from "./web3signer.ts"
 /** A signer that takes longer is asked again. */
 const TIMEOUT_MS = 10_000
 
-/** Signs the Keccak-256 hash of bytes; throws anything. */
+/** Signs the Keccak-256 hash of bytes; may throw anything. */
 export type Sign = (bytes: Hex, signal: AbortSignal) => Promise<SignatureNumbers>
 
 interface Options {
-  /** The address of a KMS's API, where it is not the provider's own. */
+  /** The address of a KMS's API, if it is not the provider's own. */
   endpoint?: string | undefined
   timeoutMs?: number
 }
 
-/** The signer of a wallet whose key is elsewhere. It answers within ten seconds, or throws a {@link SignerError}. */
+/**
+ * Returns the signer of a wallet whose key is elsewhere. It answers within ten seconds, or throws a {@link
+ * SignerError}.
+ */
 export function remoteSigner(key: RemoteKey, address: Address, options: Options = {}): Signer {
   const sign = key.kind === "web3signer" ? web3Signer(key.name, address) : kms(key, options)
   return { address, remote: key.kind, sign: signWith(sign, options.timeoutMs) }
@@ -31,7 +34,7 @@ export function remoteSigner(key: RemoteKey, address: Address, options: Options 
 const kms = ({ kind, name }: RemoteKey, { endpoint }: Options): Sign =>
   kind === "aws-kms" ? awsKms(name, endpoint) : gcpKms(name, endpoint)
 
-/** The wallet of a key in a KMS, of which only signatures can be had: the one that may have made two of them. */
+/** Finds the wallet of a KMS key, which only gives signatures: the one wallet that may have made two of them. */
 export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: Options = {}): Promise<Address> {
   if (key.kind === "web3signer") throw new Error("a Web3Signer lists its keys itself")
   const sign = signWith(kms(key, options), options.timeoutMs)
@@ -43,7 +46,10 @@ export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: 
   return wallet
 }
 
-/** Has a signer sign a sentence, which is no transaction; throws a {@link SignerError} where its wallet has not. */
+/**
+ * Has a signer sign a sentence, which is not a transaction; throws a {@link SignerError} if the signature is not its
+ * wallet's.
+ */
 export async function trySigner({ address, sign }: Signer, signal: AbortSignal): Promise<void> {
   const wallets = await possibleOf(sign, 1, signal)
   if (!wallets.includes(address)) throw new SignerError(`signs for another wallet than ${address}`, { isWrong: true })
@@ -54,7 +60,7 @@ async function possibleOf(sign: Sign, n: number, signal: AbortSignal): Promise<A
   return possibleWallets(bytes, await sign(bytes, signal))
 }
 
-/** The keys of a Web3Signer with their wallets; within ten seconds, or a {@link SignerError}. */
+/** Returns the keys of a Web3Signer with their wallets, within ten seconds; otherwise throws a {@link SignerError}. */
 export const walletsOf = (url: string, signal: AbortSignal, timeoutMs?: number): ReturnType<typeof listKeys> =>
   within(signal => listKeys(url, signal), timeoutMs)(signal)
 
@@ -63,7 +69,10 @@ const signWith =
   (bytes, signal) =>
     within(signal => sign(bytes, signal), timeoutMs)(signal)
 
-/** With a deadline that holds whatever the client does, and every failure as a {@link SignerError} without control characters. */
+/**
+ * Adds a deadline that holds whatever the client does, and turns every failure into a {@link SignerError} without
+ * control characters.
+ */
 function within<T>(
   ask: (signal: AbortSignal) => Promise<T>,
   timeoutMs = TIMEOUT_MS,
@@ -81,7 +90,7 @@ function within<T>(
       const { name, message } = error as Error
       throw new SignerError(`failed: ${oneLine(`${name === "Error" ? "" : `${name}: `}${message}`)}`, { cause: error })
     } finally {
-      // Ends whichever is still under way.
+      // Ends the call and the timer, whichever is still running.
       over.abort()
       deadline.catch(() => {})
     }

@@ -1,6 +1,7 @@
 /**
- * A key behind a Web3Signer, by its API for Ethereum keys. It knows a key by its public key, takes the bytes of a transaction, and
- * hashes them itself. It has no credentials: a private network, or TLS with client certificates in front of it, keeps others out.
+ * A key behind a Web3Signer, used through its API for Ethereum keys. It knows a key by its public key, takes the bytes
+ * of a transaction, and hashes them itself. It has no credentials: a private network, or TLS with client certificates
+ * in front of it, keeps others out.
  */
 // I/O: asks the Web3Signer.
 import { type Hex, hexToBigInt, keccak256, slice } from "viem"
@@ -11,7 +12,7 @@ import type { Sign } from "./remote-signer.ts"
 
 const SIGNATURE = /^0x[0-9a-f]{130}$/i
 
-/** Signs with the key of a wallet, which the Web3Signer at `url` is to have. */
+/** Signs with the key of a wallet that the Web3Signer at `url` must have. */
 export function web3Signer(url: string, wallet: Address): Sign {
   let known: Hex | undefined
   return async (bytes, signal) => {
@@ -29,7 +30,7 @@ export function web3Signer(url: string, wallet: Address): Sign {
   }
 }
 
-/** The keys that a Web3Signer has, and their wallets; what is no key of this curve is left out. */
+/** Returns the keys of a Web3Signer, and their wallets; anything that is not a key of this curve is skipped. */
 export async function listKeys(url: string, signal: AbortSignal): Promise<{ key: Hex; wallet: Address }[]> {
   const text = await exchange(`${url}/api/v1/eth1/publicKeys`, {}, signal)
   let keys: unknown
@@ -40,7 +41,7 @@ export async function listKeys(url: string, signal: AbortSignal): Promise<{ key:
   }
   if (!Array.isArray(keys)) throw new SignerError("answered with something that is no list of keys")
   return keys.flatMap(key => {
-    // With or without the byte that says that a point is written whole.
+    // With or without the prefix byte of an uncompressed point.
     const point = /^0x(?:04)?([0-9a-f]{128})$/i.exec(String(key))?.[1]
     const wallet = point && parseAddress(`0x${keccak256(`0x${point}`).slice(-40)}`)
     return wallet ? [{ key: key as Hex, wallet }] : []
