@@ -1,9 +1,9 @@
 /**
- * Reads the chain through all endpoints of a network, and says what they agree on. Read-only. Where a network has two
+ * Reads the chain through all endpoints of a network, and reports what they agree on. Read-only. If a network has two
  * endpoints or more, no result here depends on one endpoint alone except what {@link Quorum.standingOf} calls `single`.
  *
- * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error,
- * or a list that lacks something, is never by itself evidence that the thing does not exist.
+ * A *voter* is an endpoint that responds for the right chain and whose finalized block has not gone backwards. An
+ * error, or a list that lacks something, is never by itself evidence that the thing does not exist.
  */
 
 import {
@@ -36,7 +36,7 @@ const WINDOWS_A_ROUND = 5
 const FINAL_DEPTH = 2_000n
 
 interface Voter extends Word {
-  /** Why it reported no log, in its words; undefined where it did, or was not asked. */
+  /** The endpoint's message when it reported no log; undefined if it reported one, or was not asked. */
   refusal?: string
   endpoint: Endpoint
 }
@@ -51,7 +51,7 @@ export interface Quorum extends QuorumView {
   scan(addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
-/** What the voters of a round have reported so far; it asks nobody. */
+/** What the voters of a round have reported so far. It makes no calls. */
 export interface QuorumView {
   /** The highest block that a quorum has; the only voter's head where one of two endpoints answers. */
   head: bigint
@@ -59,7 +59,7 @@ export interface QuorumView {
   finalized: bigint
   voters: number
   /**
-   * Endpoints that did not answer, or not for this chain, by their positions from 0; and those far behind the agreed
+   * Endpoints that did not respond, or not for this chain, by their positions from 0; and those far behind the agreed
    * head.
    */
   silent: number[]
@@ -92,16 +92,19 @@ export interface QuorumView {
    * not known.
    */
   timeOf(log: Transfer, standing: Standing): Date | undefined
-  /** How many voters have no receipt with a transfer of this key, for a reason other than lacking its block. */
+  /**
+   * How many voters have a block at this height and no receipt with a transfer of this key. A voter whose head is below
+   * the height is behind, which is no evidence.
+   */
   votesWithout(txHash: Hash, key: string, height: bigint): number
   dissent(): Dissent
-  /** Endpoints that reported no log in a scan, however little was asked for, by their positions; and their words. */
+  /** Endpoints that reported no log in a scan, however little was asked for, by their positions; and their messages. */
   refusals(): Map<number, string>
 }
 
 /**
- * Asks every endpoint for its head and finalized block; throws an {@link RpcError} where fewer may vote than must
- * agree. With `alone`, one of two endpoints is enough.
+ * Asks every endpoint for its head and finalized block; throws an {@link RpcError} if fewer endpoints may vote than
+ * must agree. With `alone`, one of two endpoints is enough.
  */
 export async function openQuorum(
   network: Network,
@@ -112,7 +115,7 @@ export async function openQuorum(
   const { endpoints } = network
   const needed = votesNeeded(endpoints.length)
   const ready = awake(endpoints)
-  // The two that failed recently may be the honest ones.
+  // The endpoints that failed recently may be the honest ones.
   const asked = endpoints.length > 2 && ready.length < needed ? endpoints : ready
   const admitted = await Promise.all(asked.map(endpoint => admitVoter(endpoint, network, checkpoint, signal)))
   const voters = admitted.filter(voter => voter !== undefined)
@@ -151,9 +154,8 @@ export async function openQuorum(
     },
     timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : needed),
     votesWithout: (txHash, key, height) =>
-      voters.filter(({ blocks, head, receipts }) => {
-        const isThere = blocks.has(height) || height > head.number
-        const receipt = isThere ? receipts.get(txHash) : undefined
+      voters.filter(({ blocks, receipts }) => {
+        const receipt = blocks.has(height) ? receipts.get(txHash) : undefined
         if (!receipt) return receipt === null
         return !(receipt.succeeded && receipt.transfers.some(each => keyOf(each) === key))
       }).length,
@@ -219,7 +221,7 @@ function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
   return voters.filter(voter => voter.head.number + MAX_LAG_BLOCKS < head).map(voter => voter.position)
 }
 
-/** How many blocks a voter has from this one to its head, counting both; undefined where it does not have it. */
+/** How many blocks a voter has from this one to its head, counting both; undefined if it does not have the block. */
 const depthBy = ({ blocks, head }: Voter, height: bigint, hash: Hash): bigint | undefined =>
   blocks.get(height)?.hash === hash && head.number >= height ? head.number - height + 1n : undefined
 
@@ -271,7 +273,7 @@ async function learn(
   })
 }
 
-/** One voter's logs, as far as its endpoint lets them be read; returns the last block that was certainly read. */
+/** Scans one voter's logs as far as its endpoint allows; returns the last block that was certainly read. */
 async function scanAlone(
   network: Network,
   voter: Voter,

@@ -1,4 +1,4 @@
-/** What settling a session has to know: its row, locked, what arrived, and what may still come. */
+/** Loads what is needed to settle a session: its row, locked, the transfers that arrived, and what may still come. */
 import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -10,23 +10,23 @@ import type { Part, Screened, Standing } from "../settlement/sellable.ts"
 import type { SessionFacts } from "./plan-session.ts"
 import { type Batch, holdBatch, readBatch } from "./session-batch.ts"
 
-/** Nodes put logs into their index late: the scan has to be so far beyond the expiry, by the time of its last block. */
-const LOOK_SLACK_MS = 30_000
-/** How long an address that is scanned once more before its session expires stays in the scan. */
+/** Nodes index logs late. So the scan's last block must be this much later than the expiry. */
+const SCAN_SLACK_MS = 30_000
+/** How long the scan keeps an address that it reads once more before the session expires. */
 const LAST_SCAN_MS = 600_000
 
-/** All that arrived for one session, whoever sent it. */
+/** Everything that arrived for one session, from any sender. */
 export interface SessionPart extends Part {
   session: Row<"checkout_sessions">
   deposit: Row<"deposits">
   batch: Batch
 }
 
-/** The session's row, held until the transaction ends: whoever changes its payments holds it. */
+/** Locks the session's row until the transaction ends. Every change of the session's payments holds this lock. */
 export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> =>
   ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
-/** Locks a session and the transfers that one transaction settles of it; call it inside that transaction. */
+/** Locks a session and those of its transfers that one transaction settles; call it inside that transaction. */
 export async function holdSession(ctx: TxContext, id: string): Promise<SessionPart> {
   const session = await lockSession(ctx, id)
   const deposit = await ctx.db
@@ -41,7 +41,7 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
   return { owner, network, payer: undefined, session, deposit, batch, standing: await decidedPayments(ctx, id) }
 }
 
-/** The session's payments that the merchant has accepted or returned: no rule of the session counts them again. */
+/** The session's payments that the merchant accepted or returned. The session's rules do not count them again. */
 async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Standing[]> {
   const { rows } = await sql<Standing>`
     select p.*, has.there, has.sure from payments p join lateral (
@@ -55,7 +55,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
   return rows
 }
 
-/** Reads what is known of a session that is held, after what a reorg removed was written. */
+/** Reads what is known of a locked session, after the results of a reorg were written. */
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const rows = await readBatch(ctx, batch)
@@ -67,7 +67,7 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
     .orderBy("created_at")
     .orderBy("id")
     .execute()
-  // Whatever becomes of money that is here, what brought it is over: a hash, a relay.
+  // Once money has arrived, the hash or relay that announced it is done, whatever happens to the money.
   const here = rows.filter(row => row.state !== "gone" && row.token === network.token.address)
   const arrived = new Set(here.map(row => row.tx_hash))
   return {
@@ -78,17 +78,18 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
     payments,
     submissions: await submissionsOf(ctx, session, arrived),
     relay: await relayStanding(ctx, deposit.id, arrived),
-    // What has expired was scanned to its end; that its address has left the scan since changes nothing.
-    lookedPastExpiry:
-      session.status === "expired" || (batch.waiting === 0 && (await lookedPast(ctx, session, deposit))),
+    // An expired session was scanned to its end. Its address may have left the scan since; that changes nothing.
+    scannedPastExpiry:
+      session.status === "expired" || (batch.waiting === 0 && (await scannedPast(ctx, session, deposit))),
     left: batch.waiting,
     now: ctx.now(),
   }
 }
 
 /**
- * Whether a hash that was submitted in time, other than those that are in sight, is still looked at; and whether any was
- * refused. A refusal is a fact about its submission: the status answer has it, and the session goes on.
+ * `open`: whether a hash that was submitted in time, and has no transfer here yet, is still being verified. `refused`:
+ * whether any hash was refused. A refusal belongs to its submission, which the status answer shows; the session
+ * continues.
  */
 async function submissionsOf(ctx: TxContext, session: Row<"checkout_sessions">, inSight: ReadonlySet<string>) {
   const rows = await ctx.db
@@ -103,18 +104,18 @@ async function submissionsOf(ctx: TxContext, session: Row<"checkout_sessions">, 
 }
 
 /**
- * Whether everything mined by the expiry has been scanned: the last block that the scan has surely read was made after
- * it. No clock of ours says so: the scan may stand still, and a chain that does may make blocks of an earlier time
- * afterwards, as rollups do. So on a chain without new blocks nothing expires; its next block ends what is over. An address
- * that has left the scan comes back for this last look: who pays from elsewhere, without the page, is found only by the hour
- * otherwise.
+ * Whether everything mined by the expiry has been scanned: the last block that the scan has certainly read was made
+ * after it. Our own clock can't decide this: the scan may be behind, and a chain that stood still may make blocks with
+ * earlier times afterwards, as rollups do. So nothing expires on a chain without new blocks; its next block expires
+ * what is due. An address that has left the scan is watched again for one last scan: otherwise a payment made without
+ * the page would be found only by the hourly check.
  */
-async function lookedPast(
+async function scannedPast(
   ctx: TxContext,
   session: Row<"checkout_sessions">,
   deposit: Row<"deposits">,
 ): Promise<boolean> {
-  const seenAll = session.expires_at.getTime() + LOOK_SLACK_MS
+  const seenAll = session.expires_at.getTime() + SCAN_SLACK_MS
   if (ctx.now() <= session.expires_at) return false
   if (deposit.watched && deposit.watched_number === null) {
     const cursor = await ctx.db

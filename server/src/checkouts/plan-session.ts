@@ -1,4 +1,7 @@
-/** What all that arrived for a session comes to: its payment, what needs the merchant's decision, and its status. Pure. */
+/**
+ * Plans what follows from everything that arrived for a session: its payment, what needs the merchant's decision, and
+ * its status. Pure.
+ */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
 import type { relayStanding } from "../payouts/relay-standing.ts"
@@ -8,46 +11,46 @@ import type { Paid, Plan } from "../settlement/sellable.ts"
 import type { SessionTransfer } from "./session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
 
-/** How long until what can't be decided now is tried again. */
+/** When to retry what can't be decided now. */
 const AGAIN_MS = 30_000
 
-/** What the plan follows from. */
+/** The facts that the plan is made from. */
 export interface SessionFacts {
   session: Row<"checkout_sessions">
   network: NetworkInfo
   transfers: readonly Classified<SessionTransfer>[]
-  /** When transfers are due again that are left out, because anyone can still send them back. */
+  /** Transfers that are left out because anyone can still send them back, and when to check them again. */
   again: ReadonlyMap<bigint, Date>
-  /** All of the session's, in the order in which they were made. */
+  /** All payments of the session, in the order they were made. */
   payments: readonly Row<"payments">[]
-  /** Whether a hash that was submitted in time is still looked at, and whether any was refused. */
+  /** Whether a hash that was submitted in time is still being verified, and whether any was refused. */
   submissions: { open: boolean; refused: boolean }
   relay: Awaited<ReturnType<typeof relayStanding>>
   /** Whether everything mined before the expiry has certainly been scanned. */
-  lookedPastExpiry: boolean
-  /** New transfers that are left for another transaction. */
+  scannedPastExpiry: boolean
+  /** How many new transfers are left for another transaction. */
   left: number
   now: Date
 }
 
 export interface SessionPlan extends Plan {
   folded: Folded
-  /** How the session's row stands from now on. */
+  /** The new values of the session's row. */
   row: Pick<
     Row<"checkout_sessions">,
     "status" | "exception" | "received" | "message" | "payer" | "tx_hash" | "confirmed_at" | "run_at"
   >
-  /** The payment that the merchant let count as the session's. */
+  /** The payment that the merchant accepted as the session's. */
   acceptedId: string | undefined
-  /** Transactions whose money is here: their submissions have done their work, whatever becomes of the money. */
+  /** Transactions whose money has arrived: their submissions are done, whatever happens to the money. */
   arrived: string[]
-  /** Transactions of senders that are on a sanctions list. */
+  /** Transactions of senders on a sanctions list. */
   barred: string[]
-  /** The last transfer that pays it, or the payment that was accepted. */
+  /** The last transfer that pays the session, or the payment that was accepted. */
   last: { txHash: Row<"payments">["tx_hash"]; payer: Row<"payments">["payer"] } | undefined
 }
 
-/** The payment that pays the session; one that was accepted beside it does not. */
+/** The payment that pays the session. A payment accepted beside it does not. */
 const mainOf = (payments: readonly Row<"payments">[]) =>
   payments.find(payment => payment.status === "granted" && !payment.beside)
 
@@ -56,11 +59,11 @@ const acceptedOf = (payments: readonly Row<"payments">[]) => {
   return main?.accepted_at ? main : undefined
 }
 
-/** Whether it pays the session, or did until a reorg removed it. A payment that only waited does not count. */
+/** Whether a payment pays the session, or did until a reorg removed it. A payment that was only open does not count. */
 export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
   !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
 
-/** What the rules of a session need of these facts; the link is not used up yet. */
+/** The facts that the session's rules need. It assumes that the link is not used up. */
 function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
   const { session, payments, submissions, relay, transfers, now } = facts
   const accepted = acceptedOf(payments)
@@ -76,7 +79,7 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
     refused: submissions.refused,
     ended: now > session.expires_at ? ended : null,
     wrongAsset: sorted.others.length > 0,
-    lookedPastExpiry: facts.lookedPastExpiry,
+    scannedPastExpiry: facts.scannedPastExpiry,
     accepted: accepted
       ? { exception: accepted.exception === "sanctioned" ? null : (accepted.exception ?? null) }
       : null,
@@ -84,17 +87,17 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
   }
 }
 
-/** The transfers that are not decided, by what can be done with them. */
+/** The undecided transfers, sorted by what can be done with them. */
 interface Sorted {
   undecided: Classified<SessionTransfer>[]
-  /** In the settlement token, from senders who are not listed. */
+  /** In the settlement token, from senders that are not on a sanctions list. */
   clean: Classified<SessionTransfer>[]
   /** In other tokens. */
   others: Classified<SessionTransfer>[]
 }
 
 function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
-  // What the merchant has decided about is counted no more, but for the session's own payment.
+  // Leaves out what the merchant has decided about, except the session's own payment.
   const undecided = transfers.filter(
     ({ row, counted, isSettlementToken }) =>
       row.state !== "gone" && row.payment_status !== "returned" && !(counted && (row.beside || !isSettlementToken)),
@@ -106,36 +109,41 @@ function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
   }
 }
 
-/** Transfers that the merchant has returned, or accepted beside what paid: nothing else ends a submission that names them later. */
+/**
+ * Transfers that the merchant has returned, or accepted beside the session's payment. A submission that names one later
+ * is ended only by this list.
+ */
 const decidedOf = (transfers: SessionFacts["transfers"]): SessionTransfer[] =>
   rowsOf(transfers.filter(({ row, stands }) => stands && (row.payment_status === "returned" || row.beside)))
 
 function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted): Arrival[] {
   const isAccepted = acceptedOf(payments) !== undefined
-  // What pays already comes first and was in time, wherever in the chain it moves: a payment keeps its transfers.
+  // Transfers that already pay come first and count as in time, even if a reorg moves them: a payment keeps its
+  // transfers.
   const inOrder = [...clean.filter(each => each.counted), ...clean.filter(each => !each.counted)]
   return inOrder.map(({ row, counted, sure, screening }) => ({
     id: row.id,
     value: row.value,
-    // A relay is only signed in time. How soon it is mined is not the payer's to answer for.
+    // A relay is signed only in time. If it is mined late, that is not the payer's fault.
     minedAt:
       (counted || relay.hashes.has(row.tx_hash)) && row.block_time > session.expires_at
         ? session.expires_at
         : row.block_time,
-    // What counts already goes on doing so while it moves to another block, or is only suspected to be gone.
+    // A transfer that already counts stays confirmed while it moves to another block, or while its block is suspected
+    // to be gone.
     confirmed: counted || (sure && screening !== "unknown"),
     accepted: isAccepted && counted,
   }))
 }
 
-/** Whether the session would be confirmed by a payment that is its first, and so takes one of its link's uses. */
+/** Whether the session would be confirmed by its first payment, which takes one of its link's uses. */
 export function takesUse(facts: SessionFacts): boolean {
   const sorted = sort(facts.transfers)
   const { status } = foldSession(factsOf(facts, sorted), arrivalsOf(facts, sorted), facts.now)
   return status === "confirmed" && !facts.payments.some(everPaid)
 }
 
-/** What has to happen; `usedUp` when others have taken all uses of the session's link. */
+/** Plans what has to happen. `usedUp`: other sessions have taken all uses of the session's link. */
 export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
   const { session, transfers, payments, now } = facts
   const sorted = sort(facts.transfers)
@@ -162,7 +170,7 @@ export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
     folded,
     acceptedId: accepted?.id,
     ...(accepted ? { reversed: [], paid: [] } : paymentOf(session, paid, payments)),
-    looked: rowsOf(undecided.filter(each => each.screening !== "unknown")),
+    considered: rowsOf(undecided.filter(each => each.screening !== "unknown")),
     waiting: [
       { exception: folded.rest?.exception ?? "overpaid", transfers: rowsOf(resting) },
       { exception: "wrong_asset", transfers: rowsOf(others.filter(each => each.sure && each.screening === "clear")) },
@@ -175,14 +183,14 @@ export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
     last,
     row: rowOf(facts, folded, { last, again, isUnscreened, isBarred: listed.length > 0 && folded.received === 0n }),
     again: new Map([...unknown.map(({ row }): [bigint, Date] => [row.id, again]), ...facts.again]),
-    // What nobody can screen is not tried again at once.
+    // If a sender can't be screened now, the session is not settled again at once.
     isMore: !isUnscreened && facts.left > 0,
   }
 }
 
 /**
- * The session's payment, of these transfers. One that waited, or was reversed, and became enough is the session's payment from
- * then on, under the same id; one that has lost its transfers is reversed.
+ * The session's payment, made of these transfers. An open or reversed payment that now reaches the amount becomes the
+ * session's payment, under the same id. One that has lost its transfers is reversed.
  */
 function paymentOf(
   { amount }: Row<"checkout_sessions">,
@@ -197,9 +205,9 @@ function paymentOf(
   return { paid: [one], reversed: [] }
 }
 
-/** How the session's row stands, in the words for its payer. */
+/** The new values of the session's row, with the message for its payer. */
 function rowOf(
-  { session, network, payments, relay, lookedPastExpiry, now }: SessionFacts,
+  { session, network, payments, relay, scannedPastExpiry, now }: SessionFacts,
   folded: Folded,
   {
     last,
@@ -213,8 +221,9 @@ function rowOf(
   },
 ): SessionPlan["row"] {
   const { status, exception, received } = folded
-  // A link used up by others stays so past the expiry: looked at for ever, such sessions would keep the others waiting.
-  const isOver = status === "failed" && lookedPastExpiry
+  // A session whose link was used up by others stays `failed` after the expiry. Settling it forever would delay the
+  // other sessions.
+  const isOver = status === "failed" && scannedPastExpiry
   const ended = status === "confirmed" || status === "expired" || isOver
   const words = messageOf(
     { ...folded, amount: session.amount },

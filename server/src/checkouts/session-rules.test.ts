@@ -13,7 +13,7 @@ const facts: Facts = {
   refused: false,
   ended: null,
   wrongAsset: false,
-  lookedPastExpiry: true,
+  scannedPastExpiry: true,
   accepted: null,
   beside: 0n,
 }
@@ -48,7 +48,7 @@ describe("a session", () => {
     ["half in time, half late", [arrival(1, 250), arrival(2, 250, 61)], {}, 62, "expired", "late"],
     ["too late, but a hash is still looked at", [], { submitted: true }, 61, "verifying", null],
     ["over", [], {}, 61, "expired", null],
-    ["over, but not looked at so far", [], { lookedPastExpiry: false }, 61, "pending", null],
+    ["over, but not looked at so far", [], { scannedPastExpiry: false }, 61, "pending", null],
     ["a hash that was no payment", [], { refused: true }, 2, "pending", null],
     ["only hashes that were no payment, when it is over", [], { refused: true }, 61, "failed", null],
     ["too little and a wrong hash, when it is over", [arrival(1, 9)], { refused: true }, 61, "expired", "underpaid"],
@@ -56,7 +56,7 @@ describe("a session", () => {
     [
       "failed, then another wrong hash",
       [],
-      { refused: true, ended: "failed", lookedPastExpiry: false },
+      { refused: true, ended: "failed", scannedPastExpiry: false },
       62,
       "failed",
       null,
@@ -117,7 +117,7 @@ describe("a session", () => {
         expect(folded.received).toBe(deep.reduce((total, each) => total + each.value, 0n))
         const paid = folded.paid.reduce((total, each) => total + each.value, 0n)
         expect(paid >= 500n).toBe(folded.status === "confirmed")
-        // Nothing that pays could have been left out: without its last transfer it would not be enough.
+        // The last transfer is needed: without it the sum would be too small.
         if (paid > 0n) expect(paid - (folded.paid.at(-1)?.value ?? 0n) < 500n).toBe(true)
         expect(fold(all, { usedUp }, minute)).toEqual(folded)
       }),

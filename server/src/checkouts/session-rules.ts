@@ -1,25 +1,25 @@
 /**
- * The rules of a checkout session. Pure: what the session asked for and what the chain brought goes in, its status comes
- * out. Every status that may follow another is listed once, in {@link transitions}.
+ * The rules of a checkout session. Pure: they take what the session asked for and what the chain brought, and return
+ * its status. {@link transitions} lists every status that may follow another.
  */
 import type { Token } from "../chain/networks.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { PaymentException } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 
-/** The statuses of a direct session; those of an escrow are folded from its calls (`escrow/fold-escrow.ts`). */
+/** The statuses of a direct session. An escrow's are folded from its calls (`escrow/fold-escrow.ts`). */
 type DirectStatus = Exclude<SessionStatus, "authorized" | "voided" | "partially_refunded" | "refunded">
 
 /**
- * What may follow what. `failed` and `expired` are ends for the payer's page, not for money: what was paid in time and is
- * found later still confirms. `confirmed` is left only when a reorg removes the payment.
+ * Which status may follow which. `failed` and `expired` end the payer's page but not the payment: money that was paid
+ * in time and is found later still confirms the session. `confirmed` is left only when a reorg removes the payment.
  */
 export const transitions: Record<DirectStatus, readonly DirectStatus[]> = {
   pending: ["verifying", "confirmed", "failed", "expired"],
   verifying: ["confirmed", "failed", "expired", "pending"],
   confirmed: ["verifying", "failed", "expired", "pending"],
   failed: ["verifying", "confirmed", "expired", "pending"],
-  // Never waiting again: what is over stays over, unless money shows that it was paid, or is on its way.
+  // Never `pending` again: an ended session stays ended, unless money shows that it was paid or is on its way.
   expired: ["verifying", "confirmed", "failed"],
 }
 
@@ -30,54 +30,56 @@ export interface Arrival {
   minedAt: Date
   /** Deep enough to count. */
   confirmed: boolean
-  /** Part of what the merchant let count as the session's payment. */
+  /** Part of the payment that the merchant accepted as the session's. */
   accepted?: boolean
 }
 
 export interface Facts {
   amount: bigint
   expiresAt: Date
-  /** Whether the link's uses are all taken by others. */
+  /** Whether other sessions have taken all uses of the link. */
   usedUp: boolean
-  /** Whether a hash that was submitted in time is still looked at, or an authorization is on its way. */
+  /** Whether a hash that was submitted in time is still being verified, or an authorization is in flight. */
   submitted: boolean
-  /** Whether a hash was submitted that was no payment. Anyone may submit one, so it only names the end of a session. */
+  /**
+   * Whether a submitted hash turned out to be no payment. Anyone may submit one, so it only decides how a session ends.
+   */
   refused: boolean
-  /** How the session ended, when its time was over at the last look. */
+  /** How the session had ended at the last settlement; null if it had not. */
   ended: "failed" | "expired" | null
-  /** Whether money of another token came. */
+  /** Whether money in another token arrived. */
   wrongAsset: boolean
   /** Whether everything mined before the expiry has certainly been scanned. */
-  lookedPastExpiry: boolean
-  /** What the payment lacked that the merchant accepted anyway; null where there is no such payment. */
+  scannedPastExpiry: boolean
+  /** The payment that the merchant accepted, with its exception; null where there is none. */
   accepted: { exception: PaymentException | null } | null
-  /** What was accepted beside the session's payment, in base units: received, and no longer in the way. */
+  /** The sum accepted beside the session's payment, in base units. It counts as received and needs no decision. */
   beside: bigint
 }
 
 export interface Folded {
   status: DirectStatus
   exception: PaymentException | null
-  /** Confirmed, in base units. */
+  /** The confirmed sum, in base units. */
   received: bigint
-  /** Whether more may come by itself: what was seen, submitted or authorized. */
+  /** Whether more may come without the payer: transfers seen, hashes submitted, authorizations in flight. */
   inFlight: boolean
-  /** What pays the session: the transfers up to the one that reached the amount; empty while it is not reached. */
+  /** The transfers that pay the session, up to the one that reached the amount; empty while it is not reached. */
   paid: Arrival[]
-  /** Confirmed transfers that pay nothing, and why: they wait for the merchant. */
+  /** Confirmed transfers that pay nothing, and why: they need the merchant's decision. */
   rest: { arrivals: Arrival[]; exception: PaymentException } | undefined
 }
 
 /**
- * How a session stands. Transfers mined by its expiry add up; those that reach the amount pay it, with all that the last of
- * them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the expiry `late`. What
- * the merchant has accepted pays the session, whatever it lacks.
+ * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay it, with all that
+ * the last of them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the
+ * expiry `late`. A payment that the merchant has accepted pays the session, whatever it lacks.
  */
 export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
   const confirmed = arrivals.filter(arrival => arrival.confirmed)
   const received = sum(confirmed) + facts.beside
   const inTime = confirmed.filter(arrival => arrival.minedAt <= facts.expiresAt)
-  // One addition each: an address can be paid in a hundred thousand pieces.
+  // One addition for each transfer: an address can receive a hundred thousand of them.
   let soFar = 0n
   const reached = inTime.findIndex(({ value }) => {
     soFar += value
@@ -96,7 +98,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
       more.length > 0 ? over : facts.accepted ? facts.accepted.exception : sum(paid) > facts.amount ? "overpaid" : null
     return { status: "confirmed", exception, received, inFlight, paid, rest: rest(more, over) }
   }
-  const isOver = now > facts.expiresAt && facts.lookedPastExpiry && !inFlight
+  const isOver = now > facts.expiresAt && facts.scannedPastExpiry && !inFlight
   const wrong = facts.wrongAsset ? "wrong_asset" : null
   const exception: PaymentException | null =
     confirmed.length === 0
@@ -110,10 +112,10 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
   return { status, exception, received, inFlight, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
 
   function statusOf(): DirectStatus {
-    // The link was paid by others: this money is over, and more of it would be too.
+    // Others have used up the link: this money can't pay, and more money couldn't either.
     if (reached >= 0) return "failed"
     const nothing = confirmed.length === 0 && !inFlight
-    // What is submitted after the end changes it no more.
+    // A hash submitted after the end does not change how it ended.
     if (nothing && facts.ended !== null) return facts.ended
     if (isOver) return nothing && !facts.wrongAsset && facts.refused ? "failed" : "expired"
     return nothing ? "pending" : "verifying"
@@ -123,8 +125,8 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
 const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
 
 /**
- * What keeps a payer from paying twice, in a sentence to follow any other: until `until` anyone can carry out an earlier
- * authorization of his that failed on chain.
+ * The sentence that keeps a payer from paying twice, to follow any other message: until `until`, anyone can carry out
+ * an earlier authorization of the payer that failed on chain.
  */
 export const replayCaution = (until: string, status: SessionStatus): string =>
   status === "expired"
@@ -132,8 +134,8 @@ export const replayCaution = (until: string, status: SessionStatus): string =>
     : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
 
 /**
- * How a session stands, in words that say to the payer what to do; `reason` is why what was tried was no payment, `returned`
- * whether the merchant has sent money of it back.
+ * The message for the payer: the session's state and what to do. `reason`: why the last attempt was no payment.
+ * `returned`: whether the merchant has sent some of its money back.
  */
 export function messageOf(
   session: Pick<Folded, "exception" | "received" | "inFlight"> & { status: SessionStatus; amount: bigint },
@@ -163,7 +165,7 @@ export function messageOf(
   if (status === "failed" && exception === null && !reason)
     return "The time to pay is over, and no transaction that was submitted paid this checkout. Start a new checkout."
   if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
-  // Whoever is asked for money that is on its way pays it twice.
+  // A payer who is asked for money that is already on its way pays twice.
   if (exception === "underpaid" && inFlight)
     return `${text(received)} of ${text(amount)} ${token.symbol} arrived, and more is being verified. Wait before you send the rest.`
   if (exception === "underpaid")

@@ -1,4 +1,5 @@
-// A database that an older version has lived in: every row arrives, the constraints hold, and the service goes on with it.
+// A database that an older version wrote: every row is migrated, the constraints hold, and the service continues with
+// it.
 import { sql } from "kysely"
 import pg from "pg"
 import { zeroHash } from "viem"
@@ -47,7 +48,7 @@ const renamedWords: Record<string, string> = {
   untold: "rpc_unavailable",
 }
 
-/** A row with the names of its columns, and the words in it, as they are now. */
+/** Returns a row with the current names of its columns and values. */
 function renamed(table: string, row: Line): Line {
   const word = (value: unknown) => renamedWords[String(value)] ?? value
   return Object.fromEntries(
@@ -58,7 +59,7 @@ function renamed(table: string, row: Line): Line {
   )
 }
 
-/** What an address of a time when it did not commit to these says of them. */
+/** Returns the terms of an address from before addresses committed to them. */
 function termsOf(depositId: unknown, sessionId: unknown): Line {
   const versions = rowsOf("paywall_versions").filter(row => row.deposit_id === depositId)
   const [last] = versions.sort((a, b) => Number(b.n) - Number(a.n))
@@ -71,10 +72,10 @@ function termsOf(depositId: unknown, sessionId: unknown): Line {
   }
 }
 
-/** Columns of later versions, with the values that they give to what was there. */
+/** Columns of later versions, with the values that their migrations give to existing rows. */
 const added: Record<string, Line> = {
   attempts: { data_fee: 0 },
-  payments: { agent: false },
+  payments: { agent: false, reopened: false },
   transfers: { applied: false },
   checkout_sessions: { agent: false, capture: "direct" },
   paywalls: { listed: false },
@@ -94,7 +95,7 @@ function migrated(table: string, { paywall_id, session_id, ...older }: Line): Li
   return { ...row, ...sender, resource_id: paywall_id ?? session_id }
 }
 
-/** Pays a paywall and a session of before, and makes one of each: the books agree before and after. */
+/** Pays an existing paywall and session, and makes one of each: the books agree before and after. */
 async function goOn(service: TestService): Promise<void> {
   const { db } = service.ctx
   const as = { as: "shop" }
@@ -310,7 +311,7 @@ describe.each([
       },
     )
     await user?.end()
-    // The service of above, with another database: to start one for each takes as much CPU as all of this.
+    // The same service with another database: starting one for each takes as much CPU as all of this.
     service.ctx.db = database.db
     const ended = Math.max(...dump.rowsOf("payments").map(({ updated_at }) => Date.parse(String(updated_at))))
     service.advance(ended + 60_000 - service.ctx.now().getTime())
@@ -333,7 +334,7 @@ describe.each([
       expect(rows, table).toEqual([{ lost: null, extra: 0 }])
     }
     await goOn(service)
-    // What is reserved, and what is billed, is computed from its rows once more.
+    // Escrows and subscriptions are computed from their rows again.
     const failures: unknown[] = []
     const log = Object.assign(Object.create(service.ctx.log), { error: (failure: unknown) => failures.push(failure) })
     const ctx = { ...service.ctx, log }

@@ -1,4 +1,4 @@
-/** The rows as Kysely sees them; the source of truth is `migrations/`. bigint: numeric and int8 columns. */
+/** The rows as Kysely sees them; `migrations/` is the source of truth. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { AuditEntries } from "./audit-rows.ts"
@@ -40,7 +40,7 @@ interface Installation {
   value: string
 }
 
-/** What is for sale, whatever its kind; triggers on the kinds' tables maintain it. */
+/** The resources that are for sale, of every kind; triggers on the kinds' tables maintain it. */
 interface Resources {
   id: string
   merchant_id: string
@@ -54,11 +54,11 @@ interface Deposits {
   factory: Address
   salt: Hash
   owner: Address
-  /** Whose signature sends money back to payers: nobody's when zero, and the factory's own address stands for the service. */
+  /** Its signature sends money back to payers: nobody's if zero; the factory's own address means the service. */
   approver: Address
-  /** Of before addresses named an approver: this version knows no terms of it, and can't move its money. */
+  /** From before addresses named an approver: this version does not know its terms, and can't move its money. */
   older_factory: Generated<boolean>
-  /** Of the recipients of `recipient_set_id`; zero without a split. */
+  /** The hash of the recipients of `recipient_set_id`; zero without a split. */
   payees_hash: Hash
   recipient_set_id: Optional<bigint>
   open_after_s: bigint
@@ -91,19 +91,19 @@ interface Transfers {
   log_index: number
   block_time: Date
   state: TransferState
-  /** Whether it rests on one of two endpoints alone; see `chain/agreement.ts`. */
+  /** Whether only one of two endpoints reports it; see `chain/agreement.ts`. */
   single_source: Generated<boolean>
   suspect_at: Optional<Date>
   run_at: Optional<Date>
   created_at: Date
-  /** Whether a payment that is granted or returned claims it; it may be false too long, and is never true too long. */
+  /** Whether a granted or returned payment claims it; it may be set late, but is never wrongly true. */
   applied: Generated<boolean>
   /** The database sets both. */
   merchant_id: Generated<string>
   reorged_at: Generated<Date | null>
 }
 
-/** An endpoint, by its position in the setting from 0, that differs from the others, lags, or does not answer. */
+/** An endpoint, by its position in the setting from 0, that differs from the others, lags, or does not respond. */
 interface EndpointTroubles {
   chain_id: number
   position: number
@@ -131,9 +131,9 @@ interface Submissions {
   resource_id: string
   chain_id: number
   tx_hash: Hash
-  /** The claimed payer; a checkout need not know it. */
+  /** The claimed payer; null if a checkout does not know it. */
   address: Address | null
-  /** Whether only a transfer from `address` answers it; otherwise one from anybody. */
+  /** Whether only a transfer from `address` answers it; otherwise a transfer from anybody does. */
   by_sender: boolean
   status: SubmissionStatus
   reason: Optional<FailureReason>
@@ -165,7 +165,7 @@ interface Payments {
   sweep_at: Optional<Date>
   notify_by: Optional<Date>
   token: Address
-  /** The deposit with the money of a payment that waits, or waited, for the merchant. */
+  /** The deposit with the money of a payment that is, or was, open. */
   deposit_id: Optional<bigint>
   accepted_at: Optional<Date>
   /** Accepted when the session was already paid. */
@@ -175,6 +175,8 @@ interface Payments {
   notified_paid: Generated<boolean>
   /** Set by the database: an agent's authorization paid it (x402). */
   agent: Generated<boolean>
+  /** Set by the database: a return failed or was cancelled; the merchant must be notified that the payment is open. */
+  reopened: Generated<boolean>
   event_sequence: Generated<number>
   traceparent: Optional<string>
 }
@@ -224,9 +226,9 @@ interface Access {
   tx_hash: Optional<Hash>
   since_at: Optional<Date>
   calls_left: Optional<number>
-  /** When the last of the grants that are folded was granted; null: all have to be folded again. The database takes it away. */
+  /** When the newest folded grant was granted; null: all must be folded again. The database resets it. */
   folded_at: Optional<Date>
-  /** Until when calls are not counted, and how many are left when they are. */
+  /** Until when calls are not counted, and how many are left from then on. */
   free_until: Optional<Date>
   calls_kept: Optional<number>
 }
@@ -242,7 +244,7 @@ interface Cursors {
   run_at: Date
   claim_id: Optional<string>
   lease_until: Optional<Date>
-  /** How many blocks the logs are behind the head; the lowest value since it fell behind, and when that was. */
+  /** How many blocks the logs are behind the head; the lowest value since the scan fell behind, and when that was. */
   lag_blocks: Generated<bigint>
   lag_low: Optional<bigint>
   lag_low_at: Optional<Date>
@@ -299,7 +301,7 @@ interface Transactions {
   id: string
   merchant_id: string
   type: "payment" | "agent" | Exclude<Row<"payouts">["kind"], "authorize" | "settle" | "reserve">
-  /** Of a payment through escrow, its session's. */
+  /** For a payment through escrow, its session's status. */
   status: Row<"payments">["status"] | Row<"payouts">["state"] | Row<"checkout_sessions">["status"]
   exception: WaitingFor | null
   chain_id: number
@@ -308,14 +310,14 @@ interface Transactions {
   tx_hash: Hash | null
   payer: Address | null
   recipient: Address | null
-  /** Null where an agent paid another server. */
+  /** Null if an agent paid another server. */
   resource_id: string | null
   payment_id: string | null
   created_at: Date
-  /** The table, or the kind of payouts, that the row is of. */
+  /** The table, or the kind of payouts, of the row. */
   source: "payments" | "payouts" | "settlements" | "escrows" | "calls" | "refunds"
   payout_id: string | null
-  /** The deposit that a payout takes the money out of. */
+  /** The deposit that a payout takes the money from. */
   out_of: bigint | null
 }
 

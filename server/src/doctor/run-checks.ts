@@ -1,14 +1,15 @@
 /**
- * All checks of an installation, in order: `sluice doctor` makes all of them, and a running service repeats those whose
- * answers change.
+ * All checks of an installation, in order. `sluice doctor` runs all of them, and a running service repeats those whose
+ * results change.
  */
-// I/O: hands its arguments to the checks, also before the service starts, when there is no context.
+// I/O: passes its arguments to the checks, also before the service starts, when there is no context.
 import { liveWarnings } from "../config/live-mode.ts"
 import { type Examined, listSettings, type Settings } from "../config/settings.ts"
-import { checkBaseUrl, checkIssuer, checkRedis } from "./check-address.ts"
+import { checkBaseUrl, checkIssuer } from "./check-address.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
 import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
+import { checkRedis } from "./check-redis.ts"
 import { checkReplica } from "./check-replica.ts"
 import { checkSecrets } from "./check-secrets.ts"
 import { checkSigners } from "./check-signers.ts"
@@ -23,7 +24,7 @@ export interface Installation {
   signal: AbortSignal
 }
 
-/** Everything, without changing anything. What depends on a setting with a fault is left out. */
+/** Runs all checks; nothing is changed. Checks that depend on a setting with a fault are left out. */
 export async function checkAll(
   installation: Installation,
   { faults, unknown }: Pick<Examined, "faults" | "unknown">,
@@ -31,7 +32,7 @@ export async function checkAll(
   const { settings, query, now, signal } = installation
   const faulty = new Set(faults.map(fault => fault.split(" ", 1)[0] ?? ""))
   const of = [checkSettings(settings, faults), strangers(unknown), checkSecrets(settings)]
-  // The sandbox makes everything around it when it starts.
+  // The sandbox creates everything around it when it starts.
   if (settings.mode === "sandbox") return [...of.flat(), ...(await checkDatabase(settings, query, now))]
   const parts = await Promise.all([
     ...of,
@@ -49,7 +50,7 @@ export async function checkAll(
   return parts.flat()
 }
 
-/** What a running service repeats; `isServing` where it answers requests at BASE_URL. */
+/** Runs the checks that a running service repeats. `isServing`: it answers requests at BASE_URL. */
 export async function checkAgain(installation: Installation, isServing: boolean): Promise<Finding[]> {
   const { settings, query, now, signal } = installation
   if (settings.mode === "sandbox") return []
@@ -85,7 +86,7 @@ function checkSettings(settings: Settings, faults: readonly string[]): Finding[]
   ]
 }
 
-/** What a setting is for; a network's settings are described once for all networks. */
+/** What a setting is for. A network's settings are described once for all networks. */
 function meaningOf(name: string): string {
   const described = listSettings().find(each =>
     each.name.endsWith("_<NETWORK>") ? name.startsWith(each.name.replace("<NETWORK>", "")) : each.name === name,
@@ -94,7 +95,7 @@ function meaningOf(name: string): string {
   return `${name}: ${described?.meaning ?? "docs/settings.md describes it"}.${deploy}`
 }
 
-/** Variables that look like settings and are none: a misspelt name has no effect, which nobody notices. */
+/** Variables that look like settings but are none: nobody notices that a misspelt name has no effect. */
 function strangers(names: readonly string[]): Finding[] {
   return names.map(name => ({
     part: "settings",

@@ -1,6 +1,6 @@
 /**
- * Limits what callers can make the HTTP server hold in memory. A connection is served one request at a time, and only a
- * few more may be pipelined. Requests and answers each hold a fixed number of bytes in total, whoever the callers are
+ * Limits the memory that callers can make the HTTP server hold. A connection is served one request at a time, and only
+ * a few more may be pipelined. Requests and answers each hold a fixed number of bytes in total, whoever the callers are
  * and however many connections there are (`held-connections.ts`).
  */
 import {
@@ -23,15 +23,16 @@ import {
 import { joinedParts } from "./joined-parts.ts"
 
 /**
- * What a connection may hold that no budget counts, with a wide margin: 6 KB of the smallest headers, which Node keeps from the
- * first one on, are 80 KB of strings (measured), and 3,900 connections with such ended a process of 256 MB.
+ * What a connection may hold that no budget counts, with a wide margin. Node keeps headers from the first one on: 6 KB
+ * of the smallest headers are 80 KB of strings (measured), and 3,900 connections with such headers ended a process of
+ * 256 MB.
  */
 const CONNECTION_BYTES = 256 * 1024
 const MOST_CONNECTIONS = 4_000
 
 /**
- * How many connections a process may hold whose heap may grow to so many bytes: 1,408 with `--max-old-space-size=256`, by which V8 lets it
- * grow to 352 MB; 4,000 from a gigabyte on.
+ * How many connections a process may hold, by the size to which its heap may grow: 1,408 with
+ * `--max-old-space-size=256`, which lets V8 grow it to 352 MB; 4,000 from a gigabyte on.
  */
 export function connectionsFor(heapBytes: number): number {
   return Math.min(MOST_CONNECTIONS, Math.floor(heapBytes / CONNECTION_BYTES))
@@ -39,8 +40,8 @@ export function connectionsFor(heapBytes: number): number {
 
 /**
  * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, by a
- * setting). 64 MB of answers are some thirty thousand of the usual size, or sixty downloads at once. 32 MB of requests
- * are 8 KB for each connection: above that, one connection must hold more than any usual request does. Two minutes,
+ * setting). 64 MB of answers are about thirty thousand of the usual size, or sixty downloads at once. 32 MB of requests
+ * are 8 KB for each connection: to exceed that, one connection must hold more than any usual request does. Two minutes,
  * because a socket counts as read only when its buffer of 4 MB has emptied by a third: with 20 seconds, a steady reader
  * at 20 KB/s was cut off (measured).
  */
@@ -55,9 +56,9 @@ export const defaultBounds: Bounds = {
 }
 
 /**
- * How long a request may take to arrive. Fastify's default is unlimited, so that an endless body would hold its memory
- * and its connection. In a minute the largest body arrives over a line of 35 kbit/s. Node gives the headers alone a
- * minute, too.
+ * How long a request may take to arrive. Fastify's default is unlimited, so an endless body would hold its memory and
+ * its connection. In a minute the largest body arrives over a line of 35 kbit/s. Node also gives the headers alone a
+ * minute.
  */
 export const REQUEST_TIMEOUT_MS = 60_000
 /** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
@@ -68,11 +69,11 @@ export const KEEP_ALIVE_MS = 72_000
  */
 const WAITING_BYTES = 24 * 1024
 /**
- * What a body of unknown length counts as until it has arrived: the usual ones are small, and the largest has four
- * times as much.
+ * What a body of unknown length counts as until it has arrived: most bodies are small, and the largest is four times
+ * this size.
  */
 const CHUNKED_BYTES = 64 * 1024
-/** Parts of a body up to this, in bytes, are joined with the next ones of the same read. */
+/** Parts of a body up to this size, in bytes, are joined with the next parts of the same read. */
 const SMALL_PART_BYTES = 4 * 1024
 
 export interface Connections {
@@ -83,6 +84,11 @@ export interface Connections {
   ): Server
   /** Counts `bytes` as held for this answer until it is sent or its connection is closed. */
   hold(response: ServerResponse, bytes: number): void
+  /**
+   * Calls `end`, which answers bytes that are not HTTP and ends their connection, when it is their turn: after the
+   * answers to the requests before them. Bytes in the body of a request whose answer has begun end the connection at once.
+   */
+  endInTurn(socket: Socket, end: () => void): void
   /** Gives open connections `closingMs` to finish, then closes them. Call it when the server begins to close. */
   close(): void
 }
@@ -92,7 +98,7 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
   const held = heldConnections(bounds, dropped)
   const timedOut = (socket: Socket) => {
     const running = held.of(socket)?.running
-    // Where nothing waits to be read, the server itself is still working: on a long-poll, or on the next part of a
+    // If nothing waits to be read, the server itself is still working: on a long-poll, or on the next part of a
     // download.
     if (running && socket.writableLength === 0) return
     if (running) held.drop(socket, "stalled")
@@ -102,7 +108,7 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
     open: (listener, options) => {
       const inTurn = oneAtATime(listener, held, bounds)
       const server = createServer(
-        // Node would answer a request without a Host itself, uncounted; the listener refuses it.
+        // Node would answer a request without a Host itself, uncounted. So the listener refuses it.
         { ...options, requireHostHeader: false, IncomingMessage: JoinedRequest },
         inTurn,
       )
@@ -118,6 +124,14 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
       const { socket } = response
       if (socket && held.of(socket)?.running === response) held.holdAnswer(socket, bytes)
     },
+    endInTurn: (socket, end) => {
+      const connection = held.of(socket)
+      const running = connection?.running
+      if (!connection || !running || !socket.writable) end()
+      else if (running.req.complete) connection.end ??= end
+      else if (running.headersSent) socket.destroy()
+      else end()
+    },
     close: () => {
       const closeAll = () => {
         for (const socket of held.all()) held.drop(socket, "stopping")
@@ -128,8 +142,8 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
 }
 
 /**
- * A request whose body is in few parts, however it was sent: 64 KB in chunks of one byte, which anyone may send, held 8 MB, and 500
- * such connections ended a process of 256 MB.
+ * A request whose body has few parts, however it was sent. Anyone may send 64 KB in chunks of one byte: that held 8 MB,
+ * and 500 such connections ended a process of 256 MB.
  */
 class JoinedRequest extends IncomingMessage {
   private parts = joinedParts(SMALL_PART_BYTES)
@@ -142,7 +156,7 @@ class JoinedRequest extends IncomingMessage {
     return this.joinSoon() && more
   }
 
-  /** Passes the parts on when what has arrived is parsed. A tick would run after each part. */
+  /** Passes the parts on after everything that has arrived is parsed. A tick would run after each part. */
   private joinSoon(): true {
     if (!this.isScheduled)
       setImmediate(() => {
@@ -153,14 +167,16 @@ class JoinedRequest extends IncomingMessage {
     return true
   }
 
-  /** Whether more may be read. */
+  /** Passes the joined parts on. Returns whether more may be read. */
   private pushJoined(): boolean {
     const part = this.parts.take()
     return part === undefined || this.destroyed || super.push(part)
   }
 }
 
-/** Calls `listener` with one request of each connection at a time; the next ones of that connection wait for their turn. */
+/**
+ * Calls `listener` with one request of each connection at a time; the next ones of that connection wait for their turn.
+ */
 function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bounds): RequestListener {
   function run(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request
@@ -172,6 +188,8 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
       if (!held.of(socket) || !socket.writable) return
       held.finished(socket)
       const next = connection.waiting.shift()
+      // The bytes may be in the body of the request whose turn it is: nothing more of it comes.
+      if (!next?.[0].complete && connection.end) return connection.end()
       if (!next) return
       held.holdRequest(socket, connection.waiting.length * WAITING_BYTES)
       run(connection, ...next)
@@ -188,7 +206,7 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
   return (request, response) => {
     const { socket } = request
     const connection = held.of(socket)
-    // Closed by us or by the caller; Node still parses what had arrived.
+    // The connection was closed by us or by the caller; Node still parses what had arrived.
     if (!connection) return
     if (!connection.running) run(connection, request, response)
     else if (connection.waiting.length >= bounds.pipelined) held.drop(socket, "pipelined")
@@ -199,7 +217,7 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
   }
 }
 
-/** The full announced size of the body, so that a slow sender is counted before it has sent. */
+/** The announced size of the whole body, so that a slow sender is counted before it has sent it. */
 function announcedBytes({ headers }: IncomingMessage): number {
   return headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : CHUNKED_BYTES
 }

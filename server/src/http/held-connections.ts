@@ -1,25 +1,30 @@
 /**
- * The open connections and what each holds in memory. Above a limit a connection is closed: for requests the one that
- * holds most, for answers the one whose caller has read nothing for longest, for connections the one that has been idle
- * for longest.
+ * The open connections and what each holds in memory. Above a limit one connection is closed: the one that holds most
+ * (requests), the one whose caller has read nothing for longest (answers), or the one that has been idle for longest
+ * (connections).
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
 export interface Bounds {
-  /** Open connections. One more closes the connection that has been idle for longest. */
+  /** The most open connections. One more closes the connection that has been idle for longest. */
   connections: number
-  /** Requests of one connection that wait for the answer before them. One more closes it. */
+  /** The most requests of one connection that wait for the answer before them. One more closes the connection. */
   pipelined: number
-  /** Bytes of all answers. More closes the connection that has read nothing for longest. */
+  /** The most bytes of all answers. More closes the connection that has read nothing for longest. */
   answerBytes: number
-  /** Bytes of all requests: those that wait, and bodies still being received. More closes the largest holder. */
+  /**
+   * The most bytes of all requests: those that wait, and bodies still being received. More closes the largest holder.
+   */
   requestBytes: number
-  /** Bytes of the largest body. */
+  /** The most bytes of one body. */
   bodyBytes: number
-  /** Milliseconds in which a caller reads nothing of its answer, or sends nothing, before its connection is closed. */
+  /**
+   * How long a caller may read nothing of its answer, or send nothing, before its connection is closed; in
+   * milliseconds.
+   */
   stalledMs: number
-  /** Milliseconds that connections have to finish once the server closes. */
+  /** How long connections have to finish once the server closes; in milliseconds. */
   closingMs: number
 }
 
@@ -33,17 +38,19 @@ export interface Connection {
   /** The request that is being answered; without one the connection is idle. */
   running: ServerResponse | undefined
   waiting: [IncomingMessage, ServerResponse][]
+  /** What ends the connection once its requests are answered: bytes that are not HTTP followed them. */
+  end?: () => void
 }
 
 export interface HeldConnections {
   /** Undefined for a connection that was closed by us or by the caller. */
   of(socket: Socket): Connection | undefined
   all(): Iterable<Socket>
-  /** Adds a new connection, which is idle. */
+  /** Adds a new connection. It is idle. */
   opened(socket: Socket): void
-  /** The connection answers a request from now on. */
+  /** Marks the connection as answering a request. */
   began(socket: Socket): void
-  /** Its answer is complete: it is idle, and holds nothing. */
+  /** Marks its answer as complete: it is idle, and holds nothing. */
   finished(socket: Socket): void
   /** Counts bytes of an answer. */
   holdAnswer(socket: Socket, bytes: number): void
@@ -53,14 +60,14 @@ export interface HeldConnections {
   drop(socket: Socket, reason: DropReason): void
 }
 
-/** No connections yet. */
+/** Opens the record, without connections. */
 export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnections {
   const connections = new Map<Socket, Connection>()
   /** In the order in which they became idle. */
   const idle = new Set<Socket>()
   /** In the order in which their requests began. */
   const running = new Set<Socket>()
-  /** Of those that hold answers, in the order in which their callers last read. */
+  /** Bytes of answers, in the order in which their callers last read. */
   const answers = heldBytes()
   const requests = heldBytes()
 
@@ -72,7 +79,7 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
     const [longestUnread] = answers.sockets()
-    // The longest running one is a page or a long-poll that waits, and comes again: 1,400 of them kept everybody else out.
+    // The longest running request is a waiting page or long-poll. Its client reconnects: 1,400 kept everybody out.
     const [longestRunning] = running
     const other = longestIdle === socket ? (longestUnread ?? requests.largest() ?? longestRunning) : longestIdle
     drop(other ?? socket, "too_many")
@@ -126,10 +133,10 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
 }
 
 /**
- * Ends the parsing of what has arrived. Node destroys a socket, but goes on with the 64 KB it had read, some 1,200 requests,
- * and keeps them all until the event loop closes the socket: 100 such connections at once held 250 MB and ended a process.
- * Answering 2, as for a connection that changes its protocol, makes llhttp stop after the headers. Node has no public way;
- * without `onIncoming` nothing changes but the memory.
+ * Stops the parsing of what has arrived. Node destroys a socket but continues with the 64 KB that it had read, about
+ * 1,200 requests, and keeps all of them until the event loop closes the socket: 100 such connections at once held 250
+ * MB and ended a process. Returning 2, as for a connection that changes its protocol, makes llhttp stop after the
+ * headers. Node has no public way to do this; without `onIncoming` only the memory differs.
  */
 function stopParsing(socket: Socket): void {
   const { parser } = socket as Socket & { parser?: { onIncoming?: unknown } | null }
@@ -143,7 +150,7 @@ function heldBytes() {
   return {
     total: () => total,
     sockets: () => held.keys(),
-    /** One that is already in the order keeps its place: asking for more is not reading. */
+    /** A connection that is already in the order keeps its place: asking for more is not reading. */
     add: (socket: Socket, bytes: number) => {
       if (bytes === 0) return
       held.set(socket, (held.get(socket) ?? 0) + bytes)
@@ -159,7 +166,7 @@ function heldBytes() {
       held.delete(socket)
       held.set(socket, bytes)
     },
-    /** Looks at each connection: some 20 µs for 4,000, and only above the limit. */
+    /** Scans all connections: about 20 µs for 4,000, and only above the limit. */
     largest: () => {
       let largest: Socket | undefined
       let most = 0

@@ -120,6 +120,53 @@ describe("bad input", () => {
     })
   })
 
+  const first = "GET /whole HTTP/1.1\r\nHost: a\r\n\r\n"
+  const chunked = `HTTP/1.1\r\nHost: a\r\n${JSON_CHUNKS}\r\n\r\n`
+  it.each([
+    ["one request", `${first}BROKEN\r\n\r\n`, ["200 OK", "<whole>", "400 Bad Request"]],
+    ["two requests", `${first}${first}BROKEN\r\n\r\n`, ["200 OK", "<whole>", "200 OK", "<whole>", "400 Bad Request"]],
+    ["a bad chunk of a later one", `${first}POST /whole ${chunked}zz\r\n`, ["200 OK", "<whole>", "400 Bad Request"]],
+    ["a stream", "GET /parts HTTP/1.1\r\nHost: a\r\n\r\nBROKEN\r\n\r\n", ["200 OK", "<a>", "<b>", "400 Bad Request"]],
+    ["a bad chunk under its own answer", `POST /parts ${chunked}zz\r\n`, ["200 OK", "<a>"]],
+  ])("what is not HTTP takes no other answer's place: %s", async (_what, text, answers) => {
+    const { ctx, issuer } = service
+    const own = openServer(ctx, openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)))
+    const seen = Promise.withResolvers<void>()
+    const begun = Promise.withResolvers<void>()
+    let posted = 0
+    own.addHook("onRequest", ({ url }, reply, done) => {
+      if (url !== "/parts") return done()
+      // Before its body is read.
+      reply.hijack()
+      reply.raw.write("<a>", () => begun.resolve())
+      void seen.promise.then(() => reply.raw.end("<b>"))
+    })
+    own.get("/parts", async () => "")
+    own.post("/parts", async () => "")
+    own.get("/whole", async () => {
+      await seen.promise
+      return "<whole>"
+    })
+    own.post("/whole", async () => {
+      posted++
+      return "<posted>"
+    })
+    await own.listen({ host: "127.0.0.1", port: 0 })
+    own.server.on("clientError", () => setImmediate(seen.resolve))
+    const socket = connect((own.server.address() as { port: number }).port, "127.0.0.1")
+    let read = ""
+    socket.on("error", () => undefined).on("data", data => (read += data))
+    // The answer of a stream has begun before the bytes that are not HTTP come.
+    const at = text.startsWith(first) ? 0 : text.indexOf("\r\n\r\n") + 4
+    socket.write(text.slice(0, at))
+    if (at > 0) await begun.promise
+    socket.write(text.slice(at))
+    await once(socket, "close")
+    await own.close()
+    expect(read.match(/(?<=HTTP\/1\.1 )\d+ [\w ]+|<\w+>/g)).toEqual(answers)
+    expect(posted).toBe(0)
+  })
+
   it("an unknown expectation is ignored, and a stop does not wait for an endless body", async () => {
     const { ctx, issuer } = service
     const tokens = tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)

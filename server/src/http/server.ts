@@ -1,5 +1,6 @@
 /**
- * The HTTP server without its routes: how a request is read, who is calling, whether it may, and the form of an error.
+ * The HTTP server without its routes: how a request is read, who is calling, whether it is admitted, and the form of
+ * errors.
  */
 import { randomUUID } from "node:crypto"
 import type { IncomingMessage, ServerResponse } from "node:http"
@@ -53,7 +54,7 @@ const HELD_A_STREAM = 1024 * 1024
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Bytes that an answer of this route holds while it streams, where that is not as much as a long list does. */
+    /** Bytes that an answer of this route holds while it streams, if not as much as a long list. */
     streamBytes?: number
   }
 }
@@ -83,12 +84,12 @@ export async function callingMerchant(request: FastifyRequest): Promise<string> 
   return request.merchantId
 }
 
-/** For routes that need no body: no body is the same as an empty one. */
+/** For routes that need no body: a missing body is the same as an empty one. */
 export async function orEmptyBody(request: FastifyRequest): Promise<void> {
   if (request.body === undefined) request.body = {}
 }
 
-/** A server without routes; add them before it listens. `bounds` replace the default ones. */
+/** Opens a server without routes; add them before it listens. `bounds` replace the default ones. */
 export function openServer(ctx: Context, identities: Identities, bounds?: Bounds, errorPage?: ErrorPage): Server {
   const connections = boundedConnections((reason, peer) => {
     connectionsDropped.inc({ reason })
@@ -119,10 +120,10 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       checkStorable(request.params as object)
     }),
   )
-  // Of all hooks the last before a route's handler: a context that an earlier one sets is lost while the body is read.
+  // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
   app.addHook("onSend", (request, reply, payload, done) => {
-    // A Buffer is shared by all callers, so an answer adds no memory.
+    // All callers share a Buffer, so such an answer adds no memory.
     if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
     else if (payload instanceof Readable)
       connections.hold(reply.raw, request.routeOptions.config.streamBytes ?? HELD_A_STREAM)
@@ -160,7 +161,7 @@ function serverOptions(
         isAdmitted => isAdmitted && sendError(ctx, request, reply, error, errorPage),
       )
     },
-    clientErrorHandler: refuseBroken,
+    clientErrorHandler: (error, socket) => connections.endInTurn(socket, () => refuseBroken(error, socket)),
     schemaController: {
       compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator, buildSerializer },
     },
@@ -187,11 +188,13 @@ function answerCors(app: Server, ctx: Context): void {
   })
 }
 
-/** Finds out who is calling, counts the request against the caller's limits, and then refuses invalid credentials. */
+/**
+ * Finds out who is calling, counts the request against the caller's limits, and only then refuses invalid credentials.
+ */
 function admitCallers(app: Server, identities: Identities, { admit, isRefused }: Limiter): void {
-  // Runs after CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
+  // Runs after CORS has written its headers, so that a page can read a 401 or a 429. Preflights end there.
   app.after(() => {
-    /** Whether the request goes on; throws what it is refused with. */
+    /** Whether the request continues; throws the error that it is refused with. */
     const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> =>
       soon(identities.authenticate(pathOf(request), request.headers, isRefused(request)), caller => {
         request.subject = caller.subject
@@ -211,13 +214,13 @@ function admitCallers(app: Server, identities: Identities, { admit, isRefused }:
     app.addHook("onRequest", (request, reply, done) => {
       const goesOn = admitted(request, reply)
       if (goesOn === true) done()
-      // Fastify goes on itself when a promise is kept, unless the request was answered.
+      // When the promise resolves, Fastify continues by itself, unless the request was answered.
       return goesOn instanceof Promise ? goesOn : undefined
     })
   })
 }
 
-/** Measures and logs each request once it is answered, those of probes only in a log of level `debug`. */
+/** Measures and logs each request after it is answered. Probes are logged only at level `debug`. */
 function recordAnswers(app: Server, ctx: Context): void {
   const log = requestLog(ctx.log)
   app.addHook("onResponse", (request, reply, done) => {
@@ -252,7 +255,7 @@ function checkStorable(values: object): void {
       throw invalid(name, NOT_STORABLE)
 }
 
-/** Ends a hook that waits for nothing. Each request passes all hooks, and a callback costs less than a promise. */
+/** Ends a synchronous hook. Each request passes all hooks, and a callback costs less than a promise. */
 function checked(done: (error?: FastifyError) => void, check: () => void): void {
   try {
     check()
@@ -265,7 +268,7 @@ function checked(done: (error?: FastifyError) => void, check: () => void): void 
 const saneId = (header: unknown): string | undefined =>
   typeof header === "string" && /^[\w.:-]{1,128}$/.test(header) ? header : undefined
 
-/** Framework errors that have an entry in our table; all other 4xx errors are `VALIDATION_ERROR`. */
+/** Framework errors that have an entry in our table. All other 4xx errors are `VALIDATION_ERROR`. */
 const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_BODY_TOO_LARGE: "PAYLOAD_TOO_LARGE",
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "UNSUPPORTED_MEDIA_TYPE",
@@ -273,7 +276,7 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_MAX_PARAM_LENGTH: "NOT_FOUND",
 }
 
-/** Errors whose own message would not help a caller. */
+/** Messages for errors whose own message would not help a caller. */
 const frameworkWords: Record<string, string> = {
   FST_ERR_BAD_URL: "The URL can't be decoded. Check its percent signs.",
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The length of the body differs from its Content-Length.",
@@ -290,7 +293,7 @@ function toApiError(error: Error & { code?: string; statusCode?: number; validat
   return undefined
 }
 
-/** Answers with an error of the table, and logs those that are our fault. */
+/** Answers with an error of the table, and logs those that are this service's fault. */
 export function sendError(
   ctx: Context,
   request: FastifyRequest,
@@ -299,7 +302,7 @@ export function sendError(
   errorPage?: ErrorPage,
 ): void {
   const known = toApiError(error)
-  // NOT_READY answers a probe, and what makes the process unready is logged where it was noticed. An origin is a merchant's.
+  // NOT_READY answers a probe, and the reason is logged where it is noticed. An origin belongs to a merchant.
   const isElsewhere = known?.code === "NOT_READY" || known?.code === "ORIGIN_FAILED"
   if (!known || (errorTable[known.code].status >= 500 && !isElsewhere))
     ctx.log.error(

@@ -7,15 +7,18 @@ import { type Limits, openLimits } from "./limiter.ts"
 /** A busy machine may take longer to answer than a service waits for; the tests are not about that. */
 const PATIENCE_MS = 2_000
 
-/** A Redis, the processes of an installation on it, and what they log. */
+/** A Redis, the processes of an installation that use it, and their log lines. */
 interface Place {
   server: TestRedis
   lines: string[]
-  /** This many more processes. */
+  /** Starts this many more processes. */
   open(n: number): Promise<Limits[]>
 }
 
-/** Runs a test with a Redis of its own: most wait for processes that find theirs again, and they do so at once. */
+/**
+ * Runs a test with a Redis of its own. The tests run concurrently, as most wait for processes to find their Redis
+ * again.
+ */
 const onItsOwn = (work: (place: Place) => Promise<void>) => async (): Promise<void> => {
   const server = await startRedis()
   const opened: Limits[] = []
@@ -44,7 +47,7 @@ async function admittedOf(limits: Limits, caller: string, limit: number, n = 30)
   const verdicts = await Promise.all(Array.from({ length: n }, () => limits.admit(countsOf(caller, limit))))
   return verdicts.filter(({ admitted }) => admitted).length
 }
-/** Until all share again: each knows what the others admit. */
+/** Waits until all processes share again: each knows what the others admit. */
 let probes = 0
 const sharing = (server: TestRedis, all: Limits[]) =>
   until("shared again", async () => {
@@ -111,6 +114,21 @@ describe.runIf(onRedis)("limits on Redis", { concurrent: true }, () => {
       const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, warnings, PATIENCE_MS)
       await limits.close()
       expect(words).toEqual([expect.stringMatching(/WRONGPASS/)])
+    }),
+  )
+
+  it(
+    "are not opened on a database that Redis lacks, and are on one that it has",
+    onItsOwn(async ({ server, lines }) => {
+      const { log } = newLog()
+      await expect(openLimits({ redisUrl: `${server.url}/9999` }, log, PATIENCE_MS)).rejects.toThrow(
+        /^REDIS_URL names database 9999, and Redis refuses it \(ERR DB index is out of range\): name a database that/,
+      )
+      const limits = await openLimits({ redisUrl: `${server.url}/15` }, log, PATIENCE_MS)
+      expect(await admittedOf(limits, "a", 5)).toBe(5)
+      expect(await server.client.info("keyspace")).toMatch(/db15:keys=2/)
+      expect(lines).toEqual([])
+      await limits.close()
     }),
   )
 

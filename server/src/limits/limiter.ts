@@ -1,44 +1,45 @@
 /**
  * The limits as the API uses them: shared through Redis where it is configured, with this process's own log as the
- * fallback; else that log alone.
+ * fallback; otherwise that log alone.
  */
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
 import type { Logger } from "pino"
 import { limitsAlone, limitsInstances } from "../metrics.ts"
 import { WINDOW_MS } from "./buckets.ts"
+import { databaseFault } from "./redis-database.ts"
 import { primariesOf, type RedisClient, redisConnection, sharedLog } from "./shared-log.ts"
 import { type Count, type MemoryLog, memoryLog, monotonicMs, type Verdict } from "./sliding-log.ts"
 
 export interface Limits {
   /**
-   * Counts a request against all of `counts` (one at least), or against none when one of them is full; never rejects, and answers at
-   * once where this process decides alone.
+   * Counts a request against all of `counts` (at least one), or against none when one of them is full. Never rejects,
+   * and returns no promise where this process decides alone.
    */
   admit(counts: readonly Count[]): Verdict | Promise<Verdict>
   close(): Promise<void>
 }
 
-/** 15 MB when each was admitted once, 36 MB when 30 times (measured). */
+/** 15 MB when each key was admitted once, 36 MB when 30 times (measured). */
 const MAX_KEYS = 100_000
-/** A start waits no longer for Redis. */
+/** The longest time that a start waits for Redis. */
 const START_MS = 2_000
-/** A slower answer counts as none. */
+/** A slower answer counts as no answer. */
 const PATIENCE_MS = 100
-/** How long this process decides alone before it asks again; also the time between heartbeats. */
+/** How long this process decides alone before it asks Redis again; also the time between heartbeats. */
 const BEAT_MS = 5_000
-/** An instance counts until it has missed three beats. */
+/** An instance is counted until it has missed three heartbeats. */
 const LIFE_MS = 15_000
 const INSTANCES_KEY = "sluice:limit:instances"
 
-/** The limits of one process. */
+/** The limits of a process without Redis. */
 export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })): Limits {
   return { admit: counts => log.admit(counts), close: async () => undefined }
 }
 
 /**
- * The limits by the settings; a Redis that can't be reached delays the start by at most two seconds. An answer that takes
- * longer than `patienceMs` counts as none.
+ * Opens the limits by the settings. A Redis that can't be reached delays the start by at most two seconds. An answer
+ * that takes longer than `patienceMs` counts as no answer.
  */
 export async function openLimits(
   { redisUrl }: { redisUrl: string | undefined },
@@ -52,7 +53,7 @@ export async function openLimits(
     return processLimits()
   }
   const redis = redisConnection(redisUrl)
-  // The cause is logged once, when the limits stop being shared.
+  // Logged once, when the limits stop being shared.
   let refusal: Error | undefined
   redis.on("error", (error: Error) => {
     refusal = error
@@ -60,13 +61,18 @@ export async function openLimits(
   redis.on("ready", () => {
     refusal = undefined
   })
-  // Where no sentinel answers, it tries until one does.
+  // If no sentinel answers, it keeps trying until one does.
   await within(START_MS, connected(redis)).catch(() => undefined)
+  const fault = await within(START_MS, databaseFault(redis, redisUrl)).catch(() => undefined)
+  if (fault !== undefined) {
+    redis.disconnect()
+    throw new Error(`${fault.message}: ${fault.todo}.`)
+  }
   const inTime: InTime = work => within(patienceMs, work)
   return await limitsOver(redis, log, inTime, () => refusal)
 }
 
-/** Connects. A cluster is connected before its nodes are, and refuses what is sent to them meanwhile. */
+/** Connects. A cluster connects before its nodes do, and refuses commands until then. */
 async function connected(redis: RedisClient): Promise<void> {
   await redis.connect()
   const connecting = primariesOf(redis).filter(({ status }) => status !== "ready")
@@ -75,8 +81,8 @@ async function connected(redis: RedisClient): Promise<void> {
 
 /**
  * Redis decides, and what it admits is also recorded in this process's log. When Redis fails or is slow, that log
- * decides, with this instance's share of each limit, until a heartbeat gets through. Our own admissions always count: a
- * Redis that has lost its memory does not make this process admit more than the limit.
+ * decides, with this instance's share of each limit, until a heartbeat succeeds. The process's own admissions always
+ * count: even if Redis loses its memory, this process admits no more than the limit.
  */
 async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause: Cause): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
@@ -91,8 +97,8 @@ async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause
   return {
     admit: async counts => {
       if (!alone) {
-        // Recorded at the time before Redis was asked and read at the time after: this log never refuses what Redis
-        // rightly admits.
+        // Recorded at the time before Redis was asked, and read at the time after it: so this log never refuses what
+        // Redis correctly admits.
         const askedMs = monotonicMs()
         const verdict = await inTime(shared.admit(counts)).catch(goAlone)
         if (verdict) {
@@ -114,7 +120,7 @@ async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause
     if (alone || closed) return
     alone = true
     limitsAlone.set(1)
-    // A call on a connection that Redis refused (a wrong password) reports only that it can't write to it.
+    // If Redis refused the connection (a wrong password), a call on it reports only that it can't write.
     log.warn(
       { err: cause() ?? error, instances: member.instances() },
       "Redis fails: each instance enforces its share of the limits by itself",
@@ -133,7 +139,7 @@ async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause
       }
     } catch (error) {
       goAlone(error as Error)
-      // Otherwise a connection to a vanished host would be tried for a quarter of an hour.
+      // Otherwise a connection to a vanished host would be retried for a quarter of an hour.
       if (error instanceof NoAnswer && !closed) redis.disconnect(true)
     }
     beatLater()
@@ -145,16 +151,18 @@ async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause
   }
 }
 
-/** This process among the instances that share the limits. */
+/** This process as one of the instances that share the limits. */
 function membership(redis: RedisClient, inTime: InTime) {
   const id = randomUUID()
   let instances = 1
   return {
-    /** How many there are, as far as is known; at least 1. */
+    /** The known number of instances; at least 1. */
     instances: () => instances,
-    /** Stays a member and counts the others; `isNew` says of a Redis that it does not know all instances yet. */
+    /**
+     * Renews this process's membership and counts the others. `isNew`: whether Redis may not know all instances yet.
+     */
     beat: async (isNew: () => boolean) => {
-      // Each primary of a cluster, as any of them may be the next one that is needed.
+      // Pings each primary of a cluster, as any of them may be needed next.
       const pings = primariesOf(redis).map(each => each.ping())
       const [counted] = await inTime(Promise.all([redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS), ...pings]))
       instances = isNew() ? Math.max(instances, counted) : counted
@@ -164,17 +172,17 @@ function membership(redis: RedisClient, inTime: InTime) {
   }
 }
 
-/** Why there is no connection now. */
+/** Returns why there is no connection now. */
 type Cause = () => Error | undefined
 
-/** The result of a call, or {@link NoAnswer}. */
+/** Awaits the result of a call; throws {@link NoAnswer} if it is late. */
 type InTime = <T>(work: Promise<T>) => Promise<T>
 
 class NoAnswer extends Error {}
 
 /**
- * The result of `work`, or {@link NoAnswer}. A process that was itself busy for this long reads what has arrived before
- * it gives up.
+ * The result of `work`. Rejects with {@link NoAnswer} if it takes too long. A process that was itself busy for this
+ * long first reads what has arrived.
  */
 function within<T>(ms: number, work: Promise<T>): Promise<T> {
   const late = () => new NoAnswer(`no answer within ${ms} ms`)

@@ -1,4 +1,7 @@
-/** The money at a paywall that is settled: which groups are due, which of their transfers, and what else is known of them. */
+/**
+ * Reads the money at a paywall that has to be settled: which groups are due, which of their transfers, and what else
+ * settlement must know about them.
+ */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -11,19 +14,21 @@ import type { Version } from "./payment.ts"
 import type { AccessTransfer } from "./plan-access.ts"
 
 /**
- * Open transfers of one sender that are read: the newest. A real buyer has a handful; a flood of dust must not cost
- * more than this each time.
+ * How many open transfers of one sender are read, newest first. A real buyer has a handful; a flood of dust must not
+ * cost more than this each time.
  */
 const OPEN_TRANSFERS = 2_000
-/** Due transfers of a group that one transaction looks at; the others stay due, and come in the next round. */
+/** How many due transfers of a group one transaction handles. The others stay due for the next round. */
 const DUE_A_BATCH = 5_000
-/** Groups in one round, of each paywall in its turn: a flood of senders at one must not keep the buyers of others waiting. */
+/**
+ * Groups in one round. Paywalls take turns, so a flood of senders at one paywall does not delay the buyers of others.
+ */
 const GROUPS_A_ROUND = 500
 
 /**
- * The senders of each paywall, or of each thing of another kind, that have something due: who submitted a hash before who did not, and much money before little,
- * so that dust waits for whoever may be waiting. More than one sender is a group only where a transaction, mined again, moved
- * a claimed transfer from another.
+ * The senders that have something due, for each paywall or other thing of this kind. Senders who submitted a hash come
+ * first, then those with more money, so that dust does not delay buyers. A group has more than one sender only where a
+ * claimed transfer has another sender after its transaction was mined again.
  */
 export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: IdPrefix = "pw"): Promise<Group[]> {
   const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
@@ -38,39 +43,39 @@ export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: I
   const groups = new Map<string, Group>()
   for (const { paywall_id, sender, payer } of due.rows) {
     const moved = payer !== null && payer !== sender
-    // Rare enough that all of a paywall's moved transfers make one group.
+    // This is rare, so all moved transfers of a paywall share one group.
     const key = moved ? `${paywall_id} moved` : `${paywall_id} ${sender}`
     const { senders } = groups.get(key) ?? { senders: [] }
     const all = new Set([...senders, sender, ...(payer ? [payer] : [])])
-    groups.set(key, { resourceId: paywall_id, senders: [...all].sort(), hasMoved: moved })
+    groups.set(key, { resourceId: paywall_id, senders: [...all].sort() })
   }
   return [...groups.values()]
 }
 
 /**
- * The due transfers of these senders, held until the transaction ends, and where one may have moved those that a payment of theirs
- * claims: to find these, all that they ever paid is read. Not those that are only seen: their confirmation makes them due.
+ * Locks the due transfers of these senders until the transaction ends. It leaves out transfers that are only seen:
+ * their confirmation makes them due. It also leaves out transfers claimed by a sender outside the group: that sender's
+ * payment must be reversed in the same transaction. Locks at most `most`; the others stay due.
  */
 export async function lockDueTransfers(
   ctx: TxContext,
-  { resourceId, senders, hasMoved = true }: Group,
+  { resourceId, senders }: Group,
+  most = DUE_A_BATCH,
 ): Promise<bigint[]> {
-  // Each part by its own index: with an "or" all that is due at the paywall would be read for each of a flood's senders.
-  const claimed = sql`union select c.transfer_id from payments p join claims c on c.payment_id = p.id
-        where p.resource_id = ${resourceId} and p.payer in (${sql.join(senders)})`
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
       select s.id from deposits d join transfers s on s.deposit_id = d.id
-        where d.resource_id = ${resourceId} and s.from_address in (${sql.join(senders)}) and s.run_at is not null
-      ${hasMoved ? claimed : sql``})
-    order by t.id limit ${DUE_A_BATCH} for no key update of t`.execute(ctx.db)
+        where d.resource_id = ${resourceId} and s.from_address in (${sql.join(senders)}) and s.run_at is not null)
+      and not exists (select from claims c join payments p on p.id = c.payment_id
+        where c.transfer_id = t.id and p.payer not in (${sql.join(senders)}))
+    order by t.id limit ${most} for no key update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
 
 /**
- * The payments of this sender that claim one of these transfers and no unconfirmed one, as an unconfirmed block is no
- * evidence. Of reversed ones, those that the merchant had accepted, or had revoked the access of: they have their money again
- * when all of it is back and no part is reported by one endpoint alone.
+ * The payments of this sender that claim one of these transfers, and no unconfirmed one: an unconfirmed block is no
+ * evidence. Of reversed payments, only those that the merchant had accepted, or whose access the merchant had revoked:
+ * they are granted again when all their money is back and no part is reported by one endpoint alone.
  */
 export async function standingPayments(
   ctx: TxContext,
@@ -80,31 +85,35 @@ export async function standingPayments(
 ): Promise<Standing[]> {
   if (due.length === 0) return []
   const { rows } = await sql<Standing>`
-    select p.*, has.there, case when has.alone then 0 else has.there end as sure
-    from payments p join lateral (
+    select p.*, has.there, case when has.alone then 0 else has.there end as sure,
+      has.there > p.amount and p.accepted_at is null and not revoked.by_merchant as grown
+    from payments p cross join lateral (select exists (select from grants g
+        where g.payment_id = p.id and g.revoked_by = 'merchant') as by_merchant) revoked join lateral (
       select coalesce(sum(t.value) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
         bool_or(t.single_source) as alone, bool_or(t.state = 'seen') as unconfirmed
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) has on true
     where p.id in (select payment_id from claims where transfer_id = any(${sqlArray("bigint", due)}))
       and p.resource_id = ${paywallId} and p.payer = ${payer} and not has.unconfirmed
-      and (p.status in ('granted', 'returned') or (p.status = 'reversed' and (p.accepted_at is not null
-        or exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant'))))
+      and (p.status in ('granted', 'returned')
+        or (p.status = 'reversed' and (p.accepted_at is not null or revoked.by_merchant)))
     order by p.id`.execute(ctx.db)
   return rows
 }
 
 /**
- * Of a payment `p` with grant `g`: whether its transfers can count again. What a merchant had revoked the access of stays
- * used, while it can come back whole: of one that a reorg took a part of, the rest is its payer's money like any other.
+ * Whether the transfers of a payment `p` with grant `g` can count again. If the merchant revoked its access, they stay
+ * used as long as the whole payment can come back. If a reorg removed a part of it, its payer can use the rest like any
+ * other money.
  */
 const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'open'
   or p.amount > (select coalesce(sum(l.value) filter (where l.state <> 'gone' and l.from_address = p.payer), 0)
     from claims k join transfers l on l.id = k.transfer_id where k.payment_id = p.id))`
 
 /**
- * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that waits or
- * was reversed, in chain order; those that are applied, which of a frequent payer are thousands, are not read. A payment whose
- * access the merchant had revoked is nobody's to be paid again: it would give none, so its payer is not named.
+ * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that is
+ * open or reversed, in chain order. Applied transfers are not read: a frequent payer has thousands. `payment_payer` is
+ * null for a payment whose access the merchant had revoked: that payment must not be granted again, as it would give no
+ * access.
  */
 export async function openTransfers(
   ctx: TxContext,
@@ -128,7 +137,9 @@ export async function openTransfers(
   return rows.rows
 }
 
-/** What a sender's payments at a paywall count on the report of one endpoint alone, in base units of the settlement token. */
+/**
+ * The sum of a sender's payments at a paywall that one endpoint alone reports, in base units of the settlement token.
+ */
 export async function countedAlone(
   ctx: TxContext,
   network: NetworkInfo,
@@ -143,7 +154,7 @@ export async function countedAlone(
   return rows[0]?.sum ?? 0n
 }
 
-/** Those of these transactions that an address has submitted to a paywall. */
+/** Returns which of these transactions an address has submitted to a paywall. */
 export async function submittedOf(
   ctx: TxContext,
   paywallId: string,
@@ -158,7 +169,7 @@ export async function submittedOf(
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
     .where(sql<boolean>`tx_hash = any(${given})`)
-  // What an agent's authorization pays needs no submission.
+  // A payment by an agent's authorization needs no submission.
   const relayed = ctx.db
     .selectFrom("payouts")
     .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
@@ -185,7 +196,7 @@ export async function versionsOf(ctx: TxContext, paywallId: string): Promise<Ver
   }))
 }
 
-/** Whether a transfer of this sender to this paywall was seen that is not confirmed yet, and counts for nothing yet. */
+/** Whether this sender has a transfer to this paywall that is seen but not confirmed, and counts for no payment yet. */
 export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Address): Promise<boolean> {
   const seen = await ctx.db
     .selectFrom("transfers")

@@ -1,4 +1,4 @@
-/** What one sender's open transfers to a paywall come to. Pure. */
+/** Plans what to do with one sender's open transfers to a paywall. Pure. */
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Screening } from "../chain/sanctions.ts"
@@ -8,12 +8,12 @@ import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, Waiting } from "../settlement/sellable.ts"
 import { foldTransfers, leastPrice, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
 
-/** While the screening can't be done, grants wait so long before they are tried again. */
+/** While screening fails, grants are retried after this time. */
 const UNSCREENED_MS = 30_000
 
 export type AccessTransfer = ClaimedTransfer & { payment_payer: Address | null }
 
-/** What the plan follows from. */
+/** The facts that the plan is made from. */
 export interface AccessFacts {
   payer: Address
   network: NetworkInfo
@@ -37,18 +37,18 @@ export interface AccessPlan extends Plan {
   failed: Failed[]
 }
 
-/** What has to happen for this sender, and when what can't be decided now is due again. */
+/** Plans what has to happen for this sender, and when to check again what can't be decided yet. */
 export function planAccess(facts: AccessFacts): AccessPlan {
   const { transfers, screening, now } = facts
   const soon = new Date(now.getTime() + UNSCREENED_MS)
-  // What is suspected of having been displaced is neither counted nor forgotten.
-  const looked = rowsOf(transfers.filter(each => each.stands))
+  // A transfer whose block may have been displaced is neither counted nor let go.
+  const considered = rowsOf(transfers.filter(each => each.stands))
   const sure = rowsOf(transfers.filter(each => each.sure && each.isSettlementToken))
   const wrong = rowsOf(transfers.filter(each => each.sure && !each.isSettlementToken))
   const open = sure.map(row => openTransfer(facts, row))
   const again = new Map(transfers.filter(each => !each.stands).map(each => [each.row.id, soon]))
   for (const { id, ready, minedAt } of open) if (!ready) again.set(id, new Date(minedAt.getTime() + UNSUBMITTED_MS))
-  const nothing = { reversed: [], paid: [], looked: [], waiting: [], failed: [], again, isMore: false }
+  const nothing = { reversed: [], paid: [], considered: [], waiting: [], failed: [], again, isMore: false }
   if (screening === "unknown") {
     for (const { id } of [...open.filter(each => each.ready), ...wrong]) again.set(id, soon)
     return nothing
@@ -56,11 +56,11 @@ export function planAccess(facts: AccessFacts): AccessPlan {
   if (screening === "listed")
     return {
       ...nothing,
-      looked,
+      considered,
       waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }],
       failed: [{ hashes: hashesOf(sure), failure: sanctioned }],
     }
-  return { ...nothing, looked, ...planClear(facts, open, sure, wrong) }
+  return { ...nothing, considered, ...planClear(facts, open, sure, wrong) }
 }
 
 function planClear(
@@ -72,7 +72,7 @@ function planClear(
   const byId = new Map(sure.map(row => [row.id, row]))
   const rows = (parts: readonly OpenTransfer[]) => parts.flatMap(part => byId.get(part.id) ?? [])
   const { paid, short, late: tooLate } = foldTransfers(open)
-  // Each payment of this sender that was reversed, or waits, can be granted once.
+  // Each reversed or open payment of this sender can be granted once.
   const own = transfers.filter(each => each.isSettlementToken && each.row.payment_payer === payer)
   const left = new Set(own.map(each => each.row.payment_id))
   const payments = paid.map((parts): Paid => {
@@ -80,7 +80,7 @@ function planClear(
     const known = transfers.find(row => left.delete(row.payment_id))?.payment_id ?? undefined
     return { transfers, known, price: leastPrice(parts) }
   })
-  // While more is on its way, it is too early to call what came too little.
+  // While more money is on its way, it is too early to fail a submission as underpaid.
   const tooLittle = isMoreComing
     ? []
     : short.map(({ transfers, received, price }) => ({

@@ -173,6 +173,21 @@ describe("a transfer to a bundle", () => {
     await round()
     expect(await payments()).toMatchObject([{ id: paid?.id, status: "granted" }])
   })
+
+  it.each([
+    ["its new sender", stranger],
+    ["its old sender", agent],
+  ])("that a reorg gave to another sender is reversed too where %s has just paid", async (_, from) => {
+    settled = new Set([hashOf(1), hashOf(2)])
+    await arrive(1, 50_000n)
+    await round()
+    await ctx.db.updateTable("transfers").set({ from_address: stranger, run_at: ctx.now() }).execute()
+    await arrive(2, 50_000n, { from })
+    await round()
+    const granted = (await payments()).filter(({ status }) => status === "granted").map(({ payer }) => payer)
+    expect(granted.sort()).toEqual([from, stranger].sort())
+    expect(await due()).toEqual([])
+  })
 })
 
 it("the address of a bundle is in the merchant's books with its terms", async () => {

@@ -1,6 +1,6 @@
 /**
- * Compares the database with itself: sums with their parts, parts with their whole, copies with their originals. Each question is
- * one statement, so it sees one snapshot; work in progress makes no answer wrong.
+ * Compares the database with itself: sums with their parts, parts with their whole, copies with their originals. Each
+ * question is one statement, so it sees one snapshot; work in progress makes no answer wrong.
  */
 import { type RawBuilder, sql } from "kysely"
 import { ZERO_ADDRESS } from "../chain/hex.ts"
@@ -11,10 +11,10 @@ import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import type { Finding } from "./report.ts"
 
-/** The clocks of processes and of the database may differ this much. */
+/** The clocks of processes and of the database may differ by this much. */
 const SLACK_MS = 60_000
 
-/** Whether all transfers of a payment are settled, and none is about to be settled again. */
+/** SQL: whether all transfers of a payment `p` are settled, and none is about to be settled again. */
 const quietAt = (now: Date) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and (t.state = 'seen' or t.suspect_at is not null or t.run_at is not null
       or (t.state = 'gone' and not ${isKind("p.resource_id", "cs")})))
@@ -26,7 +26,7 @@ interface Question {
   of: (chainId: number, isQuiet: RawBuilder<unknown>) => RawBuilder<{ id: string; words: string }>
 }
 
-/** Each question answers rows that are wrong: their id, and what is wrong with them. */
+/** Each question returns wrong rows: their ids, and what is wrong with them. */
 const questions: Question[] = [
   {
     table: "deposit_books",
@@ -90,7 +90,7 @@ const questions: Question[] = [
         is distinct from (d.address, d.chain_id, d.merchant_id)`,
   },
   {
-    // Settling reads it no more.
+    // Settlement no longer reads an applied transfer.
     table: "transfers",
     of: chainId => sql`
       select t.id::text, 'is marked as applied; no payment that is granted or returned claims it' as words from transfers t
@@ -107,7 +107,16 @@ const questions: Question[] = [
         and p.resource_id is distinct from d.resource_id`,
   },
   {
-    // Of every payment, also a returned or reversed one: no amount says which claims it has.
+    // At a checkout session, transfers of all senders are added up.
+    table: "claims",
+    of: (chainId, isQuiet) => sql`
+      select c.transfer_id::text as id, format('counts a transfer of %s for the row %s of payments, whose payer is %s', t.from_address, p.id, p.payer) as words
+      from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+      where p.chain_id = ${chainId} and p.status = 'granted' and not ${isKind("p.resource_id", "cs")}
+        and t.from_address <> p.payer and ${isQuiet}`,
+  },
+  {
+    // For every payment, including returned and reversed ones: no amount shows which claims such a payment has.
     table: "claim_books",
     of: chainId => sql`
       select coalesce(b.payment_id, counted.payment_id, p.id) as id,
@@ -133,7 +142,7 @@ const questions: Question[] = [
           or (s.state = 'returned' and live.sum is distinct from s.amount) or (s.state <> 'returned' and live.sum > 0))`,
   },
   {
-    // Its salt is stored nowhere else: without the row nobody can move the money there.
+    // The deposit's salt is stored nowhere else: without the row nobody can move the money there.
     table: "deposits",
     of: chainId => sql`
       select v.deposit_id::text as id, format('is not there, and the paywall %s is paid to it', v.paywall_id) as words
@@ -144,7 +153,8 @@ const questions: Question[] = [
         left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and s.capture = 'direct' and d.id is null`,
   },
   {
-    // Nothing here knows the terms of an address of before addresses named an approver, so it is compared with nothing else.
+    // The terms of an address from before addresses named an approver are unknown here, so nothing else of it is
+    // compared.
     table: "deposits",
     of: chainId => sql`
       select d.id::text, format('is called an address of an older factory, with %s as its approver, of the factory %s', d.approver,
@@ -168,7 +178,7 @@ const questions: Question[] = [
         and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
   },
   {
-    // An address of before addresses named approvers does not say who shares what it received.
+    // An address from before addresses named approvers does not show who shares what it received.
     table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of deposits it is %s/10000 %% for %s', i.percent_e4,
@@ -247,7 +257,7 @@ const questions: Question[] = [
       from transaction_attempts a where a.chain_id = ${chainId} group by a.payout_id having count(*) <> max(a.n) + 1`,
   },
   {
-    // A halted wallet signs nothing, and what it sent is adopted in any order.
+    // A halted wallet signs nothing, and its transactions are adopted from the chain in any order.
     table: "wallets",
     of: chainId => sql`
       select w.id::text, format('signs next with the nonce %s, and has signed with %s', w.next_nonce, max(a.nonce)) as words
@@ -256,7 +266,7 @@ const questions: Question[] = [
   },
 ]
 
-/** The first wrong row of each question; empty when everything agrees. */
+/** Returns the first wrong row of each question; empty when everything agrees. */
 export async function checkConsistency(ctx: TxContext, chainId: number): Promise<Finding[]> {
   const found: Finding[] = []
   const isQuiet = quietAt(ctx.now())
@@ -267,7 +277,7 @@ export async function checkConsistency(ctx: TxContext, chainId: number): Promise
   return found
 }
 
-/** The deposits whose rows may explain findings about sums. */
+/** Returns the deposits whose rows may explain findings about sums. */
 export async function depositsBehind(ctx: Context, findings: readonly Finding[]): Promise<Row<"deposits">[]> {
   const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
   const books = idsOf("deposit_books").flatMap(id => id.split("/")[0] ?? [])

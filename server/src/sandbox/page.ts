@@ -1,4 +1,4 @@
-/** `GET /sandbox`: what is in this sandbox, and what to try first. Plain HTML; its links work without a script. */
+/** `GET /sandbox`: what this sandbox contains, and what to try first. Plain HTML; its links work without a script. */
 import { checksummed } from "../chain/hex.ts"
 import { createSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -69,7 +69,7 @@ interface Parts {
   file: string
 }
 
-/** `GET /sandbox`, and what its buttons open: a new checkout, a new paywall. */
+/** `GET /sandbox`, to which `/` redirects, and the targets of its buttons: a new checkout, a new paywall. */
 export function sandboxPageRoutes(app: Server, { ctx, merchants, buyers, rpcUrl, file }: Parts): void {
   const [network] = ctx.chain.networks
   const [merchant] = merchants
@@ -77,6 +77,7 @@ export function sandboxPageRoutes(app: Server, { ctx, merchants, buyers, rpcUrl,
   const entry = readAssets().entryOf("src/pay/main.tsx")
   const { baseUrl } = ctx.settings
   const hidden = { hide: true }
+  app.get("/", { schema: hidden }, async (_request, reply) => reply.redirect("/sandbox"))
   app.get("/sandbox", { schema: hidden }, async (_request, reply) => {
     const token = checksummed(network.token.address)
     const chain = { rpcUrl, chainId: network.chainId, token, file, now: ctx.now() }

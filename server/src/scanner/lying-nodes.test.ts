@@ -57,7 +57,7 @@ async function serve(count: number): Promise<void> {
 const network = (): Network => service.ctx.chain.networks[0] ?? paperNetwork
 const only = (): ScriptedNode => nodes[0] as ScriptedNode
 
-/** Rounds of the job, each due at once; a round that could not ask is one that changed nothing. */
+/** Runs rounds of the job at once; a round that could not ask its endpoints changed nothing. */
 async function rounds(count = 2): Promise<number> {
   let thrown = 0
   for (let i = 0; i < count; i++) {
@@ -91,7 +91,7 @@ const hasAccess = async (shop: { id: string }, address: string = A): Promise<boo
   (await service.call("GET", `/api/paywalls/${shop.id}/verify?address=${address}`)).body.hasAccess
 const cursor = async (): Promise<number> =>
   Number((await service.ctx.db.selectFrom("cursors").select("block_number").executeTakeFirstOrThrow()).block_number)
-/** What `/readyz` says of endpoints; it asks the database once a second. */
+/** Returns what `/readyz` says about endpoints; it reads the database once a second. */
 async function alarms(): Promise<string[]> {
   service.advance(2_000)
   const { body } = await service.call("GET", "/readyz")
@@ -214,7 +214,7 @@ describe("no answer is no evidence", () => {
       await rounds(1)
     }
     expect(await statusOf(shop, unknown, B)).toMatchObject({ status: "failed", reason: "not_found" })
-    // A late find re-opens it.
+    // A transaction that is found late opens it again.
     chain.pay([{ from: B, to: shop.payTo, value: usd(5) }], unknown)
     chain.mine(3)
     await rounds(3)
@@ -485,6 +485,40 @@ describe("several endpoints", () => {
     expect(await hasAccess(shop)).toBe(false)
   })
 
+  it.each([
+    [6, 7],
+    [8, 4],
+  ])("two that are both behind the block of a payment, by %i and %i, reverse nothing", async (first, second) => {
+    await serve(2)
+    const lagBy = (node: ScriptedNode | undefined, blocks: number) => {
+      const known = () => chain.blocks.slice(0, chain.blocks.length - blocks)
+      if (node)
+        node.hook = (method, params) => {
+          if (method === "eth_getLogs") return logsJson(params, known())
+          const [asked] = params as unknown as [string]
+          if (method === "eth_getTransactionReceipt")
+            return known().some(block => block.transactions.some(({ hash }) => hash === asked)) ? undefined : null
+          if (method !== "eth_getBlockByNumber" || asked === "finalized") return undefined
+          return blockJson(asked === "latest" ? known().at(-1) : known()[Number(asked)])
+        }
+    }
+    // The payment counts on the report of the other alone.
+    lagBy(nodes[1], second)
+    const { shop } = await paid()
+    chain.mine(3)
+    await rounds(3)
+    expect(await hasAccess(shop)).toBe(true)
+    lagBy(nodes[0], first)
+    await rounds(2)
+    expect(await hasAccess(shop)).toBe(true)
+    for (const node of nodes) node.hook = () => undefined
+    chain.mine(3)
+    await rounds(3)
+    expect(await service.ctx.db.selectFrom("payments").select("status").execute()).toEqual([{ status: "granted" }])
+    const reversals = service.ctx.db.selectFrom("events").select("id").where("type", "like", "%reversed")
+    expect(await reversals.execute()).toEqual([])
+  })
+
   describe.each([2, 3])("of %i the last lies", count => {
     type Log = ReturnType<typeof logsJson>[number]
     const lie = (change: (logs: Log[]) => Log[]) => {
@@ -503,7 +537,7 @@ describe("several endpoints", () => {
       await rounds(3)
       expect(await hasAccess(shop)).toBe(false)
       expect(await rows()).toEqual([{ value: usd(0.01), from_address: A }])
-      // It reported the truth in its receipt, so it is known which one of two it is.
+      // Its receipt was right, so it is clear which of the two contradicts.
       expect(await alarms()).toEqual([`base-sepolia: RPC endpoint ${count} of ${count} contradicts the others`])
     })
 
@@ -539,7 +573,7 @@ describe("several endpoints", () => {
       chain.mine(5)
       await rounds(3)
       const stored = await service.ctx.db.selectFrom("transfers").select("block_time").execute()
-      // Of two endpoints neither is believed; of three the two that agree are.
+      // With two endpoints neither is believed; with three the two that agree are.
       expect(stored.map(row => row.block_time.getTime())).toEqual(count === 2 ? [] : [made * 1_000])
     })
   })
@@ -591,14 +625,14 @@ describe("several endpoints", () => {
     const [first] = nodes as [ScriptedNode]
     const shop = await paywall()
     await rounds(1)
-    // Its index of logs lacks the payment, and it answers for no receipt.
+    // Its log index lacks the payment, and it returns no receipts.
     first.hook = method =>
       method === "eth_getLogs" ? [] : method === "eth_getTransactionReceipt" ? failed("no index") : undefined
     await submit(shop, chain.pay([{ from: A, to: shop.payTo, value: 5_000_001n }]).hash)
     chain.mine(4)
     await rounds(2)
     expect(await hasAccess(shop)).toBe(true)
-    // Deeper than any scan looks again.
+    // Deeper than any rescan.
     chain.mine(1_000)
     service.advance(25 * 60 * MINUTE)
     await rounds(2)

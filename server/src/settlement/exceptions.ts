@@ -1,6 +1,6 @@
 /**
- * Payments that wait for the merchant: money that fits nothing, by sender, token and receiving address, so that a return
- * can reach nobody but its payer. They follow what the chain brings until the merchant decides.
+ * Writes open payments: money that pays for nothing, one payment for each sender, token and receiving address, so that
+ * a return can only reach its payer. They follow the chain until the merchant decides.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -15,12 +15,12 @@ import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.
 import { tracePayment } from "./trace-payment.ts"
 
 /**
- * Payments that wait at one session, or of one payer at a paywall: those of most money, and the others as these are decided.
- * A flood of dust from a thousand senders must not be a thousand rows to write, and to read.
+ * The most open payments at one session, or of one payer at a paywall: those of most money first, and others when these
+ * are decided. A flood of dust from a thousand senders must not become a thousand rows to write and read.
  */
 const MOST_OPEN = 500
 
-/** Transfers apart by sender, token and receiving address. */
+/** Separates transfers by sender, token and receiving address. */
 function apart({ exception, transfers }: Waiting): Waiting[] {
   const parts = Map.groupBy(transfers, row => `${row.from_address} ${row.token} ${row.deposit_id}`)
   return [...parts.values()].map(transfers => ({ exception, transfers }))
@@ -28,10 +28,16 @@ function apart({ exception, transfers }: Waiting): Waiting[] {
 
 const amountOf = ({ transfers }: Waiting): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
 
-/** Of what begins to wait at one thing at once, so many are notified: with a hundred endpoints it is half a second of the database. */
+/**
+ * How many payments that opened at one resource at once are notified: with a hundred endpoints this takes half a second
+ * of database time.
+ */
 const MOST_NOTIFIED = 20
 
-/** Those of most money, where there are more than `most`; other tokens, whose amounts say nothing, after the settlement token. */
+/**
+ * Returns the groups of most money, if there are more than `most`. Other tokens, whose amounts are not comparable, come
+ * after the settlement token.
+ */
 function greatest(groups: Waiting[], token: Address, most: number): Waiting[] {
   if (groups.length <= most) return groups
   const isOther = ({ transfers }: Waiting) => (transfers[0]?.token === token ? 0 : 1)
@@ -43,15 +49,15 @@ function greatest(groups: Waiting[], token: Address, most: number): Waiting[] {
 }
 
 /**
- * Writes a part's payments that wait: one for each of the plan's `waiting`, under the id that it had before where there is one.
- * Of `looked` whatever waits no more is let go; transfers that were not looked at stay where they are. Call it under the lock
- * of {@link Sellable.hold}.
+ * Writes a part's open payments: one for each group in the plan's `waiting`, under its earlier id if it has one. It
+ * removes the claims of open payments on `considered` transfers that are no longer in `waiting`; transfers that were not
+ * read keep their claims. Call it under the lock of {@link Sellable.hold}.
  */
 export async function writeOpen(
   ctx: TxContext,
   sellable: Sellable,
   part: Part,
-  { looked, waiting }: Pick<Plan, "looked" | "waiting">,
+  { considered, waiting }: Pick<Plan, "considered" | "waiting">,
 ): Promise<void> {
   const { token } = part.network
   const undecided = await withoutReturning(ctx, waiting)
@@ -60,11 +66,12 @@ export async function writeOpen(
     token.address,
     MOST_OPEN,
   )
-  // Where one payment is all, what is left of a reversed one is counted with the rest.
+  // If the resource is paid once, the rest of a reversed payment is counted with the other transfers.
   const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
   const present = [...(await openOf(ctx, part)), ...reversed]
   if (present.length === 0 && groups.length === 0) return
-  // What can still be sent back by a public signature stays apart: only what it brought would go back.
+  // A payment that a public signature can still send back stays apart: that signature sends back only what the payment
+  // brought.
   const apartIds = await publicApprovals(
     ctx,
     present.flatMap(row => (row.status === "open" ? row.id : [])),
@@ -89,7 +96,7 @@ export async function writeOpen(
   const isOpen = new Set(present.map(row => row.id))
   await unclaim(
     ctx,
-    looked.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
+    considered.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
   )
   const news = new Map<Waiting, string>()
   for (const { group, known } of matched) {
@@ -110,8 +117,8 @@ export async function writeOpen(
 
 /**
  * Leaves out the transfers of accepted payments that a reorg removed and is bringing back, while some of their money is
- * unconfirmed, suspected or reported by one endpoint alone: listed again they would lose what the merchant decided. When all of it is sure
- * they are granted again; when it is gone, what is left is listed.
+ * unconfirmed, suspected or reported by one endpoint alone: an open payment would discard the merchant's decision. When
+ * all the money is sure the payments are granted again; when it is gone, what is left becomes an open payment.
  */
 async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
   const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
@@ -144,8 +151,8 @@ const openOf = (ctx: TxContext, { owner, payer }: Part) =>
     .execute()
 
 /**
- * Payments that were reversed and have something left, which waits under their ids: what was already promised of
- * them counts when they are paid again.
+ * Locks reversed payments that have some money left. That money stays open under their ids, so that payouts already
+ * made for them count when they are paid again.
  */
 async function reversedOf(ctx: TxContext, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
   const ids = groups.flatMap(({ transfers }) =>
@@ -172,7 +179,7 @@ async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): P
     and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
 }
 
-/** Answers the payment's id, and whether it did not wait so before: for another reason, with another amount, or not at all. */
+/** Returns the payment's id, and whether this state is new: it was not open before, or for another reason or amount. */
 async function writeOne(
   ctx: TxContext,
   part: Part,
@@ -214,8 +221,8 @@ async function writeOne(
 }
 
 /**
- * Claims transfers for a payment. A claim moves only away from a payment that waits or was reversed: whatever else stands
- * there already would be a transfer counted twice, and throws.
+ * Claims transfers for a payment. A claim moves only away from an open or reversed payment. Any other claim on the
+ * transfer would mean that it counts twice, so this throws.
  */
 export async function claim(
   ctx: TxContext,
@@ -238,7 +245,7 @@ export async function claim(
     throw new Error("a transfer is already claimed by another payment")
 }
 
-/** Lets go of what is no longer sure, counts what is left, and ends the payments that have nothing any more. */
+/** Removes claims on transfers that are no longer sure, adds up the rest, and ends the payments that have none left. */
 async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
   const these = sql.join(ids)
@@ -247,7 +254,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
     and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
     ctx.db,
   )
-  // Named by a transaction of its own: the last one may be what was let go.
+  // A payment names one of its own transactions: the last one may be among the removed claims.
   await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
       tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
       select c.payment_id as id, sum(t.value) as amount,
@@ -257,7 +264,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
     ctx.db,
   )
   const empty = sql`p.id in (${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
-  // One that the merchant was notified of, or that a payout was once made for, is remembered with what it bought.
+  // A payment that the merchant was notified of, or that a payout was ever made for, is kept as reversed.
   await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
     where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id))`.execute(
     ctx.db,
@@ -265,7 +272,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   await sql`delete from payments p where ${empty}`.execute(ctx.db)
 }
 
-/** The transactions whose transfers a payment claims. */
+/** Returns the transactions whose transfers a payment claims. */
 export const hashesClaimed = async (ctx: TxContext, paymentId: string): Promise<Hash[]> =>
   (
     await ctx.db

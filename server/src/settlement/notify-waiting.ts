@@ -1,14 +1,15 @@
-/** What merchants are notified of about money that waits for their decision. */
+/** Notifies merchants of money that needs their decision. */
+import { type RawBuilder, sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
-import type { TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { ifKind } from "../ids.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 import { emitAll } from "../webhooks/emit.ts"
 
 /**
- * Emits `payment.exception` for those of these payments that wait for the merchant's decision, with all of it or with a
- * surplus. Call it inside the transaction that makes them wait, once they are written as they are.
+ * Emits `payment.exception` for those of these payments that need the merchant's decision, about the whole payment or a
+ * surplus. Call it inside the transaction that opens them, after they are written.
  */
 export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
@@ -18,7 +19,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
       join
         .onRef("surpluses.payment_id", "=", "payments.id")
         .on("surpluses.state", "=", "open")
-        // That of a payment which the chain removed stays, and counts when the payment is granted again.
+        // The surplus of a payment that a reorg removed stays, and counts when the payment is granted again.
         .on("payments.status", "=", "granted"),
     )
     .selectAll("payments")
@@ -50,4 +51,25 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
     return [{ type: "payment.exception" as const, merchantId, orderKey, traceparent, data }]
   })
   await emitAll(ctx, events)
+  if (rows.some(({ reopened }) => reopened)) await takeReopened(ctx, sql`id in (${sql.join(ids)})`)
+}
+
+/** How many reopened payments one round reports to their merchants; the others follow in the next. */
+const REOPENED_A_ROUND = 100
+
+/**
+ * Emits `payment.exception` for payments that need a decision again because their return, or that of their surplus,
+ * failed or was cancelled: the merchant has decided and does not know that the money is still there.
+ */
+export async function notifyReopened(ctx: Context, network: NetworkInfo): Promise<void> {
+  const next = sql`id in (select id from payments where chain_id = ${network.chainId} and reopened
+    order by id limit ${REOPENED_A_ROUND} for no key update skip locked)`
+  await inTransaction(ctx, async ctx => notifyWaiting(ctx, network, await takeReopened(ctx, next)))
+  ctx.wakes.wakeSoon("deliveries")
+}
+
+async function takeReopened(ctx: TxContext, which: RawBuilder<unknown>): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`update payments set reopened = false
+    where reopened and ${which} returning id`.execute(ctx.db)
+  return rows.map(row => row.id)
 }

@@ -1,4 +1,4 @@
-// Decisions about money that waits: one of two wins, settling undoes none, and whatever happens nothing is paid twice.
+// Decisions about open payments: one of two wins, settlement undoes none, and nothing is ever paid twice.
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -22,7 +22,7 @@ let shop: { id: string; deposit: Row<"deposits"> }
 let session: { id: string; deposit: Row<"deposits"> }
 let key: string
 
-/** What went wrong in a round, and is tried again for ever. */
+/** The errors that rounds logged; a group that fails would be retried for ever. */
 const failures: unknown[] = []
 
 beforeAll(async () => {
@@ -68,7 +68,7 @@ async function newSession(more: object = {}) {
 const depositOf = (sessionId: string) =>
   db().selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
 
-/** A confirmed transfer as the scan would have stored it, due now, and submitted where it is a paywall's. */
+/** Stores a confirmed transfer as the scan would, due now, and submitted if it is to a paywall. */
 async function arrive(deposit: Row<"deposits">, usd: number, from = 0, token = paperNetwork.token.address) {
   const now = service.ctx.now()
   const tx_hash = nextHash()
@@ -101,7 +101,7 @@ async function settle(): Promise<void> {
   expect(failures).toEqual([])
 }
 
-/** Until another connection waits for what this one holds; on one connection it waits by itself. */
+/** Waits until another connection waits for a lock of this one; with one connection there is nothing to wait for. */
 async function waitsForLock(): Promise<void> {
   const waiting = sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
     where datname = current_database() and wait_event_type = 'Lock'`
@@ -171,7 +171,7 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
           await transfer.set({ suspect_at: service.ctx.now() }).execute()
           const answer = decide(payment?.id ?? "")
           await waitsForLock()
-          // Its book is changed by this.
+          // This changes its book.
           await transfer.set({ state: "gone", run_at: service.ctx.now() }).execute()
           return { answer }
         })
@@ -228,7 +228,7 @@ describe("a flood", () => {
     expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
 
-  /** The least there is, from so many senders. */
+  /** Stores transfers of one base unit from `senders` senders. */
   const dust = (deposit: Row<"deposits">, senders: number) =>
     sql`insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number,
         block_hash, log_index, block_time, state, run_at, created_at)
@@ -258,7 +258,7 @@ describe("what is decided", () => {
     const [waits] = await payments("open")
     expect((await (what === "returned" ? giveBack : accept)(waits?.id ?? "")).status).toBe(200)
     const txHash = waits?.tx_hash
-    // As the scan links it to its transfer: it is settled once more.
+    // The scan links the submission to its transfer, which is settled again.
     const named = {
       resource_id: id,
       by_sender: false,
@@ -333,7 +333,7 @@ describe("what is decided", () => {
           const waits = of(await payments("open"))
           if (waits && (kind === "accept" || kind === "return")) {
             const answer = await (kind === "accept" ? accept(waits.id) : giveBack(waits.id))
-            // What was paid out before a reorg is not paid once more.
+            // Money that was paid out before a reorg is not paid again.
             const refused = kind === "return" && reorgs > 0 && answer.status === 409
             expect(answer.status, JSON.stringify(answer.body)).toBe(refused ? 409 : 200)
             if (!refused) decided.set(waits.id, answer.body.status)
@@ -343,7 +343,8 @@ describe("what is decided", () => {
           await holds(reorgs === 0)
         }
         for (const { id } of await transfersIn("gone")) await move(id, "back")
-        // What nobody submitted, as it is another sender's since it was mined again, is settled after ten minutes.
+        // A transfer that got another sender when it was mined again is not submitted, so it is settled after ten
+        // minutes.
         service.advance(11 * 60_000)
         for (let i = 0; i < 2; i++) await settle()
         await holds(reorgs === 0)
@@ -380,7 +381,7 @@ describe("what is decided", () => {
       expect(await change({ state: "gone" })).toEqual([{ ...payment, status: "reversed" }])
       expect(await change({ state: "confirmed", single_source: true })).toEqual([{ ...payment, status: "reversed" }])
       expect((await payouts()).filter(row => row.state !== "cancelled")).toEqual([])
-      // The other endpoint answers.
+      // The other endpoint confirms it.
       expect(await change({ single_source: false })).toEqual([{ ...payment, status: "granted" }])
       expect((await payouts()).filter(row => row.state !== "cancelled").map(row => row.amount)).toEqual([
         1_500_000n,
@@ -473,7 +474,7 @@ describe("what is decided", () => {
       await arrive(shop.deposit, 2)
       await settle()
       const lost = (await transfersIn("confirmed")).at(-1)
-      // As the day's sweep does, where nothing was divided.
+      // Without a split, the daily sweep takes it.
       service.advance(25 * 3_600_000)
       await sweepDue(service.ctx, paperNetwork)
       for (const { id } of await due()) await sign(id)
@@ -517,7 +518,7 @@ describe("what is decided", () => {
     )
     for (const { id } of waits) expect([id, (await giveBack(id)).status]).toEqual([id, 409])
     for (const { id } of waits) expect([id, (await accept(id)).status]).toEqual([id, 200])
-    // Of 3 USDC one payee got 1.5, and 2 are left: the other gets what is left of them.
+    // One payee got 1.5 of 3 USDC, and only 2 remain: the other gets the remaining 0.5.
     expect((await payouts()).filter(row => !made.includes(row.id))).toMatchObject([
       { deposit_id: second.id, share: 1, recipient: unsigned?.recipient, amount: 500_000n, reserved: true },
     ])
@@ -581,10 +582,39 @@ describe("what is decided", () => {
     failures.length = 0
     await settle()
     expect((await payments())[0]).toMatchObject({ id, status: "open", returned_to: null })
+    expect(await notifiedOf(id)).toBe(2)
     expect((await giveBack(id, payerOf(5))).status).toBe(200)
     await holds(true)
   })
 
+  it.each(["payment", "surplus"])("is notified of once more when the return of a %s is cancelled", async what => {
+    await arrive(shop.deposit, what === "payment" ? 2 : 7)
+    await settle()
+    const id = (await payments())[0]?.id ?? ""
+    expect(await notifiedOf(id)).toBe(1)
+    for (const times of [2, 3]) {
+      expect((await giveBack(id)).status).toBe(200)
+      await settle()
+      expect(await notifiedOf(id)).toBe(times - 1)
+      await db().updateTable("payouts").set({ state: "cancelled" }).where("kind", "=", "return").execute()
+      await settle()
+      await settle()
+      expect(await notifiedOf(id)).toBe(times)
+    }
+    // Decided before the next round: no decision is needed any more.
+    expect((await giveBack(id)).status).toBe(200)
+    await db().updateTable("payouts").set({ state: "cancelled" }).where("kind", "=", "return").execute()
+    expect((await accept(id)).status).toBe(200)
+    await settle()
+    expect(await notifiedOf(id)).toBe(3)
+    await holds(true)
+  })
+
+  /** How often the merchant was notified that a payment waits. */
+  const notifiedOf = async (id: string) => {
+    const events = db().selectFrom("events").select("id").where("type", "=", "payment.exception")
+    return (await events.where("body", "like", `%${id}%`).execute()).length
+  }
   const due = async () => (await payouts()).filter(row => row.state === "queued")
   const transfersIn = (state: "confirmed" | "gone") =>
     db().selectFrom("transfers").selectAll().where("state", "=", state).orderBy("id").execute()
@@ -598,7 +628,7 @@ describe("what is decided", () => {
       .execute()
   }
 
-  /** Mined again in another block, where it moved another amount, or from another sender. */
+  /** Mines a transfer again in another block, with another amount or from another sender. */
   async function remine(id: bigint | undefined, usd: number, from: number | undefined): Promise<void> {
     if (id === undefined) return
     const moved = from === undefined ? { value: BigInt(usd) * 1_000_000n } : { from_address: payerOf(from) }
@@ -610,7 +640,7 @@ describe("what is decided", () => {
   }
 
   let nonce = 0n
-  /** As the engine would: a nonce, and mined for good, with success or without. */
+  /** Gives a payout a nonce and a final receipt, as the engine would; it may have failed. */
   async function sign(id: string | undefined, succeeded = true): Promise<void> {
     if (!id) return
     const wallet = `0x${"ee".repeat(20)}` as Address
@@ -623,7 +653,7 @@ describe("what is decided", () => {
       .execute()
   }
 
-  /** What must hold at any time; without reorgs nothing ever left that was not there. */
+  /** Checks what must hold at any time; without reorgs (`quiet`) no deposit ever has a shortfall. */
   async function holds(quiet: boolean): Promise<void> {
     const books = await db().selectFrom("deposit_books").selectAll().execute()
     for (const { inflow, committed, shortfall } of books) {
@@ -648,7 +678,7 @@ describe("what is decided", () => {
       if (quiet) expect(live <= amount).toBe(true)
       if (beside) expect(resource_id).toMatch(/^cs_/)
     }
-    // The signing here leaves no attempts; all else must add up, or the wallet would be halted.
+    // `sign` writes no attempts; everything else must add up, or the wallet would be halted.
     const found = await checkConsistency(service.ctx, paperNetwork.chainId)
     expect(found.filter(({ words }) => !words.includes("signed for it is nothing"))).toEqual([])
     const { status } = await db().selectFrom("checkout_sessions").selectAll().executeTakeFirstOrThrow()

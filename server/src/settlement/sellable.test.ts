@@ -1,4 +1,7 @@
-/** A kind of thing that exists in this test alone: a ticket, sold, paid, accepted, taken back and notified by what it implements. */
+/**
+ * A kind of resource that exists only in this test: a ticket, which is sold, paid, accepted, reversed and notified
+ * through `Sellable`.
+ */
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
@@ -20,7 +23,7 @@ const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 
 /** Payments that hold a ticket. */
 let tickets: Map<string, Address>
-/** The addresses and offices that the scan has something new about. */
+/** The addresses and offices that the scan has found something new about. */
 let woken: (bigint | string)[]
 
 /** The migration of the kind: its own table, which registers its rows. */
@@ -80,7 +83,7 @@ const ticketSales: Sellable<Part & { office: string }> = {
     return {
       reversed: [],
       paid: paid.map(row => ({ transfers: [row], known: undefined, price: PRICE })),
-      looked: good,
+      considered: good,
       waiting: [{ exception: "underpaid", transfers: good.filter(row => row.value < PRICE) }],
       again: new Map(),
       isMore: false,

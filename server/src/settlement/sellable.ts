@@ -1,7 +1,7 @@
 /**
- * What settling has to know of a thing that is for sale: how its transfers are grouped, what they add up to, what a payment
- * of it buys and what a reorg removes with it. Everything else about settling exists once, in this folder. The list of
- * all kinds is `Context.sells`; docs/architecture.md says which files a new kind needs.
+ * What settlement has to know about a resource that is for sale: how its transfers are grouped, what they add up to,
+ * what a payment buys and what a reorg removes with it. Everything else about settlement exists once, in this folder.
+ * The list of all kinds is `Context.sells`; docs/architecture.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
@@ -11,13 +11,13 @@ import type { Row, WaitingFor } from "../db/schema.ts"
 import type { ErrorCode } from "../errors.ts"
 import type { CheckoutNotice } from "./notify-checkout.ts"
 
-/** What the sanctions list says of each address that was asked about. */
+/** The screening result of each address that was asked about. */
 export type Screened = ReadonlyMap<Address, Screening>
 
-/** A transfer with the payment that claims it, where one does. */
+/** A transfer with the payment that claims it, if any. */
 export type ClaimedTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: string | null }
 
-/** Transfers that wait for the merchant, and why; in the order of the chain. */
+/** Transfers that need the merchant's decision, and why; in chain order. */
 export interface Waiting {
   exception: WaitingFor
   transfers: readonly ClaimedTransfer[]
@@ -25,15 +25,13 @@ export interface Waiting {
 
 /** What one transaction settles. */
 export interface Group {
-  /** Of the thing that was paid. */
+  /** The resource that was paid. */
   resourceId: string
-  /** Who is screened before the transaction; the others can't be counted in it. */
+  /** Who is screened before the transaction; transfers of other senders can't be counted in it. */
   senders: readonly Address[]
-  /** Whether a transfer that a payment of theirs claims may be of another sender now; it may where this is not known. */
-  hasMoved?: boolean
 }
 
-/** Whose payments are written. */
+/** The resource whose payments are written, with its merchant and network. */
 export interface Owner {
   merchant_id: string
   chain_id: number
@@ -41,99 +39,112 @@ export interface Owner {
 }
 
 /** A payment, with what the chain holds of it now, in base units: all that is not gone, and what is sure. */
-export type Standing = Row<"payments"> & { there: bigint; sure: bigint }
+export type Standing = Row<"payments"> & {
+  there: bigint
+  sure: bigint
+  /** Whether a reorg gave a granted payment more money than its amount, and nothing but its price decides about it. */
+  grown?: boolean
+}
 
-/** Transfers that add up among themselves: one payer's at a paywall, all at a checkout session. */
+/** Transfers that are added up together: one payer's at a paywall, all of them at a checkout session. */
 export interface Part {
   owner: Owner
   network: NetworkInfo
-  /** Whose payments these are; undefined where it does not matter who pays. */
+  /** The payer of these payments; undefined if it does not matter who pays. */
   payer: Address | undefined
   /**
-   * The payments whose fate the chain alone decides: granted ones that may have lost money, returned ones whose money moved,
-   * reversed ones that are granted again when all of it is sure.
+   * The payments that only the chain can change: granted ones that may have lost money, returned ones whose money
+   * moved, reversed ones that are granted again when all of it is sure.
    */
   standing: readonly Standing[]
 }
 
-/** A group, locked: its parts, and its transfers that are due no more once they are settled. */
+/** A group, locked: its parts, and its transfers that are no longer due once they are settled. */
 interface Held<P extends Part = Part> {
   parts: readonly P[]
   due: readonly bigint[]
 }
 
-/** Transfers that are a payment together. */
+/** Transfers that are one payment together. */
 export interface Paid {
-  /** At least one, in the order of the chain. */
+  /** At least one, in chain order. */
   transfers: readonly ClaimedTransfer[]
-  /** The payment that these become again, or from waiting; undefined for a new one. */
+  /** The open, reversed or already granted payment that these become; undefined for a new one. */
   known: string | undefined
-  /** In base units; what is more is `overpaid`. */
+  /** In base units; anything beyond it is `overpaid`. */
   price: bigint
 }
 
-/** What settling a part comes to. Pure data: `settle` writes it. */
+/** The result of settling a part. Pure data: `settle` writes it. */
 export interface Plan {
   /** Granted payments that have lost their money. */
   reversed: readonly Pick<Row<"payments">, "id" | "token" | "amount">[]
   paid: readonly Paid[]
-  /** The transfers that were read: of them, whatever waited and waits no more is let go. */
-  looked: readonly ClaimedTransfer[]
+  /** The transfers that were read. An open payment's claims on those of them that no longer wait are removed. */
+  considered: readonly ClaimedTransfer[]
   waiting: readonly Waiting[]
-  /** When transfers are due again that nothing can be said about yet. */
+  /** When to check again the transfers that can't be decided yet. */
   again: ReadonlyMap<bigint, Date>
-  /** Whether more could be settled at once, in a transaction of its own. */
+  /** Whether more could be settled at once, in another transaction. */
   isMore: boolean
 }
 
-/** The payment that something was paid with. */
+/** The payment that bought something. */
 export type PaidWith = Pick<Row<"payments">, "id" | "payer" | "tx_hash">
 
-/** One kind of thing that is for sale. All but `due`, `wake` and `groupOf` run inside a transaction, after `hold`. */
+/**
+ * One kind of resource that is for sale. All but `due`, `wake` and `groupOf` run inside a transaction, after `hold`.
+ */
 export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
-  /** How the ids of these things begin. */
+  /** The prefix of these resources' ids. */
   prefix: string
-  /** What a caller is answered who names one that does not exist. */
+  /** The error for a caller who names one that does not exist. */
   notFound: ErrorCode
-  /** What its senders are screened for, as the log says it. */
+  /** Why its senders are screened, as the log shows it. */
   purpose: string
   /** Whether one payment pays it and any other is accepted beside that one. */
   paidOnce: boolean
 
-  /** The groups that are due on the network, in the order of their turn. */
+  /** Returns the groups that are due on the network, in the order of their turn. */
   due(ctx: TxContext, network: NetworkInfo): Promise<Group[]>
   /**
-   * Makes the things due that are for sale at these addresses, or have these ids; only where `due` goes by more than the transfers
-   * themselves.
+   * Makes the resources due that are sold at these addresses, or have these ids; only for a kind whose `due` depends on
+   * more than the transfers.
    */
   wake?(ctx: TxContext, deposits: readonly bigint[], resources: readonly string[]): Promise<void>
-  /** The trace that all payments of one thing continue, of the request that made it; only where one payment pays it. */
+  /**
+   * Returns the trace of the request that made a resource; all its payments continue that trace. Only for a kind that
+   * one payment pays.
+   */
   traceOf?(ctx: TxContext, resourceId: string): Promise<string | null>
-  /** The group that a payment is settled in. */
+  /** Returns the group that a payment is settled in. */
   groupOf(ctx: TxContext, payment: Row<"payments">): Promise<Group>
-  /** Locks what the group is settled under, then its transfers; the lock order is in docs/internals.md. */
+  /** Locks the rows that the group is settled under, then its transfers; the lock order is in docs/internals.md. */
   hold(ctx: TxContext, group: Group): Promise<Held<P>>
-  /** Reads what was paid and says what it comes to. */
+  /** Reads what was paid and decides what follows from it. */
   plan(ctx: TxContext, part: P, screened: Screened): Promise<L>
   /**
-   * Gives what a payment buys, or gives it back; its payouts are made. It may be called again for one that is paid already.
-   * `hashes` are the transactions that paid.
+   * Gives what a payment buys, for the first time or again; its payouts are made already. It may be called again for a
+   * payment that is paid already. `hashes` are the transactions that paid.
    */
   onPaid(ctx: TxContext, part: P, payment: PaidWith, hashes: readonly Hash[]): Promise<void>
-  /** Takes back what a payment had bought: the chain has its money. Its payouts are cancelled. */
+  /** Takes away what a payment had bought, because a reorg removed its money. Its payouts are cancelled already. */
   onReversed(ctx: TxContext, part: P, payment: Pick<Row<"payments">, "id">): Promise<void>
-  /** Writes what all of the part's payments come to, once these are written; `paid` are their ids, in the order of the plan. */
+  /**
+   * Writes what all of the part's payments add up to, after they are written; `paid` are their ids, in the order of the
+   * plan.
+   */
   finish(ctx: TxContext, part: P, plan: L, paid: readonly string[]): Promise<void>
-  /** Follows what the merchant has decided about a payment that waited: it is `granted` now, or `returned`. */
+  /** Called after the merchant decided about an open payment: it is `granted` or `returned` now. */
   onDecided(ctx: TxContext, part: P, payment: Row<"payments">, screened: Screened): Promise<void>
 
-  /** What merchants are sent about one of its payments. */
+  /** Returns what merchants are sent about one of its payments. */
   describe(ctx: TxContext, payment: Row<"payments">): Promise<Omit<CheckoutNotice, "status" | "splits">>
-  /** Locks what its events are numbered on, where that is not the payment itself. */
+  /** Locks the row that numbers its events, if that is not the payment itself. */
   lockEvents?(ctx: TxContext, resourceId: string): Promise<unknown>
 }
 
-/** The kind that an id belongs to; throws where nothing of the kind is for sale. */
+/** Returns the kind that an id belongs to; throws if no kind that is for sale has its prefix. */
 export function sellableOf(ctx: TxContext, resourceId: string): Sellable {
   const kind = ctx.sells.find(({ prefix }) => resourceId.startsWith(`${prefix}_`))
   if (!kind) throw new Error(`nothing that is for sale has an id like ${resourceId}`)

@@ -20,6 +20,7 @@ beforeEach(async () => {
 })
 
 const payer = `0x${"b".repeat(40)}` as Address
+const other = `0x${"c".repeat(40)}` as Address
 const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 
 /** A paywall of 5 USDC and its deposit's id. */
@@ -36,10 +37,16 @@ async function paywall(fields: object = {}) {
 }
 
 /** Confirmed transfers as the scan would have stored them, due now. */
-async function transfers(shop: Awaited<ReturnType<typeof paywall>>, values: number[], from = payer): Promise<void> {
+async function transfers(
+  shop: Awaited<ReturnType<typeof paywall>>,
+  values: number[],
+  from = payer,
+  first = 1,
+): Promise<void> {
   const now = service.ctx.now()
   for (const [i, value] of values.entries()) {
-    const row = { tx_hash: hashOf(i + 1), block_hash: hashOf(i + 1), block_number: BigInt(i + 1), log_index: 0, k: 0 }
+    const n = first + i
+    const row = { tx_hash: hashOf(n), block_hash: hashOf(n), block_number: BigInt(n), log_index: 0, k: 0 }
     await service.ctx.db
       .insertInto("transfers")
       .values({
@@ -260,7 +267,7 @@ describe("settling", () => {
     expect(await accessEnds(shop)).not.toBeNull()
     await setBack(2)
     await settle()
-    // 2 of 5: it waits for 3 more, and is not swallowed by the payment that went on without it.
+    // 2 of 5: it waits for 3 more, and does not join the payment that was granted without it.
     const claimed = await service.ctx.db
       .selectFrom("claims")
       .innerJoin("transfers", "transfers.id", "transfer_id")
@@ -282,17 +289,30 @@ describe("settling", () => {
     await service.ctx.db.updateTable("transfers").set({ value: 4_000_000n, run_at: service.ctx.now() }).execute()
     await settle()
     expect(await accessEnds(shop)).toBeNull()
-    // What is left of it waits for more, or for the merchant.
+    // The rest of it waits for more money, or for the merchant.
     expect(await service.ctx.db.selectFrom("payments").select(["status", "exception", "amount"]).execute()).toEqual([
       { status: "open", exception: "underpaid", amount: 4_000_000n },
     ])
+  })
+
+  it("counts a payment again whose transaction, mined again, moved more: the surplus waits for the merchant", async () => {
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    await service.ctx.db.updateTable("transfers").set({ value: 8_000_000n, run_at: service.ctx.now() }).execute()
+    await settle()
+    expect(await accessEnds(shop)).not.toBeNull()
+    expect(await payments()).toMatchObject([{ status: "granted", exception: "overpaid", amount: 8_000_000n }])
+    expect(await service.ctx.db.selectFrom("surpluses").select(["state", "amount"]).execute()).toEqual([
+      { state: "open", amount: 3_000_000n },
+    ])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
 
   it("reverses a payment whose transaction, mined again, moved it from another sender", async () => {
     const shop = await paywall()
     await transfers(shop, [5])
     await settle()
-    const other = `0x${"c".repeat(40)}` as Address
     await service.ctx.db.updateTable("transfers").set({ from_address: other, run_at: service.ctx.now() }).execute()
     service.advance(11 * 60_000)
     await settle()
@@ -304,6 +324,26 @@ describe("settling", () => {
       .where("expires_at", "is not", null)
       .execute()
     expect(held).toEqual([{ address: other }])
+  })
+
+  it.each([
+    ["its new sender has just paid more", other, { [payer]: 0n, [other]: 55n }],
+    ["its old sender has just paid again", payer, { [payer]: 50n, [other]: 5n }],
+  ])("reverses it too where %s", async (_, from, held) => {
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    await service.ctx.db.updateTable("transfers").set({ from_address: other, run_at: service.ctx.now() }).execute()
+    await transfers(shop, [50], from, 2)
+    await settle()
+    service.advance(11 * 60_000)
+    await settle()
+    const counted = { [payer]: 0n, [other]: 0n }
+    for (const { payer, amount, status } of await payments())
+      if (status !== "reversed") counted[payer] = (counted[payer] ?? 0n) + amount / 1_000_000n
+    expect(counted).toEqual(held)
+    expect(await dueOf(shop)).toBe(0)
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
 })
 

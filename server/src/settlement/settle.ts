@@ -1,7 +1,7 @@
 /**
- * Settling: in one database transaction per group, confirmed transfers are claimed by payments, payments buy what was for
- * sale, payments whose transfers a reorg removed are reversed, and what pays for nothing waits for the merchant. What
- * differs from one kind of thing to another is its {@link Sellable}.
+ * Settlement: in one database transaction per group, payments claim confirmed transfers and buy what was for sale,
+ * payments whose transfers a reorg removed are reversed, and money that pays for nothing waits for the merchant. What
+ * differs between kinds of resources is in their {@link Sellable}.
  */
 import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
@@ -11,22 +11,30 @@ import { sqlArray } from "../db/sql-array.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { writeOpen } from "./exceptions.ts"
+import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
 import type { Group, Part, Plan, Screened, Sellable } from "./sellable.ts"
 import { traceGroup } from "./trace-payment.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
-/** Settling one kind stops after so long and goes on in the next round, so that the round's lease is never outlived. */
+/**
+ * Settling one kind stops after this time and continues in the next round, so that it never outlives the round's lease.
+ */
 const BUDGET_MS = 15_000
 
-/** Settles what is due on the network; answers how many groups were due. One that fails does not delay the others. */
+/**
+ * Settles what is due on the network; returns how many groups were due. A group that fails does not delay the others.
+ */
 export async function settleDue(ctx: Context, network: Network): Promise<number> {
-  // Of most rounds nothing is, and the kinds' own queries are dear to plan: this one costs a fifth of one of them.
-  const { rows } = await sql<{ arrived: boolean }>`select exists (select from transfers
-    where chain_id = ${network.chainId} and run_at <= ${ctx.now()}) as arrived`.execute(ctx.db)
+  // Most rounds have nothing due, and each kind's own query is expensive to plan. This check costs a fifth of one of
+  // them.
+  const { rows } = await sql<{ arrived: boolean; reopened: boolean }>`select exists (select from transfers
+      where chain_id = ${network.chainId} and run_at <= ${ctx.now()}) as arrived,
+    exists (select from payments where chain_id = ${network.chainId} and reopened) as reopened`.execute(ctx.db)
   let groups = 0
   for (const sellable of ctx.sells)
     if (rows[0]?.arrived || sellable.wake) groups += await settleKind(ctx, network, sellable)
+  if (rows[0]?.reopened) await notifyReopened(ctx, network)
   return groups
 }
 
@@ -36,8 +44,8 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
   const until = performance.now() + BUDGET_MS
   const isOver = () => ctx.signal.aborted || performance.now() > until
   let isMore = false
-  // Each part is screened just before it is settled: the many senders of a flood keep nobody else waiting. It is done before the
-  // transactions, as a list is a file or a contract, and neither belongs inside one.
+  // Each part is screened just before it is settled, so that the many senders of a flood do not delay other buyers. It
+  // is screened before the transactions, because a list is a file or a contract, and neither belongs inside one.
   for (const part of screenedTogether(due)) {
     const screened = isOver() ? undefined : await screen(ctx, sendersOf(part), sellable.purpose)
     for (const group of part) {
@@ -45,7 +53,8 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
       else isMore = (await trySettling(ctx, sellable, group, screened)) || isMore
     }
   }
-  // The next part of a flood comes in a round of its own, at once: whoever has paid meanwhile is before it again.
+  // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
+  // before it again.
   if (isMore) await verifySoon(ctx, network.chainId)
   await ctx.wakes.wake("payments")
   ctx.wakes.wakeSoon("deliveries")
@@ -53,7 +62,9 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
   return due.length
 }
 
-/** Settles one group; answers whether more of it could be settled at once. A failure is logged, and the group stays due. */
+/**
+ * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group stays due.
+ */
 async function trySettling(ctx: Context, sellable: Sellable, group: Group, screened: Screened): Promise<boolean> {
   try {
     const settleGroup = () => inTransaction(ctx, ctx => settle(ctx, sellable, group, screened))
@@ -66,8 +77,8 @@ async function trySettling(ctx: Context, sellable: Sellable, group: Group, scree
 }
 
 /**
- * Settles one group; call it inside a transaction. What a reorg removed is taken from all its parts before anything is
- * granted. Answers whether more of it could be settled at once, in another transaction.
+ * Settles one group; call it inside a transaction. All its parts lose what a reorg removed before anything is granted.
+ * Returns whether more of it could be settled at once, in another transaction.
  */
 export async function settle(
   ctx: TxContext,
@@ -90,13 +101,15 @@ export async function settle(
 }
 
 /**
- * What the merchant or the chain has decided stands, as long as the money does: a granted payment is reversed while some of it
- * is gone, and granted again when all of it is sure; a return that is not signed yet is stopped.
+ * Keeps the merchant's or the chain's decision while the money is there. A granted payment is reversed while some of
+ * its money is gone, and granted again when all of it is sure. One with more money than before is reversed too, and the
+ * plan of the same transaction counts it with its surplus. An unsigned return is cancelled if a reorg removed some
+ * of its money.
  */
 async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Promise<void> {
   for (const payment of part.standing) {
-    const { id, status, amount, there, sure } = payment
-    if (status === "granted" && there < amount) await reverse(ctx, sellable, part, payment)
+    const { id, status, amount, there, sure, grown = false } = payment
+    if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
     if (status === "returned") await stopReturns(ctx, [id])
     if (status === "reversed" && sure >= amount) await grantAgain(ctx, sellable, part, payment)
   }
@@ -111,9 +124,10 @@ async function apply(ctx: TxContext, sellable: Sellable, part: Part, plan: Plan)
 }
 
 /**
- * What was due is settled, but for what is due `again`, and applied where a payment claims it now; of a payment that has lost a part, the
- * others wait as well, though they were not due. A returned payment can open again without the lock of its group, so its transfers are
- * not marked: that would be decided by what another transaction is changing.
+ * Ends the due transfers, except those that are due `again`, and marks those as applied that a granted payment of their
+ * sender claims now. If a payment has lost a part, its other transfers become due again too, though they were not due.
+ * A returned payment can open again without the lock of its group, so its transfers are not marked: another transaction
+ * may be changing that at this moment.
  */
 async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
   const done = due.filter(id => !again.has(id))

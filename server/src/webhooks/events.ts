@@ -4,7 +4,7 @@ import { exceptions } from "../books/schema.ts"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
 import { type EventType, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
 
-/** Saves the receiver a lookup, and shows which of two events is newer. */
+/** These save the receiver a lookup, and show which of two events is newer. */
 const about = {
   description: Described(Nullable(Type.String()), "What was sold, as the merchant described it"),
   metadata: Described(
@@ -80,7 +80,7 @@ const checkout = Type.Object({
   ),
 })
 
-/** What is taken back: a payment, a reservation, or a refund. */
+/** A reversal of a payment, a reservation or a refund. */
 const reversed = Type.Object({
   ...checkout.properties,
   refundId: Type.Optional(
@@ -249,7 +249,7 @@ const summaries: Record<EventType, string> = {
     "A refund of a payment through escrow succeeded, full or partial; sent once for each refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
   "payment.exception":
-    "Money that was paid waits for a decision: it is too little, too much, late, a second time, in another token, or of a sanctioned sender. Sent again when it waits for another reason or with another amount, and when the chain removed it and it is back, which can be under another id. Where more than twenty payments of one session or paywall begin to wait at once, it is sent for those of most money",
+    "Money that was paid waits for a decision: it is too little, too much, late, a second time, in another token, or of a sanctioned sender. Sent again when it waits for another reason or with another amount, and when the chain removed it and it is back, which can be under another id; and when its return failed or was cancelled, so that it waits again. Where more than twenty payments of one session or paywall begin to wait at once, it is sent for those of most money",
   "subscription.past_due": "An invoice was not paid three days after it was due, and access ended",
   "subscription.canceled": "A subscription ended: as somebody asked, unpaid for 30 days, or after its last period",
   "subscription.resumed": "A subscription runs again after a pause, or after a late payment",

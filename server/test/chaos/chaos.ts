@@ -460,12 +460,15 @@ async function keepWorking(
   }
 }
 
-/** The way that was met the least, those that are being played counted. */
+/**
+ * The way to end that was met the least, counting the workers that wait for theirs. Every worker has one until all were
+ * met: otherwise the others could do all the work that the last one needs.
+ */
 function nextDoom({ killsOfEach }: ChaosOptions, report: Report, stage: Stage): Doom | undefined {
   const met = (doom: Doom) =>
     report.kills[doom] + [...stage.children.values()].filter(playing => playing.doom === doom).length
-  const [least] = [...dooms].sort((a, b) => met(a) - met(b))
-  return least !== undefined && met(least) < killsOfEach ? least : undefined
+  const [least] = dooms.filter(doom => report.kills[doom] < killsOfEach).sort((a, b) => met(a) - met(b))
+  return least
 }
 
 /** Whether all has ended. Half of the payouts wait, so that there is work until every way to end a worker was met. */

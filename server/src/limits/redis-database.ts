@@ -1,0 +1,31 @@
+/** Whether Redis has the database that `REDIS_URL` names. A connection to one that it lacks works, on database 0. */
+import type { Redis } from "ioredis"
+import { parseRedisAddress } from "../config/redis-address.ts"
+import type { RedisClient } from "./shared-log.ts"
+
+/** The fault of the database of `REDIS_URL`, and what the operator should do about it: two parts of a sentence. */
+export interface DatabaseFault {
+  message: string
+  todo: string
+}
+
+/**
+ * Returns why Redis refuses the database of `url`, or undefined where Redis accepts it. `redis` is an open connection
+ * to that address. Rejects where Redis does not answer.
+ */
+export async function databaseFault(redis: RedisClient, url: string): Promise<DatabaseFault | undefined> {
+  const { database } = parseRedisAddress(url)
+  if (database === 0) return undefined
+  try {
+    // An address with a database is never a Cluster's.
+    await (redis as Redis).select(database)
+  } catch (error) {
+    const { message } = error as Error
+    // Other errors are temporary: a server that still loads its data refuses every command.
+    if (!/^(ERR|NOPERM) /.test(message)) throw error
+    const todo = message.startsWith("NOPERM")
+      ? "allow its user +select, or name no database for database 0"
+      : "name a database that Redis has, or none for database 0"
+    return { message: `REDIS_URL names database ${database}, and Redis refuses it (${message})`, todo }
+  }
+}
