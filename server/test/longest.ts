@@ -3,6 +3,7 @@
  * a fresh clone has none: it starts the largest files first, and some of these are small. `run-all.ts` names what is missing here.
  */
 export const longest = [
+  "server/src/payouts/books.test.ts",
   "web/test/checkout.test.ts",
   "server/test/e2e/walkthrough.test.ts",
   "server/test/e2e/wallet.test.ts",
@@ -45,6 +46,7 @@ export const longest = [
   "server/src/payouts/sign-attempts.test.ts",
   "server/src/db/pool.test.ts",
   "server/src/cli/recover.test.ts",
+  "server/src/x402/facilitator.test.ts",
   "server/src/checkouts/authorize.test.ts",
   "server/src/cli/doctor.test.ts",
   "server/src/cli/invite.test.ts",

@@ -183,8 +183,10 @@ describe("the books", () => {
           await expectBalanced()
         }
         await settle()
-        // No share is promised twice, and nothing that is not part of a granted payment is promised.
-        const { rows } = await sql<{ over: boolean }>`select coalesce(sum(i.amount), 0) > p.amount as over
+        // No share is promised twice, and nothing that is not part of a granted payment is promised. A share that was
+        // signed before a reorg mined its transfer again with less may exceed that; then no other share is promised.
+        const { rows } = await sql<{ over: boolean }>`select coalesce(sum(i.amount), 0) > greatest(p.amount,
+            coalesce(sum(i.amount) filter (where i.state not in ('queued', 'held')), 0)) as over
           from payments p left join payouts i on i.payment_id = p.id and i.state not in ('cancelled', 'reverted')
           where p.status = 'granted' and ${split} group by p.id`.execute(db())
         expect(rows.filter(row => row.over).length).toBe(0)
@@ -193,6 +195,32 @@ describe("the books", () => {
       }),
       { numRuns: 40 },
     )
+  })
+
+  it("promise no share more when a reorg brings less than a signed share, and the right shares when that failed", async () => {
+    const shop = await sell([70, 30])
+    const shares = async () => (await payouts()).map(row => [row.share, row.amount, row.state])
+    await arrive(shop, 1, 1_428_573n)
+    await settle()
+    const [first] = await payouts()
+    await assign(first?.id ?? "")
+    await setValue(1, 1_000_000n)
+    await settle()
+    const signed = [0, 1_000_001n, "assigned"]
+    expect(await shares()).toEqual([signed, [1, 428_572n, "cancelled"]])
+    expect(await book(shop)).toMatchObject({ inflow: 1_000_000n, committed: 1_000_001n, shortfall: 1n })
+    await end(first?.id ?? "", false)
+    const { id } = await db()
+      .selectFrom("payments")
+      .select("id")
+      .where("status", "=", "granted")
+      .executeTakeFirstOrThrow()
+    await makePayouts(service.ctx, id)
+    expect((await shares()).filter(([, , state]) => state === "queued")).toEqual([
+      [0, 700_000n, "queued"],
+      [1, 300_000n, "queued"],
+    ])
+    await expectBalanced()
   })
 
   it("hold back what does not fit since a reorg took money that was signed away, until it is back", async () => {
