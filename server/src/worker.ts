@@ -38,7 +38,7 @@ const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
 
 /** All loops of this installation. */
-function loopsOf(ctx: Context): Loop[] {
+export function loopsOf(ctx: Context): Loop[] {
   if (!ctx.settings.relaySigner)
     ctx.log.warn("none of RELAY_PRIVATE_KEY, RELAY_KEYSTORE and RELAY_SIGNER is set: no authorizations are relayed")
   const ofNetworks = ctx.chain.networks.flatMap(network => [
