@@ -74,6 +74,11 @@ export const errorTable = {
     message: "This split belongs to another merchant.",
     help: "Use a split of your own; `GET /api/console/splits` lists them.",
   },
+  SCOPE_REQUIRED: {
+    status: 403,
+    message: "This API key has no scope for this request.",
+    help: "Create a key with the scope that the message names: `POST /api/console/api-keys` with `scopes`.",
+  },
   WALLET_SIGNATURE_REQUIRED: {
     status: 403,
     message:

@@ -452,7 +452,8 @@ export function send(route: Route, given: Sent = {}) {
   const metrics = route.path === "/metrics" ? { authorization: `Bearer ${METRICS_TOKEN}` } : {}
   const key = route.needsKey ? { "x-api-key": apiKeys.shop } : {}
   const token = route.needsWallet ? { authorization: `Bearer ${walletToken}` } : {}
-  const { as = route.isConsole && !given.headers?.authorization ? "shop" : undefined } = given
+  const isNamed = given.headers?.authorization !== undefined || given.headers?.["x-api-key"] !== undefined
+  const { as = route.isConsole && !isNamed ? "shop" : undefined } = given
   return service.call(route.method, `${path}${query && `?${query}`}`, body, {
     headers: {
       ...metrics,

@@ -384,16 +384,18 @@ describe("secrets", () => {
 })
 
 describe("the list", () => {
-  it("has the merchant's own entries alone, for whoever has its token", async () => {
+  it("has the merchant's own entries alone, for whoever has its token or a key that reads", async () => {
     const id = await product()
     await service.merchant("rival")
     expect((await list(`?object=${id}`, "rival")).total).toBe(0)
     const rival = await list("?limit=1000", "rival")
     expect(rival.data.map((each: { actor: { id: string } }) => each.actor.id)).toEqual(["rival", "rival", "rival"])
-    const { key } = (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body
-    for (const path of ["audit", "audit.csv"]) {
-      const byKey = await service.call("GET", `/api/console/${path}`, undefined, { headers: { "x-api-key": key } })
-      expect(byKey.status).toBe(401)
+    for (const [scopes, status] of [[["checkouts"], 403] as const, [["read"], 200] as const]) {
+      const { key } = (await service.call("POST", "/api/console/api-keys", { name: "A", scopes }, { as: "shop" })).body
+      for (const path of ["audit", "audit.csv"]) {
+        const byKey = await service.call("GET", `/api/console/${path}`, undefined, { headers: { "x-api-key": key } })
+        expect(byKey.status).toBe(status)
+      }
     }
   })
 

@@ -278,6 +278,7 @@ interface ApiKeys {
   hash: string
   prefix: string
   last4: string
+  scopes: Generated<string[]>
   created_at: Date
   last_used_at: Optional<Date>
 }

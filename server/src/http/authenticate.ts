@@ -10,10 +10,18 @@ export interface Subject {
   sub: string
 }
 
+/**
+ * What an API key opens. `checkouts`: the routes of a merchant's server. `console`: those of the console, except API
+ * keys and settings, so that a server needs no token of a person. `read`: what of both only reads.
+ */
+export const SCOPES = ["checkouts", "read", "console"] as const
+export type Scope = (typeof SCOPES)[number]
+
 /** A valid API key. */
 export interface ApiKey {
   id: string
   merchantId: string
+  scopes: readonly Scope[]
 }
 
 declare module "fastify" {
@@ -30,13 +38,16 @@ declare module "fastify" {
 }
 
 /**
- * `token`: a merchant's bearer token. `wallet`: a subscriber's. `key`: an API key. `optional key`: an API key, or none.
+ * `token`: a merchant's bearer token. `token or key`: that, or an API key with a scope for it. `wallet`: a subscriber's
+ * token. `key`: an API key. `optional key`: an API key, or none.
  */
-export type Credential = "token" | "wallet" | "key" | "optional key"
+export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key"
 
 /** All other paths are public. */
 const rules: { path: RegExp; credential: Credential }[] = [
-  { path: /^\/api\/console(\/|$)/, credential: "token" },
+  // Whoever holds a stolen key must not make further ones, nor change where the merchant's money goes.
+  { path: /^\/api\/console\/(api-keys|settings)(\/|$)/, credential: "token" },
+  { path: /^\/api\/console(\/|$)/, credential: "token or key" },
   { path: /^\/api\/subscriptions(?!\/(nonce|token)$)(\/|$)/, credential: "wallet" },
   { path: /^\/api\/checkouts(\/|$)/, credential: "key" },
   { path: /^\/x402\/(verify|settle|settlements)(\/|$)/, credential: "key" },
@@ -50,7 +61,21 @@ export const credentialOf = remember(
 )
 
 /** Whether a path is for merchants only. */
-export const isPrivate = (path: string): boolean => ["token", "key"].includes(credentialOf(path) ?? "")
+export const isPrivate = (path: string): boolean => ["token", "token or key", "key"].includes(credentialOf(path) ?? "")
+
+/** The scopes of which an API key needs one for a request. */
+const scopesFor = (method: string, path: string): readonly Scope[] => {
+  const scope = credentialOf(path) === "token or key" ? "console" : "checkouts"
+  return method === "GET" || method === "HEAD" ? [scope, "read"] : [scope]
+}
+
+/** Throws `SCOPE_REQUIRED` if a key does not open a request. */
+export function checkScope({ scopes }: ApiKey, method: string, path: string): void {
+  const needed = scopesFor(method, path)
+  if (needed.some(scope => scopes.includes(scope))) return
+  const names = needed.map(scope => `\`${scope}\``).join(" or ")
+  throw new ApiError("SCOPE_REQUIRED", undefined, `This request needs an API key with the scope ${names}.`)
+}
 
 export interface Caller {
   subject: Subject | undefined

@@ -7,6 +7,8 @@ import { type Credential, countsOf, type LimitRow, limitRows, WINDOW_MS } from "
 import { processLimits } from "../limits/limiter.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
 
+/** What the keys of these tests are made of. */
+const SERVER = { name: "Server", scopes: ["checkouts", "console"] } as const
 const defaults = readSettings({}).limits
 const started: TestService[] = []
 let clockMs = 1_000_000
@@ -28,7 +30,7 @@ const bearing: Record<
   none: async () => ({}),
   token: async () => ({ as: "shop" }),
   apiKey: async service => {
-    const { key } = await createApiKey(service.ctx, await service.merchant("key holder"), "Server")
+    const { key } = await createApiKey(service.ctx, await service.merchant("key holder"), SERVER, async () => {})
     return { headers: { "x-api-key": key } }
   },
 }
@@ -81,7 +83,7 @@ describe("each limit of the table", () => {
     ["GET", "/api/paywalls/pw_1", undefined, undefined],
     ["GET", "/api/checkoutsx", undefined, undefined],
     ["DELETE", "/nowhere", undefined, undefined],
-    ["PUT", "/api/console/nowhere", "console", undefined],
+    ["PUT", "/api/console/nowhere", "console", "console"],
   ])("%s %s counts as it was published", (method, path, byAddress, byKey) => {
     const from = { subject: undefined, ip: "192.0.2.7" }
     const buckets = (apiKey: typeof aKey | undefined) =>
@@ -192,7 +194,7 @@ describe("API keys", () => {
     const merchantId = await service.merchant("shop")
     const statuses: number[] = []
     for (let i = 0; i < 21; i++) {
-      const { key, row } = await createApiKey(service.ctx, merchantId, "Server")
+      const { key, row } = await createApiKey(service.ctx, merchantId, SERVER, async () => {})
       for (const _ of [1, 2])
         statuses.push(
           (await service.call("GET", "/api/checkouts", undefined, { headers: { "x-api-key": key } })).status,
@@ -204,7 +206,7 @@ describe("API keys", () => {
 
   it("that are unknown cost the database nearly nothing once their address is refused, and a valid one among them is served", async () => {
     const service = await startLimited({ ...noLimits, public: 2 })
-    const { key } = await createApiKey(service.ctx, await service.merchant("shop"), "Server")
+    const { key } = await createApiKey(service.ctx, await service.merchant("shop"), SERVER, async () => {})
     const ask = async (key: string) =>
       (await service.call("GET", "/api/checkouts", undefined, { headers: { "x-api-key": key } })).status
     expect([await ask(newApiKey("test")), await ask(newApiKey("test")), await ask(newApiKey("test"))]).toEqual([

@@ -49,7 +49,7 @@ describe("the document", () => {
     }
   })
 
-  it("asks for a token on each console route, for a key where a merchant's server calls, and nowhere else", () => {
+  it("asks for a token on each console route, or for a key but with keys and settings, for a key where a merchant's server calls, and nowhere else", () => {
     const others: Record<string, object[]> = {
       "post /api/checkouts": [{ apiKey: [] }],
       "get /api/checkouts": [{ apiKey: [] }],
@@ -65,8 +65,11 @@ describe("the document", () => {
       "post /api/paywalls/{id}/consume": [{ apiKey: [] }],
       "get /api/paywalls/{id}/verify": [{}, { apiKey: [] }],
     }
-    for (const [name, { security }] of operations)
-      expect(security, name).toEqual(/ \/api\/console\//.test(name) ? [{ bearer: [] }] : (others[name] ?? []))
+    const expected = (name: string) => {
+      if (/ \/api\/console\/(api-keys|settings)\b/.test(name)) return [{ bearer: [] }]
+      return / \/api\/console\//.test(name) ? [{ bearer: [] }, { apiKey: [] }] : (others[name] ?? [])
+    }
+    for (const [name, { security }] of operations) expect(security, name).toEqual(expected(name))
   })
 
   it("declares every code of the table, and no other", () => {

@@ -60,7 +60,8 @@ const securitySchemes = {
     type: "apiKey",
     in: "header",
     name: "x-api-key",
-    description: "A key that a merchant created with `POST /api/console/api-keys`",
+    description:
+      "A key that a merchant created with `POST /api/console/api-keys`, with a scope for the request: `console` or, for a GET, `read` on `/api/console/*`; `checkouts` or, for a GET, `read` elsewhere",
   },
   wallet: {
     type: "http",
@@ -75,6 +76,7 @@ const securitySchemes = {
 const securityOf = (url: string): Record<string, string[]>[] => {
   const byCredential = {
     token: [{ bearer: [] }],
+    "token or key": [{ bearer: [] }, { apiKey: [] }],
     wallet: [{ wallet: [] }],
     key: [{ apiKey: [] }],
     "optional key": [{}, { apiKey: [] }],

@@ -24,7 +24,7 @@ import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { soon } from "../soon.ts"
 import { actorOf } from "./actor.ts"
-import { type Identities, isPrivate } from "./authenticate.ts"
+import { checkScope, type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 import type { ErrorPage } from "./error-page.ts"
@@ -77,11 +77,15 @@ declare module "fastify" {
   }
 }
 
-/** The id of the merchant of a console request, created on first use; throws `UNAUTHORIZED`. */
+/**
+ * The id of the merchant of a console request: its API key's, or its token's, created on first use; throws
+ * `UNAUTHORIZED`.
+ */
 export async function callingMerchant(request: FastifyRequest): Promise<string> {
-  if (!request.subject) throw new ApiError("UNAUTHORIZED")
-  request.merchantId = await request.server.identities.merchantOf(request.subject)
-  return request.merchantId
+  const { apiKey, subject } = request
+  if (!apiKey && !subject) throw new ApiError("UNAUTHORIZED")
+  request.merchantId = subject ? await request.server.identities.merchantOf(subject) : apiKey?.merchantId
+  return `${request.merchantId}`
 }
 
 /** For routes that need no body: a missing body is the same as an empty one. */
@@ -207,6 +211,7 @@ function admitCallers(app: Server, identities: Identities, { admit, isRefused }:
           // Runs before the body is read: most paths without a route have no limit either, and a client could send an
           // endless body.
           if (request.is404) throw new ApiError("NOT_FOUND")
+          if (caller.apiKey) checkScope(caller.apiKey, request.method, pathOf(request))
           if (caller.subject ?? caller.apiKey) linkCaller(request)
           return true
         })

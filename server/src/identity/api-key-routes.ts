@@ -1,11 +1,13 @@
 /** `/api/console/api-keys`: the keys of a merchant's servers. */
 import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import type { Scope } from "../http/authenticate.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { createApiKey, revokeApiKey } from "./api-keys.ts"
 import { Deleted, KeyCreate, KeyCreated, KeyId, KeyList } from "./schema.ts"
+import { approvedByWallet } from "./wallet-lock.ts"
 
 const tags = ["settings"]
 
@@ -20,11 +22,17 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         body: KeyCreate,
         response: { 201: KeyCreated },
       },
-      config: { errors: ["INVALID_OPERATION"] },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const { key, row } = await createApiKey(ctx, merchantId, request.body.name)
+      const { name, scopes = ["checkouts"] } = request.body
+      // A key with this scope changes splits and returns money as long as nobody revokes it.
+      const words = { action: "Create API key", subject: name, from: "No key", to: `Scopes: ${scopes.join(", ")}` }
+      const approval = await approvedByWallet(ctx, request, merchantId, async () =>
+        scopes.includes("console") ? { words } : undefined,
+      )
+      const { key, row } = await createApiKey(ctx, merchantId, { name, scopes }, approval.hold)
       reply.code(201)
       return { ...shownOf(row), key }
     },
@@ -72,9 +80,10 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
   )
 }
 
-const shownOf = ({ id, name, prefix, last4, created_at }: Row<"api_keys">) => ({
+const shownOf = ({ id, name, scopes, prefix, last4, created_at }: Row<"api_keys">) => ({
   id,
   name,
+  scopes: scopes as Scope[],
   prefix,
   last4,
   createdAt: created_at.toISOString(),

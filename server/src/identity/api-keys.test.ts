@@ -58,6 +58,7 @@ describe("/api/console/api-keys", () => {
     expect(rest).toEqual({
       id: expect.stringMatching(/^key_[a-z0-9]{24}$/),
       name: "First",
+      scopes: ["checkouts"],
       prefix: "sk_test_",
       last4: key.slice(-4),
       createdAt: expect.any(String),
@@ -118,7 +119,17 @@ describe("/api/console/api-keys", () => {
     expect(await list()).toEqual({ data: [], total: 0 })
   })
 
-  it.each([{}, { name: "" }, { name: "x".repeat(201) }, { name: "a", key: "sk_test_x" }])("400 for %j", async body => {
+  const named = (scopes: unknown) => ({ name: "a", scopes })
+  it.each([
+    {},
+    { name: "" },
+    { name: "x".repeat(201) },
+    { name: "a", key: "sk_test_x" },
+    named([]),
+    named("console"),
+    named(["settings"]),
+    named(["read", "read"]),
+  ])("400 for %j", async body => {
     const answer = await service.call("POST", url, body, { as: "shop" })
     expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR" } })
     expect(await list()).toEqual({ data: [], total: 0 })

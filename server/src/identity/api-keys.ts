@@ -2,11 +2,11 @@
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
-import type { ApiKey } from "../http/authenticate.ts"
+import type { ApiKey, Scope } from "../http/authenticate.ts"
 import { newId, randomText } from "../ids.ts"
 import { KEYS_A_MERCHANT } from "../limits/buckets.ts"
 import type { NegativeCache } from "./negative-cache.ts"
@@ -27,14 +27,19 @@ export const keptOf = (key: string): { hash: string; prefix: string; last4: stri
   last4: key.slice(-4),
 })
 
-/** Creates a key, and returns it for the only time. Throws `INVALID_OPERATION` beyond the twentieth. */
+/**
+ * Creates a key, and returns it for the only time. `hold` is called first in its transaction. Throws `INVALID_OPERATION`
+ * beyond the twentieth.
+ */
 export async function createApiKey(
   ctx: Context,
   merchantId: string,
-  name: string,
+  { name, scopes }: { name: string; scopes: readonly Scope[] },
+  hold: (ctx: TxContext) => Promise<void>,
 ): Promise<{ key: string; row: Row<"api_keys"> }> {
   const key = newApiKey(ctx.settings.mode)
   const row = await inTransaction(ctx, async ctx => {
+    await hold(ctx)
     // Locked, so that two concurrent requests can't both create the last allowed key.
     await lockMerchant(ctx.db, merchantId)
     const { total } = await ctx.db
@@ -50,7 +55,14 @@ export async function createApiKey(
       )
     return await ctx.db
       .insertInto("api_keys")
-      .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
+      .values({
+        id: newId("key"),
+        merchant_id: merchantId,
+        name,
+        scopes: [...scopes],
+        ...keptOf(key),
+        created_at: ctx.now(),
+      })
       .returningAll()
       .executeTakeFirstOrThrow()
   })
@@ -87,7 +99,7 @@ export async function apiKeyOf(
     return undefined
   }
   await noteUse(ctx, row)
-  return { id: row.id, merchantId: row.merchant_id }
+  return { id: row.id, merchantId: row.merchant_id, scopes: row.scopes as Scope[] }
 }
 
 /** The keys with these hashes, keyed by hash. */

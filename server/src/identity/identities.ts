@@ -42,7 +42,9 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
         const wallet = token && (await verifySubscriberToken(ctx, absent, signingKeys(isRefused), token))
         return wallet ? { ...stranger, wallet } : { ...stranger, refusal: walletNeeded() }
       }
-      if (credential === "token") {
+      // A request with both is the token's.
+      const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
+      if (credential === "token" || (credential === "token or key" && !isByKey)) {
         const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }

@@ -1,5 +1,6 @@
 /** The wire contract of callers: wallets that sign in, and API keys. */
 import { Type } from "typebox"
+import { SCOPES, type Scope } from "../http/authenticate.ts"
 import { Described, ListEnd, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
@@ -72,10 +73,23 @@ export const KeySet = Type.Object({
 export const KeyId = Type.Object({
   id: Type.String({ description: "The key's id", examples: ["key_tz4a98xxat96iws9zmbrgj3a"] }),
 })
-export const KeyCreate = Strict({ name: Described(Name, "What the key is for") }, { name: "Shop server" })
+const Scopes = Type.Array(Type.Unsafe<Scope>({ type: "string", enum: SCOPES }), { minItems: 1, uniqueItems: true })
+export const KeyCreate = Strict(
+  {
+    name: Described(Name, "What the key is for"),
+    scopes: Type.Optional(
+      Described(
+        Scopes,
+        "What it opens: `checkouts` (the default) for checkouts, the calls of paywalls and the facilitator; `console` for `/api/console/*` except API keys and settings; `read` for the GETs of both. With the wallet lock on, `console` needs the payout wallet's signature",
+      ),
+    ),
+  },
+  { name: "Shop server" },
+)
 const listed = {
   id: Type.String({ pattern: idPattern("key") }),
   name: Type.String(),
+  scopes: Scopes,
   prefix: Type.String({ examples: ["sk_test_"] }),
   last4: Type.String(),
   createdAt: Timestamp,

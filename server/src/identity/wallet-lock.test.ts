@@ -107,6 +107,7 @@ async function protectedChanges(before: () => Promise<void> = lock): Promise<Cha
     console_("POST", "payment-links", { slug: "bbb", title: "B", amount: 5, splitId }),
     console_("PUT", `payment-links/${ids.links}`, { splitId }),
     console_("DELETE", `splits/${splitId}`),
+    console_("POST", "api-keys", { name: "Server", scopes: ["read", "console"] }),
   ]
 }
 

@@ -31,6 +31,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "paywallVerify", method: "GET", path: "/api/paywalls/:id/verify", credential: "none" },
   { bucket: "paywallPay", method: "POST", path: "/api/paywalls/:id/pay", credential: "none" },
   { bucket: "console", path: "/api/console/*", credential: "token" },
+  { bucket: "console", path: "/api/console/*", credential: "apiKey" },
   { bucket: "consume", method: "GET", path: "/api/paywalls/:id/verify", credential: "apiKey" },
   { bucket: "consume", method: "POST", path: "/api/paywalls/:id/consume", credential: "apiKey" },
   { bucket: "checkout", method: "POST", path: "/api/checkouts", credential: "apiKey" },
