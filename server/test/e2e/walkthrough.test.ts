@@ -37,10 +37,10 @@ sleep() {
 }
 `
 
-/** Runs README lines in a shell, with the test's folder and ports in the place of the default ones. */
+/** Runs README lines in a shell, on the test's sandbox. */
 async function shell(text: string): Promise<string> {
-  const here = text.replaceAll("./.data/", `${sandbox.dir}/`).replaceAll("http://127.0.0.1:4000", sandbox.url)
-  const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", prelude + here], { cwd: root })
+  const env = { ...process.env, DATA_DIR: sandbox.dir }
+  const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", prelude + text], { cwd: root, env })
   return stdout
 }
 
@@ -50,7 +50,7 @@ const pages: string[] = []
 const walks = blocks.filter(block => block.kind === "walkthrough")
 
 /** What the commands of a block answer, in turn. */
-const answersOf = async (text = "") => (await shell(text)).split(/(?<=\})(?=\{)/).map(answer => JSON.parse(answer))
+const answersOf = async (text = "") => (await shell(text)).split(/(?<=\})\s*(?=\{)/).map(answer => JSON.parse(answer))
 
 describe("the README", () => {
   it("names only commands that are run here or by script/test itself", () => {
