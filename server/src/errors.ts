@@ -103,7 +103,7 @@ export const errorTable = {
   },
   NOT_FOUND: {
     status: 404,
-    message: "Nothing was found at this address. Check the path, the method and the id.",
+    message: "Nothing was found here. Check the path, the method and the id.",
     help: "Look up the route in the API document. Objects of another merchant also get this answer.",
   },
   PAYWALL_NOT_FOUND: {

@@ -35,6 +35,21 @@ describe("parseAmount", () => {
     expect(() => parseAmount(text, 6)).toThrow(AmountError)
   })
 
+  it.each([
+    ["1.2345678", false],
+    ["0.0000001", false],
+    ["13.049999999999999", true],
+    ["123456.70000000001", true],
+    [`${0.1 + 0.2}`, true],
+  ])("says of %s whether it may be a rounding error", (text, isNoise) => {
+    const hint = isNoise
+      ? ': it looks like a rounding error, so compute it exactly and send it as text, such as "4.99"'
+      : ""
+    expect(() => parseAmount(text, 6)).toThrow(
+      new AmountError(`has more than 6 decimals, the most that the token has${hint}`),
+    )
+  })
+
   it("gives back every amount that formatAmount wrote", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 1n, max: 10n ** 12n }), fc.constantFrom(2, 6), (amount, decimals) => {

@@ -3,6 +3,9 @@
 /** The most one payment may ask for, in whole tokens. */
 const MAX_WHOLE = 1_000_000n
 
+/** A double that is not exact, such as 13.049999999999999, is written with at least this many digits. */
+const NOISE_DIGITS = 15
+
 /** Text that is not a valid amount; `message` says why, for the caller. */
 export class AmountError extends Error {}
 
@@ -19,10 +22,13 @@ export function parseAmount(text: string, decimals: number): bigint {
       'must be a plain decimal number such as 5 or "4.99", without a sign, an exponent or leading zeros',
     )
   const [, whole = "0", fraction = ""] = match
-  if (fraction.length > decimals)
-    throw new AmountError(
-      `has more than ${decimals} decimals: send it in quotes, such as "4.99", because a JSON number may not be exact`,
-    )
+  if (fraction.length > decimals) {
+    const isNoise = whole.length + fraction.length >= NOISE_DIGITS
+    const hint = isNoise
+      ? ': it looks like a rounding error, so compute it exactly and send it as text, such as "4.99"'
+      : ""
+    throw new AmountError(`has more than ${decimals} decimals, the most that the token has${hint}`)
+  }
   const amount = BigInt(whole + fraction.padEnd(decimals, "0"))
   if (amount === 0n) throw new AmountError("must be above 0")
   if (amount > MAX_WHOLE * 10n ** BigInt(decimals)) throw new AmountError("must be at most 1,000,000")

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import Stripe from "stripe"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { isTaken, newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
+import { freePort, isTaken, newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
 
 const blocksOf = (path: string) =>
   [...readFileSync(join(root, path), "utf8").matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
@@ -39,7 +39,7 @@ sleep() {
 
 /** Runs README lines in a shell, on the test's sandbox. */
 async function shell(text: string): Promise<string> {
-  const env = { ...process.env, DATA_DIR: sandbox.dir }
+  const env = { ...process.env, DATA_DIR: sandbox.dir, ORIGIN_PORT: `${await freePort()}` }
   const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", prelude + text], { cwd: root, env })
   return stdout
 }
@@ -128,6 +128,30 @@ describe("docs/subscriptions.md", () => {
     const invoice = { subscriptionId, productId, sequence: 2, status: "open", amount: "5.00", periodStart }
     expect(renewed).toMatchObject({ data: [invoice], total: 1 })
     pages.push(`/invoice/${renewed.data[0].id}`)
+  })
+})
+
+describe("docs/x402.md", () => {
+  it("sells a report to agents, and lists it", async () => {
+    const [walk, ...others] = blocksOf("docs/x402.md")
+    expect([walk?.kind, others]).toEqual(["walkthrough", []])
+    const [paywall, required, listed] = await answersOf(walk?.text)
+    expect(required.accepts).toMatchObject([
+      { maxAmountRequired: "500000", resource: `${sandbox.url}/api/p/${paywall.slug}` },
+    ])
+    expect(JSON.stringify(listed)).toContain(`/api/p/${paywall.slug}`)
+  })
+})
+
+describe("docs/x402-proxy.md", () => {
+  it("puts an API behind a price: its description, a free route, and one that is paid", async () => {
+    const [walk, ...others] = blocksOf("docs/x402-proxy.md")
+    expect([walk?.kind, others]).toEqual(["walkthrough", []])
+    const [bundle, described, free, required] = await answersOf(walk?.text)
+    expect(bundle).toMatchObject({ name: "Weather", originHeaders: ["authorization"] })
+    expect(described.routes).toHaveLength(2)
+    expect(free).toEqual({ path: "/v1/cities" })
+    expect(required.accepts).toMatchObject([{ maxAmountRequired: "10000" }])
   })
 })
 
