@@ -105,6 +105,12 @@ describe("the style law", () => {
     expect([...pairs]).toEqual([])
   })
 
+  it("docs/architecture.md says what each folder holds", () => {
+    const table = readFileSync(join(root, "docs/architecture.md"), "utf8").split("## Where things are")[1] ?? ""
+    const rooms = new Set(product.flatMap(path => roomOf(path) ?? []))
+    expect([...rooms].filter(room => !table.includes(`\`${room}\``))).toEqual([])
+  })
+
   it("the foundations know no feature, and features not each other's routes", () => {
     const wrong = product.flatMap(path => {
       const room = roomOf(path)

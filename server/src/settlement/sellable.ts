@@ -1,7 +1,7 @@
 /**
  * What settlement has to know about a resource that is for sale: how its transfers are grouped, what they add up to,
  * what a payment buys and what a reorg removes with it. Everything else about settlement exists once, in this folder.
- * The list of all kinds is `Context.sells`; docs/architecture.md says which files a new kind needs.
+ * The list of all kinds is `Context.sells`; docs/features.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
