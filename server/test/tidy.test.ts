@@ -106,7 +106,7 @@ describe("the style law", () => {
   })
 
   it("docs/architecture.md says what each folder holds", () => {
-    const table = readFileSync(join(root, "docs/architecture.md"), "utf8").split("## Where things are")[1] ?? ""
+    const table = readFileSync(`${root}docs/architecture.md`, "utf8").split("## Where things are")[1] ?? ""
     const rooms = new Set(product.flatMap(path => roomOf(path) ?? []))
     expect([...rooms].filter(room => !table.includes(`\`${room}\``))).toEqual([])
   })
