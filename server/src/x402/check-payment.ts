@@ -15,12 +15,11 @@ const LEAST_S = 6n
 /** The prices that a payment may have been signed for. The first is the one asked for now. */
 export type Prices<P extends Price = Price> = readonly [P, ...P[]]
 
-/** Returns the price that a payment pays, or why it pays none. */
-export function matchPrice<P extends Price>(
-  ctx: Pick<Context, "now">,
-  prices: Prices<P>,
-  payment: Payment,
-): P | Refusal {
+/**
+ * Returns the price that a payment was signed for, or why it pays none, whenever it was signed: a payment that was
+ * claimed in time may be asked for later.
+ */
+export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment): P | Refusal {
   const { scheme, network, version, accepted, authorization } = payment
   const [current] = prices
   if (scheme !== SCHEME) return refuse("unsupported_scheme")
@@ -30,6 +29,18 @@ export function matchPrice<P extends Price>(
   const price = to.find(each => each.amount === authorization.value)
   if (!price) return refuse("invalid_exact_evm_payload_authorization_value")
   if (accepted && !isAccepted(price, accepted)) return refuse("invalid_payment_requirements")
+  return price
+}
+
+/** Returns the price that a payment pays now, or why it pays none. */
+export function matchPrice<P extends Price>(
+  ctx: Pick<Context, "now">,
+  prices: Prices<P>,
+  payment: Payment,
+): P | Refusal {
+  const price = matchTerms(prices, payment)
+  if ("reason" in price) return price
+  const { authorization } = payment
   const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
   if (authorization.validAfter > seconds) return refuse("invalid_exact_evm_payload_authorization_valid_after")
   if (authorization.validBefore < seconds + LEAST_S)

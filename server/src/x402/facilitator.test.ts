@@ -454,6 +454,31 @@ describe("the facilitator", () => {
     expect((await on.relays()).length).toBe(1)
   })
 
+  it("refuses a payment for more than it was signed for, also where it is settled already or on its way", async () => {
+    const body = bodyOf(await sign(await on.buyer()))
+    const dear = { ...body, paymentRequirements: termsOf("100000000") }
+    const elsewhere = { ...body, paymentRequirements: { ...termsOf(), payTo: `0x${"5f".repeat(20)}` } }
+    const accepted = { ...body.paymentPayload, accepted: termsOf("100000000") }
+    const others: [object, string][] = [
+      [dear, "invalid_exact_evm_payload_authorization_value"],
+      [elsewhere, "invalid_exact_evm_payload_recipient_mismatch"],
+      [{ ...body, paymentPayload: accepted }, "invalid_payment_requirements"],
+    ]
+    const refused = async (headers: Record<string, string> = {}) => {
+      for (const [other, errorReason] of others)
+        expect((await settle(other, headers)).body).toMatchObject({ success: false, errorReason, transaction: "" })
+    }
+    const quick = { ...body, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    const headers = { "idempotency-key": "order-7" }
+    expect((await settle(quick, headers)).body.errorReason).toBe("settlement_pending")
+    await refused()
+    await on.round()
+    await refused(headers)
+    expect((await settle(body, headers)).body.success).toBe(true)
+    await refused(headers)
+    expect((await on.relays()).length).toBe(1)
+  })
+
   it("answers settlement_pending when the buyer's time is over, and the next call the result", async () => {
     const signed = await sign(await on.buyer())
     const body = bodyOf(signed)

@@ -11,7 +11,7 @@ import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { awaitSettlement } from "./await-settlement.ts"
-import { checkPayment, matchPrice } from "./check-payment.ts"
+import { checkPayment, matchPrice, matchTerms } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
 import { followAnswer, releaseServing, takeRetry, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
@@ -153,10 +153,14 @@ export async function settle(
   const payer = asked.payment.authorization.from
   // The buyer's own identifier is no proof here: with it, one payment would be answered with success for every request.
   const payment = { ...asked.payment, identifier: idempotencyKey ? identifierOf(idempotencyKey) : undefined }
+  const sale = saleOf(merchantId, asked)
+  // Compared before a known payment is looked up: this server may ask more now than the payment was settled for.
+  const price = matchTerms(sale.prices, payment)
+  if ("reason" in price) return failed(price, payer)
   let claimed: Claimed | Refusal
   try {
     await assertUnlisted(ctx, asked)
-    claimed = await claimPayment(ctx, saleOf(merchantId, asked), payment)
+    claimed = await claimPayment(ctx, sale, payment)
   } catch (error) {
     if (error instanceof ApiError && error.code === "AUTHORIZATION_ALREADY_USED")
       return failed(refuse("invalid_exact_evm_nonce_already_used"), payer)
