@@ -151,7 +151,17 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
     while (await isWaiting()) await rig.round()
   }
   const claim = () => {
-    const of = { now: ctx.now(), leaseMs: 60_000, limit: 50, perLane: 50, taken: new Map(), afterLane: "", lanes: 50 }
+    const of = {
+      now: ctx.now(),
+      leaseMs: 60_000,
+      limit: 50,
+      perLane: 50,
+      taken: new Map(),
+      room: 1_000,
+      rooms: new Map(),
+      afterLane: "",
+      lanes: 50,
+    }
     return claimDeliveries(ctx.db, of)
   }
   const webhook = async (): Promise<Record<"emit" | "claim" | "record", number>> => {

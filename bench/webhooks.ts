@@ -341,6 +341,8 @@ async function claims(place: Place): Promise<void> {
         limit: CLAIM,
         perLane: 10,
         taken,
+        room: 1_000,
+        rooms: new Map(),
         afterLane: "",
         lanes: 200,
       })

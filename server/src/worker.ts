@@ -24,6 +24,7 @@ import { verifyRound } from "./settlement/verify-payments.ts"
 import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { measureBacklog } from "./webhooks/measure-backlog.ts"
+import { skipRest } from "./webhooks/record-attempts.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
 
@@ -149,6 +150,7 @@ const housekeeping: Loop = {
     await forgetExpiredNonces(ctx)
     await forgetRetiredKeys(ctx)
     await forgetExpiredSecrets(ctx)
+    await skipRest(ctx)
     await forgetOldEvents(ctx)
     return HOUSEKEEPING_MS
   },

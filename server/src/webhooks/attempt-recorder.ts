@@ -11,13 +11,12 @@ export interface Recorder {
 }
 
 /**
- * A recorder that tries each batch for 20 seconds, or until `cut`. `recorded` is called with the number of results in
- * each batch.
+ * A recorder that tries each batch for 20 seconds, or until `cut`. `recorded` is called with the results of each batch.
  */
 export function openRecorder(
   ctx: Context,
   cut: AbortSignal | undefined,
-  recorded: (results: number) => void,
+  recorded: (results: readonly Result[]) => void,
 ): Recorder {
   const results: Result[] = []
   let writing = false
@@ -38,7 +37,7 @@ export function openRecorder(
       // The leases of these deliveries expire, and they are retried.
       ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
     } finally {
-      recorded(batch.length)
+      recorded(batch)
     }
   }
 

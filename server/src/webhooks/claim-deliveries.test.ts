@@ -161,7 +161,17 @@ describe("leases", () => {
       const to = await rig.receiver()
       const ids = [(await rig.register(`${to.url}/1`)).id, (await rig.register(`${to.url}/2`)).id].sort()
       await rig.send()
-      const claim = { now: ctx.now(), leaseMs: 60_000, limit: 2, perLane: 1, taken: new Map(), afterLane: "", lanes: 9 }
+      const claim = {
+        now: ctx.now(),
+        leaseMs: 60_000,
+        limit: 2,
+        perLane: 1,
+        taken: new Map(),
+        room: 1_000,
+        rooms: new Map(),
+        afterLane: "",
+        lanes: 9,
+      }
       const { rows } = await claimDeliveries(ctx.db, claim)
       const attempt = { status: 500, error: "answered 500", answer: "", durationMs: 1, retryAfterMs: undefined }
       const results = rows.map(row => ({

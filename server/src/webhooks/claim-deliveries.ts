@@ -37,7 +37,8 @@ interface Target {
 
 /**
  * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, up to `limit` in
- * all and up to `perLane` less `taken` of one lane. A delivery waits for an earlier one of its lane and `order_key`
+ * all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
+ * take turns too, so that many lanes of one do not delay the others. A delivery waits for an earlier one of its lane and `order_key`
  * that was never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
  *
  * The lanes are found by hops through the index, one for each lane, so 100,000 deliveries of one lane cost the others
@@ -60,6 +61,9 @@ export async function claimDeliveries(
     limit: number
     perLane: number
     taken: ReadonlyMap<string, number>
+    /** How many deliveries of a merchant may be claimed; `rooms` by the merchant's id. */
+    room: number
+    rooms: ReadonlyMap<string, number>
     afterLane: string
     /** How many lanes one call visits. */
     lanes: number
@@ -70,24 +74,28 @@ export async function claimDeliveries(
   type Answer = Omit<ClaimedDelivery, "body" | "target"> & { body: string | null; next_lane: string; targets: Targets }
   const result = await sql<Answer>`
     /* named: claim_deliveries */ with recursive lanes as (
-      (select lane, 1 as n from deliveries where status = 'pending' and lane > ${job.afterLane} order by lane limit 1)
+      (select lane, merchant_id, 1 as n from deliveries where status = 'pending' and lane > ${job.afterLane} order by lane limit 1)
       union all
-      select (select t.lane from deliveries t where t.status = 'pending' and t.lane > l.lane order by t.lane limit 1), l.n + 1
-      from lanes l where l.lane is not null and l.n < ${job.lanes}
+      select next.lane, next.merchant_id, l.n + 1 from lanes l cross join lateral (
+        select t.lane, t.merchant_id from deliveries t where t.status = 'pending' and t.lane > l.lane order by t.lane limit 1) next
+      where l.n < ${job.lanes}
     ),
     taken as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.taken))}::jsonb)),
+    rooms as (select key as merchant_id, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.rooms))}::jsonb)),
     due as (
-      select d.ctid, row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
-      from lanes l left join taken on taken.lane = l.lane
+      select d.ctid, l.merchant_id, coalesce(rooms.n, ${job.room}::int) as room,
+        row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
+      from lanes l left join taken on taken.lane = l.lane left join rooms on rooms.merchant_id = l.merchant_id
       cross join lateral (
         select t.ctid, run_at, seq from deliveries t
         where t.lane = l.lane and t.status = 'pending' and t.run_at <= ${job.now} and (t.lease_until is null or not ${held})
           and t.seq <= coalesce((select e.seq from deliveries e where e.lane = t.lane and e.order_key = t.order_key
             and e.status = 'pending' and e.attempts = 0 order by e.seq limit 1), t.seq)
-        order by t.run_at limit greatest(${job.perLane}::int - coalesce(taken.n, 0), 0)
+        order by t.run_at limit greatest(least(${job.perLane}::int - coalesce(taken.n, 0), coalesce(rooms.n, ${job.room}::int)), 0)
         for no key update of t skip locked) d
     ),
-    picked as (select at from (select ctid as at from due order by turn limit ${job.limit}) t limit ${job.limit}),
+    placed as (select ctid as at, room, row_number() over (partition by merchant_id order by turn) as place from due),
+    picked as (select at from (select at from placed where place <= room order by place limit ${job.limit}) t limit ${job.limit}),
     claimed as (
       update deliveries set claim_id = ${randomUUID()},
         lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})

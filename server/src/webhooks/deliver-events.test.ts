@@ -286,6 +286,33 @@ describe("a delivery", () => {
     await rig.deliverer.idle()
   })
 
+  it("merchants take turns too: one whose endpoints all hang takes half of the places, and another's is sent at once", async () => {
+    const { ctx } = rig.service
+    const [hangs, good] = [await rig.receiver(), await rig.receiver()]
+    for (let i = 0; i < 30; i++) await rig.register(`${hangs.url}/${i}`)
+    const rival = await rig.service.merchant("rival")
+    await ctx.db.deleteFrom("events").execute()
+    await rig.service.call("POST", "/api/console/webhooks", { url: good.url, events: ["*"] }, { as: "rival" })
+    const held = Promise.withResolvers<void>()
+    rig.stops.push(held.resolve)
+    hangs.answer(response => void held.promise.then(() => response.writeHead(200).end()))
+    const before = [hangs.received.length, good.received.length] as const
+    const webhooks = { ...ctx.settings.webhooks, concurrency: 20 }
+    const deliverer = openDeliverer({ ...ctx, settings: { ...ctx.settings, webhooks } }, rig.sender)
+    const data = { paywallId: "x" } as never
+    for (let i = 0; i < 3; i++) await rig.send()
+    while ((await deliverer.round()) > 0);
+    await hangs.got(before[0] + 10)
+    expect(hangs.received.length - before[0]).toBe(10)
+    for (let i = 0; i < 5; i++) await rig.send({ merchantId: rival, data })
+    while (good.received.length < before[1] + 5) {
+      await deliverer.round()
+      await good.got(good.received.length + 1)
+    }
+    held.resolve()
+    await deliverer.idle()
+  })
+
   it.runIf(onPostgres)("is claimed and sent while those before it are still being recorded", async () => {
     const to = await rig.receiver()
     await rig.register(to.url)

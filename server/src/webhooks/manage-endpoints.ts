@@ -3,11 +3,12 @@ import { type RawBuilder, sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { newCuid, newId } from "../ids.ts"
 import { emit } from "./emit.ts"
 import type { EventData } from "./events.ts"
-import { skipWaiting } from "./record-attempts.ts"
+import { ROWS_PER_STATEMENT, skipWaiting } from "./record-attempts.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
 import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
 import type { Sender } from "./send.ts"
@@ -15,6 +16,8 @@ import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
 
 /** Limited, because each event has one row for each endpoint. */
 const MOST_WEBHOOKS = 100
+/** How long a request sends deliveries again, in milliseconds: half of what its statements may take. */
+const RECOVER_MS = 5_000
 
 /** The merchant's webhook; throws `NOT_FOUND` for a deleted one and for one of another merchant. */
 export async function readWebhook(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
@@ -243,18 +246,47 @@ export async function resend(ctx: Context, merchantId: string, deliveryId: strin
   ctx.wakes.wakeSoon("deliveries")
 }
 
-/** Sends again every delivery that failed or was skipped since a time; returns how many. */
-export async function recover(ctx: Context, merchantId: string, id: string, since: Date): Promise<number> {
+/**
+ * Sends again every delivery that failed or was skipped since a time, the oldest first, as far as a request has time
+ * for. `more`: whether there are others, for the next request.
+ */
+export async function recover(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  since: Date,
+): Promise<{ recovered: number; more: boolean }> {
   await readWebhook(ctx, merchantId, id)
-  const { numUpdatedRows } = await ctx.db
-    .updateTable("deliveries")
-    .set(again(ctx))
-    .where("webhook_id", "=", id)
-    .where("status", "in", ["failed", "skipped"])
-    .where("created_at", ">=", since)
-    .executeTakeFirst()
-  ctx.wakes.wakeSoon("deliveries")
-  return Number(numUpdatedRows)
+  const endsAt = performance.now() + RECOVER_MS
+  let recovered = 0
+  for (let last = { created_at: since, id: "" }; ; ) {
+    const rows = await ctx.db
+      .selectFrom("deliveries")
+      .select(["id", "created_at"])
+      .where("webhook_id", "=", id)
+      .where("status", "in", ["failed", "skipped"])
+      .where(sql<boolean>`(created_at, id) > (${last.created_at}::timestamptz, ${last.id})`)
+      .orderBy("created_at")
+      .orderBy("id")
+      .limit(ROWS_PER_STATEMENT)
+      .execute()
+    const { numUpdatedRows } = await ctx.db
+      .updateTable("deliveries")
+      .set(again(ctx))
+      .where(
+        sql<boolean>`id = any(${sqlArray(
+          "text",
+          rows.map(({ id }) => id),
+        )})`,
+      )
+      .where("status", "in", ["failed", "skipped"])
+      .executeTakeFirst()
+    recovered += Number(numUpdatedRows)
+    ctx.wakes.wakeSoon("deliveries")
+    const more = rows.length === ROWS_PER_STATEMENT
+    if (!more || performance.now() > endsAt) return { recovered, more }
+    last = rows.at(-1) ?? last
+  }
 }
 
 /**

@@ -1,3 +1,4 @@
+import { sql } from "kysely"
 import Stripe from "stripe"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
@@ -5,6 +6,7 @@ import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/servi
 import { inTransaction } from "../context.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
+import { skipRest } from "./record-attempts.ts"
 import { forgetExpiredSecrets } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
 
@@ -475,6 +477,43 @@ describe("by hand", () => {
     expect(data).toMatchObject({ status: "delivered", log: [{ status: 200, error: null }] })
   })
 
+  it("an endpoint with a long backlog is paused and deleted at once; the rest is skipped in steps, as it is recovered", async () => {
+    const { db } = service.ctx
+    const { id } = await register()
+    await send(0)
+    await sql`with first as (select e.*, d.order_key from events e join deliveries d on d.event_id = e.id where d.webhook_id = ${id}
+        order by d.seq desc limit 1),
+      made as (insert into events (id, merchant_id, type, dedupe_key, body, created_at)
+        select 'evt_' || lpad(i::text, 24, '0'), merchant_id, type, 'many ' || i, body, created_at from first, generate_series(1, 12000) i)
+      insert into deliveries (id, event_id, merchant_id, webhook_id, lane, order_key, status, run_at, created_at, updated_at)
+        select 'dlv_' || lpad(i::text, 24, '0'), 'evt_' || lpad(i::text, 24, '0'), merchant_id, ${id}, ${id}, order_key || i, 'pending',
+          created_at + interval '1 hour', created_at, created_at from first, generate_series(1, 12000) i`.execute(db)
+    const count = async (status: string) =>
+      (
+        await db
+          .selectFrom("deliveries")
+          .select("id")
+          .where("webhook_id", "=", id)
+          .where("status", "=", status as never)
+          .execute()
+      ).length
+    const all = await count("pending")
+    expect((await put(`${base}/${id}`, { active: false })).status).toBe(200)
+    expect(await count("skipped")).toBe(5_000)
+    await skipRest(service.ctx)
+    // The notice of the pause is bound to the URL, and is sent.
+    expect([await count("skipped"), await count("pending")]).toEqual([all, 1])
+    expect((await put(`${base}/${id}`, { active: true })).status).toBe(200)
+    await skipRest(service.ctx)
+    expect(await count("skipped")).toBe(all)
+    expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({
+      data: { recovered: all, more: false },
+    })
+    expect((await service.call("DELETE", `${base}/${id}`, undefined, { as })).status).toBe(200)
+    await skipRest(service.ctx)
+    expect(await count("skipped")).toBe(all)
+  })
+
   it("a paused endpoint's deliveries are skipped, and recovered later, since a time", async () => {
     const { id } = await register()
     to.answer(500)
@@ -491,9 +530,11 @@ describe("by hand", () => {
     expect((await list("status=skipped")).total).toBe(3)
     await put(`${base}/${id}`, { active: true })
     to.answer(200)
-    expect((await post(`${base}/${id}/recover`, { since })).body).toEqual({ data: { recovered: 1 } })
+    expect((await post(`${base}/${id}/recover`, { since })).body).toEqual({ data: { recovered: 1, more: false } })
     await deliver()
-    expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({ data: { recovered: 2 } })
+    expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({
+      data: { recovered: 2, more: false },
+    })
     await deliver()
     expect(await list("status=delivered&event=subscription.renewal.created")).toMatchObject({ total: 3 })
     expect(await list("event=checkout.confirmed")).toEqual({ data: [], total: 0 })

@@ -211,7 +211,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const since = timeAt("since", request.body.since)
-      return { data: { recovered: await recover(ctx, merchantId, request.params.id, since) } }
+      return { data: await recover(ctx, merchantId, request.params.id, since) }
     },
   )
 

@@ -101,7 +101,12 @@ export const AccountSecretRolled = Type.Object({
 })
 
 export const Recover = Strict({ since: Since }, { since: "2026-01-31T12:00:00Z" })
-export const Recovered = Type.Object({ data: Type.Object({ recovered: Type.Integer() }) })
+export const Recovered = Type.Object({
+  data: Type.Object({
+    recovered: Type.Integer({ description: "How many deliveries are sent again, the oldest first" }),
+    more: Type.Boolean({ description: "Whether there are others, which took too long: send the request again" }),
+  }),
+})
 
 const statuses = ["pending", "delivered", "failed", "skipped"] as const
 

@@ -269,6 +269,8 @@ describe("SIGKILL of Postgres", () => {
       limit: 10,
       perLane: 10,
       taken: new Map(),
+      room: 1_000,
+      rooms: new Map(),
       afterLane: "",
       lanes: 10,
     }
