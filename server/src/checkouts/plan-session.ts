@@ -161,7 +161,8 @@ export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
     ({ row, screening }) => screening === "unknown" && row.state !== "seen",
   )
   const again = new Date(now.getTime() + AGAIN_MS)
-  const unknown = transfers.filter(each => each.stands && each.screening === "unknown")
+  // A returned payment's sender is not screened again, and its transfers are decided.
+  const unknown = undecided.filter(each => each.stands && each.screening === "unknown")
   const lastPaid = paid.at(-1)
   const last = accepted
     ? { txHash: accepted.tx_hash, payer: accepted.payer }

@@ -113,11 +113,12 @@ const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'op
  * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that is
  * open or reversed, in chain order. Applied transfers are not read: a frequent payer has thousands. `payment_payer` is
  * null for a payment whose access the merchant had revoked: that payment must not be granted again, as it would give no
- * access.
+ * access. A transfer that a payment of a sender outside the group claims is left out: that payment would lose it without
+ * being held, and a process that dies before the group of both would leave it empty.
  */
 export async function openTransfers(
   ctx: TxContext,
-  paywallId: string,
+  { resourceId, senders }: Group,
   payer: Address,
   network: NetworkInfo,
   which: "=" | "<>",
@@ -129,9 +130,9 @@ export async function openTransfers(
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
         left join grants g on g.payment_id = p.id
-      where d.resource_id = ${paywallId} and t.from_address = ${payer} and not t.applied and t.token ${sql.raw(which)} ${network.token.address}
+      where d.resource_id = ${resourceId} and t.from_address = ${payer} and not t.applied and t.token ${sql.raw(which)} ${network.token.address}
         and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
-        and ${canCount}
+        and (p.payer is null or p.payer in (${sql.join(senders)})) and ${canCount}
       order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
     order by block_number, log_index`.execute(ctx.db)
   return rows.rows

@@ -9,7 +9,7 @@ import type { Row } from "../db/schema.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
-import type { Part, Sellable } from "../settlement/sellable.ts"
+import type { Group, Part, Sellable } from "../settlement/sellable.ts"
 import { type Folded, foldAccess, lockAccess } from "./access.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
@@ -31,6 +31,7 @@ import { type AccessPlan, planAccess } from "./plan-access.ts"
 export interface AccessPart extends Part {
   paywall: Row<"paywalls">
   payer: Address
+  group: Group
   versions: readonly Version[]
   /** The fold of the payer's grants before this settlement. */
   folded: Folded | undefined
@@ -66,15 +67,15 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     const parts: AccessPart[] = []
     for (const payer of senders) {
       const standing = await standingPayments(ctx, resourceId, payer, due)
-      parts.push({ owner, network, payer, paywall, versions, standing, folded: folded.get(payer) })
+      parts.push({ owner, network, payer, group, paywall, versions, standing, folded: folded.get(payer) })
     }
     return { parts, due }
   },
 
-  async plan(ctx, { paywall: { id }, network, payer, versions }, screened) {
+  async plan(ctx, { paywall: { id }, network, payer, group, versions }, screened) {
     const rows = [
-      ...(await openTransfers(ctx, id, payer, network, "=")),
-      ...(await openTransfers(ctx, id, payer, network, "<>")),
+      ...(await openTransfers(ctx, group, payer, network, "=")),
+      ...(await openTransfers(ctx, group, payer, network, "<>")),
     ]
     // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
     // reports.

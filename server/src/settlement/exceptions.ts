@@ -266,9 +266,8 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   const empty = sql`p.id in (${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
   // A payment that the merchant was notified of, or that a payout was ever made for, is kept as reversed.
   await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
-    where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id))`.execute(
-    ctx.db,
-  )
+    where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id)
+      or exists (select from deliveries d where d.merchant_id = p.merchant_id and d.order_key = p.id))`.execute(ctx.db)
   await sql`delete from payments p where ${empty}`.execute(ctx.db)
 }
 

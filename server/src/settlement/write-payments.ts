@@ -30,6 +30,13 @@ async function writeGranted(ctx: TxContext, sellable: Sellable, part: Part, paid
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
   const rows = ctx.db.selectFrom("payments").select(["status", "amount"])
   const before = known === undefined ? undefined : await rows.where("id", "=", known).executeTakeFirstOrThrow()
+  // A sweep, a share or a return of the surplus that is not signed yet is of money that is not the payment's any more.
+  if (
+    known !== undefined &&
+    before?.status === "granted" &&
+    (before.amount !== amount || (await losesSome(ctx, known, transfers)))
+  )
+    await cancelPayouts(ctx, known)
   const facts = {
     payer: last.from_address,
     token: last.token,
@@ -61,6 +68,17 @@ async function writeGranted(ctx: TxContext, sellable: Sellable, part: Part, paid
   ctx.tracing?.active()?.set({ "sluice.payment.id": id, "sluice.payment.state": "granted" })
   if (before?.status !== "granted") countGranted(ctx, part, facts)
   return id
+}
+
+/** Whether a payment claims a transfer that is not among these. */
+async function losesSome(ctx: TxContext, id: string, transfers: Paid["transfers"]): Promise<boolean> {
+  const ids = sqlArray(
+    "bigint",
+    transfers.map(row => row.id),
+  )
+  const { rows } =
+    await sql`select from claims where payment_id = ${id} and transfer_id <> all(${ids}) limit 1`.execute(ctx.db)
+  return rows.length > 0
 }
 
 const hashOf = ({ tx_hash }: Pick<Row<"transfers">, "tx_hash">) => tx_hash
