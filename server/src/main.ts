@@ -5,12 +5,12 @@
 
 import { createServer, type Server as HttpServer } from "node:http"
 import { setTimeout as sleep } from "node:timers/promises"
-import { parseArgs } from "node:util"
 import type { Logger } from "pino"
 import { openApp } from "./app.ts"
 import { findEscrow } from "./chain/find-escrow.ts"
 import { checkNetwork, type Network, NetworkMismatch } from "./chain/networks.ts"
 import { sanctionedAddresses } from "./chain/sanctions.ts"
+import { parseCommandLine, runCommand, UsageError } from "./cli/run-command.ts"
 import { lockDataDir } from "./config/data-dir.ts"
 import { liveWarnings } from "./config/live-mode.ts"
 import { describeSettings, readSettings, type Settings } from "./config/settings.ts"
@@ -52,7 +52,9 @@ const usage = `Sluice: stablecoin payments, self-hosted.
   --reset  wipes the sandbox first.
   --help   this text.
 
-Settings, from the environment:
+Exits with 0 when it was asked to stop, 1 when it can't start or go on, 2 for a wrong command line.
+
+Settings (defaults in parentheses), from the environment:
 ${describeSettings()}
 `
 
@@ -66,15 +68,15 @@ const FLUSH_MS = 2_000
 /** Undoes one step of the start. Cleanups run in reverse order. */
 type Cleanup = () => Promise<unknown> | unknown
 
-async function main(): Promise<void> {
+async function main(args: string[]): Promise<string | undefined> {
   // Files that this process writes (keys, logs, its socket) are only for its own user, even in a folder that existed
   // before.
   process.umask(0o077)
-  const { values: flags } = parseArgs({
-    options: { role: { type: "string", default: "all" }, reset: { type: "boolean" }, help: { type: "boolean" } },
+  const { values: flags } = parseCommandLine(args, {
+    options: { role: { type: "string", default: "all" }, reset: { type: "boolean" } },
   })
-  if (flags.help) return void process.stdout.write(usage)
-  if (!["all", "api", "worker"].includes(flags.role)) throw new Error("--role must be all, api or worker")
+  if (flags.help) return usage.trimEnd()
+  if (!["all", "api", "worker"].includes(flags.role)) throw new UsageError("--role must be all, api or worker.")
   const given = readSettings()
   if (flags.role !== "all" && given.databaseUrl === undefined)
     throw new Error("--role api and --role worker need DATABASE_URL: the embedded database serves one process.")
@@ -107,6 +109,7 @@ async function main(): Promise<void> {
       await Promise.resolve(cleanup()).catch(error => log.error({ err: error }, "stopping"))
     clearTimeout(lastResort)
   }
+  return undefined
 }
 
 /** What the steps of a start share. */
@@ -287,15 +290,10 @@ async function serveMetrics(host: string, port: number): Promise<Cleanup> {
 const listen = (server: HttpServer, host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => server.once("error", reject).listen(port, host, resolve))
 
-/** Runs the program with the arguments of the process, and ends it. */
-export const run = (): Promise<void> =>
-  main().then(
-    // Anything that still keeps the event loop busy (an idle keep-alive to a node) is not worth waiting for.
-    () => process.exit(0),
-    (error: Error) => {
-      process.stderr.write(`\nSluice can't run. ${error.message}\n`)
-      process.exit(1)
-    },
-  )
+/**
+ * Runs the program with the arguments of the process, and ends it: anything that still keeps the event loop busy (an idle
+ * keep-alive to a node) is not worth waiting for.
+ */
+export const run = (): Promise<void> => runCommand("start", main, { failed: "Sluice can't run.", exits: true })
 
 if (import.meta.main) void run()

@@ -10,11 +10,11 @@ import { type IncomingMessage, request } from "node:http"
 import { dirname, join, resolve } from "node:path"
 import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
-import { parseArgs } from "node:util"
 import { lockDataDir } from "../config/data-dir.ts"
 import { environmentWith, readDatabaseSettings } from "../config/settings.ts"
 import { copyEmbedded } from "../db/open.ts"
 import { socketPath } from "../operator/socket.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Writes a consistent copy of the database to a file, while the service runs.
 
@@ -26,6 +26,8 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
 pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
 docs/operations.md says how to restore it, and how to lose nothing since the last backup.
+
+Exits with 0 when the backup is complete, 1 when there is none, 2 for a wrong command line.
 `
 
 const STDOUT = "-"
@@ -36,18 +38,18 @@ const openFile = (file: string) => (file === STDOUT ? process.stdout : createWri
 class NoService extends Error {}
 
 /** Makes the backup that the arguments name, and reports it. Throws a sentence, and then leaves no file. */
-async function main(say: (line: string) => void): Promise<void> {
-  const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
-  if (values.help) return void process.stdout.write(usage)
+async function main(args: string[]): Promise<string | undefined> {
+  const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
+  if (values.help) return usage.trimEnd()
   const [file, ...more] = positionals
-  if (file === undefined || more.length > 0) throw new Error(`Name one file.\n\n${usage}`)
+  if (file === undefined || more.length > 0) throw new UsageError("Name one file.")
   const { databaseUrl, dataDir } = readDatabaseSettings()
   const write = (to: string) => (databaseUrl === undefined ? copyOf(dataDir, to) : dump(databaseUrl, to))
   if (file === STDOUT) {
     await write(STDOUT)
     return say("Wrote the backup to the standard output.")
   }
-  if (existsSync(file)) throw new Error(`${file} exists already. Name a new file.`)
+  if (existsSync(file)) throw new UsageError(`${file} exists already. Name a new file.`)
   process.umask(0o077)
   const unfinished = `${resolve(file)}.unfinished`
   try {
@@ -58,8 +60,11 @@ async function main(say: (line: string) => void): Promise<void> {
   } finally {
     rmSync(unfinished, { force: true })
   }
-  say(`Wrote ${file}.`)
+  return say(`Wrote ${file}.`)
 }
+
+/** The standard output may be the backup itself. */
+const say = (line: string): undefined => void process.stderr.write(`${line}\n`)
 
 /** Runs `pg_dump`. The password is not among its arguments, which other users of the machine can read. */
 async function dump(databaseUrl: string, file: string): Promise<void> {
@@ -117,13 +122,5 @@ async function sync(path: string): Promise<void> {
   await entry.sync().finally(() => entry.close())
 }
 
-/** Runs the command with the arguments of the process. */
-export const run = (): Promise<void> =>
-  main(line => void process.stderr.write(`${line}\n`)).then(
-    // An embedded database that was opened keeps the event loop busy.
-    () => process.exit(),
-    (error: Error) => {
-      process.stderr.write(`\nThere is no backup. ${error.message}\n`)
-      process.exit(1)
-    },
-  )
+/** Runs the command with the arguments of the process, and ends it: an embedded database that was opened keeps it alive. */
+export const run = (): Promise<void> => runCommand("backup", main, { failed: "There is no backup.", exits: true })

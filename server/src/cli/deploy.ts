@@ -5,7 +5,6 @@
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { createInterface } from "node:readline/promises"
-import { parseArgs } from "node:util"
 import { privateKeyToAddress } from "viem/accounts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
@@ -19,6 +18,7 @@ import { checkFactory } from "../deposits/check-factory.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import { checkRefundCollector } from "./check-refund-collector.ts"
 import { type Deployment, deployContract } from "./deploy-contract.ts"
+import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Deploys the deposit factory, or the refund collector of the escrow, and prints the setting that names it.
 
@@ -45,9 +45,6 @@ accounts give the same address on every network. The setting is the only thing o
 Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for a wrong command line.
 `
 
-/** The command line is wrong. */
-export class UsageError extends Error {}
-
 const options = {
   contract: { type: "string", default: "factory" },
   network: { type: "string" },
@@ -57,7 +54,6 @@ const options = {
   rpc: { type: "string", multiple: true },
   "max-fee": { type: "string", default: "20" },
   yes: { type: "boolean" },
-  help: { type: "boolean" },
 } as const
 
 /** What the command needs from its environment. */
@@ -71,16 +67,16 @@ export interface Surroundings {
 
 /** Deploys, and returns the text for the standard output. Throws a {@link UsageError} or an Error with a sentence. */
 export async function deploy(args: string[], { env, say, ask, patienceMs }: Surroundings): Promise<string> {
-  const flags = read(args)
+  const { values: flags } = parseCommandLine(args, { options })
   if (flags.help) return usage.trimEnd()
   const name = networkOf(flags.network)
   const settings = readDeploySettings(name, env)
-  const urls = flags.rpc?.map(url => parsed("--rpc", url, httpUrl)) ?? settings.rpcUrls
+  const urls = flags.rpc?.map(url => parsedValue("--rpc", url, httpUrl)) ?? settings.rpcUrls
   if (urls.length === 0) throw new UsageError(`Name a node with --rpc, or set ${networkSetting("RPC", name)}.`)
   const endpoints = urls.map(url => newEndpoint(name, url))
   const network = { name, chainId: networkFacts[name].chainId }
   const contract = contractOf(flags, { network, endpoints, settings })
-  const cap = parsed("--max-fee", flags["max-fee"], gwei)
+  const cap = parsedValue("--max-fee", flags["max-fee"], gwei)
   const signer = signerIn(flags["key-file"])
   mkdirSync(settings.dataDir, { recursive: true, mode: 0o700 })
   await deployContract({
@@ -96,7 +92,7 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
   return `${networkSetting(contract.setting, name)}=${checksummed(contract.address)}`
 }
 
-type Flags = ReturnType<typeof read>
+type Flags = ReturnType<typeof parseCommandLine<{ options: typeof options }>>["values"]
 type Site = Pick<Deployment, "network" | "endpoints"> & { settings: ReturnType<typeof readDeploySettings> }
 
 /** What is deployed, how it is checked, and the setting that names it. */
@@ -153,26 +149,10 @@ function refundCollector(flags: Flags, { network, endpoints, settings }: Site): 
   }
 }
 
-function read(args: string[]) {
-  try {
-    return parseArgs({ args, options }).values
-  } catch (error) {
-    throw new UsageError((error as Error).message)
-  }
-}
-
 function networkOf(name: string | undefined): NetworkName {
   const known = networkNames.find(each => each === name)
   if (!known) throw new UsageError(`--network must be one of: ${networkNames.join(", ")}.`)
   return known
-}
-
-function parsed<T>(flag: string, text: string, parse: (text: string) => T): T {
-  try {
-    return parse(text)
-  } catch (error) {
-    throw new UsageError(`${flag} ${(error as Error).message}.`)
-  }
 }
 
 function accountOf(flag: string, text: string): Address {
@@ -229,19 +209,10 @@ async function ask(question: string): Promise<string> {
 }
 
 /** Runs the command with the arguments of the process, and ends it. */
-export const run = (): Promise<void> =>
-  deploy(process.argv.slice(2), {
-    say: line => void process.stderr.write(`${line}\n`),
-    ask: process.stdin.isTTY ? ask : undefined,
-    patienceMs: PATIENCE_MS,
-  }).then(
-    text => {
-      process.stdout.write(`${text}\n`)
-      process.exit()
-    },
-    (error: Error) => {
-      const isUsage = error instanceof UsageError
-      process.stderr.write(`${error.message}${isUsage ? "\nRun `sluice deploy --help` for its usage." : ""}\n`)
-      process.exit(isUsage ? 2 : 1)
-    },
-  )
+export const run = (): Promise<void> => runCommand("deploy", args => deploy(args, ofTheProcess()), { exits: true })
+
+const ofTheProcess = (): Surroundings => ({
+  say: line => void process.stderr.write(`${line}\n`),
+  ask: process.stdin.isTTY ? ask : undefined,
+  patienceMs: PATIENCE_MS,
+})

@@ -1,5 +1,4 @@
 /** `sluice doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
-import { parseArgs } from "node:util"
 import type pg from "pg"
 import { examineSettings, type Settings } from "../config/settings.ts"
 import { connectClient } from "../db/hosts.ts"
@@ -7,6 +6,7 @@ import type { Query } from "../doctor/check-database.ts"
 import { type Finding, isBad } from "../doctor/finding.ts"
 import { checkAll } from "../doctor/run-checks.ts"
 import { findingsText } from "./print-findings.ts"
+import { parseCommandLine, runCommand } from "./run-command.ts"
 
 const usage = `Checks the settings and everything that they name, and says what to do about each fault. It changes nothing.
 
@@ -61,26 +61,17 @@ function databaseOf({ databaseUrl }: Settings): { query: Query; close: () => Pro
   }
 }
 
-async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { json: { type: "boolean" }, help: { type: "boolean" } } })
-  if (values.help) return void process.stdout.write(usage)
+async function main(args: string[]): Promise<string> {
+  const { values } = parseCommandLine(args, { options: { json: { type: "boolean" } } })
+  if (values.help) return usage.trimEnd()
   const findings = await examine()
   const ok = !findings.some(isBad)
   const { isTTY, columns } = process.stdout
-  const text = values.json
+  process.exitCode = ok ? 0 : 1
+  return values.json
     ? JSON.stringify({ ok, findings: findings.map(({ isWatched: _, ...rest }) => rest) }, undefined, 2)
     : findingsText(findings, { width: Math.min(columns ?? WIDTH, WIDTH), coloured: isTTY === true })
-  process.stdout.write(`${text}\n`)
-  process.exitCode = ok ? 0 : 1
 }
 
-/** Runs the command with the arguments of the process, and ends it. */
-export const run = (): Promise<void> =>
-  main().then(
-    // Open connections to nodes are not worth waiting for.
-    () => process.exit(),
-    (error: Error) => {
-      process.stderr.write(`${error.message}\nRun \`sluice doctor --help\` for its usage.\n`)
-      process.exit(2)
-    },
-  )
+/** Runs the command with the arguments of the process, and ends it: open connections to nodes are not worth waiting for. */
+export const run = (): Promise<void> => runCommand("doctor", main, { exits: true })

@@ -4,10 +4,10 @@
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { parseArgs } from "node:util"
 import { lockDataDir } from "../config/data-dir.ts"
 import { readDatabaseSettings } from "../config/settings.ts"
 import { openDatabase } from "../db/open.ts"
+import { parseCommandLine, runCommand } from "./run-command.ts"
 
 const usage = `Brings the database to this version's schema, and prints each migration that it applies.
 
@@ -15,12 +15,14 @@ const usage = `Brings the database to this version's schema, and prints each mig
 
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up first. Processes of the version before go on
 meanwhile; stop older ones. A failed migration changes nothing.
+
+Exits with 0 when the database has this version's schema, 1 when it has not, 2 for a wrong command line.
 `
 
 /** Applies the missing migrations and reports each. Throws a sentence for the operator when that fails. */
-async function main(print: (line: string) => void): Promise<void> {
-  const { values } = parseArgs({ options: { help: { type: "boolean" } } })
-  if (values.help) return print(usage.trimEnd())
+async function main(args: string[]): Promise<string> {
+  const { values } = parseCommandLine(args, {})
+  if (values.help) return usage.trimEnd()
   const settings = readDatabaseSettings()
   const { databaseUrl, dataDir } = settings
   // A mistyped folder must not create a database that nobody serves.
@@ -30,7 +32,7 @@ async function main(print: (line: string) => void): Promise<void> {
   let steps = 0
   const report = (sentence: string) => {
     steps += 1
-    print(sentence)
+    process.stdout.write(`${sentence}\n`)
   }
   try {
     const database = await openDatabase(settings, () => {}, report)
@@ -38,12 +40,8 @@ async function main(print: (line: string) => void): Promise<void> {
   } finally {
     unlock()
   }
-  print(steps === 0 ? "The database has this version's schema already." : "The database has this version's schema now.")
+  return steps === 0 ? "The database has this version's schema already." : "The database has this version's schema now."
 }
 
 /** Runs the command with the arguments of the process. */
-export const run = (): Promise<void> =>
-  main(line => void process.stdout.write(`${line}\n`)).catch((error: Error) => {
-    process.stderr.write(`\nNothing was migrated. ${error.message}\n`)
-    process.exitCode = 1
-  })
+export const run = (): Promise<void> => runCommand("migrate", main, { failed: "Nothing was migrated." })

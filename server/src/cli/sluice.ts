@@ -39,10 +39,10 @@ ${Object.entries(commands)
  */
 export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
-  if (name === "--help" || name === "help") return void process.stdout.write(usage)
+  if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usage)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (!command) {
-    process.stderr.write(`There is no command ${name}.\n\n${usage}`)
+    process.stderr.write(`There is no command ${name}.\nRun \`sluice --help\` for the list of them.\n`)
     process.exitCode = 2
     return
   }

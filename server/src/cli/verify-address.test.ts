@@ -13,7 +13,8 @@ import { depositFactoryAbi } from "../chain/abi.ts"
 import { addressOfTerms, type Payee, payeesHash, type TermsArgument } from "../chain/deposit-terms.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
-import { UsageError, verifyAddress } from "./verify-address.ts"
+import { UsageError } from "./run-command.ts"
+import { verifyAddress } from "./verify-address.ts"
 
 let anvil: Anvil
 let factory: Address

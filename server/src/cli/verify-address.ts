@@ -3,10 +3,10 @@
  * neither the service nor a node has to be trusted.
  */
 import { readFileSync } from "node:fs"
-import { parseArgs } from "node:util"
 import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
 import { type Address, checksummed, type Hash, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Checks offline that a receiving address belongs to these terms.
 
@@ -27,9 +27,6 @@ const usage = `Checks offline that a receiving address belongs to these terms.
 Exits with 0 when they belong together, 1 when they don't, 2 for a wrong command line or file.
 `
 
-/** The command line or the file is wrong. */
-export class UsageError extends Error {}
-
 const options = {
   factory: { type: "string" },
   salt: { type: "string" },
@@ -40,7 +37,6 @@ const options = {
   terms: { type: "string" },
   guardian: { type: "string" },
   operator: { type: "string" },
-  help: { type: "boolean" },
 } as const
 
 const columns = ["factory", "salt", "owner", "approver", "payees", "openAfter"] as const
@@ -56,7 +52,7 @@ interface Terms {
 
 /** Returns the command's output, and whether the address belongs to the terms. Throws a {@link UsageError}. */
 export function verifyAddress(args: string[], fileText: (path: string) => string): { text: string; ok: boolean } {
-  const { values, positionals } = read(args)
+  const { values, positionals } = parseCommandLine(args, { options, allowPositionals: true })
   if (values.help) return { text: usage.trimEnd(), ok: true }
   const [given, ...more] = positionals
   if (given === undefined || more.length > 0) throw new UsageError("Name one address.")
@@ -113,14 +109,6 @@ function whatFollows({ factory, owner, approver, payees, openAfter }: Terms): st
       : `Only a signature of ${checksummed(approver)} can send it anywhere else, such as back to a payer.`,
     `After ${date} anyone can send what is left to ${checksummed(owner)}.`,
   ]
-}
-
-function read(args: string[]) {
-  try {
-    return parseArgs({ args, options, allowPositionals: true })
-  } catch (error) {
-    throw new UsageError((error as Error).message)
-  }
 }
 
 function part<T>(name: string, text: string | undefined, parse: (text: string) => T | undefined, fault: string): T {
@@ -183,19 +171,11 @@ function textOf(path: string): string {
   }
 }
 
-function main(): number {
-  try {
-    const { text, ok } = verifyAddress(process.argv.slice(2), textOf)
-    process.stdout.write(`${text}\n`)
-    return ok ? 0 : 1
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error
-    process.stderr.write(`${error.message}\nRun \`sluice verify-address --help\` for its usage.\n`)
-    return 2
-  }
+async function main(args: string[]): Promise<string> {
+  const { text, ok } = verifyAddress(args, textOf)
+  process.exitCode = ok ? 0 : 1
+  return text
 }
 
 /** Runs the command with the arguments of the process. */
-export async function run(): Promise<void> {
-  process.exitCode = main()
-}
+export const run = (): Promise<void> => runCommand("verify-address", main)
