@@ -13,7 +13,8 @@ import { startService, type TestService } from "../../test/service.ts"
 import { lockDataDir } from "../config/data-dir.ts"
 import { claimInstallation } from "../db/installation.ts"
 import { openDatabase } from "../db/open.ts"
-import { invite } from "./invite.ts"
+import { invite, walletSubject } from "./invite.ts"
+import { UsageError } from "./run-command.ts"
 
 const iss = liveEnv.OIDC_ISSUER
 const env: Record<string, string> = { ...liveEnv, MODE: "test", SIGNUP: "invite", OIDC_ISSUER: iss }
@@ -76,6 +77,47 @@ describe("an invitation", () => {
   })
 })
 
+/** A wallet with its checksum, as the subject of its tokens on Base. */
+const WALLET = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+const SUBJECT = `eip155:8453:${WALLET}`
+
+describe("the subject of a wallet", () => {
+  const networks = [
+    { name: "base", chainId: 8453 },
+    { name: "worldchain", chainId: 480 },
+  ]
+  const settings = { mode: "live", networks } as const
+  /** The second account of anvil and Hardhat. */
+  const ANVIL = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+  it("has the address's checksum", () => {
+    for (const text of [SUBJECT, SUBJECT.toLowerCase(), ` ${SUBJECT} `])
+      expect(walletSubject(text, settings)).toBe(SUBJECT)
+    expect(walletSubject(`eip155:480:${WALLET}`, settings)).toBe(`eip155:480:${WALLET}`)
+  })
+
+  it.each([
+    ["carol", /^The subject of a wallet must be eip155:CHAIN_ID:ADDRESS, such as eip155:8453:0x…, not carol\.$/],
+    [WALLET, /^The subject of a wallet must be eip155:CHAIN_ID:ADDRESS/],
+    [`eip155:${WALLET}`, /^The subject of a wallet must be eip155:CHAIN_ID:ADDRESS/],
+    ["eip155:8453:0xnope", /^The subject's address 0xnope must be an address/],
+    [SUBJECT.replace("0xd8dA", "0xD8dA"), /with a valid checksum if its case is mixed\.$/],
+    [
+      `eip155:1:${WALLET}`,
+      /^The subject's network 1 is not served here; it must be one of: 8453 \(base\), 480 \(worldchain\)\.$/,
+    ],
+    [`eip155:8453:0x${"0".repeat(40)}`, /can't be the zero address\.$/],
+    [`eip155:8453:${ANVIL}`, new RegExp(`^The subject's address ${ANVIL} is a well-known development account`)],
+  ])("%s is refused, as nobody or everybody could sign in with it", (text, words) => {
+    expect(() => walletSubject(text, settings)).toThrow(words)
+    expect(() => walletSubject(text, settings)).toThrow(UsageError)
+  })
+
+  it("may be a development account where money is not real", () => {
+    expect(walletSubject(`eip155:8453:${ANVIL}`, { ...settings, mode: "test" })).toBe(`eip155:8453:${ANVIL}`)
+  })
+})
+
 describe("script/invite on the embedded database", () => {
   let dir: string
   beforeEach(() => {
@@ -107,24 +149,40 @@ describe("script/invite on the embedded database", () => {
   })
 
   it("says what is wrong in a sentence, and invites nobody", async () => {
-    const refused = async (args: string[], words: RegExp, more: Record<string, string> = {}) => {
+    const refused = async (args: string[], words: RegExp, more: Record<string, string> = {}, exit = 1) => {
       const { code, text } = await run(args, { ...at(), ...more })
-      expect({ code, text }).toEqual({ code: 1, text: expect.stringMatching(words) })
+      expect({ code, text }).toEqual({ code: exit, text: expect.stringMatching(words) })
       expect(text).not.toMatch(/^\s+at /m)
     }
+    const misused = (args: string[], words: RegExp, more?: Record<string, string>) => refused(args, words, more, 2)
     await refused(["carol"], /There is no database in .*DATA_DIR/)
     await refused(["carol"], /There is no database in .*DATA_DIR/, { DATA_DIR: join(dir, "mistyped") })
     await database(db => claimInstallation(db, "sandbox", []))
     await refused(["carol"], /belongs to an installation with MODE=sandbox; MODE is test/)
-    await refused([], /sluice invite SUBJECT \[ISSUER\]/)
-    await refused(["carol", iss, "more"], /sluice invite SUBJECT \[ISSUER\]/)
-    await refused(["carol", "not-a-url"], /The issuer must be an http\(s\) address/)
-    await refused(["carol"], /OIDC_ISSUER is not set/, { MODE: "sandbox", OIDC_ISSUER: "" })
+    await misused([], /^Name one subject/)
+    await misused(["carol", iss, "more"], /^Name one subject/)
+    await misused(["carol", "not-a-url"], /^The issuer must be an http\(s\) address/)
+    await misused(["carol"], /^OIDC_ISSUER is not set/, { MODE: "sandbox", OIDC_ISSUER: "" })
+    // What no wallet's token can have: it was once stored, and nobody could sign in with it.
+    await misused([`eip155:8453:0xnope`, liveEnv.BASE_URL], /^The subject's address 0xnope must be an address/)
     await refused(["carol"], /OIDC_ISSUER must be set/, { OIDC_ISSUER: "" })
     const unlock = lockDataDir(dir)
     await refused(["carol"], /The service is running on .* Stop it, invite, and start it again/)
     unlock()
     expect(await invitations()).toEqual([])
+  })
+
+  it("stores a wallet with the checksum that its tokens have, whatever case it is written in", async () => {
+    await database(db => claimInstallation(db, "test", []))
+    // As the issuer that is the default, and as one that is named, with a slash that the tokens' has not.
+    const inCapitals = `eip155:8453:0x${WALLET.slice(2).toUpperCase()}`
+    const said = `Invited ${SUBJECT} of ${liveEnv.BASE_URL}: the first valid token creates a merchant.\n`
+    expect(await run([SUBJECT.toLowerCase()], { ...at(), OIDC_ISSUER: liveEnv.BASE_URL })).toEqual({
+      code: 0,
+      text: said,
+    })
+    expect((await run([inCapitals, `${liveEnv.BASE_URL}/`], at())).text).toContain("was already invited")
+    expect(await invitations()).toEqual([{ iss: liveEnv.BASE_URL, sub: SUBJECT }])
   })
 
   it("refuses a database that nobody has served yet", async () => {

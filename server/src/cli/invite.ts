@@ -4,13 +4,16 @@
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { parseArgs } from "node:util"
+import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
+import { noOwnerOf } from "../chain/known-contracts.ts"
 import { lockDataDir } from "../config/data-dir.ts"
+import { isDevelopmentWallet } from "../config/live-mode.ts"
 import { issuerUrl } from "../config/setting-values.ts"
 import { readSettings, type Settings } from "../config/settings.ts"
 import { assertInstallation } from "../db/installation.ts"
 import { type Db, openDatabase } from "../db/open.ts"
 import type { Subject } from "../http/authenticate.ts"
+import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
 
@@ -18,9 +21,10 @@ const usage = `Lets a subject of the identity provider become a merchant, where 
 
   SUBJECT  the \`sub\` of the person's tokens, exactly as it is there.
   ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
-           eip155:CHAIN_ID:ADDRESS with the address in its checksummed form.
+           eip155:CHAIN_ID:ADDRESS, with the number of a network that the service serves.
 
 It needs the environment of the service. The embedded database serves one process: stop the service first.
+Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong command line.
 `
 
 /** Invites a subject; a no-op if it is invited already. Returns the result as a sentence. */
@@ -43,14 +47,14 @@ export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<
     : `${sub} of ${iss} was already invited.`
 }
 
-async function main(): Promise<string> {
-  const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
-  const [sub, issuer, ...more] = positionals
+async function main(args: string[]): Promise<string> {
+  const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
+  const [subject, issuer, ...more] = positionals
   if (values.help) return usage.trimEnd()
-  if (!sub || more.length > 0)
-    throw new Error(`Name one subject, and its issuer if that is not the default.\n\n${usage}`)
+  if (!subject || more.length > 0) throw new UsageError("Name one subject, and its issuer if that is not the default.")
   const settings = readSettings()
   const iss = issuerOf(issuer, settings)
+  const sub = iss === settings.baseUrl ? walletSubject(subject, settings) : subject
   const { db, close } = await open(settings)
   try {
     await assertInstallation(db, settings.mode)
@@ -64,14 +68,42 @@ async function main(): Promise<string> {
   }
 }
 
-function issuerOf(given: string | undefined, { oidcIssuer }: Settings): string {
+function issuerOf(given: string | undefined, { oidcIssuer, baseUrl }: Settings): string {
   if (given === undefined && oidcIssuer === "")
-    throw new Error("OIDC_ISSUER is not set: name the issuer after the subject.")
-  try {
-    return given === undefined ? oidcIssuer : issuerUrl(given)
-  } catch (error) {
-    throw new Error(`The issuer ${(error as Error).message}.`)
+    throw new UsageError("OIDC_ISSUER is not set: name the issuer after the subject.")
+  const iss = given === undefined ? oidcIssuer : parsedValue("The issuer", given, issuerUrl)
+  // BASE_URL is read without a slash at its end, and so is it in tokens.
+  return iss !== oidcIssuer && iss.replace(/\/+$/, "") === baseUrl ? baseUrl : iss
+}
+
+/**
+ * The subject of a wallet's tokens, with the checksum that they have. Throws a {@link UsageError} for one that no token can
+ * have here, or, in live mode, that everybody can get a token for.
+ */
+export function walletSubject(
+  text: string,
+  { mode, networks }: { mode: Settings["mode"]; networks: readonly { name: string; chainId: number }[] },
+): string {
+  const [, chainId = "", written] = /^eip155:(\d+):(.*)$/s.exec(text.trim()) ?? []
+  if (written === undefined)
+    throw new UsageError(
+      `The subject of a wallet must be eip155:CHAIN_ID:ADDRESS, such as eip155:${networks[0]?.chainId}:0x…, not ${text}.`,
+    )
+  if (!networks.some(network => `${network.chainId}` === chainId)) {
+    const served = networks.map(network => `${network.chainId} (${network.name})`).join(", ")
+    throw new UsageError(`The subject's network ${chainId} is not served here; it must be one of: ${served}.`)
   }
+  const address = parseAddress(written)
+  if (!address) throw new UsageError(`The subject's address ${written} ${NOT_AN_ADDRESS}.`)
+  const fault = faultOf(address, mode)
+  if (fault) throw new UsageError(`The subject's address ${checksummed(address)} ${fault}.`)
+  return `eip155:${chainId}:${checksummed(address)}`
+}
+
+function faultOf(address: Address, mode: Settings["mode"]): string | undefined {
+  if (mode === "live" && isDevelopmentWallet(address))
+    return "is a well-known development account: anyone could sign in as this merchant"
+  return noOwnerOf(address)
 }
 
 async function open(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
@@ -96,11 +128,4 @@ function lockForUs(dir: string): () => void {
 }
 
 /** Runs the command with the arguments of the process. */
-export const run = (): Promise<void> =>
-  main().then(
-    said => void process.stdout.write(`${said}\n`),
-    (error: Error) => {
-      process.stderr.write(`\nNobody was invited. ${error.message}\n`)
-      process.exitCode = 1
-    },
-  )
+export const run = (): Promise<void> => runCommand("invite", main, { failed: "Nobody was invited." })
