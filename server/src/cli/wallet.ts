@@ -1,10 +1,11 @@
 /** `sluice wallet`: shows an operator the service's wallets and acts on them, by requests to the running service. */
 import { request } from "node:http"
 import { userInfo } from "node:os"
-import { parseArgs } from "node:util"
 import { readDataDir } from "../config/data-dir.ts"
+import { gweiForm, hashForm, nonceForm, payoutIdForm } from "../operator/argument-forms.ts"
 import { socketPath } from "../operator/socket.ts"
 import { heldText, logText, walletsText } from "./print-wallets.ts"
+import { Failure, parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Shows, halts and repairs the wallets that the running service pays from.
 
@@ -36,10 +37,8 @@ It needs the DATA_DIR of the service and permission to open admin.sock in it. do
 Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
 `
 
-/** The command line is wrong. */
-class UsageError extends Error {}
-/** No service answers on the socket. */
-class Unreachable extends Error {}
+/** The exit code where no service answers on the socket. */
+const UNREACHABLE = 3
 
 const options = {
   network: { type: "string" },
@@ -52,17 +51,24 @@ const options = {
   "books-compared": { type: "boolean" },
   "nothing-paid": { type: "boolean" },
   json: { type: "boolean" },
-  help: { type: "boolean" },
 } as const
 
-type Flags = ReturnType<typeof parsed>["values"]
+type Flags = ReturnType<typeof parseCommandLine<{ options: typeof options }>>["values"]
 
-const parsed = (args: string[]) => parseArgs({ args, options, allowPositionals: true })
+/** What some arguments and flags must be. */
+const forms: Record<string, { pattern: string; words: string }> = {
+  PAYOUT: payoutIdForm,
+  HASH: hashForm,
+  NONCE: nonceForm,
+  "--payout": payoutIdForm,
+  "--max-fee": gweiForm,
+}
 
-/** A command: the names of its arguments, the flags that it takes, and its request. */
+/** A command: the names of its arguments, the flags that it takes, whether one is a reason, and its request. */
 interface Command {
   takes: string[]
   flags: (keyof Flags)[]
+  needsReason?: boolean
   /** The command's form with --all. */
   all?: Command
   ask: (given: string[], flags: Flags) => { path: string; body?: object }
@@ -82,11 +88,13 @@ const commands: Record<string, Command> = {
   halt: {
     takes: ["WALLET"],
     flags: ["network", "reason"],
+    needsReason: true,
     ask: ([wallet], { network, reason }) => ({ path: "/halt", body: { wallet, network, reason } }),
   },
   resume: {
     takes: ["WALLET"],
     flags: ["network", "reason", "books-compared", "nothing-paid"],
+    needsReason: true,
     ask: ([wallet], { network, reason, ...flags }) => ({
       path: "/resume",
       body: {
@@ -114,6 +122,7 @@ const commands: Record<string, Command> = {
   unstick: {
     takes: ["WALLET", "NONCE"],
     flags: ["network", "reason", "max-fee"],
+    needsReason: true,
     ask: ([wallet, nonce], { network, reason, ...flags }) => ({
       path: "/unstick",
       body: { wallet, network, nonce, maxFeeGwei: flags["max-fee"], reason },
@@ -132,12 +141,13 @@ const commands: Record<string, Command> = {
   cancel: {
     takes: ["PAYOUT"],
     flags: ["reason"],
+    needsReason: true,
     ask: ([payout], { reason }) => ({ path: "/cancel", body: { payout: payout?.toLowerCase(), reason } }),
   },
 }
 
-async function main(): Promise<string> {
-  const { positionals, values: flags } = read(process.argv.slice(2))
+async function main(args: string[]): Promise<string> {
+  const { positionals, values: flags } = parseCommandLine(args, { options, allowPositionals: true })
   const [name, ...given] = positionals
   if (flags.help) return usage.trimEnd()
   const one = name === undefined ? undefined : commands[name]
@@ -149,31 +159,49 @@ async function main(): Promise<string> {
     flag => flag !== "json" && !(flag === "all" && one?.all) && !command.flags.includes(flag as keyof Flags),
   )
   if (stray) throw new UsageError(`${name} has no --${stray}.`)
+  checkForms(command, given, flags)
   const { path, body } = command.ask(given, flags)
-  const answer = await call(path, body)
+  const answer = await call(command, path, body)
   if (flags.json) return JSON.stringify(answer, undefined, 2)
   return command.print ? command.print(answer.data) : String(answer.said)
 }
 
-function read(args: string[]) {
-  try {
-    return parsed(args)
-  } catch (error) {
-    throw new UsageError((error as Error).message)
+/** Throws a {@link UsageError} where a reason is missing, or an argument has another form than the service takes. */
+function checkForms({ takes, needsReason }: Command, given: string[], flags: Flags): void {
+  if (flags.foreign && flags.payout !== undefined)
+    throw new UsageError("--payout can't be given with --foreign: a foreign transaction belongs to no payout.")
+  if (needsReason && !flags.reason) throw new UsageError("--reason is required: why you do this, for the log.")
+  if (flags.foreign && !flags.reason) throw new UsageError("--reason is required with --foreign, for the log.")
+  const named = [
+    ...takes.map((name, i) => [name, given[i]] as const),
+    ...Object.entries(flags).map(([name, value]) => [`--${name}`, value] as const),
+  ]
+  for (const [name, value] of named) {
+    const form = forms[name]
+    if (form && typeof value === "string" && !new RegExp(form.pattern).test(value.toLowerCase()))
+      throw new UsageError(`${name} must be ${form.words.charAt(0).toLowerCase()}${form.words.slice(1)}.`)
   }
 }
 
 /**
  * Sends a request to the service and returns its JSON answer; undefined fields are left out of the request. Throws an
- * Error with the service's message when it refuses.
+ * Error with the service's message when it refuses, and a {@link UsageError} where that is about an argument.
  */
-async function call(path: string, body: object | undefined): Promise<Record<string, unknown>> {
+async function call(command: Command, path: string, body: object | undefined): Promise<Record<string, unknown>> {
   const socket = socketPath(readDataDir())
   const { status, text } = await exchange(socket, path, body && JSON.stringify({ ...body, by: userInfo().username }))
   const answer = JSON.parse(text)
   if (status < 300) return answer
   const details: { path: string; message: string }[] = answer.details ?? []
-  throw new Error([answer.message, ...details.map(({ message }) => `  ${message}`)].join("\n"))
+  if (answer.error !== "VALIDATION_ERROR" || details.length === 0) throw new Error(answer.message)
+  throw new UsageError(details.map(fault => asArgument(fault, command)).join("\n"))
+}
+
+/** The sentence about a field of a request, with the field as the command line names it. */
+function asArgument({ path, message }: { path: string; message: string }, { takes }: Command): string {
+  const positional = path.toUpperCase()
+  const flag = path === "maxFeeGwei" ? "--max-fee" : `--${path}`
+  return message.replaceAll(`\`${path}\``, takes.includes(positional) ? positional : flag)
 }
 
 function exchange(socketPath: string, path: string, body?: string): Promise<{ status: number; text: string }> {
@@ -193,10 +221,11 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
     )
     sent.once("error", (error: NodeJS.ErrnoException) =>
       reject(
-        new Unreachable(
+        new Failure(
           error.code === "EACCES"
             ? `You may not open ${socketPath}. Run this as the user of the service.`
             : `No service answers at ${socketPath} (${error.code}). Is it running, with this DATA_DIR?`,
+          UNREACHABLE,
         ),
       ),
     )
@@ -208,12 +237,4 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
 const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
 /** Runs the command with the arguments of the process. */
-export const run = (): Promise<void> =>
-  main().then(
-    said => void process.stdout.write(`${plain(said)}\n`),
-    (error: Error) => {
-      const help = error instanceof UsageError ? "\nRun `sluice wallet --help` for its usage." : ""
-      process.stderr.write(`${plain(error.message)}${help}\n`)
-      process.exitCode = error instanceof UsageError ? 2 : error instanceof Unreachable ? 3 : 1
-    },
-  )
+export const run = (): Promise<void> => runCommand("wallet", main, { clean: plain })

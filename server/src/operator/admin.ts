@@ -21,6 +21,7 @@ import { heldReasons } from "../payouts/alarms.ts"
 import { actionLog } from "./actions.ts"
 import { adopt } from "./adopt.ts"
 import { adoptAll } from "./adopt-all.ts"
+import { gweiForm, hashForm, nonceForm, payoutIdForm } from "./argument-forms.ts"
 import { halt, resume } from "./halt.ts"
 import { cancel, heldPayouts, retryAll, retryPayout } from "./held-payouts.ts"
 import { showWallets } from "./show.ts"
@@ -30,14 +31,12 @@ const GWEI = 1_000_000_000n
 
 const By = Type.String({ minLength: 1, maxLength: 100 })
 const Reason = Type.String({ minLength: 1, maxLength: 500 })
-const PayoutId = Matching(
-  "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
-  "The id of a payout, as `sluice wallet held` shows it",
-)
+const formed = ({ pattern, words }: { pattern: string; words: string }) => Matching(pattern, words)
+const PayoutId = formed(payoutIdForm)
 const Held = Type.Unsafe<HeldReason>({ type: "string", enum: heldReasons })
-const TxHash = Matching("^0x[0-9a-f]{64}$", "A transaction hash: 0x and 64 hexadecimal digits, lower case")
-const Nonce = Matching("^(0|[1-9][0-9]{0,15})$", "A nonce, a whole number")
-const Gwei = Matching("^[1-9][0-9]{0,5}$", "A whole number of gwei from 1 to 999999")
+const TxHash = formed(hashForm)
+const Nonce = formed(nonceForm)
+const Gwei = formed(gweiForm)
 const NetworkName = Type.Unsafe<string>({ type: "string", enum: networkNames })
 const Named = { wallet: Type.String({ minLength: 1, maxLength: 42 }), network: Type.Optional(NetworkName), by: By }
 const Flag = Type.Optional(Type.Boolean())

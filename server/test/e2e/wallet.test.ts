@@ -11,6 +11,8 @@ import { newSandbox, plainEnv, type Run, root, type Sandbox, until } from "./pro
 
 const A = `0x${"a1".repeat(20)}` as Hex
 const B = `0x${"b2".repeat(20)}` as Hex
+/** A transaction and a payout that do not exist. */
+const [HASH, ID] = [`0x${"5".repeat(64)}`, "00000000-0000-0000-0000-000000000000"]
 
 /** A list that names nobody here, or the recipients. */
 const lists = mkdtempSync(join(tmpdir(), "sluice-lists-"))
@@ -82,7 +84,7 @@ describe("script/wallet", () => {
     const first = await wallet(["show"])
     expect(first).toMatchObject({ code: 0, err: "" })
     expect(first.out).toMatch(
-      /^payout wallet 0x[0-9a-f]{40} on base-sepolia: active\n {2}next nonce \d+; the chain has/,
+      /^payout wallet 0x[0-9a-fA-F]{40} on base-sepolia: active\n {2}next nonce \d+; the chain has/,
     )
 
     // A halted wallet stops selling; what was offered before is still found.
@@ -214,15 +216,33 @@ describe("script/wallet", () => {
       [["halt"], /halt takes WALLET/],
       [["halt", "a", "b"], /halt takes WALLET/],
       [["show", "--reason", "x"], /show has no --reason/],
-      [["show", "--verbose"], /Unknown option/],
+      [["show", "--verbose"], /no option --verbose/],
+      [["halt", "payout"], /^--reason is required/],
+      [["halt", "payout", "--reason", ""], /^--reason is required/],
+      [["resume", "payout"], /^--reason is required/],
+      [["cancel", "7"], /^--reason is required/],
+      [["cancel", "7", "--reason", "x"], /^PAYOUT must be the id of a payout, as `sluice wallet held` shows it\.$/m],
+      [["retry", "7"], /^PAYOUT must be the id of a payout/],
+      [["adopt", "7"], /^HASH must be a transaction hash: 0x and 64 hexadecimal digits\.$/m],
+      [["adopt", HASH, "--payout", "7"], /^--payout must be the id of a payout/],
+      [["adopt", HASH, "--foreign"], /^--reason is required with --foreign/],
+      [["adopt", HASH, "--foreign", "--reason", "x", "--payout", ID], /^--payout can't be given with --foreign/],
+      [["unstick", "payout", "-1", "--reason", "x"], /^There is no option -1/],
+      [["unstick", "payout", "one", "--reason", "x"], /^NONCE must be a nonce, a whole number\.$/m],
+      [
+        ["unstick", "payout", "1", "--reason", "x", "--max-fee", "0.5"],
+        /^--max-fee must be a whole number of gwei from 1/,
+      ],
+      // Only the service knows these.
+      [["halt", "payout", "--network", "bse", "--reason", "x"], /^--network must be one of: base, /],
+      [["halt", "w".repeat(43), "--reason", "x"], /^WALLET must have at most 42 characters\.$/m],
+      [["retry", "--all", "--held", "x"], /^--held must be one of: /],
     ] as [string[], RegExp][]) {
       const { code, err } = await wallet(args)
       expect([code, err]).toEqual([2, expect.stringMatching(words)])
       expect(err).toContain("--help")
     }
-    const { code, err } = await wallet(["halt", "payout"])
-    expect([code, err]).toEqual([1, expect.stringContaining("`reason` is required")])
-    const unknown = await wallet(["adopt", `0x${"5".repeat(64)}`])
+    const unknown = await wallet(["adopt", HASH])
     expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining("No endpoint knows")])
     const nobody = mkdtempSync(join(tmpdir(), "sluice-none-"))
     try {
