@@ -13,6 +13,7 @@ import { DAY_MS, type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { checksummed } from "../chain/hex.ts"
+import { recoverDeposits } from "./recover.ts"
 
 const commands = [
   ...readFileSync(join(root, "docs/operations.md"), "utf8").matchAll(/^```sh recover\n([\s\S]*?)^```$/gm),
@@ -123,11 +124,29 @@ describe("script/recover", () => {
     expect(said).not.toMatch(/^\s+at /m)
   })
 
+  const TERMS = "--rpc https://rpc.example --terms deposits.csv"
   it.each([
     ["no node", "script/recover --terms deposits.csv", "--rpc is missing"],
-    ["no terms", "script/recover --rpc https://rpc.example", "--factory is missing"],
-    ["a file that is none", "script/recover --rpc https://rpc.example --terms nowhere.csv", "nowhere.csv"],
+    [
+      "a node that is no URL",
+      "script/recover --rpc x --terms deposits.csv --dry-run",
+      "--rpc must be an http(s) address.",
+    ],
+    [
+      "no terms",
+      "script/recover --rpc x",
+      "--factory is missing. Name all terms of one deposit, or a file with --terms FILE.",
+    ],
+    ["one term of many", `script/recover --rpc x --factory 0x${"1".repeat(40)}`, "--salt is missing."],
+    [
+      "a file that is none",
+      "script/recover --rpc https://rpc.example --terms nowhere.csv",
+      "nowhere.csv can't be read: ENOENT.\nRun `sluice recover --help`",
+    ],
     ["a file of another kind", "script/recover --rpc https://rpc.example --terms key", "no column address"],
+    ["no key", `script/recover ${TERMS}`, "A key is needed to send: --key-file."],
+    ["a key that is none", `echo secret | script/recover ${TERMS} --key-file -`, "The key is not 0x and 64"],
+    ["a file of a key that is none", `script/recover ${TERMS} --key-file no`, "--key-file no can't be read: ENOENT."],
     [
       "an address that is not in it",
       `script/recover --rpc https://rpc.example --terms deposits.csv --address 0x${"1".repeat(40)}`,
@@ -143,26 +162,49 @@ describe("script/recover", () => {
       `sed -i '2s/,0x[0-9a-f]\\{64\\}/,0x${"1".repeat(64)}/' deposits.csv && script/recover --rpc https://rpc.example --terms deposits.csv`,
       "the terms do not belong to the address",
     ],
-    [
-      "a node that is none",
-      "script/recover --rpc http://127.0.0.1:1 --terms deposits.csv",
-      "The node at http://127.0.0.1:1 can't be asked",
-    ],
-  ])("explains %s in words", async (_what, command, words) => {
+  ])("explains %s in words, and exits with 2", async (_what, command, words) => {
     const { code, said } = await shell(command)
-    expect([code, said]).toEqual([1, expect.stringContaining(words)])
+    expect([code, said]).toEqual([2, expect.stringContaining(words)])
     expect(said).not.toMatch(/^\s+at /m)
   })
 
-  it("needs a valid key, and says so", async () => {
+  it("explains a node that is not there, and exits with 1", async () => {
+    const { code, said } = await shell("script/recover --rpc http://127.0.0.1:1 --terms deposits.csv --dry-run")
+    expect([code, said]).toEqual([1, expect.stringContaining("The node at http://127.0.0.1:1 can't be asked")])
+  })
+
+  it("says while it waits for a block, and how to go on when none comes; to run it again is safe", async () => {
+    const { client, rpcUrl } = rig.anvil
+    await life.send(deposit(0).address, 5n)
+    await life.send(deposit(2).address, 6n)
+    await life.advance(366 * DAY_MS)
+    const before = await rig.balanceOf(deposit(0).owner)
+    const args = ["--rpc", rpcUrl, "--terms", join(dir, "deposits.csv"), "--key-file", join(dir, "key")]
+    const lines: string[] = []
+    const run = () => recoverDeposits(args, { say: line => void lines.push(line), patienceMs: 1 })
+    await client.setAutomine(false)
+    const failure = await run().then(
+      () => undefined,
+      (error: Error) => error.message,
+    )
+    await client.setAutomine(true)
+    expect(failure).toMatch(
+      /^The transaction 0x[0-9a-f]{64} is in no block after \d+ s. .* run this again is safe, .* 1 more address was not tried.$/,
+    )
+    const [hash] = /0x[0-9a-f]{64}/.exec(failure ?? "") ?? []
+    // The file has the newest first.
+    expect(lines).toContain(`Waiting for the transaction ${hash}, which empties ${checksummed(deposit(2).address)}.`)
+    await client.mine({ blocks: 1 })
+    expect(await rig.balanceOf(deposit(0).owner)).toBe(before + 6n)
+    await recoverDeposits(args, { say: line => void lines.push(line), patienceMs: 60_000 })
+    expect(lines.at(-1)).toContain("Sent 0.000005 USDC")
+    expect(await rig.balanceOf(deposit(0).owner)).toBe(before + 11n)
+  })
+
+  it("counts what could not be sent", async () => {
     await life.send(deposit(0).address, 1n)
     await life.advance(366 * DAY_MS)
     const run = "script/recover --rpc https://rpc.example --terms deposits.csv"
-    expect(await shell(run)).toMatchObject({ code: 1, said: expect.stringContaining("A key is needed") })
-    expect(await shell(`echo secret | ${run} --key-file -`)).toMatchObject({
-      code: 1,
-      said: expect.stringContaining("The key is not"),
-    })
     const poor = await shell(`echo ${toHex(1n, { size: 32 })} | ${run} --key-file -`)
     expect(poor.code).toBe(1)
     expect(poor.said).toContain("1 of 1 could not be recovered")

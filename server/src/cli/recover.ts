@@ -3,22 +3,14 @@
  * addresses' terms, a node, and any account with a little gas, but not the service, its database or its keys.
  */
 import { readFileSync } from "node:fs"
-import { parseArgs } from "node:util"
-import {
-  createWalletClient,
-  decodeFunctionResult,
-  encodeFunctionData,
-  erc20Abi,
-  formatUnits,
-  type Hex,
-  http,
-} from "viem"
-import { privateKeyToAccount } from "viem/accounts"
-import { depositFactoryAbi } from "../chain/abi.ts"
-import { addressOfTerms, type TermsArgument } from "../chain/deposit-terms.ts"
-import { type Address, checksummed, type Hash, parseAddress, parseHash, ZERO_ADDRESS } from "../chain/hex.ts"
-import { batch, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
-import { readBlock, readReceipt } from "../chain/transfers.ts"
+import { decodeFunctionResult, encodeFunctionData, erc20Abi, formatUnits, type Hex } from "viem"
+import { addressOfTerms } from "../chain/deposit-terms.ts"
+import { type Address, checksummed, parseAddress, parseHash, ZERO_ADDRESS } from "../chain/hex.ts"
+import { batch, type RpcCall } from "../chain/rpc.ts"
+import { readBlock } from "../chain/transfers.ts"
+import { httpUrl } from "../config/setting-values.ts"
+import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
+import { answerOf, askNode, firstLine, type Node, type RecoveryTerms, sendRecovery, Unmined } from "./send-recovery.ts"
 
 const usage = `Sends the money at receiving addresses to their owners after the recovery time, without the service.
 
@@ -34,7 +26,10 @@ const usage = `Sends the money at receiving addresses to their owners after the 
   --token A         a token other than the one in the file; 0x and 40 zeros for ether, which needs no recovery time.
   --dry-run         says what would be sent, needs no key, and sends nothing.
 
-The money goes to the owner that is part of the address, whoever sends this.
+The money goes to the owner that is part of the address, whoever sends this. So it is safe to run it again at any time: an
+address that is empty by then is left out.
+
+Exits with 0 when everything that is open was sent, 1 when something was not, 2 for a wrong command line or file.
 `
 
 const OPTIONS = {
@@ -50,33 +45,56 @@ const OPTIONS = {
   token: { type: "string" },
   "key-file": { type: "string" },
   "dry-run": { type: "boolean" },
-  help: { type: "boolean" },
 } as const
 
-interface Terms extends TermsArgument {
-  address: Address
-  factory: Address
-  salt: Hash
-  /** Zero for ether. */
-  token: Address
+/** The terms that name one deposit without a file. */
+const TERMS = ["factory", "salt", "owner", "approver", "payees-hash", "open-after"] as const
+
+interface Terms extends RecoveryTerms {
   /** Undefined: the network of the node. */
   chainId: number | undefined
 }
 
-type Say = (line: string) => void
+type Flags = ReturnType<typeof parseCommandLine<{ options: typeof OPTIONS }>>["values"]
 
-/** Carries out the arguments. Throws a sentence where an argument is wrong, or a named deposit can't be recovered. */
-async function main(say: Say): Promise<void> {
-  const { values } = parseArgs({ options: OPTIONS })
-  if (values.help) return say(usage.trimEnd())
-  if (!values.rpc) throw new Error(`--rpc is missing: the URL of a node.\n\n${usage}`)
-  const node = { url: values.rpc, network: "recover" }
+/** What the command needs from its environment. */
+export interface Surroundings {
+  say: (line: string) => void
+  /** How long a transaction may be in no block, in milliseconds. */
+  patienceMs: number
+}
+
+/** What the arguments ask for. */
+interface Task {
+  node: Node
+  all: Terms[]
+  named: Address[]
+  /** Undefined: nothing is sent. */
+  key: Hex | undefined
+}
+
+/** Reads the arguments and the files that they name; throws a {@link UsageError}. */
+function taskOf(values: Flags): Task {
+  if (!values.rpc) throw new UsageError("--rpc is missing: the URL of a node.")
   const named = (values.address ?? []).map(text => read("--address", text, parseAddress))
   const all = values.terms === undefined ? [termsOf(values)] : termsIn(values.terms, values.token)
   for (const address of named)
     if (!all.some(each => each.address === address))
-      throw new Error(`${checksummed(address)} is not in ${values.terms}.`)
-  const [chain, block] = await ask(node, [
+      throw new UsageError(`${checksummed(address)} is not ${values.terms ? `in ${values.terms}` : "of these terms"}.`)
+  const key = values["dry-run"] ? undefined : keyFrom(values["key-file"])
+  return { node: { url: parsedValue("--rpc", values.rpc, httpUrl), network: "recover" }, all, named, key }
+}
+
+/**
+ * Carries out the arguments, and returns the usage where it is asked for. Throws a {@link UsageError}, or a sentence where a
+ * named deposit can't be recovered.
+ */
+export async function recoverDeposits(args: string[], surroundings: Surroundings): Promise<string | undefined> {
+  const { say } = surroundings
+  const { values } = parseCommandLine(args, { options: OPTIONS })
+  if (values.help) return usage.trimEnd()
+  const { node, all, named, key } = taskOf(values)
+  const [chain, block] = await askNode(node, [
     { method: "eth_chainId", params: [] },
     { method: "eth_getBlockByNumber", params: ["latest", false] },
   ])
@@ -101,35 +119,56 @@ async function main(say: Say): Promise<void> {
     if (named.length > 0 || values.terms === undefined) throw new Error(words)
     say(words)
   }
-  const open = rich.filter(isOpen)
-  const key = values["dry-run"] ? undefined : keyFrom(values["key-file"])
+  const open = rich.filter(isOpen).map(terms => ({ terms, held: balances[chosen.indexOf(terms)] ?? 0n }))
+  await sendAll(open, { node, chainId, key, money, surroundings })
+  return undefined
+}
+
+interface Sending {
+  node: Node
+  chainId: number
+  /** Undefined: nothing is sent. */
+  key: Hex | undefined
+  money: (token: Address, amount: bigint) => string
+  surroundings: Surroundings
+}
+
+/** Sends what these addresses hold, one after another. Throws a sentence where one of them is left. */
+async function sendAll(
+  open: { terms: Terms; held: bigint }[],
+  { node, chainId, key, money, surroundings }: Sending,
+): Promise<void> {
+  const { say } = surroundings
   let failed = 0
-  for (const terms of open) {
-    const amount = balances[chosen.indexOf(terms)] ?? 0n
-    const what = `${money(terms.token, amount)} from ${checksummed(terms.address)} to its owner ${checksummed(terms.owner)}`
+  for (const [i, { terms, held }] of open.entries()) {
+    const what = (amount: bigint) =>
+      `${money(terms.token, amount)} from ${checksummed(terms.address)} to its owner ${checksummed(terms.owner)}`
     if (key === undefined) {
-      say(`Would send ${what}.`)
+      say(`Would send ${what(held)}.`)
       continue
     }
     try {
-      const { hash, moved } = await recover(node, chainId, key, terms, amount)
-      say(
-        `Sent ${money(terms.token, moved)} from ${checksummed(terms.address)} to its owner ${checksummed(terms.owner)}: ${hash}`,
-      )
+      const { hash, moved } = await sendRecovery({ node, chainId, key, terms, held, ...surroundings })
+      say(`Sent ${what(moved)}: ${hash}`)
     } catch (error) {
+      if (error instanceof Unmined) {
+        const rest = open.length - i - 1
+        const words = `${rest} more ${rest === 1 ? "address was" : "addresses were"} not tried.`
+        throw new Error(rest > 0 ? `${error.message} ${words}` : error.message)
+      }
       failed++
-      say(`Not sent: ${what}. ${firstLine(error)}`)
+      say(`Not sent: ${what(held)}. ${firstLine(error)}`)
     }
   }
   if (failed > 0) throw new Error(`${failed} of ${open.length} could not be recovered.`)
 }
 
 const dateOf = (seconds: bigint): string => new Date(Number.parseInt(seconds.toString(), 10) * 1_000).toISOString()
-const firstLine = (error: unknown): string => `${(error as Error).message}`.split("\n")[0] ?? ""
 
 function read<T>(name: string, text: string | undefined, parse: (text: string) => T | undefined): T {
-  const value = text === undefined ? undefined : parse(text.trim())
-  if (value === undefined) throw new Error(`${name} ${text === undefined ? "is missing" : `can't be read: ${text}`}.`)
+  if (text === undefined) throw new UsageError(`${name} is missing.`)
+  const value = parse(text.trim())
+  if (value === undefined) throw new UsageError(`${name} can't be read: ${text}.`)
   return value
 }
 
@@ -140,6 +179,9 @@ const parseSeconds = (text: string): bigint | undefined => (/^\d{1,20}$/.test(te
  */
 function termsOf(texts: Record<string, unknown>, where = ""): Terms {
   const text = (name: string) => texts[name] as string | undefined
+  const missing = where === "" ? [...TERMS, "token"].find(flag => text(flag) === undefined) : undefined
+  if (missing)
+    throw new UsageError(`--${missing} is missing. Name all terms of one deposit, or a file with --terms FILE.`)
   const name = (flag: string) => (where === "" ? `--${flag}` : `${flag} in ${where}`)
   const factory = read(name("factory"), text("factory"), parseAddress)
   const salt = read(name("salt"), text("salt"), parseHash)
@@ -156,41 +198,36 @@ function termsOf(texts: Record<string, unknown>, where = ""): Terms {
 const COLUMNS = ["address", "chainId", "factory", "salt", "owner", "approver", "payeesHash", "openAfter"]
 
 function termsIn(file: string, token: string | undefined): Terms[] {
-  const [head, ...lines] = readFileSync(file, "utf8").trim().split(/\r?\n/)
+  const [head, ...lines] = textOf(file, file).trim().split(/\r?\n/)
   const names = head?.split(",") ?? []
   for (const needed of [...COLUMNS, ...(token ? [] : ["token"])])
     if (!names.includes(needed))
-      throw new Error(`${file} has no column ${needed}; it must be deposits.csv of the console.`)
+      throw new UsageError(`${file} has no column ${needed}; it must be deposits.csv of the console.`)
   return lines.map((line, i) => {
     const cells = Object.fromEntries(line.split(",").map((cell, at) => [names[at] ?? "", cell]))
     const where = `line ${i + 2} of ${file}`
     const terms = termsOf({ ...cells, ...(token === undefined ? {} : { token }) }, where)
     if (terms.address !== read(`address in ${where}`, cells.address, parseAddress))
-      throw new Error(`In ${where} the terms do not belong to the address: they give ${checksummed(terms.address)}.`)
+      throw new UsageError(
+        `In ${where} the terms do not belong to the address: they give ${checksummed(terms.address)}.`,
+      )
     return { ...terms, chainId: Number.parseInt(cells.chainId ?? "", 10) }
   })
 }
 
 function keyFrom(file: string | undefined): Hex {
-  if (file === undefined) throw new Error("A key is needed to send: --key-file. With --dry-run nothing is sent.")
-  const text = readFileSync(file === "-" ? 0 : file, "utf8")
-  const key = text.trim()
-  if (!/^0x[0-9a-fA-F]{64}$/.test(key)) throw new Error("The key is not 0x and 64 hexadecimal digits.")
+  if (file === undefined) throw new UsageError("A key is needed to send: --key-file. With --dry-run nothing is sent.")
+  const key = textOf(file === "-" ? 0 : file, `--key-file ${file}`).trim()
+  if (!/^0x[0-9a-fA-F]{64}$/.test(key)) throw new UsageError("The key is not 0x and 64 hexadecimal digits.")
   return key as Hex
 }
 
-type Node = { url: string; network: string }
-
-async function ask(node: Node, calls: RpcCall[]): Promise<unknown[]> {
-  const results = await batch(node, calls).catch((error: Error) => {
-    throw new Error(`The node at ${node.url} can't be asked: ${error.message}.`, { cause: error })
-  })
-  return results.map(value)
-}
-
-function value(result: RpcResult | undefined): unknown {
-  if (!result?.ok) throw new RpcError(`The node answers: ${result?.error ?? "nothing"}`)
-  return result.value
+function textOf(file: string | 0, name: string): string {
+  try {
+    return readFileSync(file, "utf8")
+  } catch (error) {
+    throw new UsageError(`${name} can't be read: ${(error as NodeJS.ErrnoException).code}.`)
+  }
 }
 
 const viewOf = (to: Address, data: Hex): RpcCall => ({ method: "eth_call", params: [{ to, data }, "latest"] })
@@ -201,9 +238,9 @@ async function balancesOf(node: Node, terms: readonly Terms[]): Promise<bigint[]
       ? { method: "eth_getBalance", params: [address, "latest"] }
       : viewOf(token, encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })),
   )
-  return (await ask(node, calls)).map((word, i) => {
+  return (await askNode(node, calls)).map((word, i) => {
     if (terms[i]?.token !== ZERO_ADDRESS && !/^0x[0-9a-f]{64}$/i.test(String(word)))
-      throw new Error(`${terms[i]?.token} is no token on this network.`)
+      throw new Error(`${checksummed(terms[i]?.token ?? ZERO_ADDRESS)} is no token on this network.`)
     return BigInt(word as Hex)
   })
 }
@@ -220,62 +257,23 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
     if (token === ZERO_ADDRESS) return `${formatUnits(amount, 18)} ether`
     const at = 2 * tokens.indexOf(token)
     try {
-      const [symbol, decimals] = [value(reported[at]) as Hex, value(reported[at + 1]) as Hex]
+      const [symbol, decimals] = [answerOf(reported[at]) as Hex, answerOf(reported[at + 1]) as Hex]
       const name = decodeFunctionResult({ abi: erc20Abi, functionName: "symbol", data: symbol })
       return `${formatUnits(amount, decodeFunctionResult({ abi: erc20Abi, functionName: "decimals", data: decimals }))} ${name}`
     } catch {
-      return `${amount} of ${token}`
+      return `${amount} of ${checksummed(token)}`
     }
-  }
-}
-
-/**
- * Simulates the recovery, sends it, and waits for its receipt; returns what moved. `held` is what the address held a
- * moment ago.
- */
-async function recover(
-  node: Node,
-  chainId: number,
-  key: Hex,
-  terms: Terms,
-  held: bigint,
-): Promise<{ hash: Hash; moved: bigint }> {
-  const { factory, salt, owner, token, address } = terms
-  const account = privateKeyToAccount(key)
-  const data = encodeFunctionData({
-    abi: depositFactoryAbi,
-    functionName: "recover",
-    args: [salt, terms, token],
-  })
-  const [code] = await ask(node, [{ method: "eth_getCode", params: [factory, "latest"] }])
-  if (code === "0x") throw new Error(`There is no factory at ${checksummed(factory)} on this network.`)
-  await ask(node, [{ method: "eth_call", params: [{ from: account.address, to: factory, data }, "latest"] }])
-  const chain = {
-    id: chainId,
-    name: "",
-    nativeCurrency: { name: "", symbol: "", decimals: 18 },
-    rpcUrls: { default: { http: [] } },
-  }
-  const client = createWalletClient({ account, chain, transport: http(node.url) })
-  const hash = (await client.sendTransaction({ to: factory, data })) as Hash
-  for (;;) {
-    const [reported] = await ask(node, [{ method: "eth_getTransactionReceipt", params: [hash] }])
-    const receipt = readReceipt(reported)
-    if (!receipt) {
-      await new Promise(resolve => setTimeout(resolve, 500))
-      continue
-    }
-    if (receipt.succeeded && token === ZERO_ADDRESS) return { hash, moved: held }
-    const moved = receipt.transfers.find(each => each.token === token && each.from === address && each.to === owner)
-    if (!receipt.succeeded || !moved) throw new Error(`The transaction ${hash} moved nothing.`)
-    return { hash, moved: moved.value }
   }
 }
 
 /** Runs the command with the arguments of the process. */
 export const run = (): Promise<void> =>
-  // Control characters are replaced, because a token's symbol can be any text.
-  main(line => process.stdout.write(`${line.replace(/(?!\n)\p{C}/gu, "\ufffd")}\n`)).catch((error: Error) => {
-    process.stderr.write(`\n${error.message}\n`)
-    process.exitCode = 1
-  })
+  runCommand("recover", args => recoverDeposits(args, { say: printed, patienceMs: PATIENCE_MS }), { clean })
+
+/** How long a transaction may be in no block: every network here makes a block every two seconds. */
+const PATIENCE_MS = 120_000
+
+const printed = (line: string): void => void process.stdout.write(`${clean(line)}\n`)
+
+/** Without control characters, because a token's symbol can be any text. */
+const clean = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
