@@ -779,7 +779,7 @@ describe("a halt by the books", () => {
     await rig.compareLogs()
     expect(await operator.wallet()).toMatchObject({
       status: "halted",
-      halted_reason: expect.stringContaining("no payout"),
+      halted_reason: expect.stringContaining("left a deposit without a payout"),
     })
     expect((await resume({ booksCompared: true })).body.said).toMatch(/compared from block \d+ on/)
     await payAll()

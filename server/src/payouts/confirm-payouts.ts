@@ -69,7 +69,8 @@ export async function confirmPayouts(
   await learn(quorum, others)
   const observed = [...new Map(others.map(row => [row.id, row])).values()]
   let changed = 0
-  let foreign = false
+  /** The lowest final nonce that none of our attempts used. */
+  let foreign: bigint | undefined
   for (const row of observed) {
     const answers = row.hashes.map(hash => quorum.receiptOf(hash))
     // At most one transaction per nonce is mined.
@@ -77,7 +78,8 @@ export async function confirmPayouts(
     if (receipt && lacksTransfer(network, row, receipt)) await reportMissing(ctx, row, receipt.txHash)
     else if (receipt) settledNow.push(...judge(row, receipt, quorum))
     else if (row.state === "mined" && isDisplaced(row, quorum)) changed += await takeBack(ctx, row)
-    else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
+    else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n))
+      foreign = foreign === undefined || row.nonce < foreign ? row.nonce : foreign
   }
   await suspectForeign(ctx, network, wallet, foreign)
   const isAlone = ({ row, state }: Settled) => state === "reverted" || (row.kind === "authorize" && state !== "mined")
@@ -351,22 +353,27 @@ async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
   })
 }
 
-/** Halts the wallet when none of our attempts used a finalized nonce: somebody else signs with this key. */
-async function suspectForeign(ctx: Context, network: Network, wallet: Row<"wallets">, foreign: boolean): Promise<void> {
+/**
+ * Halts the wallet when none of our attempts used a finalized nonce, `foreign`: an old backup was restored, or somebody else
+ * signs with this key.
+ */
+async function suspectForeign(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  foreign: bigint | undefined,
+): Promise<void> {
   const now = ctx.now()
   const since = wallet.suspect_at
-  if (foreign && since && now.getTime() - since.getTime() >= SUSPICION_MS)
-    return await haltWallet(
-      ctx,
-      network,
-      wallet,
-      "foreign_nonce",
-      "a nonce of ours was used by a transaction that is not",
-    )
-  if (foreign === (since !== null)) return
+  const isForeign = foreign !== undefined
+  if (isForeign && since && now.getTime() - since.getTime() >= SUSPICION_MS) {
+    const words = `nonce ${foreign} was used by a transaction that this database does not know`
+    return await haltWallet(ctx, network, wallet, "foreign_nonce", words)
+  }
+  if (isForeign === (since !== null)) return
   await ctx.db
     .updateTable("wallets")
-    .set({ suspect_at: foreign ? now : null })
+    .set({ suspect_at: isForeign ? now : null })
     .where("id", "=", wallet.id)
     .execute()
 }

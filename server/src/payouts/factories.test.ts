@@ -70,7 +70,7 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   const halted = await ctx.db
     .selectFrom("wallets")
     .select("status")
-    .where("halted_reason", "like", "%meant it")
+    .where("halted_reason", "like", "%left a deposit without a payout")
     .execute()
   expect(halted.length).toBe(2)
 })

@@ -47,7 +47,7 @@ interface Hold {
 
 /** Returns the operator's message about a payout that is parked because it failed `n` times. */
 export const failedOften = (n: number): string =>
-  `it failed on chain ${n} times in a row, and waits for a person to release it`
+  `it failed on chain ${n} times in a row, and waits until \`sluice wallet retry\` tries it again`
 
 /**
  * Makes the payouts of a granted payment: a share for each recipient of its split, or else a sweep to the merchant, at

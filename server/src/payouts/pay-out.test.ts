@@ -502,7 +502,8 @@ describe("nonces", () => {
     expect((await wallet()).status).toBe("active")
     rig.service.advance(31_000)
     await rig.round()
-    expect(await wallet()).toMatchObject({ status: "halted", halted_reason: expect.stringContaining("not") })
+    const words = `nonce ${first?.nonce} was used by a transaction that this database does not know`
+    expect(await wallet()).toMatchObject({ status: "halted", halted_reason: words })
     const sends = (await attempts()).map(each => each.sends)
     await rig.paid(shop, 1_000_000n)
     await rig.round(rig.signer, { resendMs: 0, replaceMs: 0 })

@@ -132,7 +132,7 @@ describe("what a merchant gives back itself", () => {
     rig.proxy.spoil = (method, _params, result) =>
       method === "eth_getTransactionReceipt" ? without(result, 1) : result
     await rig.compareLogs()
-    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    expect((await wallet()).halted_reason).toContain("left a deposit without a payout")
     expect(await outflows()).toEqual(["given_back 20", "given_back 20", "unknown 20"])
   })
 
@@ -147,10 +147,10 @@ describe("what a merchant gives back itself", () => {
 })
 
 describe("the comparison", () => {
-  it("halts the wallet when money leaves a deposit and no payout meant it; nothing is signed afterwards", async () => {
+  it("halts the wallet when money leaves a deposit without a payout; nothing is signed afterwards", async () => {
     await robbed()
     await check()
-    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    expect((await wallet()).halted_reason).toContain("left a deposit without a payout")
     await rig.round()
     expect(await rig.states()).toEqual(["final", "final", "queued", "queued"])
   })
@@ -161,12 +161,12 @@ describe("the comparison", () => {
     await sql`alter table outflows add constraint fails check (amount < 0)`.execute(db)
     await expect(check()).rejects.toThrow("fails")
     await sql`alter table outflows drop constraint fails`.execute(db)
-    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    expect((await wallet()).halted_reason).toContain("left a deposit without a payout")
   })
 
   it.each([
     ["wallet", null],
-    ["service", "no payout meant it"],
+    ["service", "left a deposit without a payout"],
   ])(
     "does not halt for what the %s sent back without a payout where that is the merchant's own word",
     async (approver, words) => {
@@ -242,7 +242,7 @@ describe("the comparison", () => {
       return result
     }
     await check()
-    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    expect((await wallet()).halted_reason).toContain("left a deposit without a payout")
     await rig.paid(shop, 1_000_000n).catch(() => {})
     const before = (await wallet()).next_nonce
     await rig.round()

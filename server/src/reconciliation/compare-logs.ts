@@ -134,7 +134,7 @@ function strangerWords(transfer: Transfer, payout: Ended | undefined, known: rea
   if (payout) return `the payout ${payout.id} was paid twice, by ${transfer.txHash} too`
   const named = known.find(row => row.hashes.includes(transfer.txHash))
   if (named) return `the transfer ${transfer.txHash} is not what the payout ${named.id} meant`
-  return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
+  return `the transfer ${transfer.txHash} left a deposit without a payout`
 }
 
 /**

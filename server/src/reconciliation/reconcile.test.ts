@@ -338,7 +338,7 @@ describe("money that left without a payout", () => {
       account: shop.deposit.address,
     })
     await life.mine()
-    expect(await reconcile()).toContain("no payout meant it")
+    expect(await reconcile()).toContain("left a deposit without a payout")
     await ctx().db.updateTable("wallets").set({ status: "active", halted_reason: null }).execute()
     expect(await reconcile()).toBeNull()
     expect(await life.compareLogs()).toBeNull()

@@ -69,7 +69,7 @@ export async function recordObservation(
 async function write(ctx: TxContext, network: NetworkInfo, changes: Changes): Promise<string[]> {
   for (const { row, change } of changes.doubts) {
     const facts = { network: network.name, txHash: row.tx_hash, state: row.state, change }
-    ctx.log.warn(facts, "another block stands, or stood, at a transfer's height")
+    ctx.log.warn(facts, "the canonical block at a transfer's height changed")
     await ctx.db.updateTable("transfers").set(change).where("id", "=", row.id).execute()
   }
   await confirmTransfers(ctx, changes.confirmed, false)
