@@ -127,7 +127,7 @@ describe("a signer", () => {
     expect(bad).toContain("secrets payout_signer alarm")
     const signal = new AbortController().signal
     const known = await settingsOf(signers.keyOf("web3signer"), undefined, signal)
-    expect(known).toEqual([`web3signer:${signers.url}/${payout.toLowerCase()}`])
+    expect(known).toEqual([`web3signer:${signers.url}/${payout}`])
     const gone = { kind: "web3signer", name: nobody } as const
     await expect(settingsOf(gone, undefined, signal)).rejects.toThrow(/^The signer can't be reached: ECONNREFUSED\.$/)
   })
@@ -291,7 +291,13 @@ describe("what the doctor finds", () => {
       "settings that are not valid, and the rest beside them",
       () => ({ SECRET_KEY: "short", DEPOSIT_FACTORY_BASE_SEPOLIA: "0x1", RPC_BASE_SEPOLIA: anvil.rpcUrl }),
       ["settings deposit_factory_base_sepolia fault", "settings secret_key fault", at("endpoints alarm")],
-      /SECRET_KEY must be 32 bytes.*SECRET_KEY: 32 random bytes.*2 faults and 1 alarm: the service does not start/s,
+      /deploys one and prints this.*SECRET_KEY must be 32 bytes.*→ Set it to what `openssl.*2 faults and 1 alarm: the service does not start/s,
+    ],
+    [
+      "a network that does not exist, once and by its name",
+      () => ({ NETWORKS: "bse" }),
+      ["settings networks fault"],
+      /NETWORKS must be one of: base, worldchain, base-sepolia; bse is none of them\.\n\n/,
     ],
     ["a misspelt setting", () => ({ RPC_BASESEPOLIA: "x", RPC_BASE: "x" }), [], /RPC_BASESEPOLIA is set, and it is no/],
     [
@@ -336,6 +342,40 @@ describe("what the doctor finds", () => {
       { faults: ["RPC_BASE_SEPOLIA x", "BASE_URL x"], unknown: [] },
     )
     expect(found.map(seen)).toContain("secrets sandbox_keys fault")
+  })
+})
+
+describe("the step after a fault of a setting", () => {
+  /** What is said of these settings where nothing else is set. */
+  const said = async (change: Record<string, string>) => {
+    const { settings, faults } = examineSettings({ MODE: "test", NETWORKS: "base", ...change })
+    const found = await checkAll(
+      { settings, query: undefined, now: () => new Date(), signal: AbortSignal.abort() },
+      // Nothing is asked: only what the settings themselves say is compared here.
+      {
+        faults: [...faults, ...["RPC_BASE", "BASE_URL", "OIDC_ISSUER", "REDIS_URL"].map(name => `${name} -`)],
+        unknown: [],
+      },
+    )
+    return found.filter(({ part, message }) => part === "settings" && !message.endsWith(" -"))
+  }
+
+  it("is there where it adds one, and never repeats the fault", async () => {
+    const found = await said({ SECRET_KEY: "5f".repeat(32), PORT: "x", LOG_LEVEL: "loud", CONFIRMATIONS: "0" })
+    const steps = Object.fromEntries(found.map(({ check, todo }) => [check, todo]))
+    expect(steps).toEqual({
+      port: undefined,
+      log_level: undefined,
+      confirmations: undefined,
+      oidc_issuer: expect.stringContaining("BASE_URL where merchants sign in with their wallets"),
+      rpc_base: expect.stringContaining("addresses of nodes"),
+      deposit_factory_base: "`sluice deploy` deploys one and prints this setting.",
+    })
+    const live = await said({ MODE: "live" })
+    expect(live.find(({ check }) => check === "secret_key")).toEqual({
+      ...{ part: "settings", check: "secret_key", level: "fault" },
+      message: "SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them",
+    })
   })
 })
 

@@ -1,5 +1,6 @@
 /** What `sluice doctor` prints for a person. Pure. */
 import { type Finding, isBad, type Level } from "../doctor/finding.ts"
+import { wrapped } from "../wrapped-text.ts"
 
 /** The layout of the text: its width in columns, and whether levels are coloured. */
 export interface Layout {
@@ -28,20 +29,6 @@ function linesOf({ level, message, todo }: Finding, { width, coloured }: Layout)
   const advice = todo === undefined ? [] : wrapped(todo, room - 2).map((line, i) => `${i === 0 ? "→ " : "  "}${line}`)
   const label = coloured ? `\u001b[${colours[level]}m${word}\u001b[0m` : word
   return [`  ${label}${first}`, ...[...rest, ...advice].map(line => indent + line)]
-}
-
-/** Breaks lines at spaces. A word longer than a line stays whole, because addresses and commands must be copied. */
-function wrapped(text: string, width: number): string[] {
-  const lines: string[] = []
-  let line = ""
-  for (const word of text.split(" ")) {
-    if (line !== "" && line.length + 1 + word.length > width) {
-      lines.push(line)
-      line = ""
-    }
-    line = line === "" ? word : `${line} ${word}`
-  }
-  return [...lines, line]
 }
 
 /** A sentence on whether the service can run, and how much a person has to do. */

@@ -11,9 +11,10 @@ export function networkSettings(reader: SettingReader, mode: Mode): NetworkSetti
   const { env, read, attempt, required, faults } = reader
   const confirmations = read("CONFIRMATIONS")
   const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
-  const names = env.NETWORKS ? (read("NETWORKS") ?? []) : [fallbackNetwork]
-  if (names.length === 0) faults.push("NETWORKS must name at least one network")
-  return names.map(name => {
+  const named = env.NETWORKS ? read("NETWORKS") : [fallbackNetwork]
+  if (named?.length === 0) faults.push("NETWORKS must name at least one network")
+  // Undefined: a name is wrong, which is a fault already.
+  return (named ?? []).map(name => {
     const facts = networkFacts[name]
     const variable = (part: keyof typeof networkSettingsTable) => networkSetting(part, name)
     const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {

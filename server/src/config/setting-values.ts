@@ -18,7 +18,7 @@ export function whole(min: number, max: number) {
 export function oneOf<const T extends string>(...choices: T[]) {
   return (value: string): T => {
     const choice = choices.find(each => each === value)
-    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}`)
+    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}; ${value} is none of them`)
     return choice
   }
 }

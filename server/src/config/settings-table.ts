@@ -260,20 +260,20 @@ export const settingsTable = {
   },
   GAS_BUDGET: {
     meaning:
-      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; buyers' relays get half of it, a reservation counts twice, and voids are not counted; 0: no limit",
+      "ether that one merchant's payouts may cost in 24 hours, on all networks together; 0: no limit. Payouts beyond it wait. Relays for its buyers may use half of it; a reservation counts twice, a void not at all",
     otherwise: "0.02, in the sandbox 0",
     live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
     parse: ether,
   },
   GAS_BUDGET_TOTAL: {
     meaning:
-      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; buyers' relays get half of it, a reservation counts twice, so that the void or first capture of its payment is neither stopped nor counted; 0: no limit",
+      "ether that the payouts and relays of all merchants together may cost in 24 hours; 0: no limit. Payouts beyond it wait, and relays are refused. Relays may use half of it. A reservation counts twice; the void or first capture that ends it is then free",
     otherwise: "0; in live mode with SIGNUP=open 0.2",
     parse: ether,
   },
   RELAY_CONTRACT_BUDGET: {
     meaning:
-      "ether that relays of contract wallets may cost in 24 hours on each network; more are refused; 0: no limit",
+      "ether that relays of contract wallets may cost in 24 hours on each network; 0: no limit. More are refused",
     otherwise: "0.005, in the sandbox 0",
     parse: ether,
   },
@@ -351,7 +351,7 @@ export const settingsTable = {
   },
   OTEL_SERVICE_NAME: { meaning: "the name of this service in traces", otherwise: "sluice", parse: text },
   OTEL_RESOURCE_ATTRIBUTES: {
-    meaning: "more that every span says, such as deployment.environment.name=production, in the same form",
+    meaning: "extra attributes for every span, such as deployment.environment.name=production, in the same form",
     fallback: "",
     parse: pairs,
   },

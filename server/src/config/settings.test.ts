@@ -105,10 +105,11 @@ describe("readSettings", () => {
       "MODE",
       "PORT",
       "NETWORKS",
-      "NETWORKS",
       "PAYOUT_PRIVATE_KEY",
       "MIN_AMOUNT",
     ])
+    expect(faults[2]).toBe("NETWORKS must be one of: base, worldchain, base-sepolia; solana is none of them")
+    expect(faultsOf({ NETWORKS: "," })).toEqual(["NETWORKS must name at least one network"])
   })
 
   it("demands outside the sandbox what has no default", () => {
@@ -205,6 +206,13 @@ describe("describeSettings", () => {
   it("has a line for every setting", () => {
     for (const name of Object.keys(settingsTable)) expect(describeSettings()).toMatch(new RegExp(`^  ${name} `, "m"))
   })
+
+  it("fits a terminal, except where one word does not", () => {
+    const long = describeSettings()
+      .split("\n")
+      .filter(line => line.length > 120)
+    expect(long).toEqual([])
+  })
 })
 
 describe("traces", () => {
@@ -229,7 +237,7 @@ describe("traces", () => {
     ["OTEL_EXPORTER_OTLP_HEADERS", "a=hidden%0d%0ab", "must be key=value pairs"],
     ["OTEL_EXPORTER_OTLP_HEADERS", "a=hidden%zz", "must be key=value pairs"],
     ["OTEL_EXPORTER_OTLP_HEADERS", "a b=hidden", "must be key=value pairs"],
-    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "must be one of: http/protobuf, http/json"],
+    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "must be one of: http/protobuf, http/json; grpc is none of them"],
     ["OTEL_TRACES_SAMPLER_ARG", "1.1", "must be a number from 0 to 1"],
     ["OTEL_TRACES_SAMPLER_ARG", "-0", "must be a number from 0 to 1"],
   ])("refuses %s=%s, and repeats no secret", (name, value, fault) => {

@@ -1,7 +1,8 @@
 /** The settings as the service uses them. The only code that reads `process.env`; all faults are reported together. */
 import type { Address } from "../chain/hex.ts"
-import { type Mode, type NetworkName, type NetworkSettings, networkSetting } from "../chain/networks.ts"
+import { type Mode, type NetworkName, type NetworkSettings, networkNames, networkSetting } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
+import { wrapped } from "../wrapped-text.ts"
 import { liveFaults } from "./live-mode.ts"
 import { networkSettings } from "./network-settings.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
@@ -243,9 +244,11 @@ const LIKE_A_SETTING =
 
 function unknownIn(env: Record<string, string | undefined>, networks: readonly NetworkSettings[]): string[] {
   const parts = Object.keys(networkSettingsTable)
+  // Where NETWORKS has a fault, none of its networks is known, and those that it meant may be any.
+  const names = networks.length > 0 ? networks.map(({ name }) => name) : networkNames
   const known = new Set([
     ...Object.keys(settingsTable),
-    ...networks.flatMap(({ name }) => parts.map(part => networkSetting(part, name))),
+    ...names.flatMap(name => parts.map(part => networkSetting(part, name))),
   ])
   return Object.keys(env).filter(name => env[name] && LIKE_A_SETTING.test(name) && !known.has(name))
 }
@@ -370,8 +373,14 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
   })
 }
 
-/** The text of `--help` about the settings: one line each, with the default. */
+const [NAME_WIDTH, MEANING_WIDTH] = [34, 84]
+
+/** The text of `--help` about the settings: each with its default in parentheses, in lines of at most 120 characters. */
 export const describeSettings = (): string =>
   listSettings()
-    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(34)}${meaning}${standsIn && ` (${standsIn})`}`)
+    .flatMap(({ name, meaning, standsIn }) =>
+      wrapped(`${meaning}${standsIn && ` (${standsIn})`}`, MEANING_WIDTH).map(
+        (line, i) => `  ${(i === 0 ? name : "").padEnd(NAME_WIDTH)}${line}`,
+      ),
+    )
     .join("\n")

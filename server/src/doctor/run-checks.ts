@@ -4,7 +4,7 @@
  */
 // I/O: passes its arguments to the checks, also before the service starts, when there is no context.
 import { liveWarnings } from "../config/live-mode.ts"
-import { type Examined, listSettings, type Settings } from "../config/settings.ts"
+import type { Examined, Settings } from "../config/settings.ts"
 import { checkBaseUrl, checkIssuer } from "./check-address.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
 import { checkEscrow } from "./check-escrow.ts"
@@ -68,7 +68,8 @@ function checkSettings(settings: Settings, faults: readonly string[]): Finding[]
   if (faults.length > 0)
     return faults.map(message => {
       const name = message.split(" ", 1)[0] ?? ""
-      return { part, check: name.toLowerCase(), level: "fault", message, todo: meaningOf(name) }
+      const todo = stepOf(name, message)
+      return { part, check: name.toLowerCase(), level: "fault", message, ...(todo === undefined ? {} : { todo }) }
     })
   if (settings.mode === "sandbox")
     return [
@@ -86,13 +87,23 @@ function checkSettings(settings: Settings, faults: readonly string[]): Finding[]
   ]
 }
 
-/** What a setting is for. A network's settings are described once for all networks. */
-function meaningOf(name: string): string {
-  const described = listSettings().find(each =>
-    each.name.endsWith("_<NETWORK>") ? name.startsWith(each.name.replace("<NETWORK>", "")) : each.name === name,
-  )
-  const deploy = name.startsWith("DEPOSIT_FACTORY_") ? " `sluice deploy` deploys one and prints this setting." : ""
-  return `${name}: ${described?.meaning ?? "docs/settings.md describes it"}.${deploy}`
+/** How to get a value, for settings where the fault alone does not say it. */
+const steps: [setting: RegExp, step: string][] = [
+  [/^SECRET_KEY$/, "Set it to what `openssl rand -hex 32` prints, and keep a copy."],
+  [/^(PAYOUT|RELAY)_PRIVATE_KEY$/, 'Make a key (README, "Run it for real"), and keep a copy.'],
+  [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL where merchants sign in with their wallets."],
+  [
+    /^RPC_/,
+    "Set it to the addresses of nodes, comma-separated; of three operators for money that matters (docs/trust.md).",
+  ],
+  [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
+]
+
+/** The next step after a fault of a setting; undefined where the fault's own words are one. */
+function stepOf(name: string, fault: string): string | undefined {
+  const step = steps.find(([setting]) => setting.test(name))?.[1]
+  const [command] = /`[^`]+`/.exec(step ?? "") ?? []
+  return command !== undefined && fault.includes(command) ? undefined : step
 }
 
 /** Variables that look like settings but are none: nobody notices that a misspelt name has no effect. */

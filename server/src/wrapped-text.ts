@@ -1,0 +1,18 @@
+/** Breaks text into lines, for `--help` and for what the doctor finds. Pure. */
+
+/**
+ * The lines of a text, of at most `width` characters, broken at spaces. A word longer than a line stays whole, because addresses
+ * and commands must be copied.
+ */
+export function wrapped(text: string, width: number): string[] {
+  const lines: string[] = []
+  let line = ""
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line)
+      line = ""
+    }
+    line = line === "" ? word : `${line} ${word}`
+  }
+  return [...lines, line]
+}
