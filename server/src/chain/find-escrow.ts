@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto"
 import { ask, type Endpoint, hostOf } from "./endpoints.ts"
 import { getHashCall, type PaymentInfo, paymentInfoHash } from "./escrow.ts"
 import type { EscrowDeployment } from "./escrow-deployments.ts"
-import type { Address } from "./hex.ts"
+import { type Address, checksummed } from "./hex.ts"
 import { type Network, NetworkMismatch, networkSetting } from "./networks.ts"
 import { isRefundCollector } from "./refund-collector.ts"
 import { hexNumber, RpcError } from "./rpc.ts"
@@ -31,7 +31,9 @@ export async function findEscrow(
   const found = new Set(answers.filter(answer => answer !== undefined))
   if (found.size === 0) throw new RpcError(`${name}: no endpoint returns the code of the escrow`)
   if (found.size > 1)
-    throw new NetworkMismatch(`${name}: the endpoints disagree on whether there is an escrow at ${escrow.address}`)
+    throw new NetworkMismatch(
+      `${name}: the endpoints disagree on whether there is an escrow at ${checksummed(escrow.address)}`,
+    )
   return found.has(true) ? escrow : undefined
 }
 
@@ -61,8 +63,8 @@ async function isThere(
     )
   if (!hash?.ok && !/revert/i.test(hash?.error ?? "")) return undefined
   if (!hash?.ok || hash.value !== paymentInfoHash(info, chainId, address))
-    throw mismatch(`the contract at ${address} is no escrow that this version knows`)
-  if (collects.value === "0x") throw mismatch(`there is no collector at ${collector} for the escrow`)
+    throw mismatch(`the contract at ${checksummed(address)} is no escrow that this version knows`)
+  if (collects.value === "0x") throw mismatch(`there is no collector at ${checksummed(collector)} for the escrow`)
   if (refundCollector && !isRefundCollector(refunds.value, address, relayWallet))
     throw mismatch(
       `the contract at ${refundCollector} is not this version's refund collector for the escrow and the relay wallet`,

@@ -12,7 +12,7 @@ import {
 import { invalid } from "../errors.ts"
 import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
 import { type EscrowDeployment, knownEscrows } from "./escrow-deployments.ts"
-import type { Address, Hash } from "./hex.ts"
+import { type Address, checksummed, type Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
 /** `sandbox`: a local chain, play money. `test`: a public test network. `live`: real money. */
@@ -238,14 +238,14 @@ function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: reado
   const reported = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
   if (reported !== settings.chainId) throw mismatch(`the endpoint serves chain ${reported}, not ${settings.chainId}`)
   if (settings.sanctionsOracle && value<Hex>(rest[tokenCalls.length], "isSanctioned()") === "0x")
-    throw mismatch(`there is no sanctions oracle at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
+    throw mismatch(`there is no sanctions oracle at ${checksummed(settings.sanctionsOracle)}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {
     const data = value<Hex>(rest[i], `${functionName}() of the token`)
-    if (data === "0x") throw mismatch(`the token ${settings.token} has no ${functionName}()`)
+    if (data === "0x") throw mismatch(`the token ${checksummed(settings.token)} has no ${functionName}()`)
     return decodeFunctionResult({ abi: tokenAbi, functionName, data })
   }) as [string, string, string, number, Hex]
   if (separator !== domainSeparator(name, version, settings))
-    throw mismatch(`the EIP-712 domain of the token ${settings.token} does not match its name and version`)
+    throw mismatch(`the EIP-712 domain of the token ${checksummed(settings.token)} does not match its name and version`)
   const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
   return { token: { address: settings.token, symbol, decimals, name, version }, genesisHash }
 

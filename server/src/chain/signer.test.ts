@@ -4,7 +4,7 @@ import fc from "fast-check"
 import { hexToBigInt, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { describe, expect, it } from "vitest"
-import type { Address } from "./hex.ts"
+import { type Address, checksummed } from "./hex.ts"
 import {
   localSigner,
   possibleWallets,
@@ -40,7 +40,7 @@ const refused = async (signer: Signer) => {
   expect(error).toBeInstanceOf(SignerError)
   expect(error).toMatchObject({
     isWrong: true,
-    message: `answered with something that is no signature of the wallet ${ours.address}`,
+    message: `answered with something that is no signature of the wallet ${checksummed(ours.address)}`,
   })
 }
 

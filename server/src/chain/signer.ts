@@ -5,7 +5,7 @@
 // I/O: waits for the signer that it is given, which may be another machine.
 import { type Hex, hexToBigInt, numberToHex, serializeSignature, serializeTransaction, slice } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
-import { type Address, type Hash, keccak } from "./hex.ts"
+import { type Address, checksummed, type Hash, keccak } from "./hex.ts"
 import { recoverSigner } from "./recover.ts"
 
 /** What is signed: an EIP-1559 transaction, amounts in wei. */
@@ -94,7 +94,7 @@ export async function signTransaction(
     const raw = serializeTransaction({ type: "eip1559", ...transaction }, signature)
     return { raw, hash: keccak(raw) }
   }
-  throw new SignerError(`answered with something that is no signature of the wallet ${signer.address}`, {
+  throw new SignerError(`answered with something that is no signature of the wallet ${checksummed(signer.address)}`, {
     isWrong: true,
   })
 }

@@ -2,7 +2,7 @@
  * Checks that the contract that pulls refunds from merchants' wallets is this version's, with this escrow and operator.
  */
 import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
-import type { Address } from "../chain/hex.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
 import { isRefundCollector } from "../chain/refund-collector.ts"
 
 /**
@@ -20,7 +20,7 @@ export async function checkRefundCollector(
     if (!code?.ok) continue
     if (!isRefundCollector(code.value, escrow, operator))
       throw new Error(
-        `The contract at ${address} is not this version's refund collector of that escrow and operator (by the endpoint ${hostOf(endpoints[i] as Endpoint)}).`,
+        `The contract at ${checksummed(address)} is not this version's refund collector of that escrow and operator (by the endpoint ${hostOf(endpoints[i] as Endpoint)}).`,
       )
   }
   if (!codes.some(code => code?.ok)) throw new Error("No endpoint returns the code of the refund collector.")

@@ -84,7 +84,7 @@ async function checkChain({ network, endpoints, to }: Deployment): Promise<void>
       throw new Error(`${host} serves chain ${Number(chain.value)}; ${network.name} is ${network.chainId}.`)
     if (code?.ok && code.value === "0x")
       throw new Error(
-        `${network.name} has no CREATE2 deployer at ${to}, says ${host}. Is it the network that you mean?`,
+        `${network.name} has no CREATE2 deployer at ${checksummed(to)}, says ${host}. Is it the network that you mean?`,
       )
   }
 }
@@ -122,7 +122,9 @@ async function begin(d: Deployment): Promise<Kept> {
   const call = { from: signer.address, to, data }
   const [simulated] = await read(d, [{ method: "eth_call", params: [call, "latest"] }])
   if (String(simulated).toLowerCase() !== address)
-    throw new Error(`The simulation made the ${noun} at ${simulated}, not at ${address}: nothing was sent.`)
+    throw new Error(
+      `The simulation made the ${noun} at ${simulated}, not at ${checksummed(address)}: nothing was sent.`,
+    )
   const { market, balance, count, dataFee } = await payerNow(d)
   if (signer.address === d.operator && count > 0n)
     throw new Error(

@@ -90,23 +90,23 @@ async function operatorBy(
   if (textOf(chain) !== hexNumber(chainId) || values.includes(undefined)) return undefined
   const mismatch = (message: string) =>
     new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
-  if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${factory}`)
+  if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${checksummed(factory)}`)
   // The guardian is not checked: it is chosen by whoever deployed the factory, and can only pause and name another
   // operator.
   const words = immutablesOf(values[0], depositFactoryRuntime)
   if (words?.[1] !== pad(implementation))
-    throw mismatch(`the contract at ${factory} is not the deposit factory of this version of Sluice`)
+    throw mismatch(`the contract at ${checksummed(factory)} is not the deposit factory of this version of Sluice`)
   const own = immutablesOf(values[1], depositRuntime)
   if (own?.[0] !== pad(factory))
     throw mismatch(
-      `the deposit factory ${factory} creates deposits with code other than that of this version of Sluice`,
+      `the deposit factory ${checksummed(factory)} creates deposits with code other than that of this version of Sluice`,
     )
   // A node that does not answer this call can't be used, but that is no evidence against the factory.
   const answer = textOf(computed)
   const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
   if (answer === undefined || !operator) return undefined
   if (!/^0x[0-9a-f]{64}$/i.test(answer) || addressIn(answer) !== address)
-    throw mismatch(`the deposit factory ${factory} computes other addresses than this version of Sluice`)
+    throw mismatch(`the deposit factory ${checksummed(factory)} computes other addresses than this version of Sluice`)
   return operator
 }
 

@@ -3,6 +3,7 @@
  * ours.
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
+import { checksummed } from "../chain/hex.ts"
 import { networkSetting } from "../chain/networks.ts"
 import type { Settings } from "../config/settings.ts"
 import { schemaState } from "../db/migrate.ts"
@@ -174,7 +175,7 @@ async function waiting({ networks }: Settings, query: Query, now: () => Date): P
       and lane = 'payout' and state = 'queued' and run_at < '${since}' group by 1 order by 1`)
     const others = rows.filter(row => row.to_address !== depositFactory)
     if (others.length === 0) continue
-    const list = others.map(row => `${row.n} of ${row.to_address}`).join(", ")
+    const list = others.map(row => `${row.n} of ${checksummed(String(row.to_address))}`).join(", ")
     const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; docs/alarms.md (\`unserved\`) says more.`
     found.push({ part: name, check: "unserved", level: "alarm", message: UNSERVED, todo, isWatched: true })
   }

@@ -2,6 +2,7 @@
  * The record of manual actions, written in the transaction of the action itself, so that neither exists without the
  * other.
  */
+import { checksummed } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { OperatorAction } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -69,7 +70,7 @@ export async function actionLog(ctx: Context, limit: number) {
     by: row.by_user,
     reason: row.reason,
     network: networkNamed(ctx, row.chain_id),
-    wallet: row.wallet,
+    wallet: row.wallet && checksummed(row.wallet),
     payout: row.payout_id,
     before: row.before,
     after: row.after,

@@ -1,4 +1,5 @@
 /** Halts a wallet by hand, and resumes it when that is safe. */
+import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { lockWallet, USED_BEFORE } from "../payouts/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
@@ -21,7 +22,9 @@ export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: 
       after,
     }
   })
-  return { said: `The wallet ${wallet} is halted. Nothing is signed or sent for it until \`sluice wallet resume\`.` }
+  return {
+    said: `The wallet ${checksummed(wallet)} is halted. Nothing is signed or sent for it until \`sluice wallet resume\`.`,
+  }
 }
 
 /** What an operator confirms, and is responsible for, when resuming a wallet. */
@@ -85,5 +88,5 @@ export async function resume(
   const books = asked.booksCompared
     ? `The books are compared from block ${look.quorum.finalized + 1n} on.`
     : "The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
-  return { said: `The wallet ${wallet} on ${networkNamed(ctx, seen.chain_id)} is resumed. ${books}` }
+  return { said: `The wallet ${checksummed(wallet)} on ${networkNamed(ctx, seen.chain_id)} is resumed. ${books}` }
 }

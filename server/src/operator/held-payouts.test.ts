@@ -10,7 +10,7 @@ import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
-import type { Address } from "../chain/hex.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
 import { alarmsInWords } from "../payouts/alarms.ts"
 import { recheckBudgets } from "../payouts/gas-budget.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
@@ -148,7 +148,7 @@ describe("a share that failed on chain five times", () => {
     await rig.round()
     const [row, ...more] = await held()
     expect(more).toEqual([])
-    expect(row).toMatchObject({ reason: "reverted", detail: expect.stringMatching(/5 times .* person/) })
+    expect(row).toMatchObject({ reason: "reverted", detail: expect.stringMatching(/5 times .* `sluice wallet retry`/) })
     const answer = await operator.ask("/retry", { payout: row.id, reason: "its recipient is well again" })
     expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is retried now")])
     await rig.round()
@@ -296,7 +296,7 @@ describe("a halt", () => {
       {
         network: "base-sepolia",
         lane: "payout",
-        address: rig.signer.address,
+        address: checksummed(rig.signer.address),
         status: "halted",
         haltedReason: "by ops: a look",
         unexplained: [],
@@ -318,7 +318,11 @@ describe("a halt", () => {
       ["resume", "looked", "ops"],
       ["halt", "a look", "ops"],
     ])
-    expect(log[1]).toMatchObject({ before: { status: "active" }, after: { status: "halted" } })
+    expect(log[1]).toMatchObject({
+      wallet: checksummed(rig.signer.address),
+      before: { status: "active" },
+      after: { status: "halted" },
+    })
     await rig.anvil.client.setAutomine(true)
   })
 
@@ -392,7 +396,9 @@ describe("an invalid request", () => {
       const answer = await operator.ask(path, body)
       expect([answer.status, answer.body.error]).toEqual([404, "NOT_FOUND"])
     }
-    expect((await operator.ask("/halt", { wallet: "relay", reason: "x" })).body.message).toContain(rig.signer.address)
+    expect((await operator.ask("/halt", { wallet: "relay", reason: "x" })).body.message).toContain(
+      checksummed(rig.signer.address),
+    )
     expect((await operator.ask("/nothing")).status).toBe(404)
     expect(await operator.actions()).toEqual([])
   })

@@ -192,5 +192,5 @@ async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"payouts">> 
     .executeTakeFirstOrThrow()
   if (waiting.includes(row.state)) return row
   const state = row.nonce === null ? row.state : `${row.state}, with the nonce ${row.nonce}`
-  throw refused(`The payout ${id} is ${state}: only queued or held payouts can be released or cancelled.`)
+  throw refused(`The payout ${id} is ${state}: only queued or held payouts can be retried or cancelled.`)
 }

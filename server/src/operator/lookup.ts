@@ -2,6 +2,7 @@
  * Looks up what an operator names: networks, wallets with their signers, payouts. Also the errors where these do not
  * exist.
  */
+import { checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -41,7 +42,7 @@ export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, 
 /** The signer of a wallet; throws where this process does not have its key. */
 export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
   const signer = [settings.payoutSigner, settings.relaySigner].find(each => each?.address === address)
-  if (!signer) throw refused(`The service does not have the key of the wallet ${address}.`)
+  if (!signer) throw refused(`The service does not have the key of the wallet ${checksummed(address)}.`)
   return signer
 }
 
@@ -56,7 +57,9 @@ export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<
   )
   const [first, second] = meant
   if (first && !second) return first
-  const list = (first ? meant : rows).map(row => `${row.address} on ${networkNamed(ctx, row.chain_id)}`).join(", ")
+  const list = (first ? meant : rows)
+    .map(row => `${checksummed(row.address)} on ${networkNamed(ctx, row.chain_id)}`)
+    .join(", ")
   if (second) throw invalid("network", `is required, as several wallets match: ${list}`)
   throw notFound(list ? `No such wallet. There are: ${list}.` : "No wallet has been used yet.")
 }

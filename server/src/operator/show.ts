@@ -1,6 +1,6 @@
 /** The state of each wallet, from the database and from its chain. Read-only. */
 import { sql } from "kysely"
-import type { Address, Hash } from "../chain/hex.ts"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { laneOf, networkNamed } from "./lookup.ts"
@@ -23,7 +23,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
   return {
     network: networkNamed(ctx, wallet.chain_id),
     lane: laneOf(ctx, wallet),
-    address: wallet.address,
+    address: checksummed(wallet.address),
     status: wallet.status,
     haltedReason: wallet.halted_reason,
     nextNonce: `${wallet.next_nonce}`,

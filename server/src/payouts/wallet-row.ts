@@ -1,5 +1,6 @@
 /** The row of a lane's wallet on one network: how it is made, locked and halted. */
 import { hostOf } from "../chain/endpoints.ts"
+import { checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
@@ -46,7 +47,7 @@ export async function ensureWallet(
   const known = await row()
   if (known && known.lane !== lane)
     throw new Error(
-      `${network.name}: ${signer.address} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
+      `${network.name}: ${checksummed(signer.address)} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
     )
   if (known) return known
   const { latest, agreedLatest } = await readWalletState(network, signer.address, ctx.signal)

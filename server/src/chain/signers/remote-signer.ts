@@ -2,7 +2,7 @@
 // I/O: asks the signer.
 import { setTimeout as sleep } from "node:timers/promises"
 import { type Hex, stringToHex } from "viem"
-import type { Address } from "../hex.ts"
+import { type Address, checksummed } from "../hex.ts"
 import { possibleWallets, type SignatureNumbers, type Signer, SignerError } from "../signer.ts"
 import { awsKms } from "./aws-kms.ts"
 import { oneLine } from "./exchange.ts"
@@ -52,7 +52,8 @@ export async function walletOfKey(key: RemoteKey, signal: AbortSignal, options: 
  */
 export async function trySigner({ address, sign }: Signer, signal: AbortSignal): Promise<void> {
   const wallets = await possibleOf(sign, 1, signal)
-  if (!wallets.includes(address)) throw new SignerError(`signs for another wallet than ${address}`, { isWrong: true })
+  if (!wallets.includes(address))
+    throw new SignerError(`signs for another wallet than ${checksummed(address)}`, { isWrong: true })
 }
 
 async function possibleOf(sign: Sign, n: number, signal: AbortSignal): Promise<Address[]> {

@@ -5,7 +5,7 @@
  */
 // I/O: asks the Web3Signer.
 import { type Hex, hexToBigInt, keccak256, slice } from "viem"
-import { type Address, parseAddress } from "../hex.ts"
+import { type Address, checksummed, parseAddress } from "../hex.ts"
 import { SignerError } from "../signer.ts"
 import { exchange } from "./exchange.ts"
 import type { Sign } from "./remote-signer.ts"
@@ -17,7 +17,7 @@ export function web3Signer(url: string, wallet: Address): Sign {
   let known: Hex | undefined
   return async (bytes, signal) => {
     known ??= (await listKeys(url, signal)).find(each => each.wallet === wallet)?.key
-    if (!known) throw new SignerError(`has no key of the wallet ${wallet}`)
+    if (!known) throw new SignerError(`has no key of the wallet ${checksummed(wallet)}`)
     const text = await exchange(`${url}/api/v1/eth1/sign/${known}`, { body: { data: bytes } }, signal).catch(error => {
       // It may have other keys by now.
       known = undefined
