@@ -32,6 +32,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
   it("has commands of kinds that a test runs, besides those that need the machine or a cluster", () => {
     const kinds = blocks.map(block => block.kind ?? "").filter(kind => !/^live/.test(kind))
     expect(kinds).toEqual([
+      "role",
       "unit",
       "compose",
       "helm",

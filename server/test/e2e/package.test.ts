@@ -221,6 +221,8 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       HOME: at("home"),
       PGPORT: new URL(postgres.url).port,
       GUARDIAN: anvil.accounts[5].address,
+      // No account of a development tool: live mode invites none.
+      MERCHANT: "0xd8da6bf26964af9d7eed9e03e53415d37aa96045",
       // The chain is the test's own, and so is its token; the public escrow is not on it.
       TOKEN_BASE: await deployTestUsdc(anvil.client),
       ESCROW_BASE: "off",
@@ -317,7 +319,10 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     // Nothing answers at that domain here.
     const alarms = (await step(5)).out.match(/^ {2}(alarm|fault) .*/gm)
     expect(alarms).toEqual([expect.stringContaining("BASE_URL can't be reached")])
-    expect(await step(6)).toMatchObject({ code: 0, out: expect.stringMatching(/^Invited eip155:8453:0x/) })
+    expect(await step(6)).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^Invited eip155:8453:0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045 of/),
+    })
     expect(await step(7)).toMatchObject({ code: 0, errors: expect.stringMatching(/^Wrote .*\.dump\.$/m) })
 
     // The pages and the documentation are in it, and the image's own probe is content.
