@@ -1,5 +1,6 @@
 import Fastify from "fastify"
 import { expect, it } from "vitest"
+import { errorTable } from "../errors.ts"
 import { docsPages } from "./docs-pages.ts"
 import type { Server } from "./server.ts"
 
@@ -10,5 +11,20 @@ it("a page that could not be rendered is tried again for the next caller", async
   docsPages(app as unknown as Server, () => documents.shift() ?? (undefined as unknown as object))
   expect((await app.inject("/docs/json")).statusCode).toBe(500)
   expect((await app.inject("/docs/json")).json()).toEqual(document)
+  await app.close()
+})
+
+it("has its own name, nobody's logo, and a list of every error", async () => {
+  const app = Fastify()
+  docsPages(app as unknown as Server, () => ({ openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }))
+  const { body, headers } = await app.inject("/docs")
+  expect(body).toContain("<title>Sluice API</title>")
+  expect(body.match(/rel="icon"[^>]*/g)).toEqual(['rel="icon" href="data:,"'])
+  expect(headers["content-security-policy"]).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self';/)
+  // The other layout has the bar with the logo, and styles that the policy refuses.
+  expect((await app.inject("/docs/static/swagger-initializer.js")).body).toContain('"layout":"BaseLayout"')
+  const errors = (await app.inject("/docs/errors")).body
+  for (const code of Object.keys(errorTable)) expect(errors).toContain(`<h2 id="${code}">`)
+  expect(errors).toContain("<code>txHash</code> must be a transaction hash")
   await app.close()
 })

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path"
 import swagger from "@fastify/swagger"
 import swaggerUi from "@fastify/swagger-ui"
 import Fastify, { type FastifyReply, type FastifyRequest } from "fastify"
-import { ApiError } from "../errors.ts"
+import { ApiError, type ErrorCode, errorTable } from "../errors.ts"
 import type { Server } from "./server.ts"
 
 interface Page {
@@ -14,12 +14,16 @@ interface Page {
   body: Buffer
 }
 
+const TITLE = "Sluice API"
+/** As on all pages: nothing from elsewhere, and nothing inline. */
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 const NOT_MODIFIED = 304
-/** The headers of the plugin that are kept. */
-const KEPT_HEADERS = ["content-type", "content-security-policy"]
+/** An empty picture: the plugin's own is its maker's logo, and without one browsers ask for `/favicon.ico`. */
+const NO_ICON = '<link rel="icon" href="data:,">'
 
 /**
- * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is called once, and again if
+ * Adds `/docs`, its parts, the document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and again if
  * the rendering failed. All answers share one copy of each page, and none opens a file: about 3 MB in all, whatever the
  * number of requests.
  */
@@ -46,20 +50,47 @@ async function render(document: object): Promise<Map<string, Page>> {
   await app.register(swagger, { mode: "static", specification: { document: document as never } })
   await app.register(swaggerUi, {
     routePrefix: "/docs",
-    staticCSP: true,
-    // Without this, the page of a service reached by http would request its own parts by https.
-    transformStaticCSP: policy => policy.replace(" upgrade-insecure-requests;", ""),
+    theme: { title: TITLE, favicon: [] },
+    // Without the plugin's bar, which has its maker's logo and a field for the URL of another document.
+    uiConfig: { layout: "BaseLayout" },
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")
-  const files = [...readdirSync(folder), "swagger-initializer.js"].filter(name => /\.(css|js|png|svg)$/.test(name))
+  const files = [...readdirSync(folder), "swagger-initializer.js"].filter(name => /\.(css|js)$/.test(name))
   const pages = new Map<string, Page>()
+  const add = (url: string, type: string, body: Buffer) => {
+    const etag = `"${hash("sha256", body, "base64url")}"`
+    const headers = { "content-type": type, "content-security-policy": POLICY, etag, "cache-control": "no-cache" }
+    pages.set(url, { headers, body })
+  }
   for (const path of ["", "/", "/json", "/yaml", ...files.map(name => `/static/${name}`)]) {
-    const url = `/docs${path}`
-    const { headers, rawPayload } = await app.inject(url)
-    const kept = KEPT_HEADERS.flatMap(name => (headers[name] === undefined ? [] : [[name, String(headers[name])]]))
-    const etag = `"${hash("sha256", rawPayload, "base64url")}"`
-    pages.set(url, { headers: { ...Object.fromEntries(kept), etag, "cache-control": "no-cache" }, body: rawPayload })
+    const { headers, rawPayload, payload } = await app.inject(`/docs${path}`)
+    const isPage = path === "" || path === "/"
+    const body = isPage ? Buffer.from(payload.replace("</head>", `${NO_ICON}</head>`)) : rawPayload
+    add(`/docs${path}`, String(headers["content-type"]), body)
   }
   await app.close()
+  add("/docs/errors", "text/html; charset=utf-8", Buffer.from(errorsPage()))
   return pages
+}
+
+/** Every error with its status and what to do about it, in the look of the plugin's page. */
+function errorsPage(): string {
+  const escapes: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }
+  const words = (text: string) =>
+    text.replace(/[&<>"]/g, letter => escapes[letter] ?? letter).replace(/`([^`]+)`/g, "<code>$1</code>")
+  const codes = Object.keys(errorTable) as ErrorCode[]
+  const sections = codes.map(code => {
+    const { status, message, help } = errorTable[code]
+    return `<h2 id="${code}">${code}</h2><p><strong>${status}</strong> ${words(message)}</p><p>${words(help)}</p>`
+  })
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Errors · ${TITLE}</title>${NO_ICON}
+<link rel="stylesheet" href="/docs/static/swagger-ui.css"><link rel="stylesheet" href="/docs/static/index.css"></head>
+<body class="swagger-ui"><main class="wrapper"><div class="info"><h1 class="title">Errors</h1>
+<p>Every error is <code>{ error, message, requestId, details? }</code>. <code>error</code> is for programs and stays as it
+is; <code>message</code> is for people and may change. <a href="/docs">The API</a> says which routes answer which error.</p>
+${sections.join("\n")}
+</div></main></body></html>
+`
 }

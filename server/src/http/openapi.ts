@@ -16,7 +16,7 @@ const description = `Stablecoin payments that you host yourself.
 - **Amounts** are decimal strings in answers (\`"5.00"\`), and numbers or decimal strings in requests, taken exactly as written.
 - **Addresses** are accepted in any case and returned with their checksum; **hashes** are returned in lower case.
 - **Times** are ISO 8601 in UTC with milliseconds.
-- **Errors** have one flat shape, \`{ error, message, requestId, details? }\`; \`docs/errors.md\` lists every code.
+- **Errors** have one flat shape, \`{ error, message, requestId, details? }\`; [the list of errors](/docs/errors) has every code.
 - **Bodies** with a field that the route does not know are refused; unknown query parameters are ignored.
 - **Lists** take \`limit\` and \`offset\`, are newest first, and return the \`total\`.`
 
