@@ -4,14 +4,13 @@
  */
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
-import { addressOfTerms, payeesHash } from "../chain/deposit-terms.ts"
+import { payeesHash } from "../chain/deposit-terms.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import { ApiError } from "../errors.ts"
 import { AddressText, Described, HashText } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
-import { payeesOfSets } from "./deposits.ts"
+import { termsOf } from "./read-terms.ts"
 
 const DepositTerms = Type.Object({
   address: AddressText,
@@ -54,40 +53,20 @@ export function termsRoute(app: Server, ctx: Context): void {
     },
     async request => {
       const address = addressField("address", request.params.address)
-      const chainIds = ctx.chain.networks.map(({ chainId }) => chainId)
-      const rows = await ctx.db
-        .selectFrom("deposits")
-        .selectAll()
-        .where("chain_id", "in", chainIds)
-        .where("address", "=", address)
-        .orderBy("id")
-        .execute()
-      for (const row of rows) {
-        const payees =
-          (await payeesOfSets(ctx, [row.recipient_set_id ?? []].flat())).get(row.recipient_set_id ?? -1n) ?? []
-        const terms = {
-          owner: row.owner,
-          approver: row.approver,
-          payeesHash: payeesHash(payees),
-          openAfter: row.open_after_s,
-        }
-        // If the database was altered, the service must not confirm other terms than the address commits to.
-        if (addressOfTerms(row.factory, row.salt, terms) !== address) continue
-        return {
-          address: checksummed(address),
-          chain: networkOf(ctx.chain, row.chain_id).name,
-          chainId: row.chain_id,
-          factory: checksummed(row.factory),
-          salt: row.salt,
-          owner: checksummed(row.owner),
-          approver: checksummed(row.approver),
-          payeesHash: terms.payeesHash,
-          payees: payees.map(({ address, percentE4 }) => ({ address: checksummed(address), percentE4 })),
-          // Even a year in the far future is a safe integer. The contract uses 64 bits.
-          openAfter: Number.parseInt(row.open_after_s.toString(), 10),
-        }
+      const { row, payees } = await termsOf(ctx, address)
+      return {
+        address: checksummed(address),
+        chain: networkOf(ctx.chain, row.chain_id).name,
+        chainId: row.chain_id,
+        factory: checksummed(row.factory),
+        salt: row.salt,
+        owner: checksummed(row.owner),
+        approver: checksummed(row.approver),
+        payeesHash: payeesHash(payees),
+        payees: payees.map(({ address, percentE4 }) => ({ address: checksummed(address), percentE4 })),
+        // Even a year in the far future is a safe integer. The contract uses 64 bits.
+        openAfter: Number.parseInt(row.open_after_s.toString(), 10),
       }
-      throw new ApiError("DEPOSIT_NOT_FOUND")
     },
   )
 }
