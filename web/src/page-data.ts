@@ -118,6 +118,18 @@ interface InvoiceStatus {
   endsAt: string
 }
 
+/** Money of one sender that waits for the merchant's decision. */
+export interface WaitingMoney {
+  paymentId: string
+  payer: string
+  /** Decimal text in whole tokens; in base units where the decimals of the token are not known. */
+  amount: string
+  /** The token's symbol, or its address where it has none that can be shown. */
+  currency: string
+  /** Whether it is the token that was asked for. */
+  isAsked: boolean
+}
+
 /** The state of a checkout; all amounts are decimal text in whole tokens. */
 export interface CheckoutStatus {
   sessionId: string
@@ -148,7 +160,10 @@ export interface CheckoutStatus {
   /** Whether a payment by signature is possible now. */
   gasless: boolean
   redirectUrl: string | null
-  txHash: string | null
+  /** The transactions that brought `amountReceived`, oldest first; only once it is paid, and at most ten. */
+  txHashes: string[]
+  /** The greatest ten of the sums that wait for the merchant's decision. */
+  waiting: WaitingMoney[]
   expiresAt: string
   /** Whether its time is over, even if the chain was not read up to that time. */
   over: boolean
@@ -216,6 +231,8 @@ export interface ReturnPage extends PageBase {
   /** The checkout or paywall that it was paid to. */
   resourceId: string
   amount: string
+  /** The token's symbol, or its address where it has none that can be shown. */
+  currency: string
   payer: string
 }
 

@@ -117,7 +117,7 @@ describe.concurrent("a checkout", () => {
     const session = await start({ capture: "manual" })
     const wallet = await newWallet("50", false)
     const page = await openPage(session.url, {}, wallet)
-    await page.getByText(/^You sign a reservation\. Blue Bottle Books can take up to 19\.90 USDC until /).waitFor()
+    await page.getByText(/^You authorize up to 19\.90 USDC\. Blue Bottle Books can take it until /).waitFor()
     await payWithPocket(page)
     await stage(page, "reserved")
     expect(wallet.asked.filter(method => method.startsWith("eth_s"))).toEqual(["eth_signTypedData_v4"])
@@ -130,7 +130,7 @@ describe.concurrent("a checkout", () => {
     await paid("released", "7.90")
     await page.reload()
     await stage(page, "paid")
-    await page.getByText("Blue Bottle Books took 12.00 of 19.90 USDC. The rest went back to your wallet.").waitFor()
+    await page.getByText("Blue Bottle Books took 12.00 of 19.90 USDC. The rest was returned to your wallet.").waitFor()
     await page.getByRole("link", { name: "View the receipt" }).click()
     await page.waitForURL(/\/receipt\/cs_/)
     expect(await page.locator("main").textContent()).toMatch(/Amount paid\s*12\.00 USDC.*Released\s*7\.90 USDC/s)
@@ -175,8 +175,8 @@ describe.concurrent("a checkout", () => {
       return await page.evaluate(() => navigator.clipboard.readText())
     }
     expect([await copied("Amount"), await copied("Address")]).toEqual(["19.90", session.payTo])
-    const terms = await page.getByRole("link", { name: "Check this address" }).getAttribute("href")
-    expect(await (await fetch(new URL(terms ?? "", session.url))).json()).toMatchObject({ address: session.payTo })
+    const terms = await page.getByRole("link", { name: "Where this money can go" }).getAttribute("href")
+    expect(await (await fetch(new URL(terms ?? "", session.url))).text()).toContain(session.payTo)
     await payByHand(session.payTo, "15")
     await page.getByText("15.00 USDC has arrived. Please send the remaining 4.90 USDC.").waitFor()
     expect(await copied("Amount")).toBe("4.90")
@@ -361,7 +361,7 @@ describe.concurrent("the other pages", () => {
     await isSoundEverywhere(page)
 
     const later = await openPage(url, {}, wallet)
-    await button(later, "I have paid already").click()
+    await button(later, "I have already paid").click()
     await button(later, "Open the content: the test wallet").click()
     await later.getByText("This wallet has no access.").waitFor()
     await isSoundEverywhere(later)
@@ -386,7 +386,7 @@ describe.concurrent("the other pages", () => {
     await stage(page, "paid")
     await page.getByRole("link", { name: "View the receipt" }).click()
     await page.waitForURL(/\/receipt\/cs_/)
-    expect(await page.locator("main").textContent()).toMatch(/Receipt.*7\.50.*What you like.*pay_[a-z0-9]{24}/s)
+    expect(await page.locator("main").textContent()).toMatch(/Receipt.*7\.50.*What you like.*cs_[a-z0-9]{24}/s)
   })
 
   it("a return is claimed by the wallet that paid, and by no other", async () => {
@@ -397,6 +397,8 @@ describe.concurrent("the other pages", () => {
       return data.find((each: { sessionId: string }) => each.sessionId === session.id)?.id
     }
     await until("it waits", async () => (await waiting()) !== undefined)
+    // While the rest can still be paid, the page asks for it and offers no return.
+    expect(await (await fetch(session.url)).text()).not.toContain("/return/pay_")
     const page = await openPage(`${sandbox.url}/return/${await waiting()}`, {}, await newWallet(undefined))
     await isSoundEverywhere(page)
     await button(page, "Sign with Pocket").click()
@@ -518,12 +520,17 @@ describe("after its time", () => {
     await sandbox.call("/sandbox/clock", { advance: "25h" })
     await stage(page, "expired")
     await stage(partPage, "expired")
-    await partPage.getByText("5.00 of 19.90 USDC arrived before the time was over.").waitFor()
+    await partPage.getByText("5.00 of 19.90 USDC arrived before time ran out.").waitFor()
     expect(await button(page, /Pay/).count()).toBe(0)
     await stage(latePage, "expired")
     await payByHand(late.payTo, "19.90")
     await sandbox.call("/sandbox/mine", { blocks: 4 })
     await latePage.getByText("Your payment arrived too late").waitFor()
+    expect(await partPage.getByRole("link", { name: "Say where to send it back" }).count()).toBe(1)
+    await latePage.getByRole("link", { name: "Say where to send it back" }).click()
+    await latePage.waitForURL(/\/return\/pay_/)
+    await button(latePage, "Sign with the test wallet").waitFor()
+    await latePage.getByText("has to decide what happens to 19.90 USDC.").waitFor()
   })
 
   it("a subscription's next invoice is paid on its page, and the wallet that pays it cancels it", async () => {
@@ -532,7 +539,7 @@ describe("after its time", () => {
     const { id: sessionId, url } = await merchant("/api/console/checkouts", { productId })
     const wallet = await newWallet("50")
     const page = await openPage(url, {}, wallet)
-    await page.getByText("Renews every day. You pay each invoice yourself; nothing is charged by itself.").waitFor()
+    await page.getByText("Renews every day. You pay each invoice yourself; nothing is charged automatically.").waitFor()
     await payWithPocket(page)
     await stage(page, "paid")
     await page.getByText(/^Your subscription is paid until /).waitFor()

@@ -142,6 +142,11 @@ async function withWallet(): Promise<void> {
   await close()
 }
 
+/** One of several sums that wait for the merchant's decision. */
+const waiting = (n: number) => ({
+  ...{ paymentId: `pay_${n}`, payer: `0x${`${n}b`.repeat(20)}`, amount: "2.50", currency: "USDC", isAsked: true },
+})
+
 /** States that a sandbox reaches rarely or slowly: the page gets a state other than the server's. */
 async function faked(): Promise<void> {
   const { url } = await order()
@@ -150,9 +155,15 @@ async function faked(): Promise<void> {
     paused: ["paused", { paused: true, payTo: undefined }],
     failed: ["failed", { status: "failed" }],
     "used-up": ["failed", { status: "failed", exception: "duplicate" }],
-    "wrong-token": ["pay", { exception: "wrong_asset" }],
-    "wrong-token-late": ["expired", { status: "expired", exception: "wrong_asset" }],
-    "expired-part": ["expired", { status: "expired", exception: "underpaid", amountReceived: "5.00" }],
+    "wrong-token": [
+      "pay",
+      { exception: "wrong_asset", waiting: [{ ...waiting(1), currency: "EURX", isAsked: false }] },
+    ],
+    "wrong-token-late": ["expired", { status: "expired", exception: "wrong_asset", waiting: [waiting(1)] }],
+    "expired-part": [
+      "expired",
+      { status: "expired", exception: "underpaid", amountReceived: "5.00", waiting: [1, 2].map(waiting) },
+    ],
   } as const
   await page.route("**/events*", route => route.fulfill({ status: 503 }))
   for (const [name, [shown, change]] of Object.entries(states)) {
@@ -184,7 +195,7 @@ async function faked(): Promise<void> {
 async function laterPhases(url: string, shown: string, name: string): Promise<void> {
   await page.route("**/events*", route => route.fulfill({ status: 503 }))
   const phases = [
-    ["releasing", "by itself"],
+    ["releasing", "automatically"],
     ["reclaimable", "Take it back yourself"],
   ] as const
   for (const [phase, words] of phases) {
@@ -379,6 +390,8 @@ try {
     await tab(name)
     await shoot(`checkout-${name.toLowerCase().replace(" ", "-")}`)
   }
+  await page.goto(`${sandbox.url}/address/${first.payTo}`)
+  await shoot("address")
   await page.goto(`${first.url}?lang=ar`)
   await page.getByRole("tab").first().waitFor()
   await shoot("checkout-arabic")
@@ -465,7 +478,11 @@ try {
   await pay(late.payTo, "19.90")
   await sandbox.call("/sandbox/mine", { blocks: 4 })
   await page.getByText("arrived too late").waitFor()
+  await page.getByRole("link", { name: "Say where to send it back" }).waitFor()
   await shoot("checkout-late")
+  await page.goto(`${late.url}?lang=de`)
+  await page.locator("a[href^='/return/']").waitFor()
+  await shoot("checkout-late-german")
   await page.goto(`${sandbox.url}/pay/cs_nothing`)
   await shoot("not-found")
   const plain = await visit(browser, sandbox, { javaScriptEnabled: false })

@@ -61,6 +61,7 @@ afterAll(async () => {
 
 const hashOf = (n: number): Hash => `0x${n.toString(16).padStart(64, "0")}` as Hash
 const PAYER = `0x${"b0".repeat(20)}` as Address
+const OTHER = `0x${"b1".repeat(20)}` as Address
 const RELAY = `0x${"5e".repeat(20)}` as Address
 const COLLECTOR = `0x${"c0".repeat(20)}` as Address
 let transfers = 0
@@ -74,7 +75,7 @@ const start = async (body: object = {}): Promise<string> =>
   (await make("POST", "/api/console/checkouts", { amount: "19.90", description: "Order 1001", ...body })).id
 
 /** A transfer of whole cents to a session, as the scan stores it. */
-async function arrive(id: string, cents: bigint): Promise<void> {
+async function arrive(id: string, cents: bigint, change: { from?: Address; at?: Date } = {}): Promise<void> {
   const { ctx } = service
   const deposits = ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", id)
   const deposit = await deposits.executeTakeFirstOrThrow()
@@ -84,8 +85,8 @@ async function arrive(id: string, cents: bigint): Promise<void> {
     .values({
       ...{ tx_hash: hashOf(n), block_hash: hashOf(n), block_number: 2n, log_index: n, k: 0, deposit_id: deposit.id },
       ...{ chain_id: paperNetwork.chainId, token: paperNetwork.token.address, to_address: deposit.address },
-      ...{ from_address: PAYER, value: cents * 10_000n, state: "seen" },
-      ...{ block_time: ctx.now(), run_at: null, created_at: ctx.now() },
+      ...{ from_address: change.from ?? PAYER, value: cents * 10_000n, state: "seen" },
+      ...{ block_time: change.at ?? ctx.now(), run_at: null, created_at: ctx.now() },
     })
     .execute()
   await ctx.wakes.wake("payments")
@@ -147,6 +148,16 @@ const setRead = async (looked_at: Date) => {
   await service.ctx.wakes.wake("payments")
 }
 
+/** A checkout whose time is over, and then each of these wallets paid it. */
+async function late(...payers: Address[]): Promise<string> {
+  const id = await start()
+  const expires_at = new Date(service.ctx.now().getTime() - 60_000)
+  await service.ctx.db.updateTable("checkout_sessions").set({ expires_at }).where("id", "=", id).execute()
+  for (const from of payers) await arrive(id, 1_990n, { from })
+  await confirm(id)
+  await setSession(id, { status: "expired" })
+  return id
+}
 /** Pauses a checkout: its receiving address belongs to an earlier factory, whose payout wallet is halted. */
 async function pause(id: string): Promise<void> {
   const { db } = service.ctx
@@ -262,10 +273,11 @@ describe.concurrent("every state", () => {
       await setSession(id, { status: "expired" })
       return [`/pay/${id}`, "[data-stage=expired]"]
     },
-    late: async () => {
-      const id = await start()
-      await setSession(id, { status: "expired", exception: "late" })
-      return [`/pay/${id}`, "[data-stage=expired]"]
+    late: async () => [`/pay/${await late(PAYER)}`, "a[href^='/return/']"],
+    "late, from two wallets": async () => [`/pay/${await late(PAYER, OTHER)}`, "li a[href^='/return/']"],
+    "where the money can go": async () => {
+      const { payTo } = (await service.call("GET", `/api/pay/status/${await start()}`)).body
+      return [`/address/${payTo}`, ".ledger"]
     },
     "another token": async () => {
       const id = await start()
@@ -423,7 +435,7 @@ describe.concurrent("every state", () => {
     }
     const [path] = (await states.late?.()) ?? [""]
     await page.goto(url + path)
-    await page.getByText("Write to Blue Bottle Books, and give the address of this page.").waitFor()
+    await page.getByText("Write to Blue Bottle Books and include the link to this page.").waitFor()
     const [ended] = (await states.expired?.()) ?? [""]
     await page.goto(url + ended)
     await page.getByText("If you have just sent the money, don't send it again").waitFor()
@@ -444,6 +456,48 @@ describe.concurrent("every state", () => {
 })
 
 describe.concurrent("a page that waits", () => {
+  it("leads the payer of money that waits to its return, and each where there are several", async () => {
+    const page = await open(`/pay/${await late(PAYER)}`)
+    await page.getByRole("link", { name: "Say where to send it back" }).click()
+    await page.getByText("Blue Bottle Books has to decide what happens to 19.90 USDC.").waitFor()
+    expect(page.url()).toMatch(/\/return\/pay_[a-z0-9]+\?lang=en$/)
+
+    const several = await late(PAYER, OTHER)
+    const plain = await open(`/pay/${several}?lang=de`, { javaScriptEnabled: false })
+    await page.goto(`${url}/pay/${several}?lang=de`)
+    for (const each of [page, plain]) {
+      const links = each.getByRole("link", { name: /^19,90 USDC von 0x[bB][01]/ })
+      await links.nth(1).waitFor()
+      expect(new Set(await links.evaluateAll(all => all.map(link => link.getAttribute("href")))).size).toBe(2)
+    }
+    // What the merchant has decided about is no longer offered.
+    const all = service.ctx.db.updateTable("payments").set({ status: "granted", accepted_at: new Date(), beside: true })
+    await all.where("resource_id", "=", several).execute()
+    await plain.reload()
+    expect(await plain.getByRole("link", { name: /^19,90/ }).count()).toBe(0)
+  })
+
+  it("names every transaction of a payment that came in several, and its receipt is the checkout's", async () => {
+    const id = await start({ redirectUrl: "https://shop.example/thanks" })
+    for (let i = 0; i < 2; i++) {
+      await arrive(id, 1_990n)
+      await confirm(id)
+    }
+    const page = await open(`/pay/${id}`)
+    await page.getByText("39.80 USDC").waitFor()
+    expect(await page.locator(".hashes code").count()).toBe(2)
+    expect(await page.getByRole("link", { name: "Say where to send it back" }).count()).toBe(1)
+    const payments = await service.ctx.db.selectFrom("payments").selectAll().where("resource_id", "=", id).execute()
+    const paid = payments.find(({ status }) => status === "granted")?.id
+    for (const number of [id, paid]) {
+      await page.goto(`${url}/receipt/${number}`)
+      expect(await page.locator(".ledger code").allTextContents()).toEqual([expect.stringMatching(/^0x/), id])
+      await page.getByRole("link", { name: "Back to Blue Bottle Books" }).waitFor()
+    }
+    const plain = await open(`/pay/${id}`, { javaScriptEnabled: false })
+    await plain.locator(".live.good .tick").waitFor()
+  })
+
   it("is the same after a reload, and asks for no money again", async () => {
     const id = await start()
     const rpc = await startRpc()
@@ -470,7 +524,7 @@ describe.concurrent("a page that waits", () => {
     await page.reload()
     await page.getByText("Don't pay again.").waitFor()
     await isSound(page)
-    await page.getByRole("button", { name: "I did not confirm it" }).click()
+    await page.getByRole("button", { name: "I didn't confirm it" }).click()
     await page.getByText("You started a payment").waitFor({ state: "detached" })
 
     // Submitted, but not seen.
@@ -502,7 +556,7 @@ describe.concurrent("a page that waits", () => {
   it("of a reservation shows no address, and the same after a reload, until what was captured, released and refunded", async () => {
     const id = await start({ capture: "manual", redirectUrl: "https://shop.example/thanks" })
     const page = await open(`/pay/${id}`)
-    await page.getByText(/^You sign a reservation\. Blue Bottle Books can take up to 19\.90 USDC until /).waitFor()
+    await page.getByText(/^You authorize up to 19\.90 USDC\. Blue Bottle Books can take it until /).waitFor()
     expect(await page.getByRole("tab").allTextContents()).toEqual(["Wallet", "Phone"])
     // Parts for pages without a script are hidden at first.
     expect(await page.locator("#app .plain").count()).toBe(0)
@@ -537,7 +591,7 @@ describe.concurrent("a page that waits", () => {
     await stage(page, "paid")
     await page
       .getByText(
-        "Blue Bottle Books took 12.00 of 19.90 USDC. The rest went back to your wallet. 2.00 USDC was refunded",
+        "Blue Bottle Books took 12.00 of 19.90 USDC. The rest was returned to your wallet. 2.00 USDC was refunded",
       )
       .waitFor()
     expect(await page.locator(".ledger").textContent()).toMatch(ledger)
@@ -605,7 +659,7 @@ describe.concurrent("a page that waits", () => {
       asked++
       return route.fulfill(refuse)
     })
-    const waits = page.getByText(/^There were too many requests.*This page asks again at \d+:\d+:\d+/)
+    const waits = page.getByText(/^There were too many requests.*This page will refresh at \d+:\d+ [AP]M\.$/)
     await turn(page, true)
     await turn(page, false)
     await waits.waitFor()
@@ -635,7 +689,7 @@ describe.concurrent("a page that waits", () => {
     await arrive(id, 1_990n)
     await confirm(id)
     await page.clock.fastForward(60_000)
-    await page.getByText("It was paid more than once.").waitFor()
+    await page.getByText("This was paid more than once.").waitFor()
   })
 
   it("asks for no money while a network swallows what the server sends, and goes on afterwards", async () => {
@@ -674,7 +728,7 @@ describe.concurrent("a page that waits", () => {
     isSwallowed = true
     await page.clock.fastForward(30_000)
     await stage(page, "unknown")
-    await page.getByText("The server can't be reached.").waitFor()
+    await page.getByText("We can't reach the server.").waitFor()
     expect(await payButtons(page)).toBe(0)
     await arrive(id, 500n)
     isSwallowed = false
@@ -725,7 +779,7 @@ describe.concurrent("an invoice", () => {
     const { invoiceId, sessionId } = await newInvoice(service, "shop", id, { invoice: { due_at: inDays(-1) } })
     const [page, other] = [await open(`/invoice/${invoiceId}`), await open(`/invoice/${await invoice()}`)]
     await page
-      .getByText(/^Renews every month\. You pay each invoice yourself; nothing is charged by itself\.$/)
+      .getByText(/^Renews every month\. You pay each invoice yourself; nothing is charged automatically\.$/)
       .waitFor()
     await page.getByText("Payment is due").waitFor()
     await page.getByText(/^Pay by .* to keep your access\.$/).waitFor()
@@ -761,7 +815,7 @@ describe.concurrent("an invoice", () => {
       /Your subscription is paid until .* UTC\..*View the receipt.*Manage your subscriptions/s,
     )
     expect(await read(`/pay/${(await unbegun()).sessionId}`)).toMatch(
-      /Starts with 14 days for free.*Renews every month.*0x[0-9a-fA-F]{40}/s,
+      /Starts with 14 days free.*Renews every month.*0x[0-9a-fA-F]{40}/s,
     )
     expect(await read("/subscriptions")).toContain("This page needs JavaScript and a wallet in your browser")
     expect(await read("/invoice/inv_nothing")).toContain("This page does not exist")
@@ -783,7 +837,7 @@ describe.concurrent("a subscriber", () => {
       await page.getByRole("button", { name: "Sign in with Pocket" }).click()
     }
     await enter()
-    await page.getByText("This wallet has subscribed to nothing here.").waitFor()
+    await page.getByText("This wallet has no subscriptions here.").waitFor()
     await isSound(page)
     const active = await subscribe({}, account.address)
     const late = await subscribe({ status: "past_due" }, account.address)
@@ -823,7 +877,7 @@ describe.concurrent("a subscriber", () => {
     )
     await first.getByRole("button", { name: "Cancel this subscription" }).click()
     await first.getByRole("button", { name: "Yes, cancel it" }).click()
-    await page.getByText("Your sign-in is over. Please sign again.").waitFor()
+    await page.getByText("Your session has expired. Please sign in again.").waitFor()
     await page.getByRole("button", { name: "Sign in with Pocket" }).waitFor()
   })
 })

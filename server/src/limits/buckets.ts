@@ -42,7 +42,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/paywalls/:id/subscribe", credential: "none" },
   { bucket: "linkStart", path: "/paywall/:id/subscribe", credential: "none" },
-  { bucket: "pages", path: "/(pay|paywall|p|receipt|return|logo|invoice|subscriptions)/*", credential: "none" },
+  { bucket: "pages", path: "/(pay|paywall|p|receipt|return|address|logo|invoice|subscriptions)/*", credential: "none" },
   { bucket: "public", path: "/*", credential: "none" },
 ]
 

@@ -10,10 +10,12 @@ import type {
   Reservation,
   ReturnPage,
   SubscriptionsPage,
+  WaitingMoney,
 } from "../../../web/src/page-data.ts"
 import { everyOf, periodOf, renewalWords } from "../../../web/src/pay/billing.ts"
 import { ledgerOf, reclaimFacts } from "../../../web/src/pay/reservation.ts"
-import { isPayable, stageOf } from "../../../web/src/pay/stage.ts"
+import { isDone, isPayable, stageOf } from "../../../web/src/pay/stage.ts"
+import { currencyShown, waitingIn, waitingWords } from "../../../web/src/pay/waiting.ts"
 import { wordsOf } from "../../../web/src/pay/words-of.ts"
 import { localAmount } from "../../../web/src/ui/amounts.ts"
 import { isLong } from "../../../web/src/ui/long.ts"
@@ -40,16 +42,36 @@ ${what(t, description)}
 ${isPayable(stage) && page.kind === "checkout" && !status.invoice && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, { zone: ZONE }) })}</p>`}
 ${isPayable(stage) && renewal && html`<p class="quiet renews">${renewalWords(t, page.lang, renewal)}</p>`}</header>
 ${status.invoice && invoiceFacts(t, page.lang, status.invoice)}
+${
+  (words.title || words.text) &&
+  html`<div class="live ${words.tone}">${isDone(stage, status) && TICK}
 ${words.title && html`<h2 class="state">${words.title}</h2>`}
-${words.text && html`<p>${words.text}</p>`}
+${words.text && html`<p>${words.text}</p>`}</div>`
+}
+${returns(t, page, waitingIn(status, stage))}
 ${isPayable(stage) && status.reservation && html`<div class="plain"><p class="note">${t("reserveNoScript")}</p></div>`}
 ${isPayable(stage) && status.payTo !== undefined && !status.reservation && byHand(t, page, status.payTo)}
 ${status.reservation && ledger(t, page, status.reservation)}
 ${status.reservation && takeBack(t, status.reservation)}
-${status.invoice && stage === "paid" && link(`/receipt/${status.sessionId}?lang=${page.lang}`, t("viewReceipt"))}
+${page.kind === "checkout" && stage === "paid" && link(`/receipt/${status.sessionId}?lang=${page.lang}`, t("viewReceipt"))}
+${status.redirectUrl && isDone(stage, status) && html`<a class="primary" href="${status.redirectUrl}">${t("backTo", { merchant: page.merchant })}</a>`}
 ${page.kind === "paywall" && stage !== "paid" && !status.paused && subscribing(t, page)}
 ${status.invoice && link(`/subscriptions?lang=${page.lang}`, t("manageSubscription"))}`,
   )
+}
+
+/** The sign of a payment that is complete. */
+const TICK: Html = {
+  markup: `<svg class="tick" viewBox="0 0 48 48" aria-hidden="true"><circle cx="24" cy="24" r="24"/><path d="M14 25l7 7 14-15"/></svg>`,
+}
+
+/** Where the payer of money that waits can say where it is to be sent back to. */
+function returns(t: Translate, { lang }: PageBase, waiting: readonly WaitingMoney[]): Html | null {
+  const to = ({ paymentId }: WaitingMoney) => `/return/${paymentId}?lang=${lang}`
+  const [first, ...others] = waiting
+  if (!first) return null
+  if (others.length === 0) return html`<a class="secondary" href="${to(first)}">${t("askReturn")}</a>`
+  return html`<div class="stack center"><p>${t("askReturn")}</p><ul class="lines">${waiting.map(each => html`<li><a href="${to(each)}">${waitingWords(t, lang, each)}</a></li>`)}</ul></div>`
 }
 
 const link = (href: string, words: string): Html => html`<a class="link center" href="${href}">${words}</a>`
@@ -99,7 +121,7 @@ function transaction({ network }: PageBase, txHash: string): Html {
 }
 
 /** A card with this content, and the links to the languages. A page's script brings its own choice of language. */
-const card = (
+export const card = (
   t: Translate,
   { sandbox, lang }: Pick<PageBase, "sandbox" | "lang">,
   body: Html,
@@ -169,7 +191,7 @@ export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null
     page
       ? html`<header class="head">${payee(base)}
 <h1 class="state">${t("returnTitle")}</h1></header>
-<p class="center">${t("returnWords", { merchant: base.merchant, symbol: base.token.symbol, amount: localAmount(page.amount, base.lang) })}</p>`
+<p class="center">${t("returnWords", { merchant: base.merchant, symbol: currencyShown(page.currency), amount: localAmount(page.amount, base.lang) })}</p>`
       : html`<header class="head">${payee(base)}
 <h1 class="state">${t("returnNothing")}</h1></header><p class="center">${t("returnNothingWords")}</p>`,
     { isFinal: page === null },
@@ -203,9 +225,10 @@ ${ended !== "released" && row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
 ${reservation ? ledgerRows(t, receipt, reservation) : row(t("amount"), html`<bdi dir="ltr">${receipt.amount} ${token.symbol}</bdi>`)}
 ${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${momentOf(receipt.paidAt, lang, { zone: ZONE, dateStyle: "long" })}</time>`)}
 ${row(t("network"), html`${network.title}`)}
-${receipt.txHash !== null && row(t("transaction"), transaction(receipt, receipt.txHash), "long")}
+${receipt.txHashes.map(hash => row(t("transaction"), transaction(receipt, hash), "long"))}
 ${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`, "long")}
-</dl>`,
+</dl>
+${receipt.redirectUrl && html`<a class="primary" href="${receipt.redirectUrl}">${t("backTo", { merchant })}</a>`}`,
     { isFinal: true },
   )
 }
@@ -221,5 +244,6 @@ ${row(t("network"), `${network.title} (${network.chainId})`)}
 ${row(t("tokenContract"), token.address)}
 </dl>
 <p class="quiet">${t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
+${link(`/address/${payTo}?lang=${page.lang}`, t("moneyGoes"))}
 <noscript><p class="quiet">${t("noScript")}</p></noscript></div>`
 }

@@ -1,7 +1,9 @@
 // The pages as HTTP: what they answer, what they are allowed to load, and what they cost a visitor. The browser is in
 // web/test.
 import { hash } from "node:crypto"
+import { readdirSync, readFileSync } from "node:fs"
 import { get, type IncomingMessage } from "node:http"
+import { join } from "node:path"
 import { brotliDecompressSync } from "node:zlib"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { catalogues } from "../../../web/src/i18n/all.ts"
@@ -10,8 +12,9 @@ import { languageOf } from "../../../web/src/i18n/languages.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { isLong } from "../../../web/src/ui/long.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
+import { until } from "../../test/e2e/program.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { takeStream } from "../http/event-stream.ts"
 import { acceptsBrotli } from "./assets.ts"
 import { html, httpLink } from "./html.ts"
@@ -330,12 +333,17 @@ describe("the stream of a checkout", () => {
 
   it("still shows the state to a page that found no place, at once", async () => {
     const id = await start()
-    const places = Array.from({ length: 20 }, () => takeStream("127.0.0.1"))
+    const places: (() => void)[] = []
+    // A stream that was closed before gives its place back a moment later.
+    await until("all places are taken", async () => {
+      for (let place = takeStream("127.0.0.1"); place; place = takeStream("127.0.0.1")) places.push(place)
+      return places.length === 20
+    })
     expect((await fetch(`${url}/pay/${id}/events`)).status).toBe(429)
     const first = await fetch(`${url}/pay/${id}/status?wait=0&known=`)
     const again = await fetch(`${url}/pay/${id}/status?wait=25&known=${first.headers.get("x-state")}`)
     expect([again.status, ((await again.json()) as { status: string }).status]).toEqual([200, "pending"])
-    for (const giveBack of places) giveBack?.()
+    for (const giveBack of places) giveBack()
   })
 
   it("answers no HEAD, which would hold a place and learn nothing", async () => {
@@ -378,11 +386,68 @@ describe("the languages", () => {
     expect(choices).toEqual(["fr", "pt", "es", "en", "en"])
   })
 
+  it("have no word that no page uses", () => {
+    const root = new URL("../../../", import.meta.url).pathname
+    const files = ["web/src", "server/src/pages"].flatMap(folder =>
+      readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+        .filter(name => /\.tsx?$/.test(name) && !/\.test\.|i18n/.test(name))
+        .map(name => readFileSync(join(root, folder, name), "utf8")),
+    )
+    const used = new Set(
+      [...files.join("\n").matchAll(/"(\w+)"|catalogues\[lang\]\.(\w+)/g)].flatMap(found => found.slice(1)),
+    )
+    expect(Object.keys(en).filter(key => !used.has(key))).toEqual([])
+  })
+
   it("have every part of each sentence that English has", () => {
     const parts = (text: string) => [...new Set(text.match(/\{\w+\}/g))].sort()
     for (const [language, catalogue] of Object.entries(catalogues))
       for (const [key, text] of Object.entries(en))
         expect([language, key, parts(catalogue[key as keyof typeof en])]).toEqual([language, key, parts(text)])
+  })
+})
+
+describe("a receiving address's page", () => {
+  const read = async (payTo: string, lang = "en") => await fetch(`${url}/address/${payTo}?lang=${lang}`)
+  const payToOf = async (id: string) => (await (await fetch(`${url}/pay/${id}/status`)).json()) as { payTo: string }
+
+  it("says in words who can get its money, with the shares, and names no merchant", async () => {
+    const recipients = [60, 40].map((percent, i) => ({ address: `0x${`a${i}`.repeat(20)}`, percent }))
+    const split = await service.call("POST", "/api/console/splits", { name: "s", recipients }, { as: "shop" })
+    const id = await start({ splitId: split.body.id })
+    const { payTo } = await payToOf(id)
+    const { owner } = (await service.call("GET", `/api/deposits/${payTo}`)).body
+    const text = await (await read(payTo.toLowerCase())).text()
+    const shares = [...text.matchAll(/<dt>([^<]*)<\/dt><dd><code dir="ltr">([^<]*)/g)].map(([, name, value]) => [
+      name,
+      value?.toLowerCase(),
+    ])
+    expect(shares.slice(0, 4)).toEqual([
+      ["Address", payTo.toLowerCase()],
+      ["Gets 60%", `0x${"a0".repeat(20)}`],
+      ["Gets 40%", `0x${"a1".repeat(20)}`],
+      ["The merchant", owner.toLowerCase()],
+    ])
+    expect(text).toContain(`href="/api/deposits/${payTo}"`)
+    expect(text).toContain("on Base Sepolia can only be paid out as listed here")
+    expect(text).not.toMatch(/mer_|cs_|shop/)
+    expect(await (await read(payTo, "de")).text()).toContain("Wohin dieses Geld gehen kann")
+    // The checkout links it while there is something to pay, and not afterwards.
+    const page = async () => bodyOf(await (await fetch(`${url}/pay/${id}`)).text())
+    expect(await page()).toContain(`href="/address/${payTo}?lang=en"`)
+    await service.ctx.db.updateTable("checkout_sessions").set({ status: "expired" }).where("id", "=", id).execute()
+    expect(await page()).not.toContain("/address/")
+  })
+
+  it("does not exist for any other address, nor for terms that somebody altered", async () => {
+    const { payTo } = await payToOf(await start())
+    const approver = `0x${"d4".repeat(20)}` as Address
+    const altered = service.ctx.db.updateTable("deposits").set({ approver })
+    await altered.where("address", "=", payTo.toLowerCase() as Address).execute()
+    for (const address of [payTo, `0x${"c3".repeat(20)}`, "0x12", "none"]) {
+      const answer = await read(address)
+      expect([answer.status, await answer.text()]).toEqual([404, expect.stringContaining("This page does not exist")])
+    }
   })
 })
 

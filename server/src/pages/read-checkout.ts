@@ -15,6 +15,7 @@ import { httpLink } from "./html.ts"
 import { pageBase } from "./page-base.ts"
 import { reservedStatus, standingOfSession } from "./read-escrow.ts"
 import { invoiceStatus, renewalOf } from "./read-invoice.ts"
+import { transactionsTo, waitingMoney } from "./read-money.ts"
 
 /** Relays that may still move money. */
 const OPEN = ["queued", "held", "assigned", "mined"] as const
@@ -43,18 +44,21 @@ export async function checkoutPage(ctx: TxContext, id: string, lang: Language): 
 export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash): Promise<CheckoutStatus> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
-  const [status, stale, relayer, standing, invoice] = await Promise.all([
+  const [status, stale, relayer, standing, invoice, waiting, txHashes] = await Promise.all([
     statusOf(ctx, id, txHash),
     isStale(ctx, network.chainId),
     hasRelayer(ctx, network.chainId),
     standingOfSession(ctx, session),
     invoiceStatus(ctx, session),
+    waitingMoney(ctx, session),
+    // Nothing shows them before.
+    session.status === "confirmed" ? transactionsTo(ctx, session) : [],
   ])
   const moving = standing
     ? { ...reservedStatus(ctx, network, standing, status.authorization ?? null), gasless: relayer }
     : await transferStatus(ctx, network, session, relayer)
   const { sessionId, exception, message, amount, amountReceived, paused, redirectUrl } = status
-  const { txHash: paidBy, expiresAt, payerFields, confirmations, requiredConfirmations, submission } = status
+  const { expiresAt, payerFields, confirmations, requiredConfirmations, submission } = status
   return {
     sessionId,
     status: status.status,
@@ -70,7 +74,8 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
     paused,
     stale,
     redirectUrl: httpLink(redirectUrl),
-    txHash: paidBy,
+    txHashes,
+    waiting,
     expiresAt,
     payerFields,
     confirmations,

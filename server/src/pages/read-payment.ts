@@ -12,18 +12,28 @@ import { isOnSale } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
+import { paidStatuses } from "../escrow/show-escrow.ts"
 import { formatAmount } from "../money/amount.ts"
+import { amountFormatter } from "../scanner/tokens.ts"
+import { httpLink } from "./html.ts"
 import { pageBase } from "./page-base.ts"
 import { reservationOf, standingOfSession } from "./read-escrow.ts"
+import { transactionsOfPayment } from "./read-money.ts"
 
 /** A receipt: what was paid for, when, and whether it still counts. */
 export interface Receipt extends PageBase {
+  /**
+   * The receipt's number, by which `/receipt/:id` finds it again: the id of the checkout that it is for. A paywall's
+   * payment, and a payment that was accepted beside its checkout's own, has only its own id.
+   */
   id: string
   what: string | null
   amount: string
   paidAt: Date
-  /** Null where several transactions moved it; `reservation` has them. */
-  txHash: string | null
+  /** The transactions that paid it; empty where `reservation` has them. */
+  txHashes: string[]
+  /** The way back to the merchant; null where none is named, and where nothing was paid. */
+  redirectUrl: string | null
   /** The notice above it; undefined while the payment counts. */
   ended?: "reversed" | "returned" | "released" | "refunded" | undefined
   /** For a payment that was reserved first: what moved, with the transactions. */
@@ -53,9 +63,13 @@ async function reservedReceipt(ctx: TxContext, id: string, lang: Language): Prom
     paidAt: escrow.authorized_at,
     ended: ended.get(session.status),
     reservation,
-    txHash: null,
+    txHashes: [],
+    redirectUrl: backOf(session),
   }
 }
+
+const backOf = ({ status, redirect_url }: Pick<Row<"checkout_sessions">, "status" | "redirect_url">) =>
+  paidStatuses.includes(status) ? httpLink(redirect_url) : null
 
 const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
   ["confirmed", undefined],
@@ -63,6 +77,23 @@ const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
   ["refunded", "refunded"],
   ["voided", "released"],
 ])
+
+/** The payment that a session's receipt is for: the one that paid it, or else one that once did, or was returned. */
+async function ownPayment(ctx: TxContext, sessionId: string): Promise<string | undefined> {
+  const row = await ctx.db
+    .selectFrom("payments")
+    .select("id")
+    .where("resource_id", "=", sessionId)
+    .where("beside", "=", false)
+    .where("status", "<>", "open")
+    .orderBy(eb => eb("status", "=", "granted"), "desc")
+    .orderBy(eb => eb("status", "=", "reversed"), "desc")
+    .orderBy("accepted_at", order => order.asc().nullsFirst())
+    .orderBy("id")
+    .limit(1)
+    .executeTakeFirst()
+  return row?.id
+}
 
 async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promise<Receipt> {
   const isSession = id.startsWith("cs_")
@@ -73,23 +104,22 @@ async function paymentReceipt(ctx: TxContext, id: string, lang: Language): Promi
     .leftJoin("products", "products.id", "checkout_sessions.product_id")
     .selectAll("payments")
     .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked", "products.name as product"])
-    // Two conditions instead of one "or": an "or" over two tables would read all payments.
-    .$if(!isSession, query => query.where("payments.id", "=", id))
-    .$if(isSession, query => query.where("payments.resource_id", "=", id).where("beside", "=", false))
-    .orderBy("payments.accepted_at", order => order.asc().nullsFirst())
-    .orderBy("payments.id")
-    .limit(1)
+    .select(["checkout_sessions.redirect_url", "checkout_sessions.status as session_status"])
+    .where("payments.id", "=", isSession ? ((await ownPayment(ctx, id)) ?? "") : id)
     .executeTakeFirst()
   if (!row || row.status === "open") throw new ApiError("PAYMENT_NOT_FOUND")
+  const { session_status: status, redirect_url, resource_id } = row
+  const isOwn = isSession || (status !== null && (await ownPayment(ctx, resource_id)) === row.id)
   const network = networkOf(ctx.chain, row.chain_id)
   const what = row.ordered ?? row.product ?? row.unlocked
   return {
     ...(await pageBase(ctx, { merchantId: row.merchant_id, network, lang })),
-    id: row.id,
+    id: isOwn ? resource_id : row.id,
     what: what === null ? null : shown(what),
     amount: formatAmount(row.amount, network.token.decimals),
     paidAt: row.created_at,
-    txHash: row.tx_hash,
+    txHashes: await transactionsOfPayment(ctx, row.id),
+    redirectUrl: status === null ? null : backOf({ status, redirect_url }),
     ended: row.status === "reversed" || row.status === "returned" ? row.status : undefined,
   }
 }
@@ -112,8 +142,8 @@ export async function returnPage(
   const network = networkOf(ctx.chain, row.chain_id)
   const base = await pageBase(ctx, { merchantId: row.merchant_id, network, lang })
   const waiting = row.status === "open" ? row.amount : await openSurplus(ctx, row)
-  if (waiting === undefined || row.token !== network.token.address) return { base, data: null }
-  const amount = formatAmount(waiting, network.token.decimals)
+  if (waiting === undefined) return { base, data: null }
+  const { amount, currency } = (await amountFormatter(ctx, [row]))({ ...row, amount: waiting })
   return {
     base,
     data: {
@@ -122,6 +152,7 @@ export async function returnPage(
       paymentId: id,
       resourceId: row.resource_id,
       amount,
+      currency,
       payer: checksummed(row.payer),
     },
   }

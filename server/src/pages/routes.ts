@@ -19,12 +19,14 @@ import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction, reading } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
+import { termsOf } from "../deposits/read-terms.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
 import { logoOf } from "../identity/branding.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
 import { startSubscription } from "../paywalls/subscribe.ts"
+import { addressBody } from "./address-body.ts"
 import { type Assets, assetRoutes } from "./assets.ts"
 import { linkBody, linkEndedBody, payBody, receiptBody, returnBody, subscriptionsBody } from "./bodies.ts"
 import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
@@ -191,8 +193,16 @@ async function shownLink(ctx: Context, slug: string, lang: Language, t: Translat
   return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data, words), base, framed: true, data }
 }
 
-/** Receipts, returns, and a subscriber's page. */
+/** Receipts, returns, where an address's money can go, and a subscriber's page. */
 function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
+  app.get("/address/:address", { schema: hidden }, async (request, reply) => {
+    const address = parseAddress((request.params as { address: string }).address)
+    return await sendPage(request, reply, async (t, lang) => {
+      if (!address) throw new ApiError("DEPOSIT_NOT_FOUND")
+      const read = await reading(ctx)
+      return { title: t("moneyGoes"), body: addressBody(read, t, lang, await termsOf(read, address)) }
+    })
+  })
   app.get("/subscriptions", { schema: hidden }, async (request, reply) =>
     sendPage(request, reply, async (t, lang) => {
       const data: SubscriptionsPage = { kind: "subscriptions", lang, sandbox: ctx.settings.mode === "sandbox" }

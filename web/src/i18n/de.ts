@@ -35,7 +35,7 @@ export const de: Catalogue = {
   tokenWarning:
     "Prüfen Sie, ob Ihre Wallet {symbol} zeigt. Manche beachten den Token nicht und würden {native} senden.",
   openWallet: "In einer Wallet-App öffnen",
-  manualIntro: "Senden Sie dies aus einer beliebigen Wallet oder Börse. Wir erkennen die Zahlung von selbst.",
+  manualIntro: "Senden Sie die Zahlung aus einer beliebigen Wallet oder Börse. Wir erkennen sie automatisch.",
   network: "Netzwerk",
   tokenContract: "Token-Vertrag",
   address: "Adresse",
@@ -92,7 +92,7 @@ export const de: Catalogue = {
     "Sie haben {received} {symbol} gesendet, mehr als die verlangten {amount} {symbol}. {merchant} kann den Unterschied zurücksenden.",
   duplicateWords: "Es wurde mehr als einmal bezahlt. {merchant} kann die überzählige Zahlung zurücksenden.",
   backTo: "Zurück zu {merchant}",
-  redirecting: "Sie kehren in {seconds} Sekunden zurück.",
+  redirecting: "Zurück zum Shop in {seconds} Sekunden.",
   stay: "Hier bleiben",
   viewTransaction: "Transaktion ansehen",
   transaction: "Transaktion",
@@ -103,36 +103,38 @@ export const de: Catalogue = {
     "Die Zeit zum Zahlen ist vorbei, und es ist nichts angekommen. Beginnen Sie bei {merchant} noch einmal. Haben Sie das Geld gerade gesendet, senden Sie es nicht noch einmal: Es erscheint hier, wenn es ankommt.",
   expiredPart:
     "{received} von {amount} {symbol} kamen an, bevor die Zeit vorbei war. {merchant} kann sie annehmen oder zurücksenden.",
-  askMerchant: "Schreiben Sie {merchant}, und nennen Sie die Adresse dieser Seite.",
+  askMerchant: "Schreiben Sie {merchant}, und schicken Sie den Link zu dieser Seite mit.",
   late: "Ihre Zahlung kam zu spät",
   lateWords:
     "Sie kam an, als die Zeit vorbei war. {merchant} kann sie annehmen oder zurücksenden. Zahlen Sie nicht noch einmal.",
   wrongToken: "Ein anderer Token ist angekommen",
-  wrongTokenWords:
-    "An dieser Adresse ist etwas anderes als {symbol} angekommen. {merchant} kann es annehmen oder zurücksenden.",
+  wrongTokenWords: "Es ist etwas anderes als {symbol} angekommen. {merchant} kann es annehmen oder zurücksenden.",
   wrongTokenPay: "Es ist etwas anderes als {symbol} angekommen. Das zählt nicht. {merchant} kann es zurücksenden.",
   failed: "Diese Zahlung kam nicht zustande",
-  failedWords: "Keine der gemeldeten Transaktionen hat dies bezahlt. Beginnen Sie bei {merchant} noch einmal.",
+  failedWords:
+    "Keine der gemeldeten Transaktionen hat diese Bestellung bezahlt. Beginnen Sie bei {merchant} noch einmal.",
   usedUp:
     "Dieser Link war durch eine andere Zahlung aufgebraucht, während Ihre unterwegs war. {merchant} kann Ihre annehmen oder zurücksenden.",
   unknown: "Wir sehen das Netzwerk gerade nicht",
   outdated: "Diese Seite ist nicht auf dem neuesten Stand",
+  outdatedWords:
+    "Bitte zahlen Sie noch nicht. Wenn Sie schon gezahlt haben, ist Ihre Zahlung sicher und erscheint hier.",
   unknownWords:
-    "Bitte zahlen Sie jetzt nicht. Wenn Sie schon gezahlt haben, ist Ihre Zahlung sicher und erscheint hier, sobald das Netzwerk antwortet.",
+    "Bitte zahlen Sie noch nicht. Wenn Sie schon gezahlt haben, ist Ihre Zahlung sicher und erscheint hier, sobald das Netzwerk antwortet.",
   paused: "Zahlungen sind unterbrochen",
   pausedWords: "Bitte senden Sie jetzt kein Geld. Was früher gesendet wurde, wird weiterhin gefunden und zählt.",
   reserveTerms:
-    "Sie unterschreiben eine Reservierung. {merchant} kann bis {time} höchstens {amount} {symbol} einziehen. Was nicht eingezogen wird, kommt in Ihre Wallet zurück.",
+    "Sie geben höchstens {amount} {symbol} frei. {merchant} kann sie bis {time} einziehen. Was nicht eingezogen wird, geht zurück in Ihre Wallet.",
   reserveAtOnce: "Sie unterschreiben einmal. Das Geld wird reserviert und sofort an {merchant} gesendet.",
   reserveNoWallet:
     "Öffnen Sie diese Seite in einem Browser oder einer App mit einer Wallet. Diese Zahlung kann nicht an eine Adresse gesendet werden.",
   reserveNoScript:
-    "Für diese Zahlung brauchen Sie JavaScript und eine Wallet im Browser, weil Sie eine Reservierung unterschreiben. Sie kann nicht an eine Adresse gesendet werden.",
+    "Für diese Zahlung brauchen Sie JavaScript und eine Wallet im Browser, weil Sie sie mit einer Unterschrift freigeben. Sie kann nicht an eine Adresse gesendet werden.",
   reserving: "Ihre Zahlung wird reserviert",
   reservingWords: "Sie haben unterschrieben. Unterschreiben Sie nicht noch einmal. Das dauert einen Moment.",
   reserved: "Reserviert bis {time}",
   reservedWords:
-    "{merchant} kann bis dahin höchstens {amount} {symbol} einziehen. Was nicht eingezogen wird, kommt in Ihre Wallet zurück.",
+    "{merchant} kann bis dahin höchstens {amount} {symbol} einziehen. Was nicht eingezogen wird, geht zurück in Ihre Wallet.",
   reservedAtOnce: "Ihre Zahlung ist reserviert",
   reservedAtOnceWords: "Sie wird gerade an {merchant} gesendet. Zahlen Sie nicht noch einmal.",
   reservedClose: "Sie können diese Seite schließen. Öffnen Sie sie wieder, um zu sehen, was bezahlt wurde.",
@@ -140,12 +142,12 @@ export const de: Catalogue = {
   takenRest: "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest ging in Ihre Wallet zurück.",
   releasing: "Wird freigegeben",
   releasingWords:
-    "Die Zeit zum Einziehen ist vorbei. {left} {symbol} gehen von selbst in Ihre Wallet zurück. Sind sie bis {time} nicht da, öffnen Sie diese Seite wieder: Sie zeigt, wie Sie das Geld selbst zurückholen.",
+    "Die Zeit zum Einziehen ist vorbei. {left} {symbol} gehen automatisch in Ihre Wallet zurück. Sind sie bis {time} nicht da, öffnen Sie diese Seite wieder: Sie zeigt, wie Sie das Geld selbst zurückholen.",
   takeBack: "Sie können Ihr Geld zurückholen",
   takeBackWords:
     "{left} {symbol} konnten nicht rechtzeitig freigegeben werden. Holen Sie sie selbst zurück: Senden Sie aus der Wallet, die bezahlt hat, eine Transaktion an den Treuhandvertrag, mit den Daten unten und ohne Betrag. Sie kostet eine kleine Netzgebühr. Wir versuchen es auch weiter.",
   takenReleasing:
-    "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest geht von selbst in Ihre Wallet zurück.",
+    "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest geht automatisch in Ihre Wallet zurück.",
   takenTakeBack:
     "{merchant} hat {paid} von {amount} {symbol} eingezogen. {left} {symbol} konnten nicht rechtzeitig freigegeben werden. Holen Sie sie selbst zurück: Senden Sie aus der Wallet, die bezahlt hat, eine Transaktion an den Treuhandvertrag, mit den Daten unten und ohne Betrag.",
   escrowContract: "Treuhandvertrag",
@@ -177,17 +179,14 @@ export const de: Catalogue = {
   relayUnavailable: "Ohne Gebühr kann gerade nicht gezahlt werden. Überweisen Sie stattdessen normal.",
   signatureRefused: "Ihre Unterschrift konnte nicht verwendet werden: {problem}",
   sanctioned: "Zahlungen von dieser Wallet können nicht angenommen werden.",
-  busy: "Aus Ihrem Netz kamen zu viele Anfragen. Warten Sie eine Minute und versuchen Sie es noch einmal.",
+  busy: "Aus Ihrem Netzwerk kamen zu viele Anfragen. Warten Sie eine Minute und versuchen Sie es noch einmal.",
   offline: "Der Server ist nicht erreichbar. Wir versuchen es weiter.",
-  busyUntil:
-    "Aus Ihrem Netzwerk kamen zu viele Anfragen. Diese Seite fragt um {time} wieder nach. Bitte zahlen Sie nicht vorher.",
+  busyUntil: "Aus Ihrem Netzwerk kamen zu viele Anfragen. Diese Seite wird um {time} aktualisiert.",
   somethingWrong: "Etwas ist schiefgegangen: {problem}",
   linkAmount: "Betrag in {symbol}",
   linkAmountInvalid: "Geben Sie einen Betrag ein, zum Beispiel 5 oder 4.99.",
   linkEnded: "Dieser Link ist nicht verfügbar",
-  linkEndedWords: "Er ist abgelaufen oder aufgebraucht. Bitten Sie {merchant} um einen neuen.",
-  unlockWords: "Einmal zahlen, dann ist es frei.",
-  accessForever: "Zugang ohne Ende",
+  linkEndedWords: "Er ist abgelaufen oder wurde schon verwendet. Bitten Sie {merchant} um einen neuen.",
   accessUntil: "Zugang bis {time}",
   alreadyPaid: "Ich habe schon bezahlt",
   ownWallet:
@@ -206,11 +205,11 @@ export const de: Catalogue = {
   reversed: "Diese Zahlung wurde rückgängig gemacht",
   reversedWords: "Das Netzwerk hat sie entfernt. Kommt sie zurück, zählt sie wieder.",
   returned: "Diese Zahlung wurde zurückgesendet",
-  print: "Drucken",
-  askReturn: "Angeben, wohin das Geld zurückgehen soll",
+  askReturn: "Rücksendeadresse angeben",
+  waitingFrom: "{amount} {symbol} von {address}",
   returnTitle: "Geld zurückbekommen",
   returnWords:
-    "Über {amount} {symbol} muss {merchant} noch entscheiden. Geben Sie an, wohin sie zurückgehen sollen. Das kann nur die Wallet, die gezahlt hat.",
+    "{merchant} muss entscheiden, was mit {amount} {symbol} geschieht. Geben Sie die Adresse ein, an die das Geld zurückgehen soll. Das kann nur die Wallet, die gezahlt hat.",
   returnAddress: "Zurück an",
   returnSign: "Mit {wallet} unterschreiben",
   returnSaved: "Gespeichert",
@@ -246,7 +245,8 @@ export const de: Catalogue = {
   paidThrough: "Ihr Abonnement ist bis {time} bezahlt.",
   manageSubscription: "Ihre Abonnements verwalten",
   subscriptions: "Ihre Abonnements",
-  subscriptionsWords: "Melden Sie sich mit der Wallet an, die zuerst bezahlt hat. Die Unterschrift kostet nichts.",
+  subscriptionsWords:
+    "Melden Sie sich mit der Wallet an, von der die erste Zahlung kam. Die Unterschrift kostet nichts.",
   subscriptionsNoScript:
     "Diese Seite braucht JavaScript und eine Wallet in Ihrem Browser, weil Sie sich mit Ihrer Wallet anmelden.",
   signInWith: "Mit {wallet} anmelden",
@@ -254,7 +254,8 @@ export const de: Catalogue = {
   signInAgain: "Ihre Anmeldung ist abgelaufen. Bitte unterschreiben Sie noch einmal.",
   otherWallet: "Eine andere Wallet verwenden",
   noSubscriptions: "Keine Abonnements",
-  noSubscriptionsWords: "Diese Wallet hat hier nichts abonniert. Wählen Sie die Wallet, die zuerst bezahlt hat.",
+  noSubscriptionsWords:
+    "Diese Wallet hat hier keine Abonnements. Wählen Sie die Wallet, von der die erste Zahlung kam.",
   showAll: "Weitere Abonnements zeigen",
   subActive: "Aktiv",
   subDue: "Zahlung fällig",
@@ -283,12 +284,23 @@ export const de: Catalogue = {
   cancelTakenBack: "Es läuft weiter. Nichts hat sich geändert.",
   cancelDone: "Es ist gekündigt und endet am {time}.",
   keepSubscription: "Dieses Abonnement fortsetzen",
-  verifyAddress: "Diese Adresse prüfen",
+  moneyGoes: "Wohin dieses Geld gehen kann",
+  moneyGoesWords:
+    "Geld, das auf {network} an diese Adresse gesendet wird, kann nur so ausgezahlt werden, wie es hier steht. Dafür sorgt die Adresse selbst, und niemand kann es ändern.",
+  moneyOwner: "Der Händler",
+  moneyShare: "Erhält {percent}",
+  moneyApprover: "Unterschreibt Rücksendungen",
+  moneyBackWallet:
+    "Eine Zahlung kann auch an eine Adresse zurückgesendet werden, für die die zuletzt genannte unterschreibt.",
+  moneyBackService:
+    "Eine Zahlung kann auch an eine Adresse zurückgesendet werden, die der Betreiber dieses Dienstes wählt.",
+  moneyAfter: "Nach {time} kann jeder veranlassen, dass der Rest an den Händler geht.",
+  moneyData: "Daten, um das selbst zu prüfen",
   language: "Sprache",
   noScript:
     "Diese Seite funktioniert ohne JavaScript: Senden Sie die Zahlung von Hand, und laden Sie die Seite neu, um zu sehen, ob sie angekommen ist.",
   notFound: "Diese Seite gibt es nicht",
-  notFoundWords: "Prüfen Sie die Adresse der Seite, oder bitten Sie den Shop um einen neuen Link.",
+  notFoundWords: "Prüfen Sie den Link, oder bitten Sie den Shop um einen neuen.",
   serverFailed: "Diese Seite kann gerade nicht gezeigt werden",
   serverFailedWords: "Bitte versuchen Sie es gleich noch einmal. Es wurde nichts abgebucht.",
 }

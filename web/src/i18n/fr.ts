@@ -91,7 +91,7 @@ export const fr: Catalogue = {
     "Vous avez envoyé {received} {symbol}, plus que les {amount} {symbol} demandés. {merchant} peut rendre la différence.",
   duplicateWords: "Le paiement a été fait plus d’une fois. {merchant} peut rendre le surplus.",
   backTo: "Retour à {merchant}",
-  redirecting: "Retour dans {seconds} secondes.",
+  redirecting: "Retour à la boutique dans {seconds} secondes.",
   stay: "Rester ici",
   viewTransaction: "Voir la transaction",
   transaction: "Transaction",
@@ -102,25 +102,26 @@ export const fr: Catalogue = {
     "Le délai est écoulé et rien n’a été reçu. Retournez chez {merchant} et recommencez. Si vous venez d’envoyer l’argent, ne l’envoyez pas une seconde fois : il apparaîtra ici à son arrivée.",
   expiredPart:
     "{received} {symbol} sur {amount} sont arrivés avant la fin du délai. {merchant} peut les accepter ou les rendre.",
-  askMerchant: "Écrivez à {merchant} en indiquant l’adresse de cette page.",
+  askMerchant: "Écrivez à {merchant} en joignant le lien de cette page.",
   late: "Votre paiement est arrivé trop tard",
   lateWords:
     "Il est arrivé après la fin du délai. {merchant} peut l’accepter ou le rendre. Ne payez pas une seconde fois.",
   wrongToken: "Un autre jeton est arrivé",
-  wrongTokenWords: "Autre chose que {symbol} est arrivé à cette adresse. {merchant} peut l’accepter ou le rendre.",
+  wrongTokenWords: "Autre chose que {symbol} est arrivé. {merchant} peut l’accepter ou le rendre.",
   wrongTokenPay: "Autre chose que {symbol} est arrivé. Cela ne compte pas. {merchant} peut le rendre.",
   failed: "Ce paiement n’a pas abouti",
-  failedWords: "Aucune des transactions indiquées n’a payé ceci. Retournez chez {merchant} et recommencez.",
+  failedWords: "Aucune des transactions indiquées n’a payé cette commande. Retournez chez {merchant} et recommencez.",
   usedUp:
     "Ce lien a été épuisé par un autre paiement pendant que le vôtre était en route. {merchant} peut accepter ou rendre le vôtre.",
   unknown: "Nous ne voyons pas le réseau en ce moment",
   outdated: "Cette page n’est pas à jour",
+  outdatedWords: "Ne payez pas encore. Si vous avez déjà payé, votre paiement est en sécurité et apparaîtra ici.",
   unknownWords:
     "Ne payez pas encore. Si vous avez déjà payé, votre paiement est en sécurité et apparaîtra ici dès que le réseau répondra.",
   paused: "Les paiements sont suspendus",
   pausedWords: "N’envoyez pas d’argent maintenant. Ce qui a été envoyé plus tôt est toujours trouvé et compté.",
   reserveTerms:
-    "Vous signez une réservation. {merchant} peut encaisser jusqu’à {amount} {symbol} avant : {time}. Ce qui n’est pas encaissé revient dans votre portefeuille.",
+    "Vous autorisez jusqu’à {amount} {symbol}. {merchant} peut les encaisser avant : {time}. Ce qui n’est pas encaissé est rendu à votre portefeuille.",
   reserveAtOnce: "Vous signez une fois. L’argent est réservé, puis envoyé aussitôt à {merchant}.",
   reserveNoWallet:
     "Ouvrez cette page dans un navigateur ou une application qui a un portefeuille. Ce paiement ne peut pas être envoyé à une adresse.",
@@ -130,7 +131,7 @@ export const fr: Catalogue = {
   reservingWords: "Vous avez signé. Ne signez pas une seconde fois. Cela prend quelques instants.",
   reserved: "Réservé jusqu’à : {time}",
   reservedWords:
-    "{merchant} peut encaisser jusqu’à {amount} {symbol} d’ici là. Ce qui n’est pas encaissé revient dans votre portefeuille.",
+    "{merchant} peut encaisser jusqu’à {amount} {symbol} d’ici là. Ce qui n’est pas encaissé est rendu à votre portefeuille.",
   reservedAtOnce: "Votre paiement est réservé",
   reservedAtOnceWords: "Il est en cours d’envoi à {merchant}. Ne payez pas une seconde fois.",
   reservedClose: "Vous pouvez fermer cette page. Rouvrez-la pour voir ce qui a été payé.",
@@ -138,12 +139,12 @@ export const fr: Catalogue = {
   takenRest: "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste est revenu dans votre portefeuille.",
   releasing: "En attente de libération",
   releasingWords:
-    "Le délai d’encaissement est passé. {left} {symbol} reviennent d’eux-mêmes dans votre portefeuille. S’ils n’y sont pas avant : {time}, rouvrez cette page : elle montre comment les reprendre vous-même.",
+    "Le délai d’encaissement est passé. {left} {symbol} sont rendus automatiquement à votre portefeuille. S’ils n’y sont pas avant : {time}, rouvrez cette page : elle montre comment les reprendre vous-même.",
   takeBack: "Vous pouvez reprendre votre argent",
   takeBackWords:
     "{left} {symbol} n’ont pas pu être libérés à temps. Reprenez-les vous-même : depuis le portefeuille qui a payé, envoyez une transaction au contrat de séquestre, avec les données ci-dessous et sans montant. Cela coûte de petits frais de réseau. Nous continuons aussi d’essayer.",
   takenReleasing:
-    "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste revient de lui-même dans votre portefeuille.",
+    "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste est rendu automatiquement à votre portefeuille.",
   takenTakeBack:
     "{merchant} a encaissé {paid} {symbol} sur {amount}. {left} {symbol} n’ont pas pu être libérés à temps. Reprenez-les vous-même : depuis le portefeuille qui a payé, envoyez une transaction au contrat de séquestre, avec les données ci-dessous et sans montant.",
   escrowContract: "Contrat de séquestre",
@@ -175,14 +176,12 @@ export const fr: Catalogue = {
   sanctioned: "Les paiements de ce portefeuille ne peuvent pas être acceptés.",
   busy: "Il y a eu trop de demandes depuis votre réseau. Attendez une minute, puis réessayez.",
   offline: "Le serveur est injoignable. Nous continuons d’essayer.",
-  busyUntil: "Il y a eu trop de demandes depuis votre réseau. Cette page redemande à {time}. Ne payez pas avant.",
+  busyUntil: "Il y a eu trop de demandes depuis votre réseau. Cette page sera actualisée à {time}.",
   somethingWrong: "Un problème est survenu : {problem}",
   linkAmount: "Montant en {symbol}",
   linkAmountInvalid: "Saisissez un montant, comme 5 ou 4.99.",
   linkEnded: "Ce lien n’est pas disponible",
-  linkEndedWords: "Il est terminé ou épuisé. Demandez-en un nouveau à {merchant}.",
-  unlockWords: "Payez une fois pour le débloquer.",
-  accessForever: "Accès sans fin",
+  linkEndedWords: "Il a expiré ou a déjà été utilisé. Demandez-en un nouveau à {merchant}.",
   accessUntil: "Accès jusqu’au {time}",
   alreadyPaid: "J’ai déjà payé",
   ownWallet:
@@ -201,11 +200,11 @@ export const fr: Catalogue = {
   reversed: "Ce paiement a été annulé",
   reversedWords: "Le réseau l’a retiré. S’il revient, il comptera de nouveau.",
   returned: "Ce paiement a été rendu",
-  print: "Imprimer",
-  askReturn: "Indiquer où le rendre",
+  askReturn: "Indiquer où rendre l’argent",
+  waitingFrom: "{amount} {symbol} de {address}",
   returnTitle: "Récupérer votre argent",
   returnWords:
-    "{merchant} doit décider au sujet de {amount} {symbol}. Indiquez où les rendre. Seul le portefeuille qui a payé le peut.",
+    "{merchant} doit décider de ce que deviennent {amount} {symbol}. Saisissez l’adresse à laquelle les rendre. Seul le portefeuille qui a payé peut le faire.",
   returnAddress: "Rendre à",
   returnSign: "Signer avec {wallet}",
   returnSaved: "Enregistré",
@@ -241,7 +240,7 @@ export const fr: Catalogue = {
   paidThrough: "Votre abonnement est payé jusqu’au {time}.",
   manageSubscription: "Gérer vos abonnements",
   subscriptions: "Vos abonnements",
-  subscriptionsWords: "Connectez-vous avec le portefeuille qui a payé en premier. Signer ne coûte rien.",
+  subscriptionsWords: "Connectez-vous avec le portefeuille qui a fait le premier paiement. Signer ne coûte rien.",
   subscriptionsNoScript:
     "Cette page a besoin de JavaScript et d’un portefeuille dans votre navigateur, car vous vous connectez avec votre portefeuille.",
   signInWith: "Se connecter avec {wallet}",
@@ -249,7 +248,8 @@ export const fr: Catalogue = {
   signInAgain: "Votre connexion a expiré. Veuillez signer de nouveau.",
   otherWallet: "Utiliser un autre portefeuille",
   noSubscriptions: "Aucun abonnement",
-  noSubscriptionsWords: "Ce portefeuille n’est abonné à rien ici. Choisissez le portefeuille qui a payé en premier.",
+  noSubscriptionsWords:
+    "Ce portefeuille n’a aucun abonnement ici. Choisissez le portefeuille qui a fait le premier paiement.",
   showAll: "Afficher d’autres abonnements",
   subActive: "Actif",
   subDue: "Paiement dû",
@@ -278,12 +278,21 @@ export const fr: Catalogue = {
   cancelTakenBack: "Il continue. Rien n’a changé.",
   cancelDone: "Il est résilié et prend fin le {time}.",
   keepSubscription: "Continuer cet abonnement",
-  verifyAddress: "Vérifier cette adresse",
+  moneyGoes: "Où cet argent peut aller",
+  moneyGoesWords:
+    "L’argent envoyé à cette adresse sur {network} ne peut en sortir que comme indiqué ici. L’adresse elle-même le garantit, et personne ne peut le changer.",
+  moneyOwner: "Le marchand",
+  moneyShare: "Reçoit {percent}",
+  moneyApprover: "Signe les retours",
+  moneyBackWallet: "Un paiement peut aussi être rendu à une adresse pour laquelle signe la dernière de la liste.",
+  moneyBackService: "Un paiement peut aussi être rendu à une adresse que choisit l’opérateur de ce service.",
+  moneyAfter: "Après : {time}, chacun peut faire envoyer ce qui reste au marchand.",
+  moneyData: "Données pour le vérifier vous-même",
   language: "Langue",
   noScript:
     "Cette page fonctionne sans JavaScript : envoyez le paiement à la main, puis rechargez la page pour voir s’il est arrivé.",
   notFound: "Cette page n’existe pas",
-  notFoundWords: "Vérifiez l’adresse de la page, ou demandez un nouveau lien à la boutique.",
+  notFoundWords: "Vérifiez le lien, ou demandez-en un nouveau à la boutique.",
   serverFailed: "Cette page ne peut pas être affichée en ce moment",
   serverFailedWords: "Veuillez réessayer dans un instant. Rien n’a été débité.",
 }

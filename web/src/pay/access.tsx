@@ -6,6 +6,7 @@ import type { CheckoutStatus, PaywallPage, PaywallStatus } from "../page-data.ts
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import { CopyRow } from "../ui/copy.tsx"
+import { momentOf } from "../ui/moments.ts"
 import { shown } from "../ui/shown.ts"
 import { post, Refusal } from "./api.ts"
 import { newTab } from "./embedded.ts"
@@ -13,6 +14,9 @@ import { problemWords } from "./problems.ts"
 import { remember } from "./store.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
 import type { Wallet } from "./wallets.ts"
+
+/** Access from this year on has no end; compared as text. */
+const FOREVER = "9999"
 
 interface Content {
   contentUrl: string | null
@@ -48,7 +52,7 @@ async function open(id: string, wallet: Wallet): Promise<Content> {
 
 /** The button that opens the content, and then the content. */
 export function Access({ page, status, wallets, changed, isPaid }: Props) {
-  const { t } = useWords()
+  const { t, lang } = useWords()
   const [content, setContent] = useState<Content>()
   const [error, setError] = useState<Error>()
   const [asks, setAsks] = useState(false)
@@ -68,13 +72,16 @@ export function Access({ page, status, wallets, changed, isPaid }: Props) {
         {t("alreadyPaid")}
       </button>
     )
-  const { address } = status as PaywallStatus
+  const { address, accessUntil } = status as PaywallStatus
   return (
     <div class="stack">
       {address && isPaid && (
         <p class="quiet center">
           <bdi>{t("unlockedWords", { address: short(address) })}</bdi>
         </p>
+      )}
+      {isPaid && accessUntil && accessUntil < FOREVER && (
+        <p class="quiet center">{t("accessUntil", { time: momentOf(accessUntil, lang) })}</p>
       )}
       <p class="center">{t("proveWords")}</p>
       {error && (

@@ -51,11 +51,11 @@ export function What({ text }: { text: string | null }) {
 }
 
 /** An amount and its token. */
-export function Amount({ page, amount, as: Tag = "p" }: { page: PageBase; amount: string; as?: "h1" | "p" }) {
+export function Amount({ unit, amount, as: Tag = "p" }: { unit: string; amount: string; as?: "h1" | "p" }) {
   const { local } = useWords()
   return (
     <Tag class="amount">
-      <span class="number">{local(amount)}</span> <span class="unit">{page.token.symbol}</span>
+      <span class="number">{local(amount)}</span> <span class="unit">{unit}</span>
     </Tag>
   )
 }

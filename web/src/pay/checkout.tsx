@@ -11,9 +11,11 @@ import { Fields } from "./fields.tsx"
 import { follow, type Offline } from "./live.ts"
 import { submissionProblem } from "./problems.ts"
 import { InvoiceFacts, ManageLink, Renews, Subscribe } from "./renewal.tsx"
+import { Returns } from "./returns.tsx"
 import { isDone, isPayable, isSettled, type Stage, stageOf } from "./stage.ts"
 import { type Memory, onOtherTab, recall, remember } from "./store.ts"
 import { useWallet, type Way } from "./use-wallet.ts"
+import { waitingIn } from "./waiting.ts"
 import { WalletWay } from "./wallet-way.tsx"
 import { useWallets, type Wallet } from "./wallets.ts"
 import { ManualWay, PhoneWay } from "./ways.tsx"
@@ -72,8 +74,9 @@ export function Checkout({ page }: { page: PayPage }) {
   const wallets = useWallets(page.sandbox)
   const paying = useWallet({ page, status, changed: live.changed })
   const said = wordsOf(t, page, status, stage)
-  // The server can't be reached; that is not the state `unknown`, in which the chain's network is silent.
-  const words = stage === known ? said : { ...said, title: t("outdated") }
+  // The server can't be reached; that is not the state `unknown`, in which the chain's network is silent. The note below
+  // gives the cause.
+  const words = stage === known ? said : { ...said, title: t("outdated"), text: t("outdatedWords") }
   const payable = isPayable(stage)
   const first = useRef(stage)
   const { cancel } = paying
@@ -106,7 +109,7 @@ export function Checkout({ page }: { page: PayPage }) {
             </p>
           )}
           <What text={page.description} />
-          <Amount page={page} amount={asked} as="h1" />
+          <Amount unit={symbol} amount={asked} as="h1" />
           {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
           <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
           {payable && page.kind === "checkout" && !status.invoice && <Deadline expiresAt={status.expiresAt} />}
@@ -116,6 +119,7 @@ export function Checkout({ page }: { page: PayPage }) {
     >
       {stage !== "paid" && <InvoiceFacts status={status} />}
       <StateWords stage={stage} status={status} words={words} />
+      <Returns page={page} waiting={waitingIn(status, stage)} />
       {offline && !isSettled(status) && <OfflineNote {...offline} />}
       {payable && tried.current && (
         <p class="note wait" role="alert">
@@ -145,7 +149,7 @@ export function Checkout({ page }: { page: PayPage }) {
 /** Says that the server can't be reached, or that it asked this network to wait. */
 function OfflineNote({ until }: Offline) {
   const { t, lang } = useWords()
-  const time = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { timeStyle: "medium" })
+  const time = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { timeStyle: "short" })
   return <p class="note wait">{until === undefined ? t("offline") : t("busyUntil", { time: time.format(until) })}</p>
 }
 
@@ -230,6 +234,16 @@ function Pay({ page, live, wallets, paying }: PayProps) {
         {key === "phone" && <PhoneWay page={page} status={status} />}
         {key === "manual" && <ManualWay page={page} status={status} changed={changed} />}
       </Tabs>
+      {status.payTo && (
+        <a
+          class="link quiet center"
+          href={`/address/${status.payTo}?lang=${page.lang}`}
+          target="_blank"
+          rel="noreferrer"
+        >
+          {t("moneyGoes")}
+        </a>
+      )}
     </>
   )
 }

@@ -69,13 +69,7 @@ function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) 
             <dd>
               {local(amount)} {page.token.symbol}
             </dd>
-            {txHashes.length > 0 && (
-              <dd class="hashes">
-                {txHashes.map(txHash => (
-                  <Transaction key={txHash} page={page} txHash={txHash} />
-                ))}
-              </dd>
-            )}
+            <Transactions page={page} txHashes={txHashes} />
           </div>
         ))}
         {!isZero(reservation.left) && reservation.phase === "held" && (
@@ -100,6 +94,16 @@ function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) 
     </div>
   )
 }
+
+/** The transactions that moved an amount, one per line; nothing where there are none. */
+const Transactions = ({ page, txHashes }: { page: CheckoutPage; txHashes: readonly string[] }) =>
+  txHashes.length > 0 ? (
+    <dd class="hashes">
+      {txHashes.map(txHash => (
+        <Transaction key={txHash} page={page} txHash={txHash} />
+      ))}
+    </dd>
+  ) : null
 
 /** The hash of a transaction, linked to the network's explorer where there is one. */
 function Transaction({ page, txHash }: { page: CheckoutPage; txHash: string }) {
@@ -127,7 +131,7 @@ const ReceiptLink = ({ page, id }: { page: CheckoutPage; id: string }) => {
 
 function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutStatus; wasOpen: boolean }) {
   const { t, local } = useWords()
-  const { redirectUrl, txHash } = status
+  const { redirectUrl, txHashes, waiting } = status
   return (
     <div class="stack">
       <dl class="facts ledger">
@@ -136,6 +140,7 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
           <dd>
             {local(status.amountReceived)} {page.token.symbol}
           </dd>
+          <Transactions page={page} txHashes={txHashes} />
         </div>
         <div>
           <dt>{t("paidTo")}</dt>
@@ -144,24 +149,16 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
           </dd>
         </div>
         {status.invoice && <InvoicePeriod invoice={status.invoice} />}
-        {txHash && (
-          <div>
-            <dt>{t("transaction")}</dt>
-            <dd>
-              <Transaction page={page} txHash={txHash} />
-            </dd>
-          </div>
-        )}
       </dl>
       <ReceiptLink page={page} id={status.sessionId} />
-      {redirectUrl && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen} />}
+      {redirectUrl && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen && waiting.length === 0} />}
     </div>
   )
 }
 
 /**
- * The way back to the merchant. It redirects after some seconds, unless the payer stays, or is on the merchant's page
- * already.
+ * The way back to the merchant. It redirects after some seconds, unless the payer stays, is on the merchant's page
+ * already, or has money here that waits for a decision.
  */
 function Return({ url, merchant, auto }: { url: string; merchant: string; auto: boolean }) {
   const { t } = useWords()

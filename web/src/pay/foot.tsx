@@ -1,4 +1,4 @@
-/** The foot of a page: who can receive what is paid to the address, and the languages. */
+/** The foot of a page: the choice of language. */
 import { languages } from "../i18n/languages.ts"
 import { useWords } from "../ui/context.ts"
 
@@ -8,19 +8,11 @@ const toLanguage = (language: string): void => {
   location.replace(url)
 }
 
-/**
- * A link to the terms of the address, for visitors who want to compute it (`sluice verify-address`), and a choice of
- * language.
- */
-export function Foot({ payTo }: { payTo?: string | undefined }) {
+/** The languages; nothing where there is only one. */
+export function Foot() {
   const { t, lang } = useWords()
   return (
     <footer class="foot">
-      {payTo && (
-        <a href={`/api/deposits/${payTo}`} target="_blank" rel="noreferrer">
-          {t("verifyAddress")}
-        </a>
-      )}
       {Object.keys(languages).length > 1 && (
         <label>
           <span class="aside">{t("language")}</span>

@@ -69,7 +69,7 @@ export function Link({ page }: { page: LinkPage }) {
             <bdi>{page.title}</bdi>
           </h1>
           <What text={page.description} />
-          {page.amount !== null && <Amount page={page} amount={page.amount} />}
+          {page.amount !== null && <Amount unit={page.token.symbol} amount={page.amount} />}
         </>
       }
     >

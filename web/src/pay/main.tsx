@@ -34,7 +34,7 @@ async function start(): Promise<void> {
       ) : (
         <Checkout page={page} />
       )}
-      {"status" in page ? <Foot payTo={page.status.payTo} /> : <Foot />}
+      <Foot />
     </WordsContext.Provider>,
     root,
   )

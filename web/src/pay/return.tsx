@@ -7,6 +7,7 @@ import { CodeField } from "../ui/field.tsx"
 import { post, Refusal } from "./api.ts"
 import { Amount, Card } from "./card.tsx"
 import { problemWords } from "./problems.ts"
+import { currencyShown } from "./waiting.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
 import { useWallets, type Wallet } from "./wallets.ts"
 
@@ -17,8 +18,8 @@ export function Return({ page }: { page: ReturnPage }) {
   const [address, setAddress] = useState(page.payer)
   const [saved, setSaved] = useState<string>()
   const [problem, setProblem] = useState("")
-  const { merchant, token, payer } = page
-  const values = { merchant, symbol: token.symbol, amount: local(page.amount) }
+  const { merchant, payer } = page
+  const values = { merchant, symbol: currencyShown(page.currency), amount: local(page.amount) }
   const sign = async (wallet: Wallet) => {
     setProblem("")
     try {
@@ -42,7 +43,7 @@ export function Return({ page }: { page: ReturnPage }) {
       head={
         <>
           <h1 class="state">{t("returnTitle")}</h1>
-          <Amount page={page} amount={page.amount} />
+          <Amount unit={values.symbol} amount={page.amount} />
         </>
       }
     >
