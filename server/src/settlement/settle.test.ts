@@ -1,11 +1,12 @@
 import { sql } from "kysely"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { registry } from "../metrics.ts"
 import { takeCall } from "../paywalls/access.ts"
+import { accessSales } from "../paywalls/sell-access.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
 
@@ -342,6 +343,34 @@ describe("settling", () => {
     for (const { payer, amount, status } of await payments())
       if (status !== "reversed") counted[payer] = (counted[payer] ?? 0n) + amount / 1_000_000n
     expect(counted).toEqual(held)
+    expect(await dueOf(shop)).toBe(0)
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  })
+
+  it("leaves a waiting payment its transfer until both senders are held, also where the process dies before that", async () => {
+    const shop = await paywall()
+    await transfers(shop, [3])
+    service.advance(11 * 60_000)
+    await settle()
+    expect(await payments()).toMatchObject([{ payer, status: "open", amount: 3_000_000n }])
+    await service.ctx.db.updateTable("transfers").set({ from_address: other, run_at: service.ctx.now() }).execute()
+    await transfers(shop, [4], other, 2)
+    const { hold } = accessSales
+    const dying = vi.spyOn(accessSales, "hold").mockImplementation((ctx, group) => {
+      if (group.senders.length > 1) throw new Error("killed")
+      return hold(ctx, group)
+    })
+    await settle().catch(() => {})
+    dying.mockRestore()
+    expect(await payments()).toMatchObject([
+      { payer, status: "open", amount: 3_000_000n },
+      { payer: other, amount: 4_000_000n },
+    ])
+    service.advance(11 * 60_000)
+    await settle()
+    await settle()
+    const counted = (await payments()).filter(({ status }) => status !== "reversed")
+    expect(counted).toMatchObject([{ payer: other, status: "granted", amount: 7_000_000n }])
     expect(await dueOf(shop)).toBe(0)
     expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
