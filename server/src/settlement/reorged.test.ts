@@ -140,7 +140,7 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     expect(await findings()).toEqual([])
   })
 
-  it("is divided anew where its shares are not signed yet", async () => {
+  it("is divided again where its shares are not signed yet", async () => {
     const { client } = rig.anvil
     const recipients = [70, 30].map((percent, i) => ({ address: `0x${`e${i}`.repeat(20)}`, percent }))
     const { body: split } = await call("splits", { name: "Band", recipients })

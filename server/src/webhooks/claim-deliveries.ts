@@ -35,6 +35,21 @@ interface Target {
   sealed: string[] | null
 }
 
+/** What a claim may take. */
+interface ClaimJob {
+  now: Date
+  leaseMs: number
+  limit: number
+  perLane: number
+  taken: ReadonlyMap<string, number>
+  /** How many deliveries of a merchant may be claimed; `rooms` by the merchant's id. */
+  room: number
+  rooms: ReadonlyMap<string, number>
+  afterLane: string
+  /** How many lanes one call visits. */
+  lanes: number
+}
+
 /**
  * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, up to `limit` in
  * all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
@@ -53,22 +68,7 @@ interface Target {
  * and reading all of them was cheapest. The planner takes a limit that is a parameter as a tenth of the rows. With two
  * of them it expects one row, and uses the index.
  */
-export async function claimDeliveries(
-  db: Db,
-  job: {
-    now: Date
-    leaseMs: number
-    limit: number
-    perLane: number
-    taken: ReadonlyMap<string, number>
-    /** How many deliveries of a merchant may be claimed; `rooms` by the merchant's id. */
-    room: number
-    rooms: ReadonlyMap<string, number>
-    afterLane: string
-    /** How many lanes one call visits. */
-    lanes: number
-  },
-): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
+export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
   const held = sql`lease_until >= clock_timestamp()`
   const columns = sql.join(columnNames.map(name => sql.ref(name)))
   type Answer = Omit<ClaimedDelivery, "body" | "target"> & { body: string | null; next_lane: string; targets: Targets }
