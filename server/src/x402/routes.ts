@@ -18,6 +18,8 @@ import {
   AmountQuery,
   Bought,
   Content,
+  DidDocument,
+  Discovery,
   PaymentRequired,
   PaywallPath,
   Pending,
@@ -121,15 +123,37 @@ export function agentRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  app.get("/.well-known/x402", { schema: { hide: true } }, async (_request, reply) => {
-    reply.header("cache-control", "public, max-age=60").header("access-control-allow-origin", "*")
-    return await discoveryDocument(ctx)
-  })
+  app.get(
+    "/.well-known/x402",
+    {
+      schema: {
+        operationId: "discoverOffers",
+        summary: "What this installation sells to agents, where its merchants listed it",
+        tags,
+        response: { 200: Discovery },
+      },
+    },
+    async (_request, reply) => {
+      reply.header("cache-control", "public, max-age=60").header("access-control-allow-origin", "*")
+      return await discoveryDocument(ctx)
+    },
+  )
 
-  app.get("/.well-known/did.json", { schema: { hide: true } }, async (_request, reply) => {
-    reply.header("cache-control", "public, max-age=300")
-    return await didDocument(ctx)
-  })
+  app.get(
+    "/.well-known/did.json",
+    {
+      schema: {
+        operationId: "readDidDocument",
+        summary: "The public keys of signed offers and receipts, as `did:web` resolves them",
+        tags,
+        response: { 200: DidDocument },
+      },
+    },
+    async (_request, reply) => {
+      reply.header("cache-control", "public, max-age=300")
+      return await didDocument(ctx)
+    },
+  )
 }
 
 /** Formats a settlement's state for callers. */

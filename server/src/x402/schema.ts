@@ -5,6 +5,14 @@ import { idPattern } from "../ids.ts"
 
 const Free = (description: string) => Type.Unsafe<object>({ type: "object", additionalProperties: true, description })
 
+export const Discovery = Type.Object({
+  version: Type.Integer(),
+  x402Version: Type.Integer(),
+  resources: Type.Array(Type.String()),
+  items: Type.Array(Free("A resource with what it accepts, as the discovery API of facilitators has it")),
+})
+export const DidDocument = Free("A document of `did:web` with one verification method for each key")
+
 export const PaymentRequired = Type.Object(
   {
     x402Version: Type.Literal(1),
