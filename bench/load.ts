@@ -205,11 +205,11 @@ async function watchGrants(): Promise<void> {
   }
 }
 
-const TICKS_A_SECOND = 100
+const TICKS_PER_SECOND = 100
 /** CPU seconds that a process and its children have used, and its peak memory in MB; Linux only. */
 function usage(pid: number): { cpu: number; mb: number } {
   const stat = (id: string | number) => readFileSync(`/proc/${id}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
-  const cpuOf = (fields: string[]) => (Number(fields[11]) + Number(fields[12])) / TICKS_A_SECOND
+  const cpuOf = (fields: string[]) => (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
   const children = readdirSync("/proc").filter(id => {
     try {
       return /^\d+$/.test(id) && stat(id)[1] === `${pid}`

@@ -30,7 +30,7 @@ const AT_ONCE = 32
 const RATE = 200
 const RATE_SECONDS = 10
 
-const TICKS_A_SECOND = 100
+const TICKS_PER_SECOND = 100
 
 /** Milliseconds of CPU that a process and its children have used; Linux only. */
 function cpuOf(pid: number): number {
@@ -46,7 +46,7 @@ function cpuOf(pid: number): number {
     }
   }
   const ticks = readdirSync("/proc").filter(name => /^\d+$/.test(name))
-  return (ticks.reduce((sum, id) => sum + of(id), 0) / TICKS_A_SECOND) * 1_000
+  return (ticks.reduce((sum, id) => sum + of(id), 0) / TICKS_PER_SECOND) * 1_000
 }
 
 const clock = () => performance.timeOrigin + performance.now()

@@ -21,7 +21,7 @@ const { values } = parseArgs({
 })
 const [CHECKOUTS, REQUESTS] = [Number(values.checkouts), Number(values.requests)]
 const CONCURRENCY = 16
-const TICKS_A_SECOND = 100
+const TICKS_PER_SECOND = 100
 const onError = () => {}
 
 /** CPU seconds of a server and its connections, including connections that have ended; Linux only. */
@@ -36,7 +36,7 @@ function cpuOf(pid: number): number {
   const own = fields(`${pid}`)
   const children = readdirSync("/proc").filter(id => /^\d+$/.test(id) && fields(id)[1] === `${pid}`)
   const all = [...own.slice(11, 15), ...children.flatMap(id => fields(id).slice(11, 13))]
-  return all.reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_A_SECOND
+  return all.reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_PER_SECOND
 }
 
 const primary = await startPostgres({ durable: true })

@@ -31,7 +31,7 @@ const HANG_MS = 29_000
 /** How long a remote endpoint takes to answer, round trip included. */
 const LATER_MS = 20
 const PHASE_MS = 15_000
-const EVENTS_A_SECOND = 20
+const EVENTS_PER_SECOND = 20
 const FINISHED = 1_000_000
 const WAITING = 100_000
 
@@ -70,13 +70,13 @@ function receive(): void {
   process.once("disconnect", () => process.exit(0))
 }
 
-const TICKS_A_SECOND = 100
+const TICKS_PER_SECOND = 100
 
 /** Seconds of CPU that a process and, with `family`, all children of its parent have used; Linux only. */
 function cpuOf(pid: number, family = false): number {
   // pid (name) state ppid …, user and system time as the 14th and 15th field; a name may hold spaces.
   const stat = (id: string | number) => readFileSync(`/proc/${id}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
-  const used = (fields: string[]) => (Number(fields[11]) + Number(fields[12])) / TICKS_A_SECOND
+  const used = (fields: string[]) => (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
   if (!family) return used(stat(pid))
   const parent = stat(pid)[1]
   const all = readdirSync("/proc").filter(name => /^\d+$/.test(name))
@@ -298,7 +298,7 @@ async function fairness(place: Place): Promise<void> {
     }
   const shown = (values: number[]) =>
     `p50 ${at(values, 0.5).toFixed(1)} ms   p99 ${at(values, 0.99).toFixed(1)} ms   (${values.length} deliveries)`
-  say(`fairness, ${EVENTS_A_SECOND} events a second to each of ${ENDPOINTS} endpoints, commit to arrival`)
+  say(`fairness, ${EVENTS_PER_SECOND} events a second to each of ${ENDPOINTS} endpoints, commit to arrival`)
   say(`  all well                            ${shown(healthy)}`)
   say(`  one hangs ${HANG_MS / 1_000} s on every request      ${shown(beside)}`)
   say(`  p99 moves by ${((at(beside, 0.99) / at(healthy, 0.99) - 1) * 100).toFixed(1)} % (goal below 10 %)\n`)
@@ -309,7 +309,7 @@ async function fairness(place: Place): Promise<void> {
  * be known.
  */
 async function steadily({ ctx, merchantId }: Place, ms: number): Promise<void> {
-  const gapMs = 1_000 / EVENTS_A_SECOND
+  const gapMs = 1_000 / EVENTS_PER_SECOND
   const startedAt = clock()
   for (let n = 1; clock() - startedAt < ms; n++) {
     await inTransaction(ctx, ctx =>

@@ -42,7 +42,7 @@ const AT_ONCE = 32
 /** Transactions in a request to the node, as many as the engine sends in one. */
 const IN_REQUEST = 16
 const NETWORK = "eip155:84532"
-const TICKS_A_SECOND = 100
+const TICKS_PER_SECOND = 100
 
 const cpuName = (process: string) => `a settlement, ${process}`
 
@@ -76,7 +76,7 @@ function cpuOf(pid: number): number {
     }
   }
   const ids = readdirSync("/proc").filter(name => /^\d+$/.test(name))
-  return (ids.reduce((sum, id) => sum + of(id), 0) * 1_000) / TICKS_A_SECOND
+  return (ids.reduce((sum, id) => sum + of(id), 0) * 1_000) / TICKS_PER_SECOND
 }
 
 /** The processes that this one has started. */

@@ -113,7 +113,7 @@ export const errorTable = {
   },
   DEPOSIT_NOT_FOUND: {
     status: 404,
-    message: "This is no receiving address of this service. If somebody asked you to pay to it, don't.",
+    message: "This is not a receiving address of this service. If somebody asked you to pay it, don't.",
     help: "An address whose stored terms do not compute to it also gets this answer, and so does one made by a factory of an older version.",
   },
   PAYMENT_NOT_FOUND: {

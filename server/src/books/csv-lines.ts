@@ -14,7 +14,7 @@ import type { TxContext } from "../context.ts"
  * but the process took 430 MB instead of 320. With a million rows the deposits took a fifth less time, the transactions
  * and the audit log a quarter more.
  */
-const ROWS_A_READ = 10_000
+const ROWS_PER_READ = 10_000
 
 /**
  * SQL that returns text, or null for an empty cell. Nothing is quoted here: text from outside goes through {@link
@@ -66,7 +66,7 @@ export async function* linesOf<C extends string, K extends string>(
     const { rows: parts } = await sql<Part & Last<K>>`
       select count(*)::int as count, bool_and(known) as known, string_agg(line, '') as lines, ${lasts}
       from (select ${sql.join(key.map(of))}, ${isKnown} as known, concat_ws(',', ${line}) || ${"\r\n"}::text as line
-        from ${rows(last, ROWS_A_READ)} r order by ${order}) l`.execute(db)
+        from ${rows(last, ROWS_PER_READ)} r order by ${order}) l`.execute(db)
     const [part] = parts
     if (!part || part.known === false) throw new Error("The database has rows of a network that NETWORKS does not name")
     return { part, last: part }
@@ -74,7 +74,7 @@ export async function* linesOf<C extends string, K extends string>(
   let next: ReturnType<typeof read> | undefined = read(undefined)
   while (next) {
     const { part, last } = (await next) as Awaited<ReturnType<typeof read>>
-    next = part.count === ROWS_A_READ ? read(last) : undefined
+    next = part.count === ROWS_PER_READ ? read(last) : undefined
     // A reader that stops early does not wait for it.
     next?.catch(() => {})
     // The next part's statement is sent before this part is processed, so that both sides work at the same time.

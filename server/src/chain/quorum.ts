@@ -17,8 +17,8 @@ import {
   standingOf,
   statementOf,
   timeOf,
+  type Voter as VoterReports,
   votesNeeded,
-  type Voter as Word,
 } from "./agreement.ts"
 import type { Endpoint } from "./endpoints.ts"
 import { ask, awake } from "./endpoints.ts"
@@ -31,11 +31,11 @@ import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCal
 /** An endpoint whose head is this many blocks behind the agreed head counts as behind. */
 const MAX_LAG_BLOCKS = 5n
 /** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
-const WINDOWS_A_ROUND = 5
+const WINDOWS_PER_ROUND = 5
 /** What counts as final on a node that does not report it: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
 
-interface Voter extends Word {
+interface Voter extends VoterReports {
   /** The endpoint's message when it reported no log; undefined if it reported one, or was not asked. */
   refusal?: string
   endpoint: Endpoint
@@ -85,7 +85,7 @@ export interface QuorumView {
   reported(): Transfer[]
   /** The verdict on a log from everything learned so far. */
   standingOf(log: Transfer): Standing
-  /** The same according to any voter; 0 where another voter has another block there. */
+  /** The depth of this block according to any one voter; 0 where another voter has another block at its height. */
   depthAlone(height: bigint, hash: Hash): bigint
   /**
    * The time of a log's block: according to a quorum, or for a `single` log to its only voter; undefined when this is
@@ -287,7 +287,7 @@ async function scanAlone(
     token: network.token.address,
     side: "to",
     addresses: [...addresses],
-    windows: WINDOWS_A_ROUND,
+    windows: WINDOWS_PER_ROUND,
   } as const
   const range = { fromBlock: from, toBlock: head.number, has: head }
   const { transfers, readTo, refusal } = await readLogs(endpoint, { ...query, ...range }, signal)

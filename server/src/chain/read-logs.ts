@@ -18,7 +18,7 @@ import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 import { blockCall, logCall, readBlock, readTransfers, type Transfer } from "./transfers.ts"
 
 /** Entries in one request, not counting the block that is requested with the logs. */
-const ENTRIES_A_REQUEST = 40
+const ENTRIES_PER_REQUEST = 40
 /** Halvings in one reading: enough to get from the largest request to one with a single address and block. */
 const MOST_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
@@ -28,8 +28,8 @@ const SMALL_BYTES = 32_000
 /** A number of addresses that nodes are unlikely to refuse. */
 const FEW_ADDRESSES = 50
 /** Bytes of one address in a filter: a word in hexadecimal, its quotes and its comma. */
-const BYTES_AN_ADDRESS = 69
-const BYTES_A_CALL = 300
+const BYTES_PER_ADDRESS = 69
+const BYTES_PER_CALL = 300
 
 /** What to read: the transfers of a token `to` these addresses, or `from` them. */
 export interface LogQuery {
@@ -114,7 +114,7 @@ function planWindows(endpoint: Endpoint, query: LogQuery, from: bigint, most: nu
     for (let i = 0; i < query.addresses.length; i += endpoint.logAddresses)
       calls.push(logCall(query.token, query.side, query.addresses.slice(i, i + endpoint.logAddresses), start, to))
     entries += calls.length
-    if (windows.length > 0 && entries > ENTRIES_A_REQUEST) break
+    if (windows.length > 0 && entries > ENTRIES_PER_REQUEST) break
     windows.push({ from: start, to, calls })
   }
   return windows
@@ -177,7 +177,7 @@ async function readWindows(
 function requestOf<T extends { call: RpcCall }>(endpoint: Endpoint, entries: readonly T[], start: number): T[] {
   const part: T[] = []
   let bytes = 0
-  for (const entry of entries.slice(start, start + ENTRIES_A_REQUEST)) {
+  for (const entry of entries.slice(start, start + ENTRIES_PER_REQUEST)) {
     bytes += bytesOf(entry.call)
     if (part.length > 0 && bytes > endpoint.logBytes) break
     part.push(entry)
@@ -190,7 +190,7 @@ const addressesOf = ({ params }: RpcCall): number => {
   return sum(filter.topics.map(topic => (Array.isArray(topic) ? topic.length : 0)))
 }
 
-const bytesOf = (call: RpcCall): number => BYTES_A_CALL + BYTES_AN_ADDRESS * addressesOf(call)
+const bytesOf = (call: RpcCall): number => BYTES_PER_CALL + BYTES_PER_ADDRESS * addressesOf(call)
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
 
@@ -218,14 +218,14 @@ function shows(result: RpcResult | undefined, has: LogQuery["has"]): boolean {
  * reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
  */
 function askForLess(endpoint: Endpoint, { words, bytes, addresses, range }: Refused): boolean {
-  const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_A_CALL + BYTES_AN_ADDRESS
+  const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_PER_CALL + BYTES_PER_ADDRESS
   if (isLeast) return false
   const isAboutRange = /range|block|result|response|timed? ?out|query|10,?000/i.test(words)
   const isAboutSize = /address|topic|criteria|filter|entity|payload|body|request|param|HTTP 4/i.test(words)
   const namesRange = isAboutRange === isAboutSize ? bytes <= SMALL_BYTES : isAboutRange
   if (range > 1n && (namesRange || addresses <= FEW_ADDRESSES)) shrinkLogRange(endpoint, range)
   // First fewer calls in a request, then fewer addresses in a call: more calls cost the node no more than large ones.
-  else if (bytes > BYTES_A_CALL + BYTES_AN_ADDRESS * addresses) shrinkLogBytes(endpoint, bytes)
+  else if (bytes > BYTES_PER_CALL + BYTES_PER_ADDRESS * addresses) shrinkLogBytes(endpoint, bytes)
   else shrinkLogAddresses(endpoint, addresses)
   return true
 }

@@ -28,7 +28,7 @@ export class RpcError extends Error {
 
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
-const ENTRIES_A_REQUEST = 50
+const ENTRIES_PER_REQUEST = 50
 const MB = 1024 * 1024
 /** Some 45,000 logs: as many transfers as fit into one block of any network here. */
 const MOST_BYTES = 32 * MB
@@ -61,8 +61,8 @@ interface Asked {
  */
 export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const results: RpcResult[] = []
-  for (let start = 0; start < calls.length; start += ENTRIES_A_REQUEST)
-    results.push(...(await oneBatch(endpoint, calls.slice(start, start + ENTRIES_A_REQUEST), signal)))
+  for (let start = 0; start < calls.length; start += ENTRIES_PER_REQUEST)
+    results.push(...(await oneBatch(endpoint, calls.slice(start, start + ENTRIES_PER_REQUEST), signal)))
   return results
 }
 

@@ -17,9 +17,9 @@ export type Screening = "listed" | "clear" | "unknown"
 
 /** An oracle's "not listed" is reused for this long. */
 const CLEAR_MS = 3_600_000
-const READS_A_CALL = 500
+const READS_PER_CALL = 500
 /** A statement takes 65,535 values, and a flood may come from any number of senders. */
-const ADDRESSES_A_STATEMENT = 1_000
+const ADDRESSES_PER_STATEMENT = 1_000
 
 const oracleAbi = parseAbi(["function isSanctioned(address) view returns (bool)"])
 
@@ -59,10 +59,10 @@ export async function screen(
   subject: string,
 ): Promise<Map<Address, Screening>> {
   const screened = new Map<Address, Screening>()
-  for (let start = 0; start < addresses.length; start += ADDRESSES_A_STATEMENT)
+  for (let start = 0; start < addresses.length; start += ADDRESSES_PER_STATEMENT)
     for (const [address, screening] of await screenSome(
       ctx,
-      addresses.slice(start, start + ADDRESSES_A_STATEMENT),
+      addresses.slice(start, start + ADDRESSES_PER_STATEMENT),
       subject,
     ))
       screened.set(address, screening)
@@ -129,8 +129,8 @@ async function askOracle(
   const clear = new Set(known.map(row => row.address))
   const asked = addresses.filter(address => !clear.has(address))
   const fresh = new Map<Address, Screening>()
-  for (let start = 0; start < asked.length; start += READS_A_CALL) {
-    const part = asked.slice(start, start + READS_A_CALL)
+  for (let start = 0; start < asked.length; start += READS_PER_CALL) {
+    const part = asked.slice(start, start + READS_PER_CALL)
     const answers = await isSanctioned(ctx, network, oracle, part)
     part.forEach((address, i) => void fresh.set(address, answers[i] ?? "unknown"))
   }

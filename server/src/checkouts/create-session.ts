@@ -242,7 +242,7 @@ export async function sessionOf(ctx: TxContext, id: string, merchantId?: string)
 }
 
 /**
- * Stores that a session is said to be paid by a transaction. This is a hint: the session would be confirmed without it.
+ * Stores a payer's claim that a transaction paid a session. This is a hint: the session would be confirmed without it.
  * Throws `INVALID_TX_HASH`, `SESSION_NOT_FOUND`, `SANCTIONS_MATCH`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`,
  * `TXHASH_ALREADY_USED`.
  */

@@ -12,9 +12,9 @@ import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer, Group } from "../settlement/sellable.ts"
 
 /** Sessions in one round; the others stay due for the next. */
-const SESSIONS_A_ROUND = 500
+const SESSIONS_PER_ROUND = 500
 /** New transfers that one transaction books. Each costs two triggers, a claim and three indexes. */
-const TRANSFERS_A_BATCH = 2_000
+const TRANSFERS_PER_BATCH = 2_000
 
 /** A transfer with the payment that claims it, and whether that payment was accepted beside the session's own. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
@@ -62,14 +62,14 @@ export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise
       (select d.resource_id as id from (select deposit_id, count(*) as n from transfers
           where chain_id = ${network.chainId} and run_at <= ${ctx.now()} group by 1) arrived
         join deposits d on d.id = arrived.deposit_id where ${isKind("d.resource_id", "cs")} order by arrived.n, d.id
-        limit ${SESSIONS_A_ROUND})
+        limit ${SESSIONS_PER_ROUND})
       union (select id from checkout_sessions where chain_id = ${network.chainId} and run_at <= ${ctx.now()}
-        order by run_at limit ${SESSIONS_A_ROUND})),
+        order by run_at limit ${SESSIONS_PER_ROUND})),
     placed as (select d.resource_id, t.from_address, t.state, p.status, ${placeIn(network.token.address)} as place
       from due join deposits d on d.resource_id = due.id join transfers t on t.deposit_id = d.id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id)
     select due.id as "resourceId", coalesce(array_agg(distinct placed.from_address::text) filter (where placed.state <> 'gone'
-        and coalesce(placed.place, 0) <= ${TRANSFERS_A_BATCH}
+        and coalesce(placed.place, 0) <= ${TRANSFERS_PER_BATCH}
         and coalesce(placed.status, '') not in ('granted', 'returned')), '{}') as senders
     from due left join placed on placed.resource_id = due.id group by due.id order by count(placed.resource_id), due.id`.execute(
     ctx.db,
@@ -85,7 +85,7 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
   const { rows } = await sql<{ id: bigint; place: bigint | null }>`
     select t.id, ${placeIn(token)} as place from transfers t left join claims c on c.transfer_id = t.id
     where t.deposit_id = ${deposit.id}`.execute(ctx.db)
-  const taken = rows.filter(({ place }) => place === null || place <= BigInt(TRANSFERS_A_BATCH)).map(({ id }) => id)
+  const taken = rows.filter(({ place }) => place === null || place <= BigInt(TRANSFERS_PER_BATCH)).map(({ id }) => id)
   // Transfers are locked before any book, in the order that the scanner uses too.
   await sql`select id from transfers where id = any(${sqlArray("bigint", taken)}) order by id for no key update`.execute(
     ctx.db,

@@ -20,7 +20,7 @@ import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
 /** How many escrows one round takes; the rest follow at once. */
-const ESCROWS_A_ROUND = 200
+const ESCROWS_PER_ROUND = 200
 /** Wait while a call is mined and not deep enough. */
 const DEPTH_MS = 1_000
 /** Wait while only the chain can show what happens to the reserved money. */
@@ -57,13 +57,13 @@ export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promis
     .where(asked)
     .orderBy("run_at")
     .orderBy("session_id")
-    .limit(ESCROWS_A_ROUND)
+    .limit(ESCROWS_PER_ROUND)
     .execute()
   let isCalling = false
   const emptied = which === "others" ? new Set<string>() : await takenOf(ctx, due)
   for (const escrow of due) isCalling = (await tryAdvancing(ctx, escrow, emptied.has(escrow.session_id))) || isCalling
   if (isCalling) await ctx.wakes.wake("payouts")
-  if (due.length === ESCROWS_A_ROUND) return 0
+  if (due.length === ESCROWS_PER_ROUND) return 0
   const next = await ctx.db
     .selectFrom("escrows")
     .select("run_at")

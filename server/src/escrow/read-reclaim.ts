@@ -16,7 +16,7 @@ const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bi
   authorized - captured - voided - reclaimed
 
 /** How many payments one request asks about. */
-const ESCROWS_A_REQUEST = 100
+const ESCROWS_PER_REQUEST = 100
 
 /**
  * Returns the sessions of these escrows for which a final block holds nothing, although their rows say otherwise, after
@@ -42,8 +42,8 @@ async function emptiedOn(ctx: Context, chainId: number, escrows: readonly Row<"e
   if (!cursor) return []
   const block = hexNumber(cursor.finalized_number)
   const emptied: string[] = []
-  for (let start = 0; start < escrows.length; start += ESCROWS_A_REQUEST) {
-    const part = escrows.slice(start, start + ESCROWS_A_REQUEST)
+  for (let start = 0; start < escrows.length; start += ESCROWS_PER_REQUEST) {
+    const part = escrows.slice(start, start + ESCROWS_PER_REQUEST)
     const calls = part.map(({ escrow: to, auth_id: authId }) => ({
       method: "eth_call",
       params: [{ to, data: paymentStateCall(authId as Hash) }, block],

@@ -8,7 +8,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import type { ApiKey, Scope } from "../http/authenticate.ts"
 import { newId, randomText } from "../ids.ts"
-import { KEYS_A_MERCHANT } from "../limits/buckets.ts"
+import { KEYS_PER_MERCHANT } from "../limits/buckets.ts"
 import type { NegativeCache } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 
@@ -47,11 +47,11 @@ export async function createApiKey(
       .select(sql<number>`count(*)::int`.as("total"))
       .where("merchant_id", "=", merchantId)
       .executeTakeFirstOrThrow()
-    if (total >= KEYS_A_MERCHANT)
+    if (total >= KEYS_PER_MERCHANT)
       throw new ApiError(
         "INVALID_OPERATION",
         undefined,
-        `You already have ${KEYS_A_MERCHANT} API keys; revoke one first.`,
+        `You already have ${KEYS_PER_MERCHANT} API keys; revoke one first.`,
       )
     return await ctx.db
       .insertInto("api_keys")

@@ -6,7 +6,7 @@ import { hash } from "node:crypto"
 
 const MOST_BYTES = 65_536
 /** A picture of a few bytes can claim a billion pixels, for which a payer's browser would allocate memory. */
-const MOST_PIXELS_A_SIDE = 2_048
+const MOST_PIXELS_PER_SIDE = 2_048
 
 export interface Logo {
   bytes: Buffer
@@ -31,8 +31,8 @@ export function readLogo(url: string): Logo | string {
   const size = reader(bytes)
   if (!size) return `must be what its type says, ${type}, and not animated`
   const sides = [size.width, size.height]
-  if (sides.some(side => side < 1 || side > MOST_PIXELS_A_SIDE))
-    return `must be a picture of at most ${MOST_PIXELS_A_SIDE} pixels a side`
+  if (sides.some(side => side < 1 || side > MOST_PIXELS_PER_SIDE))
+    return `must be a picture of at most ${MOST_PIXELS_PER_SIDE} pixels a side`
   return { bytes, type: type as Logo["type"], hash: hash("sha256", bytes, "base64url") }
 }
 

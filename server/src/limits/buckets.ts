@@ -67,7 +67,7 @@ export const WINDOW_MS = 60_000
  * How many API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even
  * when they are revoked and created again.
  */
-export const KEYS_A_MERCHANT = 20
+export const KEYS_PER_MERCHANT = 20
 
 /**
  * The caller that is counted: the subject of a valid token, a valid API key, otherwise an IP address (undefined: the
@@ -126,7 +126,7 @@ function keyCounts(
   const key = `sluice:log:{${merchantId}}`
   return [
     { key: `${key}:${id}:${bucket}`, limit },
-    { key: `${key}:${bucket}`, limit: limit * KEYS_A_MERCHANT },
+    { key: `${key}:${bucket}`, limit: limit * KEYS_PER_MERCHANT },
   ]
 }
 

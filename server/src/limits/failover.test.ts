@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { onRedis, type TestRedis } from "../../test/redis.ts"
 import { startCluster, startSentinels, type TestRedisGroup } from "../../test/redis-groups.ts"
-import { KEYS_A_MERCHANT } from "./buckets.ts"
+import { KEYS_PER_MERCHANT } from "./buckets.ts"
 import { type Limits, openLimits } from "./limiter.ts"
 
 /** A busy machine may take longer to answer than a service waits for; the tests are not about that. */
@@ -15,7 +15,7 @@ const LIMIT = 12
 /** The counts of a request with an API key: by the key, and by all keys of its merchant. */
 const countsOf = (caller: string, limit = LIMIT) => [
   { key: `sluice:log:{${caller}}:key:public`, limit },
-  { key: `sluice:log:{${caller}}:public`, limit: limit * KEYS_A_MERCHANT },
+  { key: `sluice:log:{${caller}}:public`, limit: limit * KEYS_PER_MERCHANT },
 ]
 
 // Concurrently: each test waits for servers that wait for each other.

@@ -24,7 +24,7 @@ import { haltWallet } from "./wallet-row.ts"
 /** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */
 const SUSPICION_MS = 30_000
 /** How many payouts' receipts one round reads. */
-const PAYOUTS_A_ROUND = 200
+const PAYOUTS_PER_ROUND = 200
 /** A share that failed this often is made once more, and held until a person retries it. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
@@ -132,7 +132,7 @@ const writeAlone = (ctx: Context, network: Network, each: Settled): Promise<numb
   })
 
 /**
- * Reads the open payouts that meet one of these conditions on `payouts i`, at most {@link PAYOUTS_A_ROUND} for each
+ * Reads the open payouts that meet one of these conditions on `payouts i`, at most {@link PAYOUTS_PER_ROUND} for each
  * condition.
  */
 async function openPayouts(
@@ -144,13 +144,13 @@ async function openPayouts(
   const columns = sql.join(COLUMNS.map(column => sql.ref(`i.${column}`)))
   const parts = which.map(
     condition => sql`(select ${columns} from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
-      and ${condition} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND})`,
+      and ${condition} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_PER_ROUND})`,
   )
   const { rows } = await sql<OpenPayout>`
     ${sql.raw(name)} select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
-        order by a.empty, a.n desc) || ${foreign} as hashes,
+        order by a.empty, a.n desc) || ${foreignHashes} as hashes,
       array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty
-        and a.hash is not null) || ${foreign} as empty
+        and a.hash is not null) || ${foreignHashes} as empty
     from (${sql.join(parts, sql` union all `)}) i`.execute(ctx.db)
   return rows
 }
@@ -162,7 +162,7 @@ const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> 
   )
 
 /** The transaction at the nonce of payout `i` that a person declared to be unrelated to it. */
-const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
+const foreignHashes = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
 /** The mined payout in the highest block, if any. */

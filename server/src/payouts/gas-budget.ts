@@ -17,9 +17,9 @@ const MOST_WAIT_MS = 60 * MINUTE_MS
 /** How many payouts one statement holds: other merchants' payouts wait for it. */
 const HELD_AT_ONCE = 1_000
 /** How many of a merchant's held payouts are due again in one minute, so that thousands do not come back together. */
-const RECHECKS_A_MINUTE = 500n
+const RECHECKS_PER_MINUTE = 500n
 /** How many merchants over their budgets one turn finds; the next turn finds the others. */
-const MERCHANTS_A_TURN = 64
+const MERCHANTS_PER_TURN = 64
 const ETHER_DECIMALS = 18
 /** The columns of a payout that decide which budgets its gas counts for. */
 type Charged = Pick<Row<"payouts">, "kind" | "lane" | "chain_id" | "token" | "amount">
@@ -157,7 +157,7 @@ export async function withinBudgets(
     }
     if (found === 0) break
     payable =
-      over.size + overSmall.size < MERCHANTS_A_TURN
+      over.size + overSmall.size < MERCHANTS_PER_TURN
         ? await dueExcept({ merchants: [...over], small: [...overSmall] })
         : []
   }
@@ -190,7 +190,7 @@ export async function ownCallsWithinBudgets(
       over.add(merchantId)
       held += await holdOwnCalls(ctx, wallet, merchantId)
     }
-    const next = over.size < MERCHANTS_A_TURN ? await dueAgain({ merchants: [], small: [] }) : payable
+    const next = over.size < MERCHANTS_PER_TURN ? await dueAgain({ merchants: [], small: [] }) : payable
     payable = next.filter(row => !isOver(row))
   }
 }
@@ -253,7 +253,7 @@ async function holdDue(
   // A payout that is short waits for its book, not for the budget.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)
-    const runAt = new Date(soonest + minutes(ahead / RECHECKS_A_MINUTE))
+    const runAt = new Date(soonest + minutes(ahead / RECHECKS_PER_MINUTE))
     const held = await sql`
       update payouts set state = 'held', held_reason = 'gas_budget', run_at = ${runAt}, updated_at = ${now},
         held_detail = 'the merchant''s gas budget of a day is spent'

@@ -12,7 +12,7 @@ import { recheckMs } from "./draw-shares.ts"
 /** The due time of a payout that is held until a person retries it. */
 export const NEVER = new Date("9998-01-01T00:00:00Z")
 /** How many short payouts one round retries. */
-const SHORT_A_ROUND = 200
+const SHORT_PER_ROUND = 200
 
 interface NewPayout {
   kind: "share" | "sweep" | "return"
@@ -136,7 +136,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
     .where("reserved", "=", false)
     .where("run_at", "<=", ctx.now())
     .orderBy("created_at")
-    .limit(SHORT_A_ROUND)
+    .limit(SHORT_PER_ROUND)
     .execute()
   for (const { id } of due)
     await inTransaction(ctx, async ctx => {

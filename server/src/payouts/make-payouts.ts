@@ -17,12 +17,12 @@ import { drawShares } from "./draw-shares.ts"
 import { insertPayout, roomIn } from "./insert-payout.ts"
 
 const DAY_MS = 86_400_000
-const DEPOSITS_A_ROUND = 200
+const DEPOSITS_PER_ROUND = 200
 /**
  * How long a deposit that a sweep took nothing from waits for the next try, so that it does not delay other deposits.
  */
 const SWEEP_AGAIN_MS = 3_600_000
-const TRANSFERS_A_SWEEP = 5_000
+const TRANSFERS_PER_SWEEP = 5_000
 
 /**
  * SQL: what of a transfer `t` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
@@ -215,7 +215,7 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
       join transfers t on t.id = c.transfer_id join deposits d on d.id = t.deposit_id
     where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} and not t.single_source
       and d.recipient_set_id is null
-    group by 1, 2 order by min(p.sweep_at), 1, 2 limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
+    group by 1, 2 order by min(p.sweep_at), 1, 2 limit ${DEPOSITS_PER_ROUND}`.execute(ctx.db)
   for (const { id, token } of due.rows)
     await inTransaction(ctx, async ctx => {
       const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
@@ -291,7 +291,7 @@ async function sweepDeposit(
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
       and not t.single_source and p.status = 'granted' and p.sweep_at is not null
-    order by t.id limit ${TRANSFERS_A_SWEEP}`.execute(ctx.db)
+    order by t.id limit ${TRANSFERS_PER_SWEEP}`.execute(ctx.db)
   // After a reorg that brought other amounts, signed payouts may have promised a part of it already.
   const parts = upTo(room, open.rows)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)

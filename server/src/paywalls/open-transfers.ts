@@ -19,11 +19,11 @@ import type { AccessTransfer } from "./plan-access.ts"
  */
 const OPEN_TRANSFERS = 2_000
 /** How many due transfers of a group one transaction handles. The others stay due for the next round. */
-const DUE_A_BATCH = 5_000
+const DUE_PER_BATCH = 5_000
 /**
  * Groups in one round. Paywalls take turns, so a flood of senders at one paywall does not delay the buyers of others.
  */
-const GROUPS_A_ROUND = 500
+const GROUPS_PER_ROUND = 500
 
 /**
  * The senders that have something due, for each paywall or other thing of this kind. Senders who submitted a hash come
@@ -39,7 +39,7 @@ export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: I
     group by 1, 2, 3 order by row_number() over (partition by d.resource_id order by
         exists (select from submissions s where s.resource_id = d.resource_id and s.address = t.from_address) desc,
         sum(t.value) filter (where t.token = ${network.token.address}) desc nulls last, min(t.run_at), t.from_address, p.payer), 1
-    limit ${GROUPS_A_ROUND}`.execute(ctx.db)
+    limit ${GROUPS_PER_ROUND}`.execute(ctx.db)
   const groups = new Map<string, Group>()
   for (const { paywall_id, sender, payer } of due.rows) {
     const moved = payer !== null && payer !== sender
@@ -60,7 +60,7 @@ export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: I
 export async function lockDueTransfers(
   ctx: TxContext,
   { resourceId, senders }: Group,
-  most = DUE_A_BATCH,
+  most = DUE_PER_BATCH,
 ): Promise<bigint[]> {
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (

@@ -20,7 +20,7 @@ import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion }
 import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
 
-const ADDRESSES_A_CALL = 500
+const ADDRESSES_PER_CALL = 500
 /** How many of a deposit's newest rows are compared one by one. The daily pass compares them all. */
 const ROWS_OF_A_DEPOSIT = 500
 const WINDOWS_OF_A_DEPOSIT = 50
@@ -43,8 +43,8 @@ export async function checkBalances(
   deposits: readonly Deposit[],
 ): Promise<Compared> {
   let unproven: string | undefined
-  for (let start = 0; start < deposits.length; start += ADDRESSES_A_CALL) {
-    const part = deposits.slice(start, start + ADDRESSES_A_CALL)
+  for (let start = 0; start < deposits.length; start += ADDRESSES_PER_CALL) {
+    const part = deposits.slice(start, start + ADDRESSES_PER_CALL)
     const reported = await balancesByEndpoint(ctx, network, part, quorum.finalized)
     if (reported.size < quorumOf(network)) {
       unproven ??= `too few endpoints report the balances of deposits at block ${quorum.finalized}`

@@ -31,7 +31,7 @@ const RETRY_MS = 60_000
 const LEASE_TAKEN_MS = 250
 /** As long as a payout round's lease, so that payouts wait no longer when this process dies. */
 const LEASE_MS = 30_000
-const WINDOWS_A_CHECK = 50
+const WINDOWS_PER_CHECK = 50
 
 /** Compares once a payout wallet's hour is over; returns how many milliseconds the next call may wait. */
 export async function checkBooks(ctx: Context, network: Network, address: Address): Promise<number> {
@@ -77,7 +77,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
     .execute()
   let from = wallet.checked_number === null ? quorum.finalized : wallet.checked_number + 1n
   let nextMs: number | undefined
-  for (let windows = 0; from <= quorum.finalized && windows < WINDOWS_A_CHECK; windows++) {
+  for (let windows = 0; from <= quorum.finalized && windows < WINDOWS_PER_CHECK; windows++) {
     const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
     const end = from + range - 1n
     const to = end < quorum.finalized ? end : quorum.finalized

@@ -14,7 +14,7 @@ import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Finding } from "./report.ts"
 
-const ESCROWS_A_CALL = 500
+const ESCROWS_PER_CALL = 500
 /** An escrow that ended longer ago is not compared any more. */
 const ENDED_MS = 7 * 86_400_000
 
@@ -50,7 +50,7 @@ export async function checkEscrows(
   ctx: Context,
   network: Network,
   quorum: Quorum,
-  pageSize = ESCROWS_A_CALL,
+  pageSize = ESCROWS_PER_CALL,
 ): Promise<ComparedEscrows> {
   const compared: ComparedEscrows = { findings: new Map() }
   let after = ""

@@ -13,7 +13,7 @@ import { agreements } from "./given-back.ts"
 import { type Compared, haltPayoutWallets } from "./report.ts"
 
 /** Keeps a statement below its limit of 65,535 parameters. */
-const ROWS_A_STATEMENT = 4_000
+const ROWS_PER_STATEMENT = 4_000
 
 /** The columns of a deposit that decide whether money may leave it. */
 export type KnownDeposit = Pick<
@@ -95,23 +95,25 @@ async function store(
   which: Transfer | undefined,
 ): Promise<string> {
   let id = ""
-  for (let start = 0; start < outflows.length; start += ROWS_A_STATEMENT) {
-    const rows = outflows.slice(start, start + ROWS_A_STATEMENT).map(({ transfer, deposit, reason, nonce, time }) => ({
-      chain_id: network.chainId,
-      deposit_id: deposit.id,
-      merchant_id: deposit.merchant_id,
-      reason,
-      nonce,
-      tx_hash: transfer.txHash,
-      token: transfer.token,
-      recipient: transfer.to,
-      amount: transfer.value,
-      block_number: transfer.blockNumber,
-      block_hash: transfer.blockHash,
-      log_index: transfer.logIndex,
-      block_time: time,
-      created_at: ctx.now(),
-    }))
+  for (let start = 0; start < outflows.length; start += ROWS_PER_STATEMENT) {
+    const rows = outflows
+      .slice(start, start + ROWS_PER_STATEMENT)
+      .map(({ transfer, deposit, reason, nonce, time }) => ({
+        chain_id: network.chainId,
+        deposit_id: deposit.id,
+        merchant_id: deposit.merchant_id,
+        reason,
+        nonce,
+        tx_hash: transfer.txHash,
+        token: transfer.token,
+        recipient: transfer.to,
+        amount: transfer.value,
+        block_number: transfer.blockNumber,
+        block_hash: transfer.blockHash,
+        log_index: transfer.logIndex,
+        block_time: time,
+        created_at: ctx.now(),
+      }))
     const stored = await ctx.db
       .insertInto("outflows")
       .values(rows)

@@ -30,8 +30,8 @@ const DAY_MS = 24 * HOUR_MS
 const LEASE_MS = 900_000
 /** The wait between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
 const ROUND_MS = 60_000
-const RECEIPTS_A_ROUND = 500
-const DEPOSITS_A_ROUND = 10_000
+const RECEIPTS_PER_ROUND = 500
+const DEPOSITS_PER_ROUND = 10_000
 /** How many open payouts are compared hourly; in practice there are fewer. */
 const OPEN_PAYOUTS = 20_000
 const ZERO_ID = "00000000-0000-0000-0000-000000000000"
@@ -192,7 +192,7 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
         and block_number > ${since} and block_number <= ${to}
       union select deposit_id from payouts where chain_id = ${network.chainId} and state = 'final'
         and block_number > ${since} and block_number <= ${to}
-      union select unnest(${sqlArray("bigint", unexplained.keys())})) order by id limit ${DEPOSITS_A_ROUND}`.execute(
+      union select unnest(${sqlArray("bigint", unexplained.keys())})) order by id limit ${DEPOSITS_PER_ROUND}`.execute(
     ctx.db,
   )
   return rows
@@ -227,7 +227,7 @@ async function passDeposits(round: Round, quorum: Quorum, after: bigint): Promis
     .where("chain_id", "=", network.chainId)
     .where("id", ">", after)
     .orderBy("id")
-    .limit(DEPOSITS_A_ROUND)
+    .limit(DEPOSITS_PER_ROUND)
     .execute()
   const sets = await payeesOfSets(
     ctx,
@@ -240,7 +240,7 @@ async function passDeposits(round: Round, quorum: Quorum, after: bigint): Promis
   const outflows = await checkAssertions(ctx, network, quorum, (await outflowsOf(ctx, rows)).map(outflowAssertion))
   await halt(round, [finding, outflows.finding])
   for (const words of [unproven, outflows.unproven]) if (words) reportUnproven(ctx, network, words)
-  return rows.length < DEPOSITS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+  return rows.length < DEPOSITS_PER_ROUND ? null : (rows.at(-1)?.id ?? null)
 }
 
 async function outflowsOf(ctx: Context, deposits: readonly Row<"deposits">[]) {
@@ -260,23 +260,23 @@ async function passTransfers(round: Round, quorum: Quorum, after: bigint): Promi
     .where("state", "=", "final")
     .where("id", ">", after)
     .orderBy("id")
-    .limit(RECEIPTS_A_ROUND)
+    .limit(RECEIPTS_PER_ROUND)
     .execute()
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, rows.map(transferAssertion))
   await halt(round, [finding])
   if (unproven) reportUnproven(ctx, network, unproven)
-  return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+  return rows.length < RECEIPTS_PER_ROUND ? null : (rows.at(-1)?.id ?? null)
 }
 
 async function passPayouts(round: Round, quorum: Quorum, after: string): Promise<string | null> {
   const { ctx, network } = round
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
-  const rows = await signedPayouts(ctx, network, ended, RECEIPTS_A_ROUND)
+  const rows = await signedPayouts(ctx, network, ended, RECEIPTS_PER_ROUND)
   await halt(round, [firstOf(rows, checkPayout)])
   // Only the settlement token: any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, settled.map(payoutAssertion))
   await halt(round, [finding])
   if (unproven) reportUnproven(ctx, network, unproven)
-  return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+  return rows.length < RECEIPTS_PER_ROUND ? null : (rows.at(-1)?.id ?? null)
 }

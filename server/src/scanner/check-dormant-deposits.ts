@@ -23,13 +23,13 @@ const isActive = (deposit: "d" | "w") =>
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const ADDRESSES_A_CALL = 500
+const ADDRESSES_PER_CALL = 500
 /** Wait before a balance that too few endpoints reported is read again. */
 const ALONE_MS = 300_000
 /** How many blocks an endpoint that reports balances may be behind the scan. */
 const LAG_BLOCKS = 600
 /** How many addresses one round makes dormant, and how many it reads, in 20 calls. */
-const ADDRESSES_A_ROUND = 10_000
+const ADDRESSES_PER_ROUND = 10_000
 
 /**
  * Takes addresses that nobody asked about recently out of the scan. An active paywall's address leaves it only if it
@@ -47,7 +47,7 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
       and (d.watched_until < ${dayAgo} or (${isActive("d")}) is not true)
       and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
         or (t.created_at > ${dayAgo} and (${isActive("d")}))))
-      order by d.watched_until limit ${ADDRESSES_A_ROUND})`.execute(ctx.db)
+      order by d.watched_until limit ${ADDRESSES_PER_ROUND})`.execute(ctx.db)
 }
 
 /**
@@ -63,10 +63,10 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
     .where("watched", "=", false)
     .where("check_at", "<=", now)
     .orderBy("check_at")
-    .limit(ADDRESSES_A_ROUND)
+    .limit(ADDRESSES_PER_ROUND)
     .execute()
-  for (let start = 0; start < due.length; start += ADDRESSES_A_CALL) {
-    const part = due.slice(start, start + ADDRESSES_A_CALL)
+  for (let start = 0; start < due.length; start += ADDRESSES_PER_CALL) {
+    const part = due.slice(start, start + ADDRESSES_PER_CALL)
     const ids = part.map(row => row.id)
     const sums = await depositSums(ctx, network.token.address, ids)
     const balances = await balancesOf(network, part, ctx.signal)

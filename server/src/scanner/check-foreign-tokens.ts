@@ -16,7 +16,7 @@ import type { Context } from "../context.ts"
  * How many balances one round reads, in one request to each endpoint: with the gas below, tokens can answer at most 15
  * MB.
  */
-const BALANCES_A_ROUND = 25
+const BALANCES_PER_ROUND = 25
 /** Enough to read a balance, whatever a token does with it. */
 const GAS = 200_000
 const HOUR_MS = 3_600_000
@@ -32,7 +32,7 @@ export async function askBalances(ctx: Context, network: Network): Promise<void>
   const { rows } = await sql<{ id: bigint; token: Address; address: Address }>`
     select f.id, f.token, d.address from foreign_tokens f join deposits d on d.id = f.deposit_id
     where f.chain_id = ${network.chainId} and f.check_at <= ${now}
-    order by f.balance is not null, f.check_at, f.id limit ${BALANCES_A_ROUND}`.execute(ctx.db)
+    order by f.balance is not null, f.check_at, f.id limit ${BALANCES_PER_ROUND}`.execute(ctx.db)
   if (rows.length === 0) return
   const balances = await balancesOf(network, rows, ctx.signal)
   const needed = votesNeeded(network.endpoints.length)

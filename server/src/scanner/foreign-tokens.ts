@@ -21,7 +21,7 @@ export interface Watched {
  */
 const MOST_OF_A_DEPOSIT = 20
 /** How many rows one step writes. */
-const ROWS_A_STEP = 500
+const ROWS_PER_STEP = 500
 /** The largest difference between the clock that recorded when an address left the scan and the chain's clock. */
 const SKEW_MS = 600_000
 
@@ -93,7 +93,7 @@ async function store(
     isKnown.add(key)
     return [rowOf(ctx, network, log, deposit)]
   })
-  const kept = rows.slice(0, ROWS_A_STEP)
+  const kept = rows.slice(0, ROWS_PER_STEP)
   if (kept.length > 0) await ctx.db.insertInto("foreign_tokens").values(kept).execute()
   if (again.size > 0)
     await sql`update foreign_tokens set check_at = least(check_at, ${ctx.now()})

@@ -22,9 +22,9 @@ const RESCAN_BLOCKS = 20n
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
 /** How many receipts one round reads for submissions, and as many for transfers that endpoints do not agree on. */
-const RECEIPTS_A_ROUND = 100
+const RECEIPTS_PER_ROUND = 100
 /** How many heights are compared at once after a reorg was noticed. */
-const HEIGHTS_A_STEP = 50
+const HEIGHTS_PER_STEP = 50
 
 /** A transfer to one of our deposits, and whether only one of two endpoints has it. */
 interface Found {
@@ -58,7 +58,7 @@ export interface Observation {
 /** Reads the database and the chain; writes nothing. */
 export async function observeChain(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Observation> {
   const watched = await watchedDeposits(ctx, network.chainId)
-  const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND)
+  const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_PER_ROUND)
   const unfinal = await unfinalTransfers(ctx, network.chainId)
   const deposits = new Map<Address, WatchedDeposit>()
   // Of a million addresses, load only those that this round can meet.
@@ -183,9 +183,9 @@ function unsettled(ctx: Context, quorum: Quorum, unfinal: readonly Row<"transfer
   const open = quorum.reported().filter(log => ["open", "single"].includes(quorum.standingOf(log)))
   const alone = unfinal.filter(row => row.single_source && !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`))
   const hashes = [...new Set([...alone.map(row => row.tx_hash), ...open.map(log => log.txHash)])]
-  if (hashes.length <= RECEIPTS_A_ROUND) return hashes
+  if (hashes.length <= RECEIPTS_PER_ROUND) return hashes
   const start = Math.floor(ctx.now().getTime() / 1_000) % hashes.length
-  return [...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_A_ROUND)
+  return [...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_PER_ROUND)
 }
 
 /**
@@ -249,8 +249,8 @@ async function compareDownwards(
   doubted: Row<"transfers">[],
 ): Promise<boolean> {
   const heights = [...new Set(unfinal.map(row => row.block_number))].sort((a, b) => (a < b ? 1 : -1))
-  for (let start = 0; start < heights.length; start += HEIGHTS_A_STEP) {
-    const step = new Set(heights.slice(start, start + HEIGHTS_A_STEP))
+  for (let start = 0; start < heights.length; start += HEIGHTS_PER_STEP) {
+    const step = new Set(heights.slice(start, start + HEIGHTS_PER_STEP))
     await quorum.learn(step, [])
     const rows = unfinal.filter(row => step.has(row.block_number))
     if (rows.some(row => !quorum.blockAt(row.block_number))) return false

@@ -90,7 +90,7 @@ export const unfinalTransfers = (ctx: TxContext, chainId: number): Promise<Row<"
     .orderBy("id")
     .execute()
 
-const ROWS_A_STATEMENT = 500
+const ROWS_PER_STATEMENT = 500
 
 /**
  * SQL: whether a report is about another transfer than the row. A block's hash fixes its content, so a row that was
@@ -113,11 +113,11 @@ export async function storeTransfers(
   transfers: readonly (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[],
 ): Promise<bigint[]> {
   const changed: bigint[] = []
-  for (let start = 0; start < transfers.length; start += ROWS_A_STATEMENT) {
+  for (let start = 0; start < transfers.length; start += ROWS_PER_STATEMENT) {
     const rows = await ctx.db
       .insertInto("transfers")
       .values(
-        transfers.slice(start, start + ROWS_A_STATEMENT).map(transfer => ({
+        transfers.slice(start, start + ROWS_PER_STATEMENT).map(transfer => ({
           chain_id: network.chainId,
           tx_hash: transfer.txHash,
           token: transfer.token,
@@ -200,10 +200,10 @@ async function eachStatement(
   rows: readonly Row<"transfers">[],
   run: (values: RawBuilder<unknown>) => Promise<unknown>,
 ): Promise<void> {
-  for (let start = 0; start < rows.length; start += ROWS_A_STATEMENT)
+  for (let start = 0; start < rows.length; start += ROWS_PER_STATEMENT)
     await run(
       sql.join(
-        rows.slice(start, start + ROWS_A_STATEMENT).map(row => sql`(${row.id}::bigint, ${row.block_hash}::text)`),
+        rows.slice(start, start + ROWS_PER_STATEMENT).map(row => sql`(${row.id}::bigint, ${row.block_hash}::text)`),
       ),
     )
 }

@@ -28,14 +28,14 @@ type Position = Pick<Scan, "from_block" | "to_block" | "from_time" | "after_id" 
 const PAUSE_MS = 300_000
 const SOON_MS = 30_000
 /** How many `eth_getLogs` a round sends to each endpoint; with 1,000 addresses in a call, 40,000 addresses. */
-const CALLS_A_ROUND = 40
+const CALLS_PER_ROUND = 40
 const ROUND_MS = 60_000
 /** Longer than a round, its last answers and its balances can take together. */
 const LEASE_MS = 300_000
-const ADDRESSES_A_CALL = 1_000
+const ADDRESSES_PER_CALL = 1_000
 const MOST_BLOCKS = 1_000n
 /** New rows of a network in a day; at this number the scan pauses where it is. */
-const MOST_A_DAY = 2_000
+const MOST_PER_DAY = 2_000
 const DAY_MS = 24 * 3_600_000
 
 /** Runs one round if one is due; returns how many milliseconds the next may wait. */
@@ -85,7 +85,7 @@ async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolea
   const since = new Date(ctx.now().getTime() - DAY_MS)
   const { rows } = await sql<{ n: number }>`select count(*)::int as n from foreign_tokens
     where chain_id = ${chainId} and found_at > ${since}`.execute(ctx.db)
-  const isFull = (rows[0]?.n ?? 0) >= MOST_A_DAY
+  const isFull = (rows[0]?.n ?? 0) >= MOST_PER_DAY
   if (isFull) ctx.log.info({ network: name }, "so many foreign tokens were found today that the scan for them waits")
   return !isFull
 }
@@ -101,7 +101,7 @@ interface Step {
 async function readOn(ctx: Context, network: Network, scan: Scan): Promise<void> {
   const quorum = await openQuorum(network, scan.to_block, ctx.signal)
   const until = performance.now() + ROUND_MS
-  const allowances = new Map(network.endpoints.map(each => [each, { calls: CALLS_A_ROUND, until }]))
+  const allowances = new Map(network.endpoints.map(each => [each, { calls: CALLS_PER_ROUND, until }]))
   let at: Position = scan
   for (;;) {
     if (at.to_block < at.from_block) {
@@ -131,11 +131,11 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
   await quorum.learn([at.to_block], [])
   const has = quorum.blockAt(at.to_block)?.block
   if (!has) return undefined
-  const deposits = await watchedSince(ctx, network.chainId, at, ADDRESSES_A_CALL)
+  const deposits = await watchedSince(ctx, network.chainId, at, ADDRESSES_PER_CALL)
   const last = deposits.at(-1)
   if (!last) return { next: afterBlocks(at, has), found: [], isLast: false }
   // If all calls of a round are not enough for a page, it can't be read at all.
-  const isWhole = [...allowances.values()].every(({ calls }) => calls === CALLS_A_ROUND)
+  const isWhole = [...allowances.values()].every(({ calls }) => calls === CALLS_PER_ROUND)
   const addresses = deposits.map(deposit => deposit.address)
   const query = { addresses, fromBlock: at.from_block, toBlock: at.to_block, has }
   const readings = await Promise.all(
@@ -173,7 +173,7 @@ function afterBlocks({ to_block, blocks }: Position, { time }: Block): Position 
   return { from_block: to_block + 1n, to_block, from_time: time, after_id: 0n, blocks: more }
 }
 
-/** Returns the logs that as many endpoints as must agree report identically, each once, in chain order. */
+/** Returns the logs that a quorum of endpoints reports identically, each once, in chain order. */
 function agreedAmong(readings: readonly Transfer[][], needed: number): Transfer[] {
   const votes = new Map<string, { log: Transfer; by: Set<number> }>()
   for (const [position, logs] of readings.entries())

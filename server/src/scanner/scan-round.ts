@@ -1,6 +1,6 @@
 /**
  * Verifies one network: each round reads the chain, stores what it found in one transaction, and settles what is
- * confirmed. Evidence is what as many endpoints as must agree report (`agreement.ts`): a whole log; that its block is
+ * confirmed. Evidence is what a quorum of endpoints reports (`agreement.ts`): a whole log; that its block is
  * canonical when it is confirmed and again when it becomes final; a receipt; that another block is at a transfer's
  * height while the log is nowhere. Without evidence nothing changes, and the next round tries again.
  */

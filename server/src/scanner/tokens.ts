@@ -12,14 +12,14 @@ import type { Context, TxContext } from "../context.ts"
 import { formatAmount } from "../money/amount.ts"
 
 /** How many tokens one round asks; amounts in the others are in base units until the next. */
-const TOKENS_A_ROUND = 20
+const TOKENS_PER_ROUND = 20
 /** Enough to read two constants, whatever a token does with it. */
 const GAS = 200_000
 /** A token with more decimals can't be distinguished from an attempt to hide an amount. */
 const MOST_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
 /** How many transfers of other tokens are stored for one transaction: a token can emit any number, from anyone. */
-const OTHERS_A_TRANSACTION = 20
+const OTHERS_PER_TRANSACTION = 20
 /**
  * No token has this much. Ten amounts of 2²⁵⁶ do not fit into the database's numbers, and a value that can't be written
  * would stop the verification of everything else.
@@ -39,7 +39,7 @@ export function withoutFlood<T extends { txHash: string; token: Address; value: 
     if (token === network.token.address) return true
     if (value > MOST_OTHER) return false
     kept.set(txHash, (kept.get(txHash) ?? 0) + 1)
-    return (kept.get(txHash) ?? 0) <= OTHERS_A_TRANSACTION
+    return (kept.get(txHash) ?? 0) <= OTHERS_PER_TRANSACTION
   })
 }
 
@@ -49,7 +49,7 @@ export async function learnTokens(ctx: Context, network: Network): Promise<void>
     select distinct t.token from transfers t where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
       and t.token <> ${network.token.address}
       and not exists (select from tokens k where k.chain_id = t.chain_id and k.address = t.token)
-    limit ${TOKENS_A_ROUND}`.execute(ctx.db)
+    limit ${TOKENS_PER_ROUND}`.execute(ctx.db)
   if (rows.length === 0) return
   const calls = rows.flatMap(({ token }) =>
     (["symbol", "decimals"] as const).map(functionName => ({

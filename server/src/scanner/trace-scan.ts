@@ -6,7 +6,7 @@ import { unixMs } from "../tracing/trace.ts"
 import type { Changes } from "./decide.ts"
 
 /** How many transfers of a round are traced; the rest of a flood of dust is not. */
-const SPANS_A_ROUND = 200
+const SPANS_PER_ROUND = 200
 
 /**
  * Adds a span to the trace of each payment with a transfer that this round saw or changed. Call it in the round's
@@ -23,7 +23,7 @@ export async function traceScan(
   if (!tracing) return
   const ids = [...confirmed, ...confirmedAlone, ...final, ...doubts.map(({ row }) => row)].map(({ id }) => id)
   if (ids.length + changed.length === 0) return
-  const found = await tracedTransfers(ctx.db, ids, changed, SPANS_A_ROUND)
+  const found = await tracedTransfers(ctx.db, ids, changed, SPANS_PER_ROUND)
   const spans = found.map(({ tx_hash, state, resource_id, traceparent }) => {
     const attributes = {
       "sluice.network": network.name,

@@ -77,7 +77,7 @@ export async function writeOpen(
     present.flatMap(row => (row.status === "open" ? row.id : [])),
   )
   const left = new Set(present.filter(row => !apartIds.has(row.id)))
-  const idOf = (exact: boolean, { exception, transfers }: Waiting) => {
+  const takeMatching = (exact: boolean, { exception, transfers }: Waiting) => {
     const [first] = transfers
     const known = [...left].find(
       row =>
@@ -90,13 +90,13 @@ export async function writeOpen(
     if (known) left.delete(known)
     return known
   }
-  const exact = groups.map(group => ({ group, known: idOf(true, group) }))
-  const matched = exact.map(({ group, known }) => ({ group, known: known ?? idOf(false, group) }))
+  const exact = groups.map(group => ({ group, known: takeMatching(true, group) }))
+  const matched = exact.map(({ group, known }) => ({ group, known: known ?? takeMatching(false, group) }))
   const waits = new Set(groups.flatMap(({ transfers }) => transfers.map(row => row.id)))
-  const isOpen = new Set(present.map(row => row.id))
+  const presentIds = new Set(present.map(row => row.id))
   await unclaim(
     ctx,
-    considered.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
+    considered.filter(row => row.payment_id !== null && presentIds.has(row.payment_id) && !waits.has(row.id)),
   )
   const news = new Map<Waiting, string>()
   for (const { group, known } of matched) {

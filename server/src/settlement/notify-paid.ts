@@ -13,7 +13,7 @@ import { sellableOf } from "./sellable.ts"
  * After this time, shares that are not mined are reported without a hash; later hashes are in `GET /api/checkouts/:id`.
  */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
-const PAYMENTS_A_ROUND = 200
+const PAYMENTS_PER_ROUND = 200
 
 /**
  * Notifies the merchant that a payment is paid, or schedules that for when its shares are settled. Call it inside the
@@ -33,7 +33,7 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
     .select(["id", "resource_id as resourceId"])
     .where("notify_by", "is not", null)
     .orderBy("notify_by")
-    .limit(PAYMENTS_A_ROUND)
+    .limit(PAYMENTS_PER_ROUND)
     .execute()
   let notified = 0
   for (const { id, resourceId } of waiting)

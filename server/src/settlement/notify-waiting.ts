@@ -55,7 +55,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
 }
 
 /** How many reopened payments one round reports to their merchants; the others follow in the next. */
-const REOPENED_A_ROUND = 100
+const REOPENED_PER_ROUND = 100
 
 /**
  * Emits `payment.exception` for payments that need a decision again because their return, or that of their surplus,
@@ -63,7 +63,7 @@ const REOPENED_A_ROUND = 100
  */
 export async function notifyReopened(ctx: Context, network: NetworkInfo): Promise<void> {
   const next = sql`id in (select id from payments where chain_id = ${network.chainId} and reopened
-    order by id limit ${REOPENED_A_ROUND} for no key update skip locked)`
+    order by id limit ${REOPENED_PER_ROUND} for no key update skip locked)`
   await inTransaction(ctx, async ctx => notifyWaiting(ctx, network, await takeReopened(ctx, next)))
   ctx.wakes.wakeSoon("deliveries")
 }

@@ -16,7 +16,7 @@ import { holdFree, lockDue } from "./load-subscription.ts"
  * Subscriptions in one transaction; the next ones follow at once. A request that changes one of them waits for the
  * transaction.
  */
-const SUBSCRIPTIONS_A_ROUND = 100
+const SUBSCRIPTIONS_PER_ROUND = 100
 /** The delay after the first failure. Each further failure doubles it. */
 const AFTER_FAILURE_MS = 60_000
 const MAX_AFTER_FAILURE_MS = 3_600_000
@@ -35,7 +35,7 @@ export async function advanceSubscriptions(ctx: Context): Promise<number> {
     for (const each of due) await advanceAlone(ctx, each)
   }
   if (due.length > 0) ctx.wakes.wakeSoon("deliveries")
-  if (due.length === SUBSCRIPTIONS_A_ROUND) return 0
+  if (due.length === SUBSCRIPTIONS_PER_ROUND) return 0
   const next = await ctx.db
     .selectFrom("subscriptions")
     .select("run_at")
@@ -56,7 +56,7 @@ const chainsOf = (ctx: TxContext): number[] => ctx.chain.networks.map(({ chainId
  */
 async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subscriptions">[]): Promise<void> {
   await inTransaction(ctx, async ctx => {
-    const locked = await lockDue(ctx, { limit: SUBSCRIPTIONS_A_ROUND, only })
+    const locked = await lockDue(ctx, { limit: SUBSCRIPTIONS_PER_ROUND, only })
     due.splice(0, due.length, ...locked)
     await advance(ctx, await holdFree(ctx, locked))
   })

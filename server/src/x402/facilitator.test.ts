@@ -19,7 +19,7 @@ import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
-import { endServing, takeServing } from "./lease.ts"
+import { recordAnswerBegun, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
@@ -154,7 +154,7 @@ describe("the facilitator", () => {
     const rights = [one, other, one, other, one].map(id => ({ id: id ?? "", claimId: randomUUID() }))
     const callers = ["", "", "", "", "elsewhere"]
     const taken = await Promise.all(rights.map((right, i) => takeServing(ctx, right, callers[i] ?? "")))
-    const ended = await Promise.all(rights.map(right => endServing(ctx, right)))
+    const ended = await Promise.all(rights.map(right => recordAnswerBegun(ctx, right)))
     expect(ended).toEqual(taken.map(each => each !== undefined))
     expect([ended.filter((_, i) => i % 2 === 0), ended.filter((_, i) => i % 2 === 1)].map(each => each.sort())).toEqual(
       [

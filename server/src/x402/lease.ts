@@ -108,7 +108,7 @@ export async function takeRetry(
  * Records that the answer with what was bought begins now, however long it takes. False where the lease was over and
  * another request has the right.
  */
-export const endServing = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
+export const recordAnswerBegun = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
 
 /**
  * Lets another request from the same place serve the payment. `evenServed`: also where this one had begun to serve it.

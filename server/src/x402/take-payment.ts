@@ -178,8 +178,8 @@ async function serve(
   const paid = await paidOf(ctx, reply, offer, { ...settlement, claimId, version, txHash })
   const mayRepeat = isIdentified && isRetryable(ctx, settlement)
   if (!first && !(mayRepeat && (await takeRetry(ctx, right, offer.isRepeatable, offer.answerMs)))) {
-    const { answered_at, caller: payer } = (await readSettlement(ctx, settlement.id)) ?? settlement
-    if (answered_at !== null || payer !== caller) throw new ApiError("PAYMENT_ALREADY_SERVED")
+    const { answered_at, caller: firstCaller } = (await readSettlement(ctx, settlement.id)) ?? settlement
+    if (answered_at !== null || firstCaller !== caller) throw new ApiError("PAYMENT_ALREADY_SERVED")
     return sendPending(ctx, reply, settlement.id, "under way")
   }
   if (reply.raw.destroyed) {

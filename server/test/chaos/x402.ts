@@ -23,7 +23,7 @@ import { unsettled } from "./x402-verify.ts"
 const BLOCK_MS = 150
 const APIS = 2
 /** Some kills meet nobody: their statement comes once in a payment. */
-const WAVES_A_KILL = 12
+const WAVES_PER_KILL = 12
 /** Each step of a request with a payment, before or after its statement is carried out. */
 const apiPoints = [
   "before claim",
@@ -229,7 +229,7 @@ async function enrol({ rig, on, paths }: Stage, options: X402ChaosOptions): Prom
     return JSON.parse(Buffer.from(`${headers["payment-required"]}`, "base64").toString()).accepts[0]
   }
   const waves: Buyer[][] = []
-  for (let n = 0; n < options.waves + WAVES_A_KILL * options.killsOfEach; n++) {
+  for (let n = 0; n < options.waves + WAVES_PER_KILL * options.killsOfEach; n++) {
     const wave: Buyer[] = []
     for (const kind of kindsOf(options, n)) {
       const { amount, payTo } = await asked(kind)
