@@ -13,8 +13,10 @@ import { defaultBounds } from "./connections.ts"
 import { openServer } from "./server.ts"
 
 let service: TestService
+let port: number
 beforeAll(async () => {
   service = await startService({ settings: { consoleOrigins: ["https://console.example"], metricsToken: "m-token" } })
+  port = Number(new URL(await service.listen()).port)
 })
 afterAll(() => service.stop())
 beforeEach(() => service.empty())
@@ -39,6 +41,16 @@ describe("every answer", () => {
       body: { error: "NOT_FOUND", message: errorTable.NOT_FOUND.message, requestId: "abc" },
     })
     expect(Object.keys(answer.body).sort()).toEqual(["error", "message", "requestId"])
+  })
+
+  it("under /api may not be stored, in whatever form the URL is sent", async () => {
+    for (const target of ["/api/console/settings", "/%61pi/console/settings", "http://a/api/console/settings"]) {
+      const socket = connect(port, "127.0.0.1")
+      socket.write(`GET ${target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+      let answer = ""
+      for await (const data of socket) answer += data
+      expect(answer, target).toMatch(/^HTTP\/1\.1 401 .*\r\ncache-control: no-store\r\n/s)
+    }
   })
 })
 
@@ -186,9 +198,8 @@ describe("bad input", () => {
   })
 
   it("of a path without a route is answered before its body arrives", async () => {
-    const { port } = new URL(await service.listen())
     for (const path of ["/healthz", "/docs/json", "/nowhere"]) {
-      const socket = connect(Number(port), "127.0.0.1")
+      const socket = connect(port, "127.0.0.1")
       socket.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n`)
       const [answer] = await once(socket, "data")
       socket.destroy()

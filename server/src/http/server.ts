@@ -113,7 +113,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id)
     // Answers contain tokens, secrets and payment data; no cache in between may store them.
-    if (request.url.startsWith("/api/")) reply.header("cache-control", "no-store")
+    if (pathOf(request).startsWith("/api/")) reply.header("cache-control", "no-store")
     checked(done, () => checkHost(request.raw))
   })
   answerCors(app, ctx)
