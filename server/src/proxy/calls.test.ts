@@ -151,6 +151,11 @@ async function call(path: string, { method = "GET", headers = {}, body, at = add
   const text = Buffer.concat(chunks).toString()
   return { status: response.statusCode ?? 0, headers: response.headers, text }
 }
+/** They make a browser keep something for the whole host, or send it something. */
+const ofBrowsers = [
+  ...["use-as-dictionary", "available-dictionary", "speculation-rules", "accept-ch", "critical-ch", "set-login"],
+  ...["sec-session-registration", "sec-session-challenge", "secure-session-registration", "shared-storage-write"],
+]
 const json = (text: string) => JSON.parse(text)
 const lastAsked = () => asked.at(-1) as Asked
 
@@ -183,6 +188,14 @@ describe("a call", () => {
     expect(lastAsked().method).toBe("HEAD")
   })
 
+  it("is answered 204 without a length, whatever its origin announces", async () => {
+    respond = (_response, _asked, { socket }) => socket.end("HTTP/1.1 204 a\r\ncontent-length: 5\r\n\r\n")
+    for (const method of ["GET", "HEAD"]) {
+      const { status, headers } = await call("/api/p/shop-api/free/x", { method })
+      expect([status, headers["content-length"]]).toEqual([204, undefined])
+    }
+  })
+
   it("takes no credential, no address and no other method to the origin, and brings no cookie and no page back", async () => {
     respond = response =>
       response
@@ -196,6 +209,7 @@ describe("a call", () => {
           ...{ "x-hop": "1", "www-authenticate": "Basic", "payment-response": "x", "x-payment-response": "x" },
           ...{ location: "https://evil.example", refresh: "0; url=https://evil.example", "x-fine": "yes" },
           ...{ "strict-transport-security": "max-age=1", "service-worker-allowed": "/", "sluice-payment": "x" },
+          ...Object.fromEntries(ofBrowsers.map(name => [name, "x"])),
         })
         .end("<script>")
     const stripped = {
@@ -257,6 +271,7 @@ describe("a call", () => {
       "strict-transport-security",
       "service-worker-allowed",
       "sluice-payment",
+      ...ofBrowsers,
     ])
       expect(answer.headers[name], name).toBeUndefined()
   })

@@ -32,6 +32,8 @@ const keptFromCaller = new Set([
   ...["set-cookie", "set-cookie2", "strict-transport-security", "public-key-pins", "expect-ct", "clear-site-data"],
   ...["alt-svc", "service-worker-allowed", "report-to", "reporting-endpoints", "nel", "x-frame-options"],
   ...["content-security-policy", "content-security-policy-report-only", "x-content-type-options"],
+  ...["use-as-dictionary", "available-dictionary", "speculation-rules", "accept-ch", "critical-ch", "set-login"],
+  "shared-storage-write",
   // They ask for a credential of the origin, which the caller does not have.
   ...["www-authenticate", "authentication-info"],
   // A paid answer must not be stored by anyone in between.
@@ -43,6 +45,8 @@ const keptFromCaller = new Set([
 ])
 const prefixesKeptFromCaller = [
   ...["access-control-", "x-accel-", "payment-", "x-payment", "sluice-", "proxy-", "x-ratelimit-"],
+  // Sessions that a browser binds to a key, under both names of their draft, and whatever else is a browser's.
+  ...["sec-", "secure-session-", "attribution-reporting-"],
 ]
 
 /** Added to each answer: a page of the origin must not act as a page of this service. */
@@ -79,8 +83,12 @@ export function headersForOrigin(raw: readonly string[], own: Readonly<Record<st
   return [...passed, ...Object.entries(own)].flat()
 }
 
-/** The headers for the caller: the origin's without those left out, and those that this service adds. */
+/**
+ * The headers for the caller of an answer with this status: the origin's without those left out, and those that this
+ * service adds.
+ */
 export function headersForCaller(
+  status: number,
   from: Readonly<Record<string, string | string[] | undefined>>,
 ): Record<string, string | string[]> {
   const named = namedByConnection([from.connection ?? []].flat())
@@ -90,6 +98,8 @@ export function headersForCaller(
       !isToken.test(name) ||
       ofConnection.has(name) ||
       named.has(name) ||
+      // Such an answer has no length, whatever the origin says (RFC 9110, 8.6).
+      (status === 204 && name === "content-length") ||
       keptFromCaller.has(name) ||
       prefixesKeptFromCaller.some(prefix => name.startsWith(prefix)) ||
       // Node would refuse to send such a value, after the payment.

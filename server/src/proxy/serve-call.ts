@@ -205,7 +205,7 @@ function sendAnswer(
   reply: FastifyReply,
   { status, headers, body }: Extract<OriginAnswer, { failure?: undefined }>,
 ): FastifyReply {
-  const passed = headersForCaller(headers)
+  const passed = headersForCaller(status, headers)
   reply.code(status).headers(passed)
   if (isBodiless(request.method, status)) {
     body.on("error", () => undefined).resume()
