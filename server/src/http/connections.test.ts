@@ -1,8 +1,10 @@
 import { once } from "node:events"
-import { type IncomingMessage, type RequestListener, ServerResponse } from "node:http"
+import { type IncomingMessage, type RequestListener, type ServerOptions, ServerResponse } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
+import { setImmediate } from "node:timers/promises"
 import { afterEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
+import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, connectionsFor, defaultBounds } from "./connections.ts"
 import type { Bounds } from "./held-connections.ts"
 
@@ -12,7 +14,12 @@ afterEach(async () => {
 })
 
 /** A server with these limits; `dropped` lists why connections were closed. */
-async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0, Response?: typeof ServerResponse) {
+async function serve(
+  own: Partial<Bounds>,
+  listener: RequestListener,
+  held = 0,
+  options: Omit<ServerOptions, "requireHostHeader" | "keepAliveTimeout"> = {},
+) {
   const dropped: string[] = []
   const bounded = boundedConnections(reason => dropped.push(reason), { ...defaultBounds, ...own })
   const server = bounded.open(
@@ -20,7 +27,10 @@ async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0, 
       listener(request, response)
       bounded.hold(response, held)
     },
-    { keepAliveTimeout: 72_000, requestTimeout: 60_000, ...(Response && { ServerResponse: Response }) },
+    { keepAliveTimeout: 72_000, requestTimeout: 60_000, ...options },
+  )
+  server.on("clientError", (error, socket) =>
+    bounded.endInTurn(socket as Socket, () => refuseBroken(error, socket as Socket)),
   )
   await once(server.listen(0, "127.0.0.1"), "listening")
   closers.push(() => server.close())
@@ -35,6 +45,15 @@ async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0, 
 }
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+/** The statuses of all answers that come until the connection is closed. */
+async function statusesOf(socket: Socket): Promise<string[]> {
+  let read = ""
+  socket.on("data", data => (read += data))
+  // An error of the socket comes before its close.
+  await new Promise(resolve => socket.once("close", resolve))
+  return read.match(/(?<=HTTP\/1\.1 )\d+/g) ?? []
+}
 
 /** Reads until `text` arrived; returns everything that arrived. */
 async function readUntil(socket: Socket, text: string): Promise<string> {
@@ -53,7 +72,7 @@ describe("a connection", () => {
     let most = 0
     const { open } = await serve({}, (request, response) => {
       most = Math.max(most, ++running)
-      setImmediate(() => response.end(`<${request.url}>`, () => running--))
+      void setImmediate().then(() => response.end(`<${request.url}>`, () => running--))
     })
     const socket = await open()
     socket.write(["/1", "/2", "/3", "/4"].map(get).join(""))
@@ -79,7 +98,9 @@ describe("a connection", () => {
         parsed++
       }
     }
-    const { open } = await serve({ pipelined: 3 }, () => undefined, 0, Counted as typeof ServerResponse)
+    const { open } = await serve({ pipelined: 3 }, () => undefined, 0, {
+      ServerResponse: Counted as typeof ServerResponse,
+    })
     const socket = await open()
     socket.resume().write(`GET / HTTP/1.1\r\n${host}\r\n`.repeat(1_000))
     await once(socket, "close")
@@ -272,4 +293,93 @@ describe("a connection", () => {
     await new Promise(resolve => server.close(resolve))
     expect(dropped).toEqual(["stopping"])
   })
+
+  it("whose bytes under a stream are not HTTP is read no further, and refused once the stream has ended", async () => {
+    let stream: ServerResponse | undefined
+    const { server, open } = await serve({}, (_request, response) => {
+      stream = response
+      response.write("<first>")
+    })
+    const [[inner], socket] = await Promise.all([once(server, "connection"), open()])
+    socket.write(get("/"))
+    await readUntil(socket, "<first>")
+    const statuses = statusesOf(socket)
+    socket.write(Buffer.alloc(50_000_000, "garbage"))
+    await until("the socket is paused", () => inner.isPaused())
+    // Where it is not paused, all of it is read long before this many turns of the event loop.
+    for (let turn = 0; turn < 5_000; turn++) await setImmediate()
+    expect(inner.bytesRead).toBeLessThan(1_000_000)
+    stream?.end("<last>")
+    await statuses
+    expect(inner.bytesRead).toBeLessThan(1_000_000)
+  })
+
+  it("whose bytes under a stream are not HTTP gets its answers in order where nothing follows", async () => {
+    let stream: ServerResponse | undefined
+    const { server, open } = await serve({}, (_request, response) => {
+      if (stream) return void response.end("second")
+      stream = response
+      response.write("first")
+    })
+    const socket = await open()
+    const statuses = statusesOf(socket)
+    const refused = once(server, "clientError")
+    socket.write(`${get("/1")}${get("/2")}BROKEN\r\n\r\n`)
+    await refused
+    stream?.end()
+    socket.end()
+    expect(await statuses).toEqual(["200", "200", "400"])
+  })
+
+  it.each(["ZZZ\r\n", ""])("whose request was answered gets no second answer for its body (%j)", async rest => {
+    const { open } = await serve({}, (_request, response) => void response.writeHead(404).end("<none>"))
+    const socket = await open()
+    const statuses = statusesOf(socket)
+    socket.write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    await readUntil(socket, "<none>")
+    if (rest === "") socket.end()
+    else socket.write(rest)
+    expect(await statuses).toEqual(["404"])
+  })
+
+  it("whose request was answered before its body is served the next request, and refused what is not HTTP", async () => {
+    const { open } = await serve({}, (request, response) => response.end(`<${request.url}>`))
+    const socket = await open()
+    const statuses = statusesOf(socket)
+    socket.write("POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n")
+    await readUntil(socket, "</1>")
+    socket.write(`abc${get("/2")}`)
+    await readUntil(socket, "</2>")
+    socket.write("BROKEN\r\n\r\n")
+    expect(await statuses).toEqual(["200", "200", "400"])
+  })
+
+  it.each(["GET /late HTT", "POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"])(
+    "whose request is late behind a long answer is refused, and not answered as well (%j)",
+    async start => {
+      const asked: (string | undefined)[] = []
+      let long: ServerResponse | undefined
+      const options = { requestTimeout: 50, headersTimeout: 50, connectionsCheckingInterval: 20 }
+      const { server, open } = await serve(
+        {},
+        (request, response) => {
+          asked.push(request.url)
+          if (request.url === "/long") long = response
+          else response.end("late")
+        },
+        0,
+        options,
+      )
+      const socket = await open()
+      const statuses = statusesOf(socket)
+      const late = once(server, "clientError")
+      socket.write(`${get("/long")}${start}`)
+      await late
+      await new Promise(resolve => socket.write(start.startsWith("GET") ? "P/1.1\r\nHost: a\r\n\r\n" : "abc", resolve))
+      for (let turn = 0; turn < 100; turn++) await setImmediate()
+      long?.end("long")
+      expect(await statuses).toEqual(["200", "400"])
+      expect(asked).toEqual(["/long"])
+    },
+  )
 })

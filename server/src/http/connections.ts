@@ -85,8 +85,9 @@ export interface Connections {
   /** Counts `bytes` as held for this answer until it is sent or its connection is closed. */
   hold(response: ServerResponse, bytes: number): void
   /**
-   * Calls `end`, which answers bytes that are not HTTP and ends their connection, when it is their turn: after the
-   * answers to the requests before them. Bytes in the body of a request whose answer has begun end the connection at once.
+   * Calls `end`, which answers bytes that are not HTTP, or a request that is late, and ends their connection, when it
+   * is their turn: after the answers to the requests that are complete. Until then nothing is read. If they belong to a
+   * request whose answer has begun, or was sent, the connection is closed at once: no request gets two answers.
    */
   endInTurn(socket: Socket, end: () => void): void
   /** Gives open connections `closingMs` to finish, then closes them. Call it when the server begins to close. */
@@ -127,8 +128,9 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
     endInTurn: (socket, end) => {
       const connection = held.of(socket)
       const running = connection?.running
-      if (!connection || !running || !socket.writable) end()
-      else if (running.req.complete) connection.end ??= end
+      if (!connection || !socket.writable) end()
+      else if (!running) connection.unfinished?.complete === false ? socket.destroy() : end()
+      else if (running.req.complete) endAfter(connection, socket, end)
       else if (running.headersSent) socket.destroy()
       else end()
     },
@@ -139,6 +141,20 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
       setTimeout(closeAll, bounds.closingMs).unref()
     },
   }
+}
+
+/**
+ * Calls `end` after the requests that are complete now, and pauses the socket until then: Node would read and refuse
+ * bytes for as long as they come. It also resumes the socket for a body that is being read; so this is called again.
+ */
+function endAfter(connection: Connection, socket: Socket, end: () => void): void {
+  connection.waiting = connection.waiting.filter(([request]) => request.complete)
+  connection.end ??= () => {
+    end()
+    // The close of the caller's side is read like anything else. Other bytes end the connection.
+    socket.resume()
+  }
+  socket.pause()
 }
 
 /**
@@ -181,21 +197,22 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
   function run(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request
     connection.running = response
+    connection.unfinished = undefined
     held.began(socket)
     response.once("close", () => {
       connection.running = undefined
+      if (!request.complete) connection.unfinished = request
       // Closed, or its last answer said `Connection: close`.
       if (!held.of(socket) || !socket.writable) return
       held.finished(socket)
       const next = connection.waiting.shift()
-      // The bytes may be in the body of the request whose turn it is: nothing more of it comes.
-      if (!next?.[0].complete && connection.end) return connection.end()
-      if (!next) return
+      if (!next) return connection.end?.()
       held.holdRequest(socket, connection.waiting.length * WAITING_BYTES)
       run(connection, ...next)
     })
     const bodyBytes = Math.min(announcedBytes(request), bounds.bodyBytes)
     request.once("end", () => {
+      if (connection.unfinished === request) connection.unfinished = undefined
       if (connection.running === response) held.holdRequest(socket, -bodyBytes)
     })
     held.holdRequest(socket, bodyBytes)
@@ -206,8 +223,9 @@ function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bo
   return (request, response) => {
     const { socket } = request
     const connection = held.of(socket)
-    // The connection was closed by us or by the caller; Node still parses what had arrived.
-    if (!connection) return
+    // The connection was closed by us or by the caller; Node still parses what had arrived. Or it ends, since this
+    // request came too late.
+    if (!connection || connection.end) return
     if (!connection.running) run(connection, request, response)
     else if (connection.waiting.length >= bounds.pipelined) held.drop(socket, "pipelined")
     else {

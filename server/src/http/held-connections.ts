@@ -38,7 +38,9 @@ export interface Connection {
   /** The request that is being answered; without one the connection is idle. */
   running: ServerResponse | undefined
   waiting: [IncomingMessage, ServerResponse][]
-  /** What ends the connection once its requests are answered: bytes that are not HTTP followed them. */
+  /** The last request, where it was answered before all of it had arrived. */
+  unfinished?: IncomingMessage | undefined
+  /** What ends the connection once its requests are answered: what followed them is not HTTP, or is late. */
   end?: () => void
 }
 
