@@ -1,12 +1,13 @@
-/** Requests that fail before they can be parsed: not HTTP, endless headers, or never finished. */
+/** Requests that fail before they can be parsed: not HTTP, endless headers, never finished, or for a tunnel. */
 import { randomUUID } from "node:crypto"
 import type { Socket } from "node:net"
 import { type ErrorCode, errorTable } from "../errors.ts"
 
-/** Messages for Node's codes of such errors. All other codes mean that the bytes are not HTTP. */
+/** Messages for Node's codes of such errors, and one of our own. All other codes mean that the bytes are not HTTP. */
 const words: Record<string, string> = {
   HPE_HEADER_OVERFLOW: "The URL and the headers are too large: 16 KB is the most.",
   ERR_HTTP_REQUEST_TIMEOUT: "The request was not finished in time. Send it again.",
+  CONNECT: "This server is no proxy: it opens no tunnel.",
 }
 
 /** Answers in the form of every error, and closes the connection: the bytes that follow can't be parsed. */

@@ -1,6 +1,8 @@
 import { once } from "node:events"
 import { type IncomingMessage, type RequestListener, type ServerOptions, ServerResponse } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
+import { Readable } from "node:stream"
+import { pipeline } from "node:stream/promises"
 import { setImmediate } from "node:timers/promises"
 import { afterEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
@@ -329,6 +331,26 @@ describe("a connection", () => {
     stream?.end()
     socket.end()
     expect(await statuses).toEqual(["200", "200", "400"])
+  })
+
+  it("that asks for a tunnel gets the whole answers to its requests before, and is refused", async () => {
+    const big = "x".repeat(8_000_000)
+    const { open } = await serve({}, (request, response) => {
+      if (request.url === "/small") return void response.end("small")
+      void pipeline(Readable.from(big.match(/x{1,80000}/g) ?? []), response)
+    })
+    const connect = "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n"
+    for (const before of [[], ["/small"], ["/big", "/small"]]) {
+      const socket = await open()
+      let length = 0
+      socket.on("data", ({ length: more }) => (length += more))
+      const statuses = statusesOf(socket)
+      socket.write(`${before.map(get).join("")}${connect}`)
+      await once(socket, "end")
+      socket.end()
+      expect(await statuses).toEqual([...before.map(() => "200"), "400"])
+      if (before.includes("/big")) expect(length).toBeGreaterThan(big.length)
+    }
   })
 
   it.each(["ZZZ\r\n", ""])("whose request was answered gets no second answer for its body (%j)", async rest => {

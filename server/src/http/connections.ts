@@ -115,6 +115,7 @@ export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBou
       )
       server.keepAliveTimeout = options.keepAliveTimeout
       server.on("connection", held.opened)
+      server.on("connect", ({ socket }: IncomingMessage) => refuseConnect(server, held, socket, timedOut))
       // Any `Expect` except 100-continue may be ignored (RFC 9110, 10.1.1); Node would answer an empty 417.
       server.on("checkExpectation", inTurn)
       // Node checks whether bytes are being sent before it calls this.
@@ -155,6 +156,19 @@ function endAfter(connection: Connection, socket: Socket, end: () => void): void
     socket.resume()
   }
   socket.pause()
+}
+
+/**
+ * Refuses a CONNECT like bytes that are not HTTP, after the answers before it. Without a listener Node destroys the
+ * socket, with those answers. For a listener it detaches the socket: it parses nothing more, and the answers that are
+ * still being sent get neither its drain nor its timeout.
+ */
+function refuseConnect(server: Server, held: HeldConnections, socket: Socket, timedOut: (socket: Socket) => void) {
+  socket.on("drain", () => held.of(socket)?.running?.emit("drain"))
+  socket.on("timeout", () => timedOut(socket))
+  const error = Object.assign(new Error("CONNECT is not served"), { code: "CONNECT" })
+  if (!server.emit("clientError", error, socket)) return void socket.destroy()
+  socket.on("data", () => socket.destroy())
 }
 
 /**
