@@ -3,7 +3,7 @@ import { createHash } from "node:crypto"
 import { once } from "node:events"
 import { createServer, request as httpRequest, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import { type AddressInfo, connect } from "node:net"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -15,7 +15,7 @@ import { bundleFinder } from "./load-bundle.ts"
 import type { Offer, Paid, Payments } from "./payments.ts"
 import { openPlaces } from "./places.ts"
 import { proxyRoutes } from "./routes.ts"
-import { serveCall } from "./serve-call.ts"
+import { drop, serveCall } from "./serve-call.ts"
 
 const SECRET = "Bearer of-the-origin"
 /** For the server that times out soon: the other servers wait as long as a loaded machine needs. */
@@ -329,7 +329,7 @@ describe("an answer", () => {
     }
     expect((await call("/api/p/shop-api/free/x")).text).toBe(text)
     const forwarder = openForwarder(ctx.settings)
-    const asking = { originUrl, method: "GET", path: "/x", headers: [], body: undefined }
+    const asking = { merchantId: "mer_1", originUrl, method: "GET", path: "/x", headers: [], body: undefined }
     const found = await forwarder.forward(asking, new AbortController().signal)
     if (found.failure !== undefined) throw new Error(found.failure)
     const parts: Buffer[] = []
@@ -370,6 +370,38 @@ describe("an answer", () => {
       expect(text).toBe("first last")
     }
     await until("a place is free again", async () => (await call("/api/p/shop-api/paid/x")).status === 402)
+  })
+
+  describe("of one merchant's origin", () => {
+    let forwarder: ReturnType<typeof openForwarder>
+    let left: AbortController
+    const ask = (merchantId: string, path: string) =>
+      forwarder.forward({ merchantId, originUrl, method: "GET", path, headers: [], body: undefined }, left.signal)
+    beforeEach(() => {
+      forwarder = openForwarder(ctx.settings)
+      left = new AbortController()
+      respond = (response, { url }) => {
+        response.writeHead(200).write("first")
+        if (url === "/short") response.end()
+      }
+    })
+    afterEach(() => {
+      left.abort()
+      return forwarder.close()
+    })
+
+    it("does not wait for the calls of another merchant to the same origin", async () => {
+      await Promise.all(Array.from({ length: 100 }, () => ask("mer_1", "/long")))
+      expect(await ask("mer_2", "/long")).toMatchObject({ status: 200 })
+    })
+
+    it("continues while 600 other merchants are called, and then has connections again", async () => {
+      const found = await ask("mer_1", "/long")
+      for (let nth = 0; nth < 600; nth++) drop(await ask(`mer_x${nth}`, "/short"))
+      expect(found).toMatchObject({ status: 200, body: { destroyed: false } })
+      drop(found)
+      expect(await ask("mer_1", "/long")).toMatchObject({ status: 200 })
+    })
   })
 
   it("begins before the origin has ended, and an origin whose caller has left is stopped", async () => {
@@ -571,7 +603,7 @@ describe("addresses that are not public", () => {
   const settings = () => ({ ...ctx.settings, webhooks: { ...ctx.settings.webhooks, allowCidrs: [] as string[] } })
   const ask = (forwarder: ReturnType<typeof openForwarder>, url: string) =>
     forwarder.forward(
-      { originUrl: url, method: "GET", path: "/", headers: [], body: undefined },
+      { merchantId: "mer_1", originUrl: url, method: "GET", path: "/", headers: [], body: undefined },
       new AbortController().signal,
     )
 

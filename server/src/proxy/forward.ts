@@ -9,10 +9,11 @@ import { joinedParts } from "../http/joined-parts.ts"
 import { addressRule } from "../public-address.ts"
 import { guardedConnector, openResolver, type Resolve } from "../webhooks/connector.ts"
 import { wordsOf } from "../webhooks/send.ts"
+import { openAgents } from "./agents.ts"
 import { failureOf } from "./origin-answer.ts"
 
 const CONNECT_TIMEOUT_MS = 10_000
-/** More than a busy origin needs, and less than the file descriptors of a process. */
+/** To one origin for one merchant: more than a busy one needs, and less than the file descriptors of a process. */
 const CONNECTIONS_TO_ONE = 100
 /**
  * How much of an answer is read ahead of a caller slower than its origin. One part may be larger. Of one-byte parts,
@@ -29,6 +30,8 @@ const PARTS_A_TURN = 256
 const PART_BYTES = 16 * 1024
 
 interface OriginCall {
+  /** Whose connections to the origin are used. */
+  merchantId: string
   originUrl: string
   method: string
   /** Written by `path.ts`, with the query appended. */
@@ -57,25 +60,29 @@ export function openForwarder(
   { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
   { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
 ): Forwarder {
-  const agent = new Agent({
-    connect: guardedConnector({
-      allows: addressRule(allowCidrs),
-      resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
-      timeoutMs: Math.min(CONNECT_TIMEOUT_MS, originTimeoutMs),
-      ca,
-      // Answers of any size are passed on, as fast as the caller reads them.
-      answerBytes: Number.POSITIVE_INFINITY,
-    }),
-    connections: CONNECTIONS_TO_ONE,
-    allowH2: false,
-    // The deadline of `exchange` also covers connecting, and informational answers do not extend it.
-    headersTimeout: 0,
-    // The longest time between two parts, not counting the time in which the caller does not read.
-    bodyTimeout: originTimeoutMs,
+  const connect = guardedConnector({
+    allows: addressRule(allowCidrs),
+    resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
+    timeoutMs: Math.min(CONNECT_TIMEOUT_MS, originTimeoutMs),
+    ca,
+    // Answers of any size are passed on, as fast as the caller reads them.
+    answerBytes: Number.POSITIVE_INFINITY,
   })
+  const agents = openAgents(
+    () =>
+      new Agent({
+        connect,
+        connections: CONNECTIONS_TO_ONE,
+        allowH2: false,
+        // The deadline of `exchange` also covers connecting, and informational answers do not extend it.
+        headersTimeout: 0,
+        // The longest time between two parts, not counting the time in which the caller does not read.
+        bodyTimeout: originTimeoutMs,
+      }),
+  )
   return {
-    forward: (call, signal) => exchange(agent, call, signal, originTimeoutMs),
-    close: () => agent.destroy(),
+    forward: (call, signal) => exchange(agents.of(call.merchantId), call, signal, originTimeoutMs),
+    close: () => agents.close(),
   }
 }
 

@@ -157,7 +157,7 @@ async function answer(
     ...(paid ? { "sluice-payment": paid.receipt } : {}),
   }
   const headers = headersForOrigin(request.raw.rawHeaders, own)
-  const target = { originUrl: bundle.originUrl, path: path.text + query }
+  const target = { merchantId: bundle.merchantId, originUrl: bundle.originUrl, path: path.text + query }
   const found = await parts.forwarder.forward({ ...target, method: request.method, headers, body }, signal)
   if (signal.aborted) return await endUnread(ctx, request, reply, bought, found)
   if (found.failure !== undefined) return await sendFailure(ctx, request, reply, call, bought, found)
@@ -174,7 +174,7 @@ async function answer(
 }
 
 /** Discards the origin's answer, which nobody reads. */
-function drop(found: OriginAnswer): void {
+export function drop(found: OriginAnswer): void {
   if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
 }
 
