@@ -121,12 +121,12 @@ beforeEach(async () => {
 })
 
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-async function make(more: object): Promise<string> {
+async function make(more: object, as = "shop"): Promise<string> {
   const free = methods.map(method => ({ method, path: "/free/:what", price: 0 }))
   const paid = methods.map(method => ({ method, path: "/paid/:what", price: "0.05" }))
   const originHeaders = { authorization: SECRET }
   const body = { name: "Shop", originHeaders, routes: [...free, ...paid], ...more }
-  const made = await service.call("POST", "/api/console/bundles", body, { as: "shop" })
+  const made = await service.call("POST", "/api/console/bundles", body, { as })
   if (made.status !== 201) throw new Error(JSON.stringify(made.body))
   return made.body.id
 }
@@ -347,29 +347,44 @@ describe("an answer", () => {
     expect(parts.length).toBeLessThan(100)
   })
 
-  it("is one of a hundred that stream at a time; the next caller is asked to wait before it pays", async () => {
+  it("is one of fifty that stream to one caller, and a hundred of one merchant; the next is refused before it pays", async () => {
     const open: ServerResponse[] = []
     respond = response => {
       response.writeHead(200).write("first")
       open.push(response)
     }
-    const path = "/api/p/shop-api/free/x"
-    const started = Array.from({ length: 100 }, async () => {
-      const request = httpRequest({ ...address, host: "127.0.0.1", path, agent: false }).end()
-      const [response] = (await once(request, "response")) as [IncomingMessage]
-      return response
-    })
-    const responses = await Promise.all(started)
-    const busy = await call("/api/p/shop-api/paid/x", { headers: { "x-payment": "n" } })
+    const at = await serve({ ...ctx, settings: { ...ctx.settings, trustedProxies: ["127.0.0.1"] } })
+    await make({ slug: "second", originUrl })
+    await service.merchant("other")
+    await make({ slug: "other-api", originUrl }, "other")
+    const from = (address: string) => ({ "x-forwarded-for": address })
+    const fill = (slug: string, address: string) =>
+      Promise.all(
+        Array.from({ length: 50 }, async () => {
+          const path = `/api/p/${slug}/free/x`
+          const request = httpRequest({ ...at, host: "127.0.0.1", path, agent: false, headers: from(address) }).end()
+          const [response] = (await once(request, "response")) as [IncomingMessage]
+          return response
+        }),
+      )
+    const paid = (slug: string, address: string, headers = {}) =>
+      call(`/api/p/${slug}/paid/x`, { at, headers: { ...from(address), ...headers } })
+    const responses = await fill("shop-api", "2001:db8:1:2::3")
+    const busy = await paid("other-api", "2001:db8:1:2::4", { "x-payment": "n" })
     expect([busy.status, json(busy.text).error, busy.headers["retry-after"]]).toEqual([503, "ORIGIN_BUSY", "2"])
+    expect((await paid("shop-api", "192.0.2.1")).status).toBe(402)
+    offers = []
+    responses.push(...(await fill("second", "192.0.2.1")))
+    expect((await paid("shop-api", "192.0.2.2", { "x-payment": "n" })).status).toBe(503)
     expect([offers.length, asked.length]).toEqual([0, 100])
+    expect((await paid("other-api", "192.0.2.2")).status).toBe(402)
     for (const response of open) response.end(" last")
     for (const response of responses) {
       let text = ""
       for await (const chunk of response) text += chunk
       expect(text).toBe("first last")
     }
-    await until("a place is free again", async () => (await call("/api/p/shop-api/paid/x")).status === 402)
+    await until("a place is free again", async () => (await paid("shop-api", "192.0.2.1")).status === 402)
   })
 
   describe("of one merchant's origin", () => {
@@ -454,7 +469,8 @@ describe("an answer", () => {
       await ended
     }
     expect([asked, offers.length]).toEqual([0, 0])
-    const taken = Array.from({ length: 100 }, () => places.take(bundleId, 0))
+    const { id } = await service.ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
+    const taken = Array.from({ length: 100 }, (_, nth) => places.take(id, `${nth}`, 0))
     expect(taken).not.toContain(undefined)
   })
 

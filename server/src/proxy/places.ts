@@ -1,11 +1,14 @@
 /**
- * Limits the number of concurrent calls and the memory they hold, so that one slow origin can't use up what the others
- * need. Pure.
+ * Limits the number of concurrent calls and the memory they hold, so that no merchant's slow origins and no caller can
+ * use up what the others need. Pure.
  */
 
-/** Concurrent calls of each bundle, and of all bundles; each process counts its own. */
-const MOST_A_BUNDLE = 100
+/** Concurrent calls in all; each process counts its own. */
 const MOST = 500
+/** Of each merchant: a fifth, whatever the number of its bundles. */
+const MOST_A_MERCHANT = 100
+/** Of each caller, by the group of its address: a tenth. */
+const MOST_A_CALLER = 50
 /** Bytes of all bodies of concurrent calls. Each body is kept until its payment is settled and its answer begins. */
 const MOST_BYTES = 64 * 1024 * 1024
 /** Bytes of its answer that a call holds at a time: a part that was read, and one that is being sent. */
@@ -13,34 +16,48 @@ export const STREAM_BYTES = 64 * 1024
 
 export interface Places {
   /**
-   * Takes a place for a call with a body of `bytes`. Returns the function that frees it, or undefined where no place is
-   * free.
+   * Takes a place for a call to a merchant's API, from a group of addresses, with a body of `bytes`. Returns the
+   * function that frees it, or undefined where no place is free.
    */
-  take(bundleId: string, bytes: number): (() => void) | undefined
+  take(merchantId: string, caller: string, bytes: number): (() => void) | undefined
 }
 
 /** Opens the places, all of them free. */
 export function openPlaces(): Places {
-  const taken = new Map<string, number>()
+  const merchants = counts(MOST_A_MERCHANT)
+  const callers = counts(MOST_A_CALLER)
   let total = 0
   let held = 0
   return {
-    take: (bundleId, bytes) => {
-      const before = taken.get(bundleId) ?? 0
-      if (before >= MOST_A_BUNDLE || total >= MOST || held + bytes > MOST_BYTES) return undefined
-      taken.set(bundleId, before + 1)
+    take: (merchantId, caller, bytes) => {
+      if (total >= MOST || held + bytes > MOST_BYTES || merchants.isFull(merchantId) || callers.isFull(caller))
+        return undefined
+      merchants.add(merchantId, 1)
+      callers.add(caller, 1)
       total++
       held += bytes
       let isHeld = true
       return () => {
         if (!isHeld) return
         isHeld = false
+        merchants.add(merchantId, -1)
+        callers.add(caller, -1)
         total--
         held -= bytes
-        const left = (taken.get(bundleId) ?? 1) - 1
-        if (left > 0) taken.set(bundleId, left)
-        else taken.delete(bundleId)
       }
+    },
+  }
+}
+
+/** Counts by name; a name that counts nothing is forgotten. */
+function counts(most: number) {
+  const taken = new Map<string, number>()
+  return {
+    isFull: (name: string) => (taken.get(name) ?? 0) >= most,
+    add: (name: string, count: number) => {
+      const next = (taken.get(name) ?? 0) + count
+      if (next > 0) taken.set(name, next)
+      else taken.delete(name)
     },
   }
 }

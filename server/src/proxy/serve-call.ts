@@ -12,6 +12,7 @@ import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable, invalid } from "../errors.ts"
 import { goneSignal } from "../http/gone.ts"
 import { dropSlowReader } from "../http/parts.ts"
+import { addressGroup } from "../limits/buckets.ts"
 import { recordFailure, recordServed } from "./failures.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
 import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
@@ -51,7 +52,7 @@ export async function serveCall(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const call = await findCall(ctx, parts, request)
-  const leave = parts.places.take(call.bundle.id, call.body?.length ?? 0)
+  const leave = parts.places.take(call.bundle.merchantId, addressGroup(request.ip), call.body?.length ?? 0)
   if (!leave) throw new ApiError("ORIGIN_BUSY")
   const gone = goneSignal(reply.raw)
   if (gone.aborted) {
