@@ -244,7 +244,8 @@ export const settingsTable = {
     parse: durationWithin(0, 30 * 86_400),
   },
   ORIGIN_TIMEOUT: {
-    meaning: "how long the origin of a proxied API may take to begin its answer, and between two parts of it",
+    meaning:
+      "how long the origin of a proxied API may take to begin its answer, and between two parts of it; a slow answer has ten times as long in all",
     fallback: "60s",
     parse: durationWithin(1, 600),
   },

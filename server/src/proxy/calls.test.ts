@@ -577,6 +577,49 @@ describe("an origin that fails", () => {
     await until("the payment is given back", () => givenBack.has("retry-n2"))
   })
 
+  it("by a byte now and then, without end, is cut off, and the payment is kept; one that comes steadily is not", async () => {
+    const forwarder = openForwarder(ctx.settings, { mostWaitMs: 2_000 })
+    const parts = { find: bundleFinder(), forwarder, places: openPlaces(), payments }
+    const app = openServer(ctx, nobodyKnown)
+    apps.push(app)
+    app.get("/api/p/:slug/*", (request, reply) => serveCall(ctx, parts, request, reply))
+    await app.listen({ host: "127.0.0.1", port: 0 })
+    const { port } = app.server.address() as AddressInfo
+    const stopped: string[] = []
+    respond = (response, { url }) => {
+      response.writeHead(200)
+      const drip = setInterval(() => response.write(url.endsWith("steady") ? "x".repeat(4_096) : "x"), 20)
+      response.on("close", () => {
+        clearInterval(drip)
+        stopped.push(url)
+      })
+    }
+    const read = async (what: string) => {
+      const path = `/api/p/shop-api/paid/${what}`
+      const headers = { "x-payment": what }
+      const request = httpRequest({ host: "127.0.0.1", port, path, headers, agent: false }).end()
+      const [response] = (await once(request, "response")) as [IncomingMessage]
+      return response
+    }
+    const steady = await read("steady")
+    let bytes = 0
+    steady.on("error", () => undefined).on("data", data => (bytes += data.length))
+    const dripping = await read("drips")
+    const text = async () => {
+      for await (const _ of dripping);
+    }
+    await expect(text()).rejects.toThrow("aborted")
+    await until("the payment is given back", () => givenBack.has("retry-drips"))
+    const { body } = await service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })
+    expect(body.data).toMatchObject([{ path: "/paid/drips", reason: "did not end its answer" }])
+    await until("the origin's connection is closed", () => stopped.length > 0)
+    expect(stopped).toEqual(["/base/paid/drips"])
+    const before = bytes
+    await until("the other one continues", () => bytes > before + 16_384)
+    steady.destroy()
+    await forwarder.close()
+  })
+
   it("and costs nothing is answered 502 without a token", async () => {
     respond = response => response.writeHead(500).end()
     const { status, text } = await call("/api/p/shop-api/free/x")

@@ -11,6 +11,7 @@ import { guardedConnector, openResolver, type Resolve } from "../webhooks/connec
 import { wordsOf } from "../webhooks/send.ts"
 import { openAgents } from "./agents.ts"
 import { failureOf } from "./origin-answer.ts"
+import { openPatience } from "./patience.ts"
 
 const CONNECT_TIMEOUT_MS = 10_000
 /** To one origin for one merchant: more than a busy one needs, and less than the file descriptors of a process. */
@@ -28,6 +29,11 @@ const READ_AHEAD_BYTES = 256
 const PARTS_A_TURN = 256
 /** Smaller parts are joined, up to this. */
 const PART_BYTES = 16 * 1024
+/**
+ * How many times as long as for its beginning an origin may be waited for in the whole of its answer: ten minutes by the
+ * default setting, after which the clients of language models give up too.
+ */
+const WHOLE_WAITS = 10
 
 interface OriginCall {
   /** Whose connections to the origin are used. */
@@ -55,10 +61,17 @@ export interface Forwarder {
   close(): Promise<void>
 }
 
-/** A forwarder for these settings; `resolve` and `ca` replace the system's name resolution and root certificates. */
+/**
+ * A forwarder for these settings; `resolve` and `ca` replace the system's name resolution and root certificates, and
+ * `mostWaitMs` the time for which an origin may be waited for during one answer.
+ */
 export function openForwarder(
   { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
-  { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
+  {
+    resolve,
+    ca,
+    mostWaitMs = WHOLE_WAITS * originTimeoutMs,
+  }: { resolve?: Resolve; ca?: string; mostWaitMs?: number } = {},
 ): Forwarder {
   const connect = guardedConnector({
     allows: addressRule(allowCidrs),
@@ -81,7 +94,8 @@ export function openForwarder(
       }),
   )
   return {
-    forward: (call, signal) => exchange(agents.of(call.merchantId), call, signal, originTimeoutMs),
+    forward: (call, signal) =>
+      exchange(agents.of(call.merchantId), call, signal, { timeoutMs: originTimeoutMs, mostWaitMs }),
     close: () => agents.close(),
   }
 }
@@ -90,15 +104,16 @@ export function openForwarder(
  * Streams the same bytes, joining all parts that have arrived. If each chunk of the origin became a part, each would
  * take three writes to the caller.
  */
-function joined(body: Readable): Readable {
-  const parts = Readable.from(partsOf(body), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
+function joined(body: Readable, mostWaitMs: number): Readable {
+  const parts = Readable.from(partsOf(body, mostWaitMs), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
   // Needed because a generator that was never started ends nothing. One that was started passes errors on itself.
   parts.once("close", () => body.destroy())
   body.on("error", () => undefined)
   return parts
 }
 
-async function* partsOf(body: Readable): AsyncGenerator<Buffer> {
+async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buffer> {
+  const patience = openPatience(mostWaitMs, () => body.destroy(new Error("its answer took too long")))
   const joined = joinedParts(PART_BYTES)
   const take = function* () {
     const part = joined.take()
@@ -106,17 +121,25 @@ async function* partsOf(body: Readable): AsyncGenerator<Buffer> {
   }
   let parts = 0
   try {
+    patience.waits(0)
     for await (const first of body as AsyncIterable<Buffer>) {
+      patience.ends()
+      let bytes = 0
       for (let part: Buffer | null = first; part !== null; part = body.read()) {
+        bytes += part.length
         if (++parts % PARTS_A_TURN === 0) await setImmediate()
         if (joined.add(part)) continue
         yield* take()
         if (!joined.add(part)) yield part
       }
       yield* take()
+      // The time in which the caller did not read is not the origin's.
+      patience.waits(bytes)
     }
   } catch (error) {
     throw new ApiError("ORIGIN_FAILED", undefined, "The API behind this address did not end its answer.", error)
+  } finally {
+    patience.ends()
   }
 }
 
@@ -138,7 +161,7 @@ async function exchange(
   agent: Agent,
   { originUrl, method, path, headers, body }: OriginCall,
   signal: AbortSignal,
-  timeoutMs: number,
+  { timeoutMs, mostWaitMs }: { timeoutMs: number; mostWaitMs: number },
 ): Promise<OriginAnswer> {
   let wasSent = false
   const sender = agent.compose(noting(() => (wasSent = true)))
@@ -167,7 +190,7 @@ async function exchange(
     const response = await Promise.race([request, aborted])
     const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])
     if (failure === undefined)
-      return { status: response.statusCode, headers: response.headers, body: joined(response.body) }
+      return { status: response.statusCode, headers: response.headers, body: joined(response.body, mostWaitMs) }
     response.body.on("error", () => undefined).destroy()
     return { failure, shown: `answered ${response.statusCode}`, wasSent }
   } catch (error) {
