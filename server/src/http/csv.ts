@@ -4,7 +4,7 @@ import type { Context } from "../context.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
 
 /** About 400 KB of text. Planning the longest of the statements takes 3 ms, too much for only 250 rows. */
-const ROWS_A_READ = 1_000
+const ROWS_PER_READ = 1_000
 
 /** The schema for the answer of a route that sends CSV. */
 export const CsvAnswer = { 200: { content: { "text/csv": { schema: Type.String() } } } }
@@ -22,10 +22,10 @@ export async function* csv<R, C extends string>(
 ): AsyncGenerator<string> {
   yield `${columns.join(",")}\r\n`
   for (let last: R | undefined; ; ) {
-    const rows = await next(last, ROWS_A_READ)
+    const rows = await next(last, ROWS_PER_READ)
     if (rows.length > 0)
       yield (await format(rows)).map(cells => `${columns.map(column => cells[column] ?? "").join(",")}\r\n`).join("")
-    if (rows.length < ROWS_A_READ) return
+    if (rows.length < ROWS_PER_READ) return
     last = rows.at(-1)
   }
 }

@@ -10,7 +10,7 @@ import { type PartsReply, sendParts } from "./parts.ts"
 import { DEFAULT_LIMIT, type Page } from "./schemas.ts"
 
 /** A full checkout is about 11 KB, so a part is about 500 KB; the default page of 100 takes two reads. */
-const ROWS_A_READ = 50
+const ROWS_PER_READ = 50
 
 /**
  * How many rows after those of a page are counted: about 0.3 ms. Counting 10,000 took up to 2 ms more, for a page that
@@ -59,7 +59,7 @@ export function newestFirst<T extends keyof Database, O>(
       const after = sql<boolean>`(${sql.ref(at)}, ${sql.ref(id)}) < (${last && of(last, key.at)}, ${last && of(last, key.id)})`
       const rows = last === undefined ? query : query.where(after)
       const ordered = rows.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc")
-      if (named === undefined || limit !== ROWS_A_READ + 1 || offset !== 0)
+      if (named === undefined || limit !== ROWS_PER_READ + 1 || offset !== 0)
         return await ordered.limit(limit).offset(offset).execute()
       // A stored plan does not know its parameters: with a limit of unknown size, it would read and sort all rows.
       const name = sql.raw(`/* named: ${named}_${last === undefined ? "newest" : "next"} */`)
@@ -126,7 +126,7 @@ export async function sendList<R, T, E extends object>(
    * another moment.
    */
   const readPart = async (last: R | undefined, sent: number, skipped: number): Promise<Part<R>> => {
-    const most = Math.min(limit - sent, ROWS_A_READ)
+    const most = Math.min(limit - sent, ROWS_PER_READ)
     const rows = await source.read(last, most + 1, skipped)
     return { rows: rows.slice(0, most), hasMore: rows.length > most }
   }
@@ -139,7 +139,7 @@ export async function sendList<R, T, E extends object>(
     const next = hasMore && last !== undefined ? { next: cursorOf(last, source.key) } : {}
     return counted.isLeast ? { totalIsLeast: true, ...next } : next
   }
-  if (!part.hasMore || limit <= ROWS_A_READ) return envelope(await format(part.rows), endAfter(part))
+  if (!part.hasMore || limit <= ROWS_PER_READ) return envelope(await format(part.rows), endAfter(part))
 
   const outside = (end: End) => `${reply.serialize(envelope([], end))}`.split("[]")
   const [head = "", tail = ""] = outside({})

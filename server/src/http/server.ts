@@ -48,9 +48,9 @@ type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
 /** Text is in memory twice while it is sent: as text, and as the bytes encoded from it. */
-const HELD_A_CHARACTER = 2
+const HELD_PER_CHARACTER = 2
 /** What an answer sent in parts holds at a time: one part being rendered, one ready, one being sent. */
-const HELD_A_STREAM = 1024 * 1024
+const HELD_PER_STREAM = 1024 * 1024
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -128,9 +128,9 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
   app.addHook("onSend", (request, reply, payload, done) => {
     // All callers share a Buffer, so such an answer adds no memory.
-    if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
+    if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_PER_CHARACTER)
     else if (payload instanceof Readable)
-      connections.hold(reply.raw, request.routeOptions.config.streamBytes ?? HELD_A_STREAM)
+      connections.hold(reply.raw, request.routeOptions.config.streamBytes ?? HELD_PER_STREAM)
     done()
   })
   app.addHook("preClose", async () => connections.close())

@@ -26,7 +26,7 @@ const READ_AHEAD_BYTES = 256
  * Parts of one answer that are read before other work gets its turn: parsing a chunk takes a microsecond, and one read
  * may bring 10,000.
  */
-const PARTS_A_TURN = 256
+const PARTS_PER_TURN = 256
 /** Smaller parts are joined, up to this. */
 const PART_BYTES = 16 * 1024
 /**
@@ -127,7 +127,7 @@ async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buff
       let bytes = 0
       for (let part: Buffer | null = first; part !== null; part = body.read()) {
         bytes += part.length
-        if (++parts % PARTS_A_TURN === 0) await setImmediate()
+        if (++parts % PARTS_PER_TURN === 0) await setImmediate()
         if (joined.add(part)) continue
         yield* take()
         if (!joined.add(part)) yield part

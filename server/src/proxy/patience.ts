@@ -8,7 +8,7 @@
  * What gives a second back. A language model's stream of events is faster while it writes: some hundred bytes for each
  * of dozens of tokens a second. While it thinks, it sends next to nothing.
  */
-const BYTES_A_SECOND = 2_048
+const BYTES_PER_SECOND = 2_048
 
 export interface Patience {
   /** The origin is waited for from now on, after it has sent `bytes`. */
@@ -27,7 +27,7 @@ export function openPatience(mostMs: number, ranOut: () => void): Patience {
   let timer: NodeJS.Timeout | undefined
   return {
     waits: bytes => {
-      leftMs = Math.min(mostMs, leftMs + (bytes / BYTES_A_SECOND) * 1_000)
+      leftMs = Math.min(mostMs, leftMs + (bytes / BYTES_PER_SECOND) * 1_000)
       sinceMs = performance.now()
       timer = setTimeout(ranOut, leftMs).unref()
     },

@@ -6,9 +6,9 @@
 /** Concurrent calls in all; each process counts its own. */
 const MOST = 500
 /** Of each merchant: a fifth, whatever the number of its bundles. */
-const MOST_A_MERCHANT = 100
+const MOST_PER_MERCHANT = 100
 /** Of each caller, by the group of its address: a tenth. */
-const MOST_A_CALLER = 50
+const MOST_PER_CALLER = 50
 /** Bytes of all bodies of concurrent calls. Each body is kept until its payment is settled and its answer begins. */
 const MOST_BYTES = 64 * 1024 * 1024
 /** Bytes of its answer that a call holds at a time: a part that was read, and one that is being sent. */
@@ -24,8 +24,8 @@ export interface Places {
 
 /** Opens the places, all of them free. */
 export function openPlaces(): Places {
-  const merchants = counts(MOST_A_MERCHANT)
-  const callers = counts(MOST_A_CALLER)
+  const merchants = counts(MOST_PER_MERCHANT)
+  const callers = counts(MOST_PER_CALLER)
   let total = 0
   let held = 0
   return {
