@@ -407,7 +407,7 @@ describe("the books", () => {
     expect(await newest()).toMatchObject({
       state: "held",
       held_reason: "reverted",
-      held_detail: expect.stringMatching(/5 times .* person/),
+      held_detail: expect.stringMatching(/5 times .*`sluice wallet retry`/),
     })
     service.advance(400 * 86_400_000)
     await sweepDue(service.ctx, paperNetwork)
