@@ -150,8 +150,8 @@ const housekeeping: Loop = {
     await forgetExpiredNonces(ctx)
     await forgetRetiredKeys(ctx)
     await forgetExpiredSecrets(ctx)
-    await skipRest(ctx)
     await forgetOldEvents(ctx)
+    await skipRest(ctx)
     return HOUSEKEEPING_MS
   },
 }

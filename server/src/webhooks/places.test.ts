@@ -21,9 +21,9 @@ function fill(total: number, merchants: readonly string[]) {
 
 describe("places", () => {
   it.each([
-    [500, 1, [250]],
-    [500, 2, [167, 167]],
-    [500, 4, [100, 100, 100, 100]],
+    [500, 1, [225]],
+    [500, 2, [150, 150]],
+    [500, 4, [90, 90, 90, 90]],
     [1, 1, [1]],
     [2, 1, [1]],
   ])("of %i, %i merchants that give none back hold %j", (total, merchants, held) => {
@@ -33,6 +33,18 @@ describe("places", () => {
         Array.from({ length: merchants }, (_, i) => `mer_${i}`),
       ).held,
     ).toEqual(held)
+  })
+
+  it("are left for a newcomer where merchants take all that they may one after the other", () => {
+    const places = openPlaces(500)
+    const held: number[] = []
+    for (let i = 0; i < 12; i++) {
+      const { room } = places.shares()
+      for (let n = 0; n < room; n++) places.take(`mer_${i}`)
+      held.push(room)
+    }
+    expect(held).toEqual([225, 113, 56, 28, 14, 7, 5, 5, 5, 5, 5, 5])
+    expect(places.free()).toBe(27)
   })
 
   it("leave one for a newcomer unless there are as many merchants as places, and come back whole", () => {

@@ -1,7 +1,8 @@
 /**
- * The places of one process for deliveries that are claimed and not recorded. A merchant may take as many as are left
- * free, so alone it gets half of them, and however many merchants have receivers that hang, some are free for others
- * ("dynamic thresholds", Choudhury and Hahne, 1998).
+ * The places of one process for deliveries that are claimed and not recorded. A tenth is a reserve for merchants that
+ * hold few. Of the others a merchant may take as many as it leaves free, so alone it gets half of them ("dynamic
+ * thresholds", Choudhury and Hahne, 1998). Without the reserve, merchants whose receivers begin to hang one after the
+ * other would halve what is free until nothing is left.
  */
 interface Places {
   free(): number
@@ -20,6 +21,9 @@ interface Places {
  */
 export function openPlaces(total: number): Places {
   let free = total
+  const reserve = Math.floor(total / 10)
+  /** Up to here a merchant takes from the reserve too. */
+  const few = Math.max(1, Math.floor(total / 100))
   const taken = new Map<string, number>()
   return {
     free: () => free,
@@ -34,8 +38,9 @@ export function openPlaces(total: number): Places {
       else taken.delete(merchantId)
     },
     shares: () => {
-      // With n more, n + taken are held and free - n are left: they are equal at half of the difference.
-      const roomOf = (held: number) => Math.max(0, Math.ceil((free - held) / 2))
+      // With n more, n + held are held and free - n are left: they are equal at half of the difference.
+      const share = (held: number) => Math.ceil((free - reserve - held) / 2)
+      const roomOf = (held: number) => Math.max(0, share(held), Math.min(few - held, free))
       return { room: roomOf(0), rooms: new Map([...taken].map(([merchantId, held]) => [merchantId, roomOf(held)])) }
     },
   }

@@ -509,6 +509,11 @@ describe("by hand", () => {
     expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({
       data: { recovered: all, more: false },
     })
+    // What is sent again by hand reaches a paused endpoint too, and no deleted one.
+    expect((await put(`${base}/${id}`, { active: false })).status).toBe(200)
+    expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body.data.recovered).toBe(5_000)
+    await skipRest(service.ctx)
+    expect(await count("skipped")).toBe(0)
     expect((await service.call("DELETE", `${base}/${id}`, undefined, { as })).status).toBe(200)
     await skipRest(service.ctx)
     expect(await count("skipped")).toBe(all)
