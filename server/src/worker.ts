@@ -24,9 +24,9 @@ import { verifyRound } from "./settlement/verify-payments.ts"
 import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { measureBacklog } from "./webhooks/measure-backlog.ts"
-import { skipRest } from "./webhooks/record-attempts.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
+import { skipRest } from "./webhooks/skip-deliveries.ts"
 
 const HOUSEKEEPING_MS = 60_000
 /** The longest sleep: a lost wake-up costs at most this much. */

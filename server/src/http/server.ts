@@ -83,9 +83,10 @@ declare module "fastify" {
  */
 export async function callingMerchant(request: FastifyRequest): Promise<string> {
   const { apiKey, subject } = request
-  if (!apiKey && !subject) throw new ApiError("UNAUTHORIZED")
-  request.merchantId = subject ? await request.server.identities.merchantOf(subject) : apiKey?.merchantId
-  return `${request.merchantId}`
+  const merchantId = subject ? await request.server.identities.merchantOf(subject) : apiKey?.merchantId
+  if (merchantId === undefined) throw new ApiError("UNAUTHORIZED")
+  request.merchantId = merchantId
+  return merchantId
 }
 
 /** For routes that need no body: a missing body is the same as an empty one. */

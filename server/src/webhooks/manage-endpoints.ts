@@ -8,10 +8,10 @@ import { ApiError, invalid } from "../errors.ts"
 import { newCuid, newId } from "../ids.ts"
 import { emit } from "./emit.ts"
 import type { EventData } from "./events.ts"
-import { ROWS_PER_STATEMENT, skipWaiting } from "./record-attempts.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
 import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
 import type { Sender } from "./send.ts"
+import { ROWS_PER_STATEMENT, skipWaiting } from "./skip-deliveries.ts"
 import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
 
 /** Limited, because each event has one row for each endpoint. */

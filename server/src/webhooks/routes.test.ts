@@ -6,9 +6,9 @@ import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/servi
 import { inTransaction } from "../context.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
-import { skipRest } from "./record-attempts.ts"
 import { forgetExpiredSecrets } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
+import { skipRest } from "./skip-deliveries.ts"
 
 const as = "shop"
 const HOUR = 3_600_000
