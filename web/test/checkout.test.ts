@@ -442,7 +442,9 @@ describe.concurrent("a merchant's site", () => {
     return page
   }
 
-  it("shows the page in a dialog where it is allowed and hears of the payment, and says elsewhere that it can't", async () => {
+  it("shows the page in a dialog where it is allowed and hears of the payment, and says elsewhere that it can't", async ({
+    expect,
+  }) => {
     const { body } = await sandbox.call("/api/console/checkouts", { amount: "5" }, auth())
     const { id, url } = body
     const [site, other] = [await openSite(url), await openSite(url)]
