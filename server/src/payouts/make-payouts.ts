@@ -10,11 +10,10 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payeesOf } from "../deposits/deposits.ts"
-import { allocate } from "../money/allocate.ts"
 import { parseAmount } from "../money/amount.ts"
 import { continueTrace, joinTraces } from "../tracing/trace.ts"
-import { drawShares } from "./draw-shares.ts"
 import { insertPayout, roomIn } from "./insert-payout.ts"
+import { isLive, missingShares, sharersOf, standingOf } from "./promised.ts"
 
 const DAY_MS = 86_400_000
 const DEPOSITS_PER_ROUND = 200
@@ -55,6 +54,19 @@ export const failedOften = (n: number): string =>
  * it again.
  */
 export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
+  const made = await makeAllShares(ctx, paymentId, hold)
+  if (made && made.unsplit.length > 0) await planSweep(ctx, made.payment, made.unsplit)
+}
+
+/**
+ * Makes the missing shares of a granted payment, and schedules no sweep. Returns the payment, locked, and its deposits
+ * without recipients; undefined if it is not granted. Call it inside a transaction.
+ */
+export async function makeAllShares(
+  ctx: TxContext,
+  paymentId: string,
+  hold?: Hold,
+): Promise<{ payment: Row<"payments">; unsplit: Row<"deposits">[] } | undefined> {
   // Locked until the commit: either a concurrent reversal sees the payouts made here, or this function sees the
   // reversal.
   const payment = await ctx.db
@@ -63,39 +75,32 @@ export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold
     .where("id", "=", paymentId)
     .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
-  if (payment.status !== "granted") return
+  if (payment.status !== "granted") return undefined
   const deposits = await depositsOf(ctx, payment)
   for (const deposit of deposits) await makeShares(ctx, payment, deposit, hold)
-  const unsplit = deposits.filter(({ recipient_set_id: setId }) => setId === null)
-  if (unsplit.length > 0) await planSweep(ctx, payment, unsplit)
+  return { payment, unsplit: deposits.filter(({ recipient_set_id: setId }) => setId === null) }
 }
 
 /** Divides what a payment brought to one deposit among the recipients that the deposit's address names. */
 async function makeShares(
   ctx: TxContext,
   payment: Row<"payments">,
-  deposit: Row<"deposits"> & { received: bigint; returning: bigint },
+  deposit: Row<"deposits"> & { received: bigint },
   hold: Hold | undefined,
 ): Promise<void> {
   const recipients = await payeesOf(ctx, deposit.recipient_set_id)
   if (recipients.length === 0) return
-  const whole = allocate(
-    deposit.received - deposit.returning,
-    recipients.map(each => each.percentE4),
-  )
-  const promised = await promisedOf(ctx, payment.id, deposit.id)
-  const before = promised.filter(row => row.payment_id === payment.id)
-  // A share that a person cancelled is not made again; its money stays in the deposit. The money of a cancelled return
-  // is left to the merchant.
-  const live = promised.filter(
-    ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
-  )
-  const sumOf = (rows: Row<"payouts">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
-  const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
-  for (const [share, amount] of drawShares(needed, deposit.received - sumOf(live)).entries()) {
+  const { payouts: own } = await standingOf(ctx, [payment.id], payment.token, deposit.id)
+  const others = await standingOf(ctx, await sharersOf(ctx, payment), payment.token, deposit.id)
+  const missing = missingShares(recipients, {
+    received: deposit.received,
+    promised: own.filter(isLive),
+    others: { received: others.received, promised: others.payouts.filter(isLive) },
+  })
+  for (const [share, amount] of missing.entries()) {
     const recipient = recipients[share]
     if (!recipient || amount === 0n) continue
-    const earlier = before.filter(row => row.share === share)
+    const earlier = own.filter(row => row.share === share)
     const payout = {
       kind: "share" as const,
       source_key: `payment:${payment.id}:deposit:${deposit.id}:share:${share}:${earlier.length}`,
@@ -103,7 +108,7 @@ async function makeShares(
       share,
       percent_e4: recipient.percentE4,
       replaces:
-        earlier.find(row => row.state === "reverted" && !before.some(each => each.replaces === row.id))?.id ?? null,
+        earlier.find(row => row.state === "reverted" && !own.some(each => each.replaces === row.id))?.id ?? null,
       token: payment.token,
       recipient: recipient.address,
       amount,
@@ -114,21 +119,6 @@ async function makeShares(
     }
     await insertPayout(ctx, deposit, payout, id => releaseData(id, deposit, recipients, payout))
   }
-}
-
-/**
- * Returns the payouts out of a deposit that were made for a payment's transfers: its own, and those of payments that
- * held these transfers before a reorg. The query reads these few payments' payouts first. Otherwise, for an address
- * that many pay to, Postgres read all payouts, and for each of them all transfers (2.6 s with 2,430 payouts, measured).
- */
-async function promisedOf(ctx: TxContext, paymentId: string, depositId: bigint): Promise<Row<"payouts">[]> {
-  const { rows } = await sql<Row<"payouts">>`
-    with earlier as materialized (select distinct e.payment_id from claims c join past_claims e on e.transfer_id = c.transfer_id
-        join transfers t on t.id = c.transfer_id where c.payment_id = ${paymentId} and t.deposit_id = ${depositId}),
-      made as materialized (
-        select * from payouts where payment_id = any(array(select payment_id from earlier union select ${paymentId}::text)))
-    select * from made where deposit_id = ${depositId}`.execute(ctx.db)
-  return rows
 }
 
 /**
@@ -144,14 +134,14 @@ export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string
 
 /**
  * Returns the deposits that hold a payment's transfers. `received` is what each got, without a surplus that waits for
- * the merchant; `returning` is a surplus in it that already has a payout back. Transfers that a reorg moved count
- * before they are confirmed again: the payment still counts, and the book says when there is room.
+ * the merchant. Transfers that a reorg moved count before they are confirmed again: the payment still counts, and the
+ * book says when there is room.
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
-  const rows = await sql<Row<"deposits"> & { received: bigint; returning: bigint }>`
-    select d.*, paid.received, paid.returning from deposits d join (
-      select t.deposit_id, sum(t.value - withheld(t.id, '{open}')) as received,
-        sum(withheld(t.id, '{returned}')) as returning from claims c join transfers t on t.id = c.transfer_id
+  const rows = await sql<Row<"deposits"> & { received: bigint }>`
+    select d.*, paid.received from deposits d join (
+      select t.deposit_id, sum(t.value - withheld(t.id, '{open}')) as received
+      from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
       on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
   return rows.rows

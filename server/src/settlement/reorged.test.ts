@@ -167,6 +167,47 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     expect([...got, await rig.balanceOf(payTo)]).toEqual([units("3.85"), units("1.65"), 0n])
     expect(await findings()).toEqual([])
   })
+
+  it("is divided by what it keeps where the return of its surplus is signed and the surplus came again as more", async () => {
+    const { client } = rig.anvil
+    const recipients = [70, 30].map((percent, i) => ({ address: `0x${`f${i}`.repeat(20)}`, percent }))
+    const { body: split } = await call("splits", { name: "Band", recipients })
+    const { payTo } = await checkout(5, { splitId: split.id })
+    await look(2)
+    const buyer = rig.buyer(0)
+    const [a, b, more] = [
+      await signed(buyer, payTo, "4"),
+      await signed(buyer, payTo, "5", 1),
+      await signed(buyer, payTo, "7", 1),
+    ]
+    const before = await rig.balanceOf(BACK)
+    await send(a)
+    const fork = await client.snapshot()
+    await send(b)
+    await look(2)
+    await look()
+    expect((await call(`payments/${(await onlyPayment()).id}/return`, { address: BACK })).status).toBe(200)
+    await rig.payout()
+    const attempts = await rig.service.ctx.db
+      .selectFrom("transaction_attempts")
+      .select("raw")
+      .orderBy("nonce")
+      .execute()
+    expect(attempts).toHaveLength(3)
+    await client.revert({ id: fork })
+    await client.mine({ blocks: 1 })
+    await send(more, ...attempts.flatMap(each => each.raw ?? []))
+    await afterReorg()
+    await days()
+    const got = await Promise.all(recipients.map(({ address }) => rig.balanceOf(address)))
+    expect([...got, (await rig.balanceOf(BACK)) - before, await rig.balanceOf(payTo)]).toEqual([
+      units("4.9"),
+      units("2.1"),
+      units("4"),
+      0n,
+    ])
+    expect(await findings()).toEqual([])
+  })
 })
 
 describe("at a paywall", () => {

@@ -8,6 +8,7 @@ import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { makeAllShares } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { writeOpen } from "./exceptions.ts"
@@ -110,6 +111,8 @@ async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Prom
   for (const payment of part.standing) {
     const { id, status, amount, there, sure, grown = false } = payment
     if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
+    // A share that failed while its transfer was gone was not made again.
+    else if (status === "granted") await makeAllShares(ctx, id)
     if (status === "returned") await stopReturns(ctx, [id])
     if (status === "reversed" && sure >= amount) await grantAgain(ctx, sellable, part, payment)
   }
