@@ -168,8 +168,8 @@ export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payout
 }
 
 /**
- * Cancels returns without a nonce whose money, or part of it, a reorg removed. This opens their payments again. Call it
- * inside a transaction, under the lock of the paywall's payer or of the session.
+ * Cancels returns without a nonce of payments that have less or more money since a reorg. This opens the payments again.
+ * Call it inside a transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
@@ -177,7 +177,7 @@ export async function stopReturns(ctx: TxContext, paymentIds: readonly string[])
   // The payment is locked before its payouts, as `operator/` does when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from payouts where ${unsigned})
-      and amount > (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
+      and amount <> (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
         where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
     order by id for no key update`.execute(ctx.db)
   if (rows.length === 0) return

@@ -108,6 +108,13 @@ async function waitsForLock(): Promise<void> {
   while (onPostgres && (await waiting.execute(db())).rows[0]?.n === 0);
 }
 
+/** Changes the only transfer as a reorg does that mines it again with another amount. */
+const becomes = (usd: number) =>
+  db()
+    .updateTable("transfers")
+    .set({ value: BigInt(usd) * 1_000_000n, reorged_at: service.ctx.now(), run_at: service.ctx.now() })
+    .execute()
+
 const accept = (id: string) => service.call("POST", `/api/console/payments/${id}/accept`, {}, as)
 const giveBack = (id: string, address = backTo) =>
   service.call("POST", `/api/console/payments/${id}/return`, { address }, as)
@@ -685,4 +692,58 @@ describe("what is decided", () => {
     const main = rows.rows.some(row => row.resource_id.startsWith("cs_") && row.status === "granted" && !row.beside)
     expect(main).toBe(status === "confirmed")
   }
+})
+
+describe.each(["paywall", "checkout"])("a payment of a %s that a reorg made larger", kind => {
+  const deposit = () => (kind === "paywall" ? shop : session).deposit
+  const promised = async () => {
+    const { rows } = await sql<{
+      kind: string
+      sum: bigint
+    }>`select kind, sum(amount)::numeric(78,0) as sum from payouts
+      where state not in ('cancelled', 'reverted') group by 1`.execute(db())
+    return rows
+  }
+
+  it("pays out all of it where the merchant accepted it", async () => {
+    await arrive(deposit(), 3)
+    await settle()
+    if (kind === "checkout") await sql`update checkout_sessions set expires_at = ${service.ctx.now()}`.execute(db())
+    const [payment] = await payments()
+    expect((await accept(payment?.id ?? "")).status).toBe(200)
+    await becomes(4)
+    await settle()
+    expect(await payments()).toMatchObject([{ status: "granted", amount: 4_000_000n }])
+    service.advance(2 * 86_400_000)
+    await sweepDue(service.ctx, paperNetwork)
+    expect(await promised()).toEqual([{ kind: "sweep", sum: 4_000_000n }])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  })
+
+  it("is open again with all of it where its return was not signed yet", async () => {
+    await arrive(deposit(), 3)
+    await settle()
+    const [payment] = await payments()
+    expect((await giveBack(payment?.id ?? "")).status).toBe(200)
+    await becomes(4)
+    await settle()
+    expect(await payments()).toMatchObject([{ status: "open", amount: 4_000_000n }])
+    expect((await giveBack(payment?.id ?? "")).status).toBe(200)
+    expect(await promised()).toEqual([{ kind: "return", sum: 4_000_000n }])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  })
+})
+
+it("a payment whose access the merchant revoked takes what a reorg brought more, and gives no access again", async () => {
+  await arrive(shop.deposit, 5)
+  await settle()
+  const grant = await db().selectFrom("grants").select("id").executeTakeFirstOrThrow()
+  const revoked = await service.call("DELETE", `/api/console/paywalls/${shop.id}/grants/${grant.id}`, undefined, as)
+  expect(revoked.status).toBe(200)
+  await becomes(7)
+  await settle()
+  expect(await payments()).toMatchObject([{ status: "granted", amount: 7_000_000n }])
+  const verified = await service.call("GET", `/api/paywalls/${shop.id}/verify?address=${payerOf(0)}`)
+  expect(verified.body).toMatchObject({ hasAccess: false })
+  expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
 })

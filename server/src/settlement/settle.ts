@@ -8,7 +8,7 @@ import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { makeAllShares } from "../payouts/make-payouts.ts"
+import { makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { writeOpen } from "./exceptions.ts"
@@ -104,18 +104,24 @@ export async function settle(
 /**
  * Keeps the merchant's or the chain's decision while the money is there. A granted payment is reversed while some of
  * its money is gone, and granted again when all of it is sure. One with more money than before is reversed too, and the
- * plan of the same transaction counts it with its surplus. An unsigned return is cancelled if a reorg removed some
- * of its money.
+ * plan of the same transaction counts it with its surplus; where the merchant has decided about it, it takes what came
+ * more. An unsigned return is cancelled if a reorg changed its money.
  */
 async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Promise<void> {
   for (const payment of part.standing) {
     const { id, status, amount, there, sure, grown = false } = payment
     if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
+    else if (status === "granted" && sure > amount) await takeMore(ctx, id, sure)
     // A share that failed while its transfer was gone was not made again.
     else if (status === "granted") await makeAllShares(ctx, id)
     if (status === "returned") await stopReturns(ctx, [id])
     if (status === "reversed" && sure >= amount) await grantAgain(ctx, sellable, part, payment)
   }
+}
+
+async function takeMore(ctx: TxContext, id: string, amount: bigint): Promise<void> {
+  await ctx.db.updateTable("payments").set({ amount, updated_at: ctx.now() }).where("id", "=", id).execute()
+  await makePayouts(ctx, id)
 }
 
 async function apply(ctx: TxContext, sellable: Sellable, part: Part, plan: Plan): Promise<void> {
