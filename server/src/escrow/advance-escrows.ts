@@ -11,7 +11,7 @@ import { checkoutChanges, countPayment } from "../metrics.ts"
 import { MAX_FAILED_CALLS } from "../payouts/escrow-alarms.ts"
 import { OTHER_WALLET } from "../payouts/orphaned-reserves.ts"
 import { standingOf } from "./fold-escrow.ts"
-import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
 import { emptiedOf } from "./read-reclaim.ts"
@@ -210,7 +210,6 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
     session: { ...session, ...rowOf(ctx, standing) },
   }
   await writeEscrow(ctx, after.escrow)
-  await noteCounted(ctx, standing.calls)
   const { status, received, message, payer, tx_hash, confirmed_at } = after.session
   const isNews = status !== session.status || received !== session.received || message !== session.message
   if (isNews || tx_hash !== session.tx_hash)

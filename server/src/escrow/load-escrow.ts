@@ -1,6 +1,5 @@
 /** Reads an escrow with its calls, and folds them. */
 import { sql } from "kysely"
-import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
@@ -31,9 +30,8 @@ const COLUMNS = [
 ] as const
 type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : never
 
-/** Columns of a call, and whether its block is deep enough to count. */
-type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> &
-  Call & { /** It counted before, in the block that it is in. */ isCounted: boolean }
+/** Columns of a call, and whether the scan has found its block deep enough to count (`scanner/deep-calls.ts`). */
+type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> & Call
 
 /** An escrow with its calls and their fold. */
 export interface Standing extends Escrowed {
@@ -86,40 +84,20 @@ export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escr
   return { session, escrow, calls, folded: foldEscrow(facts, ctx.now()) }
 }
 
-/**
- * Records the calls that count, so that they keep counting until their own block is displaced: after any reorg the
- * scan's height falls back to the final block. Call it under the escrow's lock.
- */
-export async function noteCounted(ctx: TxContext, calls: readonly CallRow[]): Promise<void> {
-  const fresh = calls.flatMap(({ id, state, succeeded, deep, isCounted, block_hash }) =>
-    state === "mined" && succeeded && deep && !isCounted && block_hash !== null ? [{ payout_id: id, block_hash }] : [],
-  )
-  if (fresh.length === 0) return
-  await ctx.db
-    .insertInto("counted_calls")
-    .values(fresh)
-    .onConflict(conflict =>
-      conflict.column("payout_id").doUpdateSet(eb => ({ block_hash: eb.ref("excluded.block_hash") })),
-    )
-    .execute()
-}
-
-async function callsOf(ctx: TxContext, { session_id: id, chain_id: chainId }: Row<"escrows">): Promise<CallRow[]> {
-  const { confirmations } = networkOf(ctx.chain, chainId)
+async function callsOf(ctx: TxContext, { session_id: id }: Row<"escrows">): Promise<CallRow[]> {
   const rows = await ctx.db
     .selectFrom("payouts")
-    .leftJoin("cursors", "cursors.chain_id", "payouts.chain_id")
     .select(COLUMNS)
     .leftJoin("counted_calls", "counted_calls.payout_id", "payouts.id")
-    .select(["cursors.block_number as head", "counted_calls.block_hash as counted_in"])
+    .select("counted_calls.block_hash as counted_in")
     .where("payouts.escrow_id", "=", id)
     .where(sql<boolean>`(payouts.kind = 'reserve' or payouts.state <> 'cancelled' or payouts.nonce is not null)`)
     .orderBy("payouts.created_at")
     .orderBy("payouts.id")
     .execute()
-  return rows.map(({ head, counted_in, ...row }) => {
-    const isCounted = counted_in !== null && counted_in === row.block_hash
-    const isDeep = head !== null && row.block_number !== null && head - row.block_number + 1n >= confirmations
-    return { ...row, kind: row.kind as Call["kind"], deep: isCounted || isDeep, isCounted }
-  })
+  return rows.map(({ counted_in, ...row }) => ({
+    ...row,
+    kind: row.kind as Call["kind"],
+    deep: counted_in !== null && counted_in === row.block_hash,
+  }))
 }

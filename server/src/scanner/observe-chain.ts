@@ -11,6 +11,7 @@ import { openQuorum, type Quorum, type QuorumView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { type MinedCall, uncountedCalls } from "./deep-calls.ts"
 import { depositsAmong, dueSubmissions, unfinalTransfers, type WatchedDeposit, watchedDeposits } from "./queries.ts"
 
 /** How many blocks are scanned again each round: nodes index logs late, and shallow reorgs move them. */
@@ -51,6 +52,8 @@ export interface Observation {
   reorged: boolean
   /** Whether all transfers in doubt could be compared with the canonical chain. */
   allCompared: boolean
+  /** Calls of escrows that may be deep enough; their blocks were read. */
+  calls: MinedCall[]
   /** What it showed about the endpoints themselves. */
   troubles: Seen[]
 }
@@ -99,8 +102,9 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
       : !row.suspect_at && row.block_number <= quorum.finalized,
   )
   const asked = unsettled(ctx, quorum, unfinal)
+  const calls = await uncountedCalls(ctx, network.chainId, deepest)
   await quorum.learn(
-    [...doubted, ...changing].map(row => row.block_number),
+    [...[...doubted, ...changing].map(row => row.block_number), ...calls.map(call => call.blockNumber)],
     [...doubted.map(row => row.tx_hash), ...unexplained(quorum, unfinal, submissions, deposits), ...asked],
   )
   // A transfer that one endpoint alone has reported may be in no block; it is compared by its receipt.
@@ -119,7 +123,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const troubles = troublesIn(network, quorum)
   return {
     ...{ cursor, quorum, deposits, submissions, unfinal, found },
-    ...{ scannedTo, backfill, doubted, reorged, allCompared, troubles },
+    ...{ scannedTo, backfill, doubted, reorged, allCompared, calls, troubles },
   }
 }
 

@@ -7,6 +7,7 @@ import { noteTroubles } from "../chain/endpoint-troubles.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { type Changes, decide } from "./decide.ts"
+import { countDeepCalls } from "./deep-calls.ts"
 import type { Observation } from "./observe-chain.ts"
 import {
   confirmTransfers,
@@ -52,6 +53,7 @@ export async function recordObservation(
   const changes = decide(network, seen, unfinal, { now: ctx.now(), maxScanLag })
   const ended = await write(ctx, network, changes)
   await wakeSold(ctx, changed, ended)
+  await countDeepCalls(ctx, network, seen.quorum, seen.calls)
   await linkSubmissions(ctx, network, statusMessage.verifying)
   await noteTroubles(ctx, network, seen.troubles)
   if (changes.caughtUp) await watchedUpTo(ctx, changes.caughtUp.ids, changes.caughtUp.upTo)
