@@ -20,7 +20,7 @@ import { advanceEscrows } from "../src/escrow/advance-escrows.ts"
 import { paymentInfoOf } from "../src/escrow/payment-info.ts"
 import { deploy } from "./anvil.ts"
 import type { PayoutRig } from "./payouts.ts"
-import { bodyOf, relaysOn, type Signed } from "./relays.ts"
+import { bodyOf, keepUp, relaysOn, type Signed } from "./relays.ts"
 
 /** Deploys an escrow that the rig's relay wallet operates, and has the rig's network sell through it. */
 export async function placeEscrow(
@@ -60,9 +60,11 @@ export function reservesOn(rig: PayoutRig, escrow: EscrowDeployment) {
     await relays.look()
     await relook()
   }
-  /** Folds what is known. */
+  /** Folds what is known, also where another process has the key of the relay wallet. */
   const relook = async () => {
-    await ctx.db.updateTable("escrows").set({ run_at: ctx.now() }).where("run_at", "is not", null).execute()
+    const at = new Date(ctx.now().getTime() - 10_000)
+    await ctx.db.updateTable("escrows").set({ run_at: at }).where("run_at", "is not", null).execute()
+    await keepUp(ctx)
     await advanceEscrows(ctx)
   }
   return {

@@ -216,7 +216,10 @@ it("An endpoint that is asked what payers took back, once their time is over, de
   await on.round()
   await relaysOn(rig).look()
   settings.relayWallet = rig.signer.address
-  await ctx.db.updateTable("escrows").set({ run_at: ctx.now() }).execute()
+  await ctx.db
+    .updateTable("escrows")
+    .set({ run_at: new Date(ctx.now().getTime() - 10_000) })
+    .execute()
   const asked: string[] = []
   rig.proxy.spoil = (method, _params, result) => {
     asked.push(method)

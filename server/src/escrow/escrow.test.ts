@@ -7,7 +7,7 @@ import { type Hex, parseSignature, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
-import { relaysOn, type Signed } from "../../test/relays.ts"
+import { keepUp, relaysOn, type Signed } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
@@ -799,17 +799,36 @@ describe("a reservation", () => {
     expect(await alarmsInWords(ctx())).not.toEqual(alarm)
   })
 
-  it("is captured by the process that has its relay wallet's key, though another one looks first", async () => {
+  it("is captured by the process that has its relay wallet's key, though the clock of another one is ahead", async () => {
+    const aheadMs = 300
     const id = await on.start({ capture: "automatic" })
     expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
     await on.round()
     await relaysOn(rig).look()
-    const other = { ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } }
-    await advanceEscrows(other)
-    expect(await on.calls("capture")).toEqual([])
-    rig.service.advance(2_000)
-    await advanceEscrows(ctx())
+    const now = () => new Date(ctx().now().getTime() + aheadMs)
+    const other = { ...ctx(), now, settings: { ...ctx().settings, relayWallet: MERCHANT } }
+    for (let i = 0; i < 5 && (await on.calls("capture")).length === 0; i++) {
+      const { run_at: at } = await on.rowOf(id)
+      rig.service.advance(Math.max(0, (at?.getTime() ?? 0) - aheadMs - ctx().now().getTime()))
+      await keepUp(ctx())
+      await advanceEscrows(other)
+      rig.service.advance(aheadMs)
+      await advanceEscrows(ctx())
+    }
     expect(await on.calls("capture")).toHaveLength(1)
+  })
+
+  it("and a checkout, and what is asked of them, outlast a process whose clock is a week ahead", async () => {
+    const { id } = await reserved()
+    const pending = await on.start()
+    await keepUp(ctx())
+    const ahead = { ...ctx(), now: () => new Date(ctx().now().getTime() + 8 * 86_400_000) }
+    await advanceEscrows(ahead)
+    expect((await on.capture(id)).status).toBe(200)
+    await tendRelays(ahead, rig.network)
+    expect(await on.calls("void")).toEqual([])
+    expect(await on.calls("capture")).toMatchObject([{ state: "queued" }])
+    expect([(await on.session(id)).status, (await on.session(pending)).status]).toEqual(["authorized", "pending"])
   })
 
   it("that waits for an earlier relay wallet ends after a quarter of an hour", async () => {

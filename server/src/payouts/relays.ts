@@ -19,6 +19,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
+import { chainClock } from "../jobs/chain-clock.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
@@ -305,7 +306,7 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
     .where("chain_id", "=", network.chainId)
     .where("lane", "=", "relay")
     .where("state", "in", ["queued", "held"])
-    .where("relay_by", "<=", ctx.now())
+    .where("relay_by", "<=", chainClock(ctx, sql`${network.chainId}`))
     .execute()
   for (const row of over) await cancelRelay(ctx, row, TOO_LATE)
   const orphans = await orphanedReserves(ctx, network)
