@@ -17,6 +17,7 @@ import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Db } from "../db/open.ts"
 import { alarmsInWords } from "../payouts/alarms.ts"
 import { tendRelays } from "../payouts/relays.ts"
+import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
 import { authorizeEscrow } from "./authorize-escrow.ts"
 
@@ -43,6 +44,12 @@ async function reserved(change: object = {}) {
 }
 
 const ctx = () => rig.service.ctx
+/** Has another relay wallet be the one that every escrow obeys. */
+const operated = (operator: string) =>
+  ctx()
+    .db.updateTable("escrows")
+    .set({ operator } as object)
+    .execute()
 const AUTHORIZED = ["checkout.authorized"]
 const PAID = ["checkout.confirmed", "checkout.session.completed"]
 
@@ -349,6 +356,44 @@ describe("a reserved payment", () => {
     expect((await on.session(id)).status).toBe("voided")
     expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["cancelled", "reverted"])
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["reverted", "final"])
+  })
+
+  it("that its payer took back ends the void that an earlier relay wallet did not sign", async () => {
+    const { id, buyer } = await reserved()
+    const { authorization_expiry: expiry } = await on.rowOf(id)
+    expect((await on.void(id)).status).toBe(200)
+    await operated(MERCHANT)
+    await on.pass(expiry.getTime() - ctx().now().getTime() + 1_000)
+    await operated(rig.relayer.address)
+    const { reclaim } = await on.status(id)
+    await operated(MERCHANT)
+    await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
+    await rig.anvil.client.sendTransactionSync({ account: buyer, to: reclaim.to, data: reclaim.data } as never)
+    await rig.anvil.client.mine({ blocks: 5 })
+    await on.look()
+    await on.round()
+    expect((await on.calls("void")).map(({ state }) => state)).toEqual(["cancelled"])
+    expect(await on.session(id)).toMatchObject({ status: "voided", openCalls: [] })
+  })
+
+  it("that one wrong answer calls taken back is released when the comparison finds the chain still holds it", async () => {
+    const { id, payer } = await reserved()
+    const { operator, authorization_expiry: expiry, auth_id: authId } = await on.rowOf(id)
+    await operated(MERCHANT)
+    await on.pass(expiry.getTime() - ctx().now().getTime() + 1_000)
+    await rig.anvil.client.mine({ blocks: 5 })
+    const nothing = `0x${"1".padStart(64, "0")}${"0".repeat(128)}`
+    rig.proxy.spoil = (method, params, result) =>
+      method === "eth_call" && JSON.stringify(params).includes(`${authId}`.slice(2)) ? nothing : result
+    await on.look()
+    rig.proxy.spoil = (_method, _params, result) => result
+    expect((await on.session(id)).status).toBe("voided")
+    await operated(operator)
+    await reconcileRound(ctx(), rig.network, rig.signer.address)
+    expect((await on.session(id)).status).toBe("voided")
+    await on.work()
+    expect((await on.calls("void")).map(({ state }) => state)).toEqual(["mined"])
+    expect([(await on.onChain(id)).capturableAmount, await rig.balanceOf(payer)]).toEqual([0n, 5_000_000n])
   })
 
   it("that its payer does not take back is checked less and less often, and all of a network together", async () => {
@@ -829,6 +874,16 @@ describe("a reservation", () => {
     expect(await on.calls("void")).toEqual([])
     expect(await on.calls("capture")).toMatchObject([{ state: "queued" }])
     expect([(await on.session(id)).status, (await on.session(pending)).status]).toEqual(["authorized", "pending"])
+  })
+
+  it("of a relay wallet that another process works for is left to that process", async () => {
+    const id = await on.start()
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+    rig.service.advance(16 * 60_000)
+    await ctx().db.updateTable("wallets").set({ run_at: ctx().now() }).execute()
+    const other = { ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } }
+    await tendRelays(other, rig.network)
+    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["queued"])
   })
 
   it("that waits for an earlier relay wallet ends after a quarter of an hour", async () => {

@@ -14,6 +14,7 @@ import type { Row } from "../db/schema.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { ownCallsWithinBudgets, withinBudgets } from "./gas-budget.ts"
 import { reserveShort } from "./insert-payout.ts"
+import { TAKEN_BACK } from "./orphaned-reserves.ts"
 import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
 import { refundsOutOfTurn, waitForTurn, whyUnfunded } from "./refund-funds.ts"
@@ -218,7 +219,7 @@ const relayLane: LanePolicy = {
     const reclaimed = await emptiedPayouts(ctx, payouts)
     const others = await refundsOfOthers(ctx, network, payouts)
     const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
-      if (reclaimed.has(payout.id)) return [payout.id, cancelled("Nothing is reserved any more.")]
+      if (reclaimed.has(payout.id)) return [payout.id, cancelled(TAKEN_BACK)]
       if (others.has(payout.id)) return [payout.id, cancelled(OTHER_OWNER)]
       if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
       // No buyer waits at a page for these calls: the merchant's decision, or the end of the authorization, asks for

@@ -1,4 +1,5 @@
-/** Reservations that were accepted for an earlier relay wallet and not signed before it was replaced. */
+/** Calls of escrows that were made for an earlier relay wallet and not signed before it was replaced. */
+import { sql } from "kysely"
 import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
@@ -7,10 +8,15 @@ import type { Row } from "../db/schema.ts"
 /** The reason when a reservation was accepted for a relay wallet that is no longer ours. */
 export const OTHER_WALLET =
   "The service can't reserve this payment any more, as its relay wallet was changed. Nothing was paid: start a new checkout."
+/** The reason when the payer took back what a call was for. */
+export const TAKEN_BACK = "Nothing is reserved any more."
 /** After this long, no other process that still has the earlier wallet's key is expected to sign a reservation. */
 const ORPHANED_MS = 15 * 60_000
 
-/** Returns unsigned reservations that only an earlier relay wallet could make. */
+/**
+ * Returns unsigned reservations that only another relay wallet could make, and no process has worked for that wallet
+ * lately: while two are in use, each one's reservations are its own.
+ */
 export const orphanedReserves = (ctx: Context, { chainId }: Network): Promise<Row<"payouts">[]> =>
   ctx.db
     .selectFrom("payouts")
@@ -22,4 +28,24 @@ export const orphanedReserves = (ctx: Context, { chainId }: Network): Promise<Ro
     .where("payouts.state", "in", ["queued", "held"])
     .where("payouts.created_at", "<=", new Date(ctx.now().getTime() - ORPHANED_MS))
     .where("escrows.operator", "<>", ctx.settings.relayWallet ?? ZERO_ADDRESS)
+    .where(
+      sql<boolean>`not exists (select from wallets w where w.chain_id = payouts.chain_id and w.lane = 'relay'
+        and w.address = escrows.operator and w.run_at > ${new Date(ctx.now().getTime() - ORPHANED_MS)})`,
+    )
+    .execute()
+
+/**
+ * Returns unsigned captures and voids of money that its payer took back. The process with the relay wallet's key cancels
+ * them too, but after a change of that wallet there may be none.
+ */
+export const reclaimedCalls = (ctx: Context, { chainId }: Network): Promise<Row<"payouts">[]> =>
+  ctx.db
+    .selectFrom("payouts")
+    .innerJoin("escrows", "escrows.session_id", "payouts.escrow_id")
+    .selectAll("payouts")
+    .where("payouts.chain_id", "=", chainId)
+    .where("payouts.lane", "=", "relay")
+    .where("payouts.kind", "in", ["capture", "void"])
+    .where("payouts.state", "in", ["queued", "held"])
+    .where("escrows.reclaimed", ">", 0n)
     .execute()

@@ -23,7 +23,7 @@ import { chainClock } from "../jobs/chain-clock.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
-import { OTHER_WALLET, orphanedReserves } from "./orphaned-reserves.ts"
+import { OTHER_WALLET, orphanedReserves, reclaimedCalls, TAKEN_BACK } from "./orphaned-reserves.ts"
 import { TOO_LATE } from "./relay-standing.ts"
 import { agreedTrial, askEach, askTogether, reportDisagreement, type Trial } from "./trials.ts"
 
@@ -311,6 +311,7 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
   for (const row of over) await cancelRelay(ctx, row, TOO_LATE)
   const orphans = await orphanedReserves(ctx, network)
   for (const row of orphans) await cancelRelay(ctx, row, OTHER_WALLET)
+  for (const row of await reclaimedCalls(ctx, network)) await cancelRelay(ctx, row, TAKEN_BACK)
   if (over.length + orphans.length > 0) await verifySoon(ctx, network.chainId)
   const open = await sql<{ resource: string }>`
     select d.resource_id as resource from payouts i join deposits d on d.id = i.deposit_id

@@ -29,6 +29,8 @@ interface Booked {
   captured: bigint
   voided: bigint
   refunded: bigint
+  /** What the payer took back, by an earlier answer of the chain. */
+  reclaimed: bigint
   /** Whether the payer may already take back what is left. */
   over: boolean
 }
@@ -75,6 +77,9 @@ async function comparePage(
     const states = reported.flatMap(each => each[i] ?? [])
     const differing = states.filter(state => !agrees(escrow, state))
     const agreeing = states.length - differing.length
+    const holds = states.filter(state => state.capturableAmount > 0n)
+    if (escrow.reclaimed > 0n && holds.length >= quorumOf(network) && holds.length === states.length)
+      await withdrawReclaim(ctx, escrow)
     if (found.findings.has(escrow.operator)) continue
     if (differing.length === 0 && agreeing >= quorumOf(network)) continue
     const words = wordsFor(escrow, differing[0], quorum.finalized)
@@ -105,7 +110,7 @@ async function bookedBy(
       and i.state = 'final' and i.block_number <= ${finalized}), 0)::numeric(78,0)`
   const { rows } = await sql<Booked>`
     select e.session_id, e.escrow, e.operator, e.auth_id, ${sumOf("reserve")} as authorized, ${sumOf("capture")} as captured,
-      ${sumOf("void")} as voided, ${sumOf("refund")} as refunded, e.authorization_expiry <= ${at} as over
+      ${sumOf("void")} as voided, ${sumOf("refund")} as refunded, e.reclaimed, e.authorization_expiry <= ${at} as over
     from escrows e where e.chain_id = ${network.chainId} and e.auth_id is not null
       and e.refund_expiry > ${new Date(ctx.now().getTime() - ENDED_MS)} and ${only === undefined ? sql`true` : sql`e.session_id = ${only}`}
       and not exists (select from payouts i where i.escrow_id = e.session_id
@@ -120,7 +125,13 @@ async function bookedBy(
  * it back.
  */
 function agrees(
-  { authorized, captured, voided, refunded, over }: Omit<Booked, "session_id" | "escrow" | "operator" | "auth_id">,
+  {
+    authorized,
+    captured,
+    voided,
+    refunded,
+    over,
+  }: Pick<Booked, "authorized" | "captured" | "voided" | "refunded" | "over">,
   state: PaymentState,
 ): boolean {
   const capturable = authorized - captured - voided
@@ -130,6 +141,23 @@ function agrees(
     (state.capturableAmount === capturable || isTaken) &&
     state.refundableAmount === captured - refunded
   )
+}
+
+/**
+ * Takes a reclaim back that never happened: a later final block still holds the money. A single endpoint had answered
+ * wrongly once. The escrow is due again, and releases the money.
+ */
+async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed }: Booked): Promise<void> {
+  ctx.log.error(
+    { sessionId, amount: `${reclaimed}` },
+    "a payer did not take back what was reserved: the chain holds it",
+  )
+  await ctx.db
+    .updateTable("escrows")
+    .set({ reclaimed: 0n, run_at: ctx.now() })
+    .where("session_id", "=", sessionId)
+    .where("reclaimed", "=", reclaimed)
+    .execute()
 }
 
 const isSame = (a: PaymentState, b: PaymentState | undefined): boolean =>
