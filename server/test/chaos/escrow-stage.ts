@@ -203,7 +203,7 @@ export async function keepPlaying(
     depositFactory,
     escrow,
     sanctionsOracle: undefined,
-    confirmations: 1,
+    confirmations: 3,
   }
   while (!signal.aborted) {
     const point = nextPoint(stage, dooms, role === "api" ? apiPoints : [...workerPoints, ...sendPoints])
