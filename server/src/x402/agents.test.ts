@@ -574,6 +574,30 @@ describe("a caller who leaves", () => {
   })
 })
 
+/** Sends what a retry token is for to a caller who leaves before it has come. */
+async function cutRetry(id: string, url: string, token: string): Promise<void> {
+  const raw = Object.assign(new EventEmitter(), { destroyed: false })
+  const reply = { raw, hasHeader: () => true, headers: () => reply, header: () => reply } as unknown as FastifyReply
+  const request = { ip: "127.0.0.1", headers: { "sluice-retry-token": token } } as unknown as FastifyRequest
+  const { offer } = await paywallItem(rig.service.ctx, id, url)
+  expect(await takePayment(rig.service.ctx, request, reply, offer)).toBeDefined()
+  raw.emit("close")
+}
+
+describe("a repeated answer", () => {
+  it("that is cut off does not make the payment alone good again", async () => {
+    const { id, url } = await paywall()
+    const { answer, payload } = await bought(url)
+    const answered = () => rig.service.ctx.db.selectFrom("settlements").select("answered_at").executeTakeFirst()
+    await expect.poll(async () => (await answered())?.answered_at ?? null).not.toBeNull()
+    const token = `${answer.headers["sluice-retry-token"]}`
+    await cutRetry(id, url, token)
+    await forgetLease()
+    expect((await pay(url, payload)).status).toBe(409)
+    expect((await get(url, { "sluice-retry-token": token })).body).toEqual(answer.body)
+  })
+})
+
 describe("what somebody else carried out", () => {
   const statusOf = async (pending: { body: { statusUrl: string } }) =>
     (await get(new URL(pending.body.statusUrl).pathname)).body

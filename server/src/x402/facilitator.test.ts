@@ -1,6 +1,8 @@
 // The facilitator: payments of another server, each settled once, whatever is asked twice or lost on the way.
 import { randomUUID } from "node:crypto"
+import { EventEmitter } from "node:events"
 import { request as httpRequest } from "node:http"
+import type { FastifyReply } from "fastify"
 import { sql, type UpdateObject } from "kysely"
 import { getGlobalDispatcher } from "undici"
 import type { PrivateKeyAccount } from "viem/accounts"
@@ -19,6 +21,7 @@ import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
+import { settle as settleCall } from "./facilitator.ts"
 import { recordAnswerBegun, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
 import { writeFirstClaim } from "./write-claims.ts"
@@ -429,6 +432,39 @@ describe("the facilitator", () => {
     const refused = await settle(bodyOf(await sign(await on.buyer())), headers)
     expect([refused.status, refused.body.error]).toEqual([409, "PAYMENT_IDENTIFIER_USED"])
     expect((await on.relays()).length).toBe(1)
+  })
+
+  it("answers success once, though a call that repeats the answer by its key is cut off", async () => {
+    const { ctx } = rig.service
+    const body = bodyOf(await sign(await on.buyer()))
+    const headers = { "idempotency-key": "order-1" }
+    expect((await settled(body, headers)).success).toBe(true)
+    const raw = Object.assign(new EventEmitter(), { destroyed: false })
+    const reply = { raw, hasHeader: () => false } as unknown as FastifyReply
+    const options = { merchantId: await rig.service.merchant("shop"), idempotencyKey: "order-1", confirmations: 1 }
+    expect((await settleCall(ctx, reply, body, options)).success).toBe(true)
+    raw.emit("close")
+    await sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(ctx.db)
+    for (const other of [{}, { "idempotency-key": "order-2" }])
+      expect((await settle(body, other)).body.errorReason).toBe("duplicate_settlement")
+    expect((await settle(body, headers)).body.success).toBe(true)
+  })
+
+  it("repeats an answer by its key only once it was sent: another call with the key does not take the right away", async () => {
+    const { ctx } = rig.service
+    const body = {
+      ...bodyOf(await sign(await on.buyer())),
+      paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 },
+    }
+    const headers = { "idempotency-key": "order-1" }
+    expect((await settle(body, headers)).body.errorReason).toBe("settlement_pending")
+    await on.round()
+    const { id } = await ctx.db.selectFrom("settlements").select("id").executeTakeFirstOrThrow()
+    const first = { id, claimId: randomUUID() }
+    expect(await takeServing(ctx, first, await rig.service.merchant("shop"))).toBeDefined()
+    expect((await settle(body, headers)).body.errorReason).toBe("settlement_pending")
+    expect(await recordAnswerBegun(ctx, first)).toBe(true)
+    expect((await settle(body, headers)).body.success).toBe(true)
   })
 
   it("answers success once for a payment that its buyer named: the seller chose no such name", async () => {

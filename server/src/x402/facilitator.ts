@@ -13,7 +13,7 @@ import { ApiError } from "../errors.ts"
 import { awaitSettlement } from "./await-settlement.ts"
 import { checkPayment, matchPrice, matchTerms } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
-import { followAnswer, releaseServing, takeRetry, takeServing } from "./lease.ts"
+import { followAnswer, releaseServing, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
 import { networkName, type Payment, type Price, parsePayment, SCHEME, type SettleAnswer } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -178,10 +178,11 @@ export async function settle(
   const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
-    if ((await takeServing(ctx, right, merchantId)) || (isIdentified && (await takeRetry(ctx, right, true))))
-      return success
-    // While nobody has been answered, the next call may be.
+    if (await takeServing(ctx, right, merchantId)) return success
+    // While nobody has been answered, the next call may be; a key that named the payment gets only an answer that was
+    // sent.
     const isAnswered = (await readSettlement(ctx, row.id))?.answered_at !== null
+    if (isAnswered && isIdentified) return success
     return failed(refuse(isAnswered ? "duplicate_settlement" : "settlement_pending"), payer, outcome.txHash)
   }
   // The next call can continue to wait: stock servers make one at once.
@@ -203,12 +204,12 @@ const identifierOf = (key: string): string => `key:${createHash("sha256").update
 async function awaitSettled(
   ctx: Context,
   reply: FastifyReply,
-  { settlement, claimId, isIdentified }: Claimed,
+  { settlement, claimId }: Claimed,
   { waitS, confirmations }: { waitS: number; confirmations: number },
 ): Promise<Settlement> {
   const isOver = async (row: Settlement) => {
     if (outcomeOf(row)?.state !== "settled") return true
-    const isAnswerable = isIdentified || row.answered_at !== null || row.claim_id === claimId || row.is_free
+    const isAnswerable = row.answered_at !== null || row.claim_id === claimId || row.is_free
     return isAnswerable && (await isDeep(ctx, row, confirmations))
   }
   const everyMs = confirmations > 1 ? DEPTH_MS : undefined

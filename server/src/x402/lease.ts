@@ -86,6 +86,9 @@ const serving = (ctx: TxContext, answerMs = ANSWER_MS) => ({
 /**
  * Takes the right to serve again, for a caller that proved that it paid. Where what was bought is served once (a
  * proxied call), only after it failed, or after its process was killed before it answered.
+ *
+ * Where it may be served at any time, a payment that was answered stays answered: otherwise a repeated answer whose
+ * caller leaves would make the payment alone good again. Nor is the right taken from a request that is being served.
  */
 export async function takeRetry(
   ctx: TxContext,
@@ -97,11 +100,10 @@ export async function takeRetry(
     .updateTable("settlements")
     .set({ ...serving(ctx, answerMs), claim_id: claimId })
     .where("id", "=", id)
-    .$if(!isRepeatable, query =>
-      query.where(sql<boolean>`(served_at is null or (answered_at is null and lease_until < clock_timestamp()))`),
-    )
+    .where(sql<boolean>`(served_at is null or (answered_at is null and lease_until < clock_timestamp()))`)
+    .$if(isRepeatable, query => query.where("answered_at", "is", null))
     .executeTakeFirst()
-  return taken.numUpdatedRows > 0n
+  return isRepeatable || taken.numUpdatedRows > 0n
 }
 
 /**
