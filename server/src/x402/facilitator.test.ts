@@ -467,6 +467,16 @@ describe("the facilitator", () => {
     expect((await settle(body, headers)).body.success).toBe(true)
   })
 
+  it("answers success once, though the key that named the payment was never answered", async () => {
+    const signed = bodyOf(await sign(await on.buyer()))
+    const body = { ...signed, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    const [one, other] = ["order-1", "order-2"].map(key => ({ "idempotency-key": key }))
+    expect((await settle(body, one)).body.errorReason).toBe("settlement_pending")
+    await on.round()
+    expect((await settle(body, other)).body.success).toBe(true)
+    for (const later of [one, other]) expect((await settle(body, later)).body.errorReason).toBe("duplicate_settlement")
+  })
+
   it("answers success once for a payment that its buyer named: the seller chose no such name", async () => {
     const body = bodyOf(await sign(await on.buyer()), "order_0123456789abcdef")
     expect((await settled(body)).success).toBe(true)

@@ -13,7 +13,7 @@ import { ApiError } from "../errors.ts"
 import { awaitSettlement } from "./await-settlement.ts"
 import { checkPayment, matchPrice, matchTerms } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
-import { followAnswer, releaseServing, takeServing } from "./lease.ts"
+import { followAnswer, type Right, releaseServing, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
 import { networkName, type Payment, type Price, parsePayment, SCHEME, type SettleAnswer } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -178,17 +178,31 @@ export async function settle(
   const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
-    if (await takeServing(ctx, right, merchantId)) return success
-    // While nobody has been answered, the next call may be; a key that named the payment gets only an answer that was
-    // sent.
-    const isAnswered = (await readSettlement(ctx, row.id))?.answered_at !== null
-    if (isAnswered && isIdentified) return success
+    if (await takeServing(ctx, right, merchantId)) {
+      if (!isIdentified) await forgetIdentifier(ctx, right)
+      return success
+    }
+    // While nobody has been answered, the next call may be. The key that named the payment gets only an answer that was
+    // sent to it.
+    const { answered_at, identifier } = (await readSettlement(ctx, row.id)) ?? row
+    const isAnswered = answered_at !== null
+    if (isAnswered && identifier !== null && identifier === payment.identifier) return success
     return failed(refuse(isAnswered ? "duplicate_settlement" : "settlement_pending"), payer, outcome.txHash)
   }
   // The next call can continue to wait: stock servers make one at once.
   await releaseServing(ctx, right, false)
   return failed(unsettled(outcome), payer, await lastHash(ctx, row))
 }
+
+/** A key that named a payment repeats no answer that was given to another call. */
+const forgetIdentifier = ({ db }: Context, { id, claimId }: Right): Promise<unknown> =>
+  db
+    .updateTable("settlements")
+    .set({ identifier: null })
+    .where("id", "=", id)
+    .where("claim_id", "=", claimId)
+    .where("identifier", "is not", null)
+    .execute()
 
 function unsettled(outcome: Outcome): Refusal {
   if (outcome.state !== "failed") return refuse("settlement_pending")
