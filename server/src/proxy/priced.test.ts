@@ -73,6 +73,14 @@ const paymentOf = (asked: Required, { authorization, signature }: Signed) => {
   const payload = { signature, authorization: numbers }
   return { "payment-signature": encode({ x402Version: 2, accepted: asked.accepts[0], payload }) }
 }
+/** Carries a payment out as anyone can who has read it. */
+const carry = ({ authorization: a, signature }: Signed) =>
+  rig.anvil.client.writeContractSync({
+    address: rig.token,
+    abi: parseAbi(["function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"]),
+    functionName: "transferWithAuthorization",
+    args: [a.from, a.to, a.value, a.validAfter, a.validBefore, a.nonce, signature],
+  })
 /** Waits for this many relays, then carries them out. */
 async function carryOut(count: number): Promise<void> {
   const relays = async () => (await on.relays()).length
@@ -353,6 +361,31 @@ describe("a priced call", () => {
     const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
     const shown = body.data.map(({ status, amount }: Record<string, string>) => `${status} ${amount}`)
     expect(shown.sort()).toEqual(["granted 0.05", "open 0.000007"])
+  })
+
+  it("that its payer carried out and did not come back for is not served once its money was returned", async () => {
+    const asks = await required(OSLO)
+    const signed = await sign(await on.buyer(), asks)
+    const payment = paymentOf(asks, signed)
+    const pending = await call(OSLO, { ...payment, prefer: "wait=0" })
+    await carry(signed)
+    await on.round()
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.look()
+    rig.service.advance(700_000)
+    await on.look()
+    const as = { as: "shop" }
+    const open = await rig.service.call("GET", "/api/console/payments?status=open", undefined, as)
+    expect(open.body.data).toMatchObject([{ exception: "late", status: "open" }])
+    const back = `/api/console/payments/${open.body.data[0].id}/return`
+    const returned = await rig.service.call("POST", back, { address: signed.authorization.from, confirm: true }, as)
+    expect(returned.status, JSON.stringify(returned.body)).toBe(200)
+    for (const proof of [payment, { "sluice-retry-token": `${pending.headers["sluice-retry-token"]}` }]) {
+      const refused = await call(OSLO, proof)
+      expect([refused.status, refused.body.error]).toEqual([409, "INVALID_OPERATION"])
+      expect(refused.body.message).toContain("returned the money")
+    }
+    expect(asked).toEqual([])
   })
 
   it("is in the books as an agent's payment, which emits no event; other money at its address waits", async () => {

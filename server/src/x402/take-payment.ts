@@ -26,6 +26,7 @@ import {
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
 import { networkName, paymentRequired, readPayment, responseHeaders, type Sold, type Version } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
+import { refuseReturned } from "./returned.ts"
 import { offerExtensions, receiptExtensions, signReceipt } from "./statements.ts"
 
 /**
@@ -78,8 +79,8 @@ export interface Paid {
 
 /**
  * Either answers the request itself, with 402 or 202, and returns undefined, or returns the settled payment that the
- * request may serve. Throws `VALIDATION_ERROR` for headers that can't be read, `PAYMENT_ALREADY_SERVED`, and what
- * `claimPayment` throws.
+ * request may serve. Throws `VALIDATION_ERROR` for headers that can't be read, `PAYMENT_ALREADY_SERVED`,
+ * `INVALID_OPERATION` where the money went back, and what `claimPayment` throws.
  */
 export async function takePayment(
   ctx: Context,
@@ -173,6 +174,8 @@ async function serve(
   version: Version,
   txHash: Hash,
 ): Promise<Paid | undefined> {
+  // The request that made the payment is answered long before anyone could decide about its money.
+  if (settlement.claim_id !== claimId) await refuseReturned(ctx, settlement, txHash)
   const right = { id: settlement.id, claimId }
   const first = await takeServing(ctx, right, caller, offer.answerMs)
   const paid = await paidOf(ctx, reply, offer, { ...settlement, claimId, version, txHash })
@@ -204,6 +207,7 @@ async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: st
   if (outcome.state === "failed" && outcome.replayableUntil === undefined)
     return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
   if (outcome.state !== "settled") return sendPending(ctx, reply, settlement.id, "token")
+  await refuseReturned(ctx, settlement, outcome.txHash)
   const claimId = randomUUID()
   const paid = await paidOf(ctx, reply, offer, { ...settlement, claimId, version: 2, txHash: outcome.txHash })
   if (!(await takeRetry(ctx, paid, offer.isRepeatable, offer.answerMs))) {
