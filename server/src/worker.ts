@@ -27,6 +27,7 @@ import { measureBacklog } from "./webhooks/measure-backlog.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
 import { skipRest } from "./webhooks/skip-deliveries.ts"
+import { findCarriedOut } from "./x402/find-carried-out.ts"
 
 const HOUSEKEEPING_MS = 60_000
 /** The longest sleep: a lost wake-up costs at most this much. */
@@ -57,6 +58,7 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
     gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
     round: async ctx => {
       await ensureCursor(ctx, network)
+      await findCarriedOut(ctx, network)
       await verifyRound(ctx, network)
       return Math.min(MAX_SLEEP_MS, await msUntilDue(ctx, network))
     },

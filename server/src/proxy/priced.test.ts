@@ -11,6 +11,7 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { findCarriedOut } from "../x402/find-carried-out.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -386,6 +387,34 @@ describe("a priced call", () => {
       expect(refused.body.message).toContain("returned the money")
     }
     expect(asked).toEqual([])
+  })
+
+  it("that its payer carried out is the agent's payment in the books, found in time or when it is asked for", async () => {
+    const { ctx } = rig.service
+    const as = { as: "shop" }
+    const books = async () => {
+      const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, as)
+      return body.data.map(({ type, status, exception }: Record<string, string>) => [type, status, exception])
+    }
+    for (const isInTime of [true, false]) {
+      const asks = await required(OSLO)
+      const signed = await sign(await on.buyer(), asks)
+      const pending = await call(OSLO, { ...paymentOf(asks, signed), prefer: "wait=0" })
+      // Other tests have moved the service's clock.
+      await rig.anvil.client.setNextBlockTimestamp({ timestamp: BigInt(Math.floor(ctx.now().getTime() / 1_000)) })
+      await carry(signed)
+      await on.round()
+      await rig.anvil.client.mine({ blocks: 3 })
+      await on.look()
+      rig.service.advance(isInTime ? 60_000 : 700_000)
+      if (isInTime) await findCarriedOut(ctx, rig.network)
+      await on.look()
+      expect((await books())[0]).toEqual(isInTime ? ["agent", "granted", null] : ["payment", "open", "late"])
+      const token = { "sluice-retry-token": `${pending.headers["sluice-retry-token"]}` }
+      expect((await call(OSLO, token)).status).toBe(200)
+      await on.look()
+      expect((await books())[0]).toEqual(["agent", "granted", null])
+    }
   })
 
   it("is in the books as an agent's payment, which emits no event; other money at its address waits", async () => {

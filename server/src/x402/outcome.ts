@@ -15,6 +15,7 @@ import type { Row } from "../db/schema.ts"
 import { TOO_LATE, wasSigned } from "../payouts/relay-standing.ts"
 import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
+import { settleAgain } from "./settled-hashes.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
 /** EIP-3009 events: emitted when an authorization moves money, and when its wallet cancels it. */
@@ -107,6 +108,7 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
       .where("id", "=", settlement.id)
       .where("found_hash", "is", null)
       .execute()
+    await settleAgain(ctx, settlement, found.txHash)
     return { state: "settled", txHash: found.txHash }
   }
   const untilMs = Number(settlement.valid_before) * 1_000

@@ -1,6 +1,9 @@
 /** Which transactions carried out agents' payments. */
+import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { isKind } from "../db/is-kind.ts"
+import type { Row } from "../db/schema.ts"
 
 /**
  * For each of these transactions, the amounts of the agents' payments for a thing that it carried out, by our relay or
@@ -33,3 +36,16 @@ export async function settledAmounts(
     .execute()
   return new Map([...Map.groupBy(rows, row => row.hash)].map(([hash, each]) => [hash, each.map(row => row.amount)]))
 }
+
+/**
+ * Lets the money that a transaction brought to a bundle be settled again: it carried out a payment, and may already wait
+ * as money that bought nothing.
+ */
+export const settleAgain = (
+  ctx: TxContext,
+  { chain_id, resource_id }: Pick<Row<"settlements">, "chain_id" | "resource_id">,
+  hash: Hash,
+): Promise<unknown> =>
+  sql`update transfers t set run_at = ${ctx.now()} from deposits d
+    where t.chain_id = ${chain_id} and t.tx_hash = ${hash} and t.state in ('confirmed', 'final') and t.run_at is null
+      and d.id = t.deposit_id and d.resource_id = ${resource_id} and ${isKind("d.resource_id", "bdl")}`.execute(ctx.db)
