@@ -948,6 +948,50 @@ describe("a payment link", () => {
     expect((await required(url)).accepts).toEqual(accepts)
   })
 
+  it("sells no checkout that is over, and honours what was claimed in time", async () => {
+    const made = { title: "Report", slug: "old-402", amount: 2 }
+    const { body: link } = await rig.service.call("POST", "/api/console/payment-links", made, { as: "shop" })
+    const url = "/api/p/old-402"
+    const switchTo = (active: boolean) =>
+      rig.service.call("PUT", `/api/console/payment-links/${link.id}`, { active }, { as: "shop" })
+    const { db } = rig.service.ctx
+    const first = await required(url)
+    const claimed = v2(first, await sign(await on.buyer(), first))
+    const pending = await pay(url, claimed, { prefer: "wait=0" })
+    expect(pending.status).toBe(202)
+    const second = await required(url)
+    expect(second.accepts).not.toEqual(first.accepts)
+    const late = v2(second, await sign(await on.buyer(), second))
+    await switchTo(false)
+    expect((await pay(url, late)).body.error).toBe("LINK_UNAVAILABLE")
+    await switchTo(true)
+    await sql`update checkout_sessions set expires_at = ${rig.service.ctx.now()}, created_at = created_at - interval '1 day'`.execute(
+      db,
+    )
+    const refused = await pay(url, late)
+    expect([refused.status, refused.body.error]).toEqual([402, "invalid_payment_requirements"])
+    expect(decode(refused.headers["payment-required"]).accepts).not.toEqual(second.accepts)
+    expect((await on.relays()).length).toBe(1)
+    await switchTo(false)
+    await on.round()
+    expect((await get(url, { "sluice-retry-token": `${pending.headers["sluice-retry-token"]}` })).status).toBe(200)
+  })
+
+  it("has its relay signed before its checkout ends", async () => {
+    await rig.service.call(
+      "POST",
+      "/api/console/payment-links",
+      { title: "T", slug: "ends", amount: 2 },
+      { as: "shop" },
+    )
+    const asked = await required("/api/p/ends")
+    const ends = new Date(rig.service.ctx.now().getTime() + 20_000)
+    await rig.service.ctx.db.updateTable("checkout_sessions").set({ expires_at: ends }).execute()
+    const answer = await pay("/api/p/ends", v2(asked, await sign(await on.buyer(), asked)), { prefer: "wait=0" })
+    expect(answer.status).toBe(202)
+    expect((await on.relays()).map(({ relay_by }) => relay_by)).toEqual([ends])
+  })
+
   it("asks for the amount where it leaves it open", async () => {
     await rig.service.call("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
     expect((await get("/api/p/tip-jar")).body.error).toBe("VALIDATION_ERROR")

@@ -10,7 +10,7 @@ import { networkName, type Payment, type Price, requirementsV2, SCHEME } from ".
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 
 /** The time an authorization needs from its claim to its block, in seconds; the specification's own margin. */
-const LEAST_S = 6n
+export const LEAST_S = 6n
 
 /** The prices that a payment may have been signed for. The first is the one asked for now. */
 export type Prices<P extends Price = Price> = readonly [P, ...P[]]

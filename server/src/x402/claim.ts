@@ -40,7 +40,11 @@ const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : L
 const MOST_ROUNDS = 5
 
 /** A price, and where its money goes: to one of our receiving addresses, or (facilitator) to somebody else's. */
-export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id"> }
+export type Offered = Price & {
+  deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id">
+  /** When what is sold at this address ends: no relay is signed later. */
+  soldUntil?: Date
+}
 
 /** What a payment is for. */
 export interface Sale {
@@ -55,6 +59,8 @@ export interface Sale {
   caller: string
   /** Why nothing is sold now. What was paid before is still served. */
   closed?: ApiError | undefined
+  /** Why this is not sold any more, where something else is. What was paid before is still served. */
+  over?: Refusal | undefined
 }
 
 /** Hex SHA-256 of what a payment is for. */
@@ -85,6 +91,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
       return { settlement: known.row, claimId, isIdentified: known.isIdentified }
     }
     if (sale.closed) throw sale.closed
+    if (sale.over) return sale.over
     const price = matchPrice(ctx, sale.prices, payment)
     if ("reason" in price) return price
     const checked = await checkPayment(ctx, sale.network, payment, sale)
@@ -186,7 +193,8 @@ async function writeClaim(
   const { authorization, identifier, hash } = payment
   const { digest, relay } = checked
   const { from: payer, nonce, to, value, validBefore } = authorization
-  const relayBy = new Date(Math.min(Number(validBefore) * 1_000 - LAST_SIGNED_MS, ctx.now().getTime() + MOST_QUEUED_MS))
+  const ends = [Number(validBefore) * 1_000 - LAST_SIGNED_MS, price.soldUntil?.getTime() ?? Number.POSITIVE_INFINITY]
+  const relayBy = new Date(Math.min(...ends, ctx.now().getTime() + MOST_QUEUED_MS))
   const target = price.deposit ? { depositId: price.deposit.id } : { merchantId }
   const facts = { kind: "settle" as const, authorization, digest, relayBy, to: target }
   const claim = {

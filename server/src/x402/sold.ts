@@ -2,6 +2,7 @@
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
+import { isOnSale } from "../checkouts/catalog.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -10,7 +11,9 @@ import { ApiError } from "../errors.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
+import { LEAST_S } from "./check-payment.ts"
 import type { Offered } from "./claim.ts"
+import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
 
 /** How long an old price is accepted after a change, as at a paywall that any wallet pays. */
@@ -112,7 +115,8 @@ const receiptOf = ({ token }: Network, { payer, amount, txHash }: Paid) => ({
 
 /**
  * A payment link. Each 402 opens a checkout with an address of its own, which identifies the checkout that a payment is
- * for; `payTo` is that address. `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, `VALIDATION_ERROR` where the
+ * for; `payTo` is that address. A checkout that is over takes no new payment: the payer is asked to pay another, or gets
+ * `LINK_UNAVAILABLE`. `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, `VALIDATION_ERROR` where the
  * link leaves the amount open and none is given.
  */
 export async function linkItem(
@@ -128,19 +132,18 @@ export async function linkItem(
     .select(["id", "address", "factory", "older_factory", "resource_id"])
     .where("resource_id", "=", session.id)
     .executeTakeFirstOrThrow()
-  const { title } = await ctx.db
-    .selectFrom("payment_links")
-    .select("title")
-    .where("slug", "=", slug)
-    .executeTakeFirstOrThrow()
-  const price: Offered = { network, payTo: deposit.address, amount: session.amount, deposit }
+  const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", slug).executeTakeFirstOrThrow()
+  const price: Offered = {
+    ...{ network, payTo: deposit.address, amount: session.amount, deposit },
+    soldUntil: session.expires_at,
+  }
   const offer: Offer = {
     merchantId: session.merchant_id,
     network,
     prices: [price],
     sold: {
       url: `${ctx.settings.baseUrl}${path}`,
-      description: session.description ?? title,
+      description: session.description ?? link.title,
       mimeType: "application/json",
     },
     boundTo: [session.id],
@@ -148,7 +151,10 @@ export async function linkItem(
     // If two agents were asked to pay one checkout, the second is offered another.
     ...(payTo === undefined
       ? {}
-      : { renew: async () => (await linkItem(ctx, slug, path, { amount, payTo: undefined, caller })).offer }),
+      : {
+          over: (await isOver(ctx, link, session)) ? over : undefined,
+          renew: async () => (await linkItem(ctx, slug, path, { amount, payTo: undefined, caller })).offer,
+        }),
     isRepeatable: true,
   }
   return {
@@ -161,6 +167,21 @@ export async function linkItem(
       redirectUrl: session.redirect_url,
     }),
   }
+}
+
+const over = refuse(
+  "invalid_payment_requirements",
+  "The checkout that this payment was signed for is over. Nothing was paid: pay what is asked for now.",
+)
+
+/** Whether a checkout takes no new payment: it has ended, or ends before one is mined, or its link sells no more. */
+async function isOver(
+  ctx: Context,
+  link: Row<"payment_links">,
+  { status, expires_at }: Row<"checkout_sessions">,
+): Promise<boolean> {
+  const isOpen = status === "pending" && expires_at.getTime() >= ctx.now().getTime() + Number(LEAST_S) * 1_000
+  return !isOpen || !(await isOnSale(ctx, link))
 }
 
 /** How long the same agent is asked to pay the same checkout, so that repeated requests create no rows. */

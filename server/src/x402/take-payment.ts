@@ -50,6 +50,8 @@ export interface Offer {
   boundTo: readonly string[]
   /** Why nothing is sold now. What was paid before is still served. */
   closed?: ApiError | undefined
+  /** Why this is not sold any more, where `renew` makes an offer of what is. What was paid before is still served. */
+  over?: Refusal | undefined
   /** Makes the offer that follows a refusal, where this one was for one payment alone. */
   renew?: () => Promise<Offer>
   /**
