@@ -32,7 +32,10 @@ export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment)
   return price
 }
 
-/** Returns the price that a payment pays now, or why it pays none. */
+/**
+ * Returns the price that a payment pays now, or why it pays none. An old price takes only authorizations that end with
+ * it: so nobody can carry one out when the books count it no more.
+ */
 export function matchPrice<P extends Price>(
   ctx: Pick<Context, "now">,
   prices: Prices<P>,
@@ -41,6 +44,11 @@ export function matchPrice<P extends Price>(
   const price = matchTerms(prices, payment)
   if ("reason" in price) return price
   const { authorization } = payment
+  if (price.pricedUntil && authorization.validBefore * 1_000n > BigInt(price.pricedUntil.getTime()))
+    return refuse(
+      "invalid_exact_evm_payload_authorization_value",
+      `This price has changed. An authorization of the old one must end by ${price.pricedUntil.toISOString()}; pay what is asked for now.`,
+    )
   const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
   if (authorization.validAfter > seconds) return refuse("invalid_exact_evm_payload_authorization_valid_after")
   if (authorization.validBefore < seconds + LEAST_S)

@@ -35,6 +35,8 @@ export interface Price {
   payTo: Address
   /** Base units. */
   amount: bigint
+  /** Until when an old price is taken; undefined for the current one. */
+  pricedUntil?: Date | undefined
 }
 
 /** What a payment buys, as clients show it. */

@@ -16,7 +16,10 @@ import type { Offered } from "./claim.ts"
 import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
 
-/** How long an old price is accepted after a change, as at a paywall that any wallet pays. */
+/**
+ * How long an old price is accepted after a change, as at a paywall that any wallet pays (`paywalls/payment.ts`), which
+ * goes by the time of the block.
+ */
 const QUOTE_MS = 3_600_000
 
 /** Something for sale, and how its payer is served. */
@@ -38,6 +41,7 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
     .select([
       "paywall_versions.price",
+      "paywall_versions.until_at",
       "deposits.id",
       "deposits.address",
       "deposits.factory",
@@ -50,7 +54,10 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
     .orderBy("paywall_versions.n", "desc")
     .execute()
   const [current, ...earlier] = versions.map(
-    ({ price, address, ...deposit }): Offered => ({ network, payTo: address, amount: price, deposit }),
+    ({ price, until_at, address, ...deposit }): Offered => ({
+      ...{ network, payTo: address, amount: price, deposit },
+      pricedUntil: until_at === null ? undefined : new Date(until_at.getTime() + QUOTE_MS),
+    }),
   )
   if (!current) throw notForSale()
   await watch(ctx, id)
