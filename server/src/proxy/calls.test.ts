@@ -69,6 +69,7 @@ const payments: Payments = {
     }
   },
   unserved: async () => undefined,
+  begin: async () => true,
   end: async () => true,
   release: async () => undefined,
   async giveBack(_ctx, paid) {

@@ -63,8 +63,11 @@ export interface Payments {
     boundTo: readonly string[],
   ): Promise<{ id: string; txHash: Hash | undefined } | undefined>
   /**
-   * Records that the call was made, however long its answer streams. False where another request has the right to it.
+   * Keeps the right to a call while its answer streams, and records the call at the end of that: if this process is
+   * killed before, the call may be repeated. False where another request has the right to it.
    */
+  begin(ctx: Context, reply: FastifyReply, paid: Paid): Promise<boolean>
+  /** Records that the call was made. False where another request has the right to it. */
   end(ctx: Context, paid: Paid): Promise<boolean>
   /** Lets the next request with the payment make the call: this caller disconnected, and nothing was done. */
   release(ctx: Context, paid: Paid): Promise<unknown>

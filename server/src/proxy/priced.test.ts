@@ -6,7 +6,7 @@ import { compactVerify, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, parseAbi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
@@ -272,21 +272,85 @@ describe("a priced call", () => {
     for (const again of [payment, token]) expect((await call(OSLO, again)).body.error).toBe("PAYMENT_ALREADY_SERVED")
   })
 
-  it("whose answer streams for as long as it likes is made once: neither its payment nor its token makes it again", async () => {
+  /** A call whose answer has begun and does not end by itself. */
+  async function streaming() {
     const base = await listening
-    respond = response => void response.write("a")
+    let answered: ServerResponse | undefined
+    respond = response => {
+      answered = response
+      response.write("a")
+    }
     const asks = await required(OSLO)
     const payment = paymentOf(asks, await sign(await on.buyer(), asks))
-    const streaming = httpRequest(`${base}${OSLO}`, { headers: payment })
-    const begun = once(streaming, "response")
-    streaming.end()
+    const request = httpRequest(`${base}${OSLO}`, { headers: payment })
+    request.on("error", () => undefined)
+    const begun = once(request, "response")
+    request.end()
+    await carryOut(1)
+    const [answer] = await begun
+    answer.on("error", () => undefined).resume()
+    const token = { "sluice-retry-token": `${answer.headers["sluice-retry-token"]}` }
+    const again = (headers: Record<string, string>) => call(OSLO, { ...headers, prefer: "wait=0" })
+    return { request, payment, token, again, end: () => answered?.end() }
+  }
+  const answered = () => expect.poll(async () => (await stored())[0]?.answered_at ?? null).not.toBeNull()
+
+  it("whose answer streams for as long as it likes is made once: neither its payment nor its token makes it again", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval"] })
+    try {
+      const { payment, token, again, end } = await streaming()
+      for (const proof of [payment, token]) expect((await again(proof)).status).toBe(202)
+      await forgetLease()
+      vi.advanceTimersByTime(20_000)
+      const left = async () => Number((await stored())[0]?.lease_until) - Date.now()
+      await expect.poll(left).toBeGreaterThan(60_000)
+      for (const proof of [payment, token]) expect((await again(proof)).status).toBe(202)
+      end()
+      await answered()
+      for (const proof of [payment, token]) expect((await again(proof)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+      expect(asked).toHaveLength(1)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it("whose caller leaves in the middle of its answer was served", async () => {
+    const { request, payment, token, again } = await streaming()
+    request.destroy()
+    await answered()
+    await forgetLease()
+    for (const proof of [payment, token]) expect((await again(proof)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect(asked).toHaveLength(1)
+  })
+
+  it("whose process is killed in the middle of its answer is made again by its token, once its lease is over", async () => {
+    const { request, payment, token, again } = await streaming()
+    await forgetLease()
+    respond = response => response.end("{}")
+    expect((await again(token)).status).toBe(200)
+    for (const proof of [payment, token]) expect((await again(proof)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect(asked).toHaveLength(2)
+    request.destroy()
+  })
+
+  it("that does more than read is made once, though its process is killed in the middle of its answer", async () => {
+    const base = await listening
+    respond = response => void response.write("a")
+    const asks = await required(OSLO, {})
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const headers = { ...payment, "content-type": "application/json" }
+    const request = httpRequest(`${base}${OSLO}`, { method: "POST", headers })
+    request.on("error", () => undefined)
+    const begun = once(request, "response")
+    request.end("{}")
     await carryOut(1)
     const [answer] = await begun
     await forgetLease()
     const token = { "sluice-retry-token": `${answer.headers["sluice-retry-token"]}` }
-    for (const again of [payment, token]) expect((await call(OSLO, again)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    for (const proof of [payment, token])
+      expect((await call(OSLO, proof, {})).body.error).toBe("PAYMENT_ALREADY_SERVED")
     expect(asked).toHaveLength(1)
-    streaming.destroy()
+    request.destroy()
   })
 
   it("that is not sold any more is kept: its payer is answered what to do, its merchant sees it, and a route that is back serves it", async () => {

@@ -164,7 +164,10 @@ async function answer(
   if (found.failure !== undefined) return await sendFailure(ctx, request, reply, call, bought, found)
   if (bought) {
     const { payments, paid } = bought
-    if (!(await payments.end(ctx, paid))) {
+    // What only reads may be repeated where this process is killed before the answer has come. Any other call is made
+    // once: the origin has done the work.
+    const isMine = onlyReads(request) ? payments.begin(ctx, reply, paid) : payments.end(ctx, paid)
+    if (!(await isMine)) {
       drop(found)
       throw new ApiError("PAYMENT_ALREADY_SERVED")
     }
@@ -173,6 +176,8 @@ async function answer(
   }
   return sendAnswer(ctx, request, reply, found)
 }
+
+const onlyReads = ({ method }: FastifyRequest): boolean => method === "GET" || method === "HEAD"
 
 /** Discards the origin's answer, which nobody reads. */
 export function drop(found: OriginAnswer): void {
@@ -185,7 +190,7 @@ export function drop(found: OriginAnswer): void {
  */
 async function endUnread(
   ctx: Context,
-  { method }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
   bought: PaidCall | undefined,
   found: OriginAnswer,
@@ -194,7 +199,7 @@ async function endUnread(
   if (!bought) return reply
   const { payments, paid } = bought
   const wasSent = found.failure === undefined || found.wasSent
-  const mayRepeat = !wasSent || method === "GET" || method === "HEAD"
+  const mayRepeat = !wasSent || onlyReads(request)
   await (mayRepeat ? payments.release(ctx, paid) : payments.end(ctx, paid))
   return reply
 }

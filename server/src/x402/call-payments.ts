@@ -5,7 +5,15 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Payments } from "../proxy/payments.ts"
 import { bindingOf } from "./claim.ts"
-import { idOfRetryToken, isRetryable, noteFailure, RETRY_TOKEN, recordAnswerBegun, releaseServing } from "./lease.ts"
+import {
+  holdWhileAnswering,
+  idOfRetryToken,
+  isRetryable,
+  noteFailure,
+  RETRY_TOKEN,
+  recordAnswered,
+  releaseServing,
+} from "./lease.ts"
 import { readSettlement, recentOutcome } from "./outcome.ts"
 import { readPayment } from "./protocol.ts"
 import { takePayment } from "./take-payment.ts"
@@ -58,7 +66,8 @@ async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): 
 export const callPayments: Payments = {
   take: takePayment,
   unserved: findUnserved,
-  end: recordAnswerBegun,
+  begin: holdWhileAnswering,
+  end: recordAnswered,
   release: (ctx, paid) => releaseServing(ctx, paid, true),
   giveBack: noteFailure,
 }

@@ -22,7 +22,7 @@ import { newId } from "../ids.ts"
 import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { settle as settleCall } from "./facilitator.ts"
-import { recordAnswerBegun, takeServing } from "./lease.ts"
+import { recordAnswered, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
@@ -157,7 +157,7 @@ describe("the facilitator", () => {
     const rights = [one, other, one, other, one].map(id => ({ id: id ?? "", claimId: randomUUID() }))
     const callers = ["", "", "", "", "elsewhere"]
     const taken = await Promise.all(rights.map((right, i) => takeServing(ctx, right, callers[i] ?? "")))
-    const ended = await Promise.all(rights.map(right => recordAnswerBegun(ctx, right)))
+    const ended = await Promise.all(rights.map(right => recordAnswered(ctx, right)))
     expect(ended).toEqual(taken.map(each => each !== undefined))
     expect([ended.filter((_, i) => i % 2 === 0), ended.filter((_, i) => i % 2 === 1)].map(each => each.sort())).toEqual(
       [
@@ -463,7 +463,7 @@ describe("the facilitator", () => {
     const first = { id, claimId: randomUUID() }
     expect(await takeServing(ctx, first, await rig.service.merchant("shop"))).toBeDefined()
     expect((await settle(body, headers)).body.errorReason).toBe("settlement_pending")
-    expect(await recordAnswerBegun(ctx, first)).toBe(true)
+    expect(await recordAnswered(ctx, first)).toBe(true)
     expect((await settle(body, headers)).body.success).toBe(true)
   })
 

@@ -5,6 +5,7 @@
  * payment.
  */
 import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
+import { setTimeout } from "node:timers/promises"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
@@ -107,10 +108,51 @@ export async function takeRetry(
 }
 
 /**
- * Records that the answer with what was bought begins now, however long it takes. False where the lease was over and
- * another request has the right.
+ * Records that a payment was answered with what was bought. False where the lease was over and another request has the
+ * right.
  */
-export const recordAnswerBegun = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
+export const recordAnswered = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
+
+/** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
+const begun = new WeakSet<FastifyReply["raw"]>()
+/** How often the lease of an answer that is being sent is renewed; well within it. */
+const RENEWED_MS = 20_000
+
+/**
+ * Holds the right to serve for as long as an answer takes that {@link followAnswer} follows, and records the answer at
+ * its end. If the process is killed before, the lease ends and the call may be repeated. False where the lease was over
+ * and another request has the right.
+ */
+export async function holdWhileAnswering(
+  ctx: Context,
+  { raw }: Pick<FastifyReply, "raw">,
+  right: Right,
+): Promise<boolean> {
+  begun.add(raw)
+  const renewal = setInterval(() => {
+    renew(ctx, right).catch(error =>
+      ctx.log.warn({ err: error, settlementId: right.id }, "the lease of an answer could not be renewed"),
+    )
+  }, RENEWED_MS).unref()
+  const stop = () => clearInterval(renewal)
+  raw.once("close", stop).once("finish", stop)
+  const isMine = await renew(ctx, right)
+  if (!isMine || raw.destroyed) stop()
+  return isMine
+}
+
+const renew = async (ctx: TxContext, right: Right): Promise<boolean> => (await renewAll(ctx, right)) === true
+
+const renewAll = gatherBy(async (ctx: TxContext, rights: readonly Right[]) => {
+  const given = rights.map(({ id, claimId }) => ({ id, claim_id: claimId }))
+  const { rows } = await sql<{ claim_id: string }>`
+    /* named: renew_leases */ update settlements s set lease_until = clock_timestamp() + make_interval(secs => ${LEASE_S})
+    from (${givenRows(given, "id text, claim_id uuid")}) r
+    where s.id = r.id and ${inOrder(rights)} and s.claim_id = r.claim_id
+    returning s.claim_id`.execute(ctx.db)
+  const renewed = new Set(rows.map(row => row.claim_id))
+  return new Map(rights.flatMap(each => (renewed.has(each.claimId) ? [[each, true as const] as const] : [])))
+})
 
 /**
  * Lets another request from the same place serve the payment. `evenServed`: also where this one had begun to serve it.
@@ -128,8 +170,9 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
 /**
  * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for
  * it, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request may be served;
- * `evenServed`: also where this one had begun to serve it. In all other cases the code that serves the call records how
- * it ended.
+ * `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering} holds counts as
+ * sent wherever its caller leaves, but not where this process stops. In all other cases the code that serves the call
+ * records how it ended.
  */
 export function followAnswer(
   ctx: Context,
@@ -137,24 +180,44 @@ export function followAnswer(
   { id, claimId, evenServed }: Right & { evenServed: boolean },
 ): void {
   const { raw } = reply
-  const note = (work: Promise<unknown>) =>
-    void work.catch(error =>
-      ctx.log.warn({ err: error, settlementId: id }, "the end of an answer could not be recorded"),
-    )
   let isOver = false
   const end = async (work: () => Promise<unknown>) => {
     if (isOver) return
     isOver = true
-    await work()
+    await (begun.has(raw) ? untilDone(ctx, id, work) : work())
     // Other requests with this payment wait for this.
     ctx.wakes.wakeSparingly("payments")
   }
-  const lost = () => end(() => releaseServing(ctx, { id, claimId }, evenServed))
+  const note = (work: () => Promise<unknown>) =>
+    void end(work).catch(error =>
+      ctx.log.warn({ err: error, settlementId: id }, "the end of an answer could not be recorded"),
+    )
+  const lost = async () => {
+    if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
+    else if (!ctx.signal.aborted) await noteAnswered(ctx, { id, claimId }, true)
+  }
   // Read from the reply: the raw response forgets headers that were written together with its status.
-  raw.once("finish", () => note(end(() => noteAnswered(ctx, { id, claimId }, reply.hasHeader(RETRY_TOKEN)))))
-  raw.once("close", () => note(lost()))
+  raw.once("finish", () => note(() => noteAnswered(ctx, { id, claimId }, reply.hasHeader(RETRY_TOKEN))))
+  raw.once("close", () => note(lost))
   // The connection was cut while the payment was claimed.
-  if (raw.destroyed) note(lost())
+  if (raw.destroyed) note(lost)
+}
+
+/** How often the end of an answer is recorded again, while the database is not there. */
+const AGAIN_MS = 1_000
+
+/** Once the database is back, this end of an answer must be known before its lease is taken for that of a dead process. */
+async function untilDone(ctx: Context, settlementId: string, work: () => Promise<unknown>): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await work()
+      return
+    } catch (error) {
+      if (ctx.signal.aborted) throw error
+      if (tries === 1) ctx.log.warn({ err: error, settlementId }, "the end of an answer can't be recorded yet")
+      await setTimeout(AGAIN_MS, undefined, { ref: false })
+    }
+  }
 }
 
 const noteAnswered = async (ctx: TxContext, right: Right, hasToken: boolean): Promise<boolean> =>
