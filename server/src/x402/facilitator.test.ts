@@ -440,7 +440,7 @@ describe("the facilitator", () => {
     const headers = { "idempotency-key": "order-1" }
     expect((await settled(body, headers)).success).toBe(true)
     const raw = Object.assign(new EventEmitter(), { destroyed: false })
-    const reply = { raw, hasHeader: () => false } as unknown as FastifyReply
+    const reply = { raw } as unknown as FastifyReply
     const options = { merchantId: await rig.service.merchant("shop"), idempotencyKey: "order-1", confirmations: 1 }
     expect((await settleCall(ctx, reply, body, options)).success).toBe(true)
     raw.emit("close")

@@ -111,7 +111,7 @@ export async function takeRetry(
  * Records that a payment was answered with what was bought. False where the lease was over and another request has the
  * right.
  */
-export const recordAnswered = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
+export const recordAnswered = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right)
 
 /** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
 const begun = new WeakSet<FastifyReply["raw"]>()
@@ -169,17 +169,16 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
 
 /**
  * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for
- * it, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request may be served;
+ * a call that failed, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request may be served;
  * `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering} holds counts as
  * sent wherever its caller leaves, but not where this process stops. In all other cases the code that serves the call
  * records how it ended.
  */
 export function followAnswer(
   ctx: Context,
-  reply: Pick<FastifyReply, "raw" | "hasHeader">,
+  { raw }: Pick<FastifyReply, "raw">,
   { id, claimId, evenServed }: Right & { evenServed: boolean },
 ): void {
-  const { raw } = reply
   let isOver = false
   const end = async (work: () => Promise<unknown>) => {
     if (isOver) return
@@ -194,10 +193,9 @@ export function followAnswer(
     )
   const lost = async () => {
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
-    else if (!ctx.signal.aborted) await noteAnswered(ctx, { id, claimId }, true)
+    else if (!ctx.signal.aborted) await noteAnswered(ctx, { id, claimId })
   }
-  // Read from the reply: the raw response forgets headers that were written together with its status.
-  raw.once("finish", () => note(() => noteAnswered(ctx, { id, claimId }, reply.hasHeader(RETRY_TOKEN))))
+  raw.once("finish", () => note(() => noteAnswered(ctx, { id, claimId })))
   raw.once("close", () => note(lost))
   // The connection was cut while the payment was claimed.
   if (raw.destroyed) note(lost)
@@ -220,16 +218,19 @@ async function untilDone(ctx: Context, settlementId: string, work: () => Promise
   }
 }
 
-const noteAnswered = async (ctx: TxContext, right: Right, hasToken: boolean): Promise<boolean> =>
-  (await noteAll(ctx, { ...right, hasToken })) === true
+const noteAnswered = async (ctx: TxContext, right: Right): Promise<boolean> => (await noteAll(ctx, right)) === true
 
-const noteAll = gatherBy(async (ctx: TxContext, ends: readonly (Right & { hasToken: boolean })[]) => {
-  const given = ends.map(({ id, claimId, hasToken }) => ({ id, claim_id: claimId, has_token: hasToken }))
+/**
+ * A 202 is no answer, though it has the token: where it is lost, its buyer has nothing but the payment. Until the lease
+ * ends only the token is good for anything.
+ */
+const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
+  const given = ends.map(({ id, claimId }) => ({ id, claim_id: claimId }))
   const { rows } = await sql<{ claim_id: string }>`
     /* named: note_answered */ update settlements s set answered_at = ${ctx.now()}
-    from (${givenRows(given, "id text, claim_id uuid, has_token boolean")}) e
+    from (${givenRows(given, "id text, claim_id uuid")}) e
     where s.id = e.id and ${inOrder(ends)} and s.claim_id = e.claim_id and s.answered_at is null
-      and (e.has_token or s.served_at is not null)
+      and (s.served_at is not null or s.retry_until is not null)
     returning s.claim_id`.execute(ctx.db)
   const noted = new Set(rows.map(row => row.claim_id))
   return new Map(ends.flatMap(each => (noted.has(each.claimId) ? [[each, true as const] as const] : [])))
