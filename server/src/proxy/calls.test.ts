@@ -331,16 +331,19 @@ describe("an answer", () => {
     expect((await call("/api/p/shop-api/free/x")).text).toBe(text)
     const forwarder = openForwarder(ctx.settings)
     const asking = { merchantId: "mer_1", originUrl, method: "GET", path: "/x", headers: [], body: undefined }
-    const found = await forwarder.forward(asking, new AbortController().signal)
-    if (found.failure !== undefined) throw new Error(found.failure)
     const parts: Buffer[] = []
     let turns = 0
+    let isOver = false
     const count = () => {
       turns++
-      if (!found.body.destroyed) setImmediate(count)
+      if (!isOver) setImmediate(count)
     }
+    // Counted from the beginning: the first part is read before the answer is there.
     count()
+    const found = await forwarder.forward(asking, new AbortController().signal)
+    if (found.failure !== undefined) throw new Error(found.failure)
     for await (const part of found.body) parts.push(part)
+    isOver = true
     await forwarder.close()
     // Other work gets its turn after about 256 chunks; one read brings 10,000.
     expect(turns).toBeGreaterThan(150)
@@ -486,9 +489,14 @@ describe("an answer", () => {
     ])
     expect(json(text)).toEqual({
       error: "ORIGIN_FAILED",
-      message: "The API behind this address did not end its answer.",
+      message: "The API behind this address did not end its answer. Try again later.",
       requestId: headers["x-request-id"],
     })
+    const paid = await call("/api/p/shop-api/paid/x", { headers: { "x-payment": "cut" } })
+    expect([paid.status, json(paid.text)]).toMatchObject([
+      502,
+      { message: expect.stringContaining("do not pay again"), retryToken: "retry-cut" },
+    ])
   })
 
   it("that does not come, as its caller left, stops the origin as well", async () => {

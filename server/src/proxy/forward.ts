@@ -102,15 +102,24 @@ export function openForwarder(
 
 /**
  * Streams the same bytes, joining all parts that have arrived. If each chunk of the origin became a part, each would
- * take three writes to the caller.
+ * take three writes to the caller. Waits for the first, and rejects where the answer ends before it: then nothing of it
+ * has gone to the caller.
  */
-function joined(body: Readable, mostWaitMs: number): Readable {
-  const parts = Readable.from(partsOf(body, mostWaitMs), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
+async function joined(body: Readable, mostWaitMs: number): Promise<Readable> {
+  body.on("error", () => undefined)
+  const rest = partsOf(body, mostWaitMs)
+  const first = await rest.next()
+  async function* all() {
+    if (!first.done) yield first.value
+    yield* rest
+  }
+  const parts = Readable.from(all(), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
   // Needed because a generator that was never started ends nothing. One that was started passes errors on itself.
   parts.once("close", () => body.destroy())
-  body.on("error", () => undefined)
   return parts
 }
+
+const UNENDED = "did not end its answer"
 
 async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buffer> {
   const patience = openPatience(mostWaitMs, () => body.destroy(new Error("its answer took too long")))
@@ -137,7 +146,7 @@ async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buff
       patience.waits(bytes)
     }
   } catch (error) {
-    throw new ApiError("ORIGIN_FAILED", undefined, "The API behind this address did not end its answer.", error)
+    throw new ApiError("ORIGIN_FAILED", undefined, `The API behind this address ${UNENDED}.`, error)
   } finally {
     patience.ends()
   }
@@ -189,8 +198,10 @@ async function exchange(
     request.catch(() => undefined)
     const response = await Promise.race([request, aborted])
     const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])
+    // From now on its pauses are counted.
+    clearTimeout(timer)
     if (failure === undefined)
-      return { status: response.statusCode, headers: response.headers, body: joined(response.body, mostWaitMs) }
+      return { status: response.statusCode, headers: response.headers, body: await joined(response.body, mostWaitMs) }
     response.body.on("error", () => undefined).destroy()
     return { failure, shown: `answered ${response.statusCode}`, wasSent }
   } catch (error) {
@@ -200,6 +211,7 @@ async function exchange(
     }
     if (signal.aborted)
       return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end", wasSent }
+    if (error instanceof ApiError) return { failure: UNENDED, shown: UNENDED, wasSent }
     return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked", wasSent }
   } finally {
     clearTimeout(timer)
