@@ -531,6 +531,14 @@ const failures: [name: string, how: (response: ServerResponse) => void, reason: 
     "redirects are not",
   ],
   ["closes the connection", response => response.destroy(), "the connection was closed"],
+  [
+    "says first that it waits for more",
+    response => {
+      response.writeContinue()
+      response.end("hello")
+    },
+    "answered 100 Continue",
+  ],
   ["does not begin", () => undefined, "did not begin its answer within 1 s"],
 ]
 

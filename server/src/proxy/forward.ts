@@ -152,6 +152,15 @@ async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buff
   }
 }
 
+const UNASKED_CONTINUE =
+  "answered 100 Continue to a request without `Expect: 100-continue`, which is never sent to it; let it send its answer alone"
+
+/** How undici ends an exchange whose answer begins with a status 100. No option makes it skip that. */
+const isUnaskedContinue = (error: unknown): boolean => {
+  const { code, message } = error as { code?: string; message?: string }
+  return code === "UND_ERR_SOCKET" && message === "bad response"
+}
+
 /** Calls `onSend` before the first byte of a request is written to a connection. */
 const noting =
   (onSend: () => void): Dispatcher.DispatcherComposeInterceptor =>
@@ -212,6 +221,7 @@ async function exchange(
     if (signal.aborted)
       return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end", wasSent }
     if (error instanceof ApiError) return { failure: UNENDED, shown: UNENDED, wasSent }
+    if (isUnaskedContinue(error)) return { failure: UNASKED_CONTINUE, shown: "answered 100", wasSent }
     return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked", wasSent }
   } finally {
     clearTimeout(timer)
