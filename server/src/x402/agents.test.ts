@@ -846,6 +846,21 @@ describe("a refused payment", () => {
     expect(await rows()).toBe(0)
   })
 
+  it("is one beyond three that their wallet can't pay for, and as many as it can pay for are taken", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const claim = async (buyer: PrivateKeyAccount, count: number) => {
+      const signed = await Promise.all(Array.from({ length: count }, () => sign(buyer, asked)))
+      const answers = await Promise.all(signed.map(each => pay(url, v2(asked, each), { prefer: "wait=0" })))
+      return answers.map(({ status, body }) => body.error ?? status).sort()
+    }
+    const poor = await on.buyer(1_000_000n)
+    expect(await claim(poor, 8)).toEqual([...Array(5).fill(202), ...Array(3).fill("insufficient_funds")])
+    expect(await claim(poor, 1)).toEqual(["insufficient_funds"])
+    expect(await claim(await on.buyer(5_000_000n), 10)).toEqual(Array(10).fill(202))
+    expect((await on.relays()).length).toBe(15)
+  })
+
   it("with a forged signature has nobody screened: its address may be a stranger's", async () => {
     const { url } = await paywall()
     const file = join(mkdtempSync(join(tmpdir(), "sluice-")), "list.txt")

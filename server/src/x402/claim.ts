@@ -16,6 +16,7 @@ import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import { type RelayRow, relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { type Checked, checkPayment, matchPrice, type Prices } from "./check-payment.ts"
+import { withinBalance } from "./in-flight.ts"
 import { LEASE_S } from "./lease.ts"
 import { readSettlement, resolveOutcome } from "./outcome.ts"
 import type { Payment, Price } from "./protocol.ts"
@@ -94,17 +95,20 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     if (sale.over) return sale.over
     const price = matchPrice(ctx, sale.prices, payment)
     if ("reason" in price) return price
-    const checked = await checkPayment(ctx, sale.network, payment, sale)
-    if ("reason" in checked) {
+    const written = await withinBalance(ctx, sale.network, payment.authorization, async () => {
+      const checked = await checkPayment(ctx, sale.network, payment, sale)
+      if ("reason" in checked) return checked
+      return await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })
+    })
+    if (!written) continue
+    if ("reason" in written) {
       // Another request with this payment was quicker, so the refusal may be caused by that request's own transfer.
       if (!known && (await rowOf(ctx, sale, payment))) continue
-      return checked
+      return written
     }
-    const settlement = await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })
-    if (!settlement) continue
     if (price.deposit) await watch(ctx, price.deposit.resource_id)
     await ctx.wakes.wake("payouts")
-    return { settlement, claimId, isIdentified: payment.identifier !== undefined }
+    return { settlement: written, claimId, isIdentified: payment.identifier !== undefined }
   }
   throw new ApiError("AUTHORIZATION_ALREADY_USED")
 }

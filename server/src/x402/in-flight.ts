@@ -1,0 +1,85 @@
+/**
+ * Bounds how many authorizations of one payer are carried out at the same time that its balance does not cover: each
+ * passes its simulation alone, and all but the covered ones revert at our cost.
+ */
+import { sql } from "kysely"
+import type { Authorization } from "../chain/authorizations.ts"
+import { askAny } from "../chain/endpoints.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import { gatherBy } from "../db/gather.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { ApiError } from "../errors.ts"
+import { balanceCall, MAX_REVERTED } from "../payouts/relays.ts"
+import { type Refusal, refuse } from "./reasons.ts"
+
+/** Amounts of authorizations by nonce. */
+type Amounts = Map<Hash, bigint>
+
+/** Authorizations that this process is checking, and has not written yet, in the order in which they came. */
+const checking = new Map<string, Amounts>()
+
+/**
+ * Does `work`, which checks and writes a claim; a refusal instead where too much of the payer is in flight. As many as
+ * may revert in a day may be beyond the balance: what was mined a moment ago still counts as in flight. Each process
+ * counts what it is checking for itself. Throws `CHAIN_UNAVAILABLE`.
+ */
+export async function withinBalance<T>(
+  ctx: Context,
+  network: Network,
+  { from, nonce, value }: Authorization,
+  work: () => Promise<T>,
+): Promise<T | Refusal> {
+  const key = `${network.chainId} ${from}`
+  const mine = checking.get(key) ?? new Map<Hash, bigint>()
+  const before = [...mine]
+  const isFirst = !mine.has(nonce)
+  checking.set(key, mine.set(nonce, value))
+  try {
+    const others: Amounts = new Map([...before, ...((await inFlight(ctx, key)) ?? [])])
+    others.delete(nonce)
+    if (others.size >= MAX_REVERTED && (await isBeyond(ctx, network, from, [...others.values(), value])))
+      return refuse("insufficient_funds", BEYOND)
+    return await work()
+  } finally {
+    if (isFirst) mine.delete(nonce)
+    if (mine.size === 0) checking.delete(key)
+  }
+}
+
+const BEYOND =
+  "More payments of this wallet are being carried out than it holds the money for. Nothing was paid by this one: wait until they have ended, then ask again."
+
+/** Relays of payers that may still move money, for requests that come at the same time. */
+const inFlight = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Amounts>> => {
+  const payers = keys.map(key => key.split(" ")[1] ?? "")
+  const chains = [...new Set(keys.map(key => key.split(" ")[0] ?? ""))]
+  // By the state: few relays are in flight, and a payer's own history is long.
+  const { rows } = await sql<{ chain_id: number; payer: Address; auth_nonce: Hash; amount: bigint }>`
+    /* named: relays_in_flight */ select chain_id, payer, auth_nonce, amount from payouts
+    where chain_id = any(${sqlArray("bigint", chains)}) and lane = 'relay' and state in ('queued', 'held', 'assigned')
+      and payer = any(${sqlArray("text", payers)})`.execute(ctx.db)
+  const found = new Map<string, Amounts>()
+  for (const { chain_id, payer, auth_nonce, amount } of rows) {
+    const key = `${chain_id} ${payer}`
+    found.set(key, (found.get(key) ?? new Map()).set(auth_nonce, amount))
+  }
+  return found
+})
+
+async function isBeyond(ctx: Context, network: Network, payer: Address, amounts: bigint[]): Promise<boolean> {
+  const [answer] = await askAny(network.endpoints, [balanceCall(network, payer)], ctx.signal).catch(error => {
+    if (error instanceof RpcError) throw new ApiError("CHAIN_UNAVAILABLE")
+    throw error
+  })
+  if (!answer?.ok || !/^0x[0-9a-f]{1,64}$/i.test(`${answer.value}`)) throw new ApiError("CHAIN_UNAVAILABLE")
+  let left = BigInt(`${answer.value}`)
+  let beyond = 0
+  for (const amount of amounts.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0))) {
+    if (amount <= left) left -= amount
+    else beyond++
+  }
+  return beyond > MAX_REVERTED
+}
