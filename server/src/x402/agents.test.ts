@@ -514,6 +514,35 @@ describe("a nonce", () => {
     expect((await pay(url, v2(asked, signed))).body.error).toBe("AUTHORIZATION_ALREADY_USED")
   })
 
+  it("that its wallet cancelled while the relay was on its way has failed: its buyer may pay again at once", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const { client, accounts } = rig.anvil
+    for (const isCancelled of [true, false]) {
+      const buyer = await on.buyer(1_000_000n)
+      const signed = await sign(buyer, asked)
+      const pending = await pay(url, v2(asked, signed), { prefer: "wait=0" })
+      await client.setAutomine(false)
+      await on.round()
+      const { from, nonce } = signed.authorization
+      const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n, gas: 300_000n }
+      const call = { address: rig.token, abi: tokenAbi, account: accounts[5], ...fees } as const
+      const cancel = [from, nonce, await on.signCancel(buyer, signed.authorization)] as const
+      const other = argsOf(await sign(buyer, asked, { nonce, to: lower(rig.relayer.address) }))
+      if (isCancelled) await client.writeContract({ ...call, functionName: "cancelAuthorization", args: cancel })
+      else await client.writeContract({ ...call, functionName: "transferWithAuthorization", args: other })
+      await client.mine({ blocks: 1 })
+      await client.setAutomine(true)
+      await client.mine({ blocks: 3 })
+      await on.round()
+      expect((await on.relays()).at(-1)?.state).toBe("reverted")
+      const failed = { status: "failed", message: expect.stringContaining("Nothing was paid") }
+      expect((await get(new URL(pending.body.statusUrl).pathname)).body).toMatchObject(failed)
+      const refused = await pay(url, v2(asked, signed))
+      expect([refused.status, refused.body.error]).toEqual([402, "settlement_failed"])
+    }
+  })
+
   it("that failed for good may be signed again, and is carried out then", async () => {
     const { url } = await paywall()
     const buyer = await on.buyer(500_000n)

@@ -28,6 +28,8 @@ const MOST_SEARCHES = 50
 /** How long after an authorization's end the chain is still asked about it. */
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not carried out."
+/** Not final: the chain is asked again each time, as a reorg may bring the nonce back. */
+const USED_OTHERWISE = "Its wallet cancelled the authorization, or used its nonce for something else."
 
 export type Outcome =
   | { state: "pending" }
@@ -101,7 +103,7 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
     return known
   const found = await unlessSilent(findCarriedOut(ctx, network, settlement))
   if (found === undefined) return { state: "pending" }
-  if (found !== null) {
+  if (found !== null && found !== "used") {
     await ctx.db
       .updateTable("settlements")
       .set({ found_hash: found.txHash, found_block: found.blockNumber, updated_at: ctx.now() })
@@ -115,6 +117,7 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
   if (untilMs + SETTLED_MS <= ctx.now().getTime()) await noteFailed(ctx, settlement.id)
   if (settlement.state === "cancelled") return { state: "failed", words: settlement.held_detail ?? NOT_CARRIED_OUT }
   if (!(await isSignedRelay(ctx, settlement))) return { state: "failed", words: TOO_LATE }
+  if (found === "used") return { state: "failed", words: USED_OTHERWISE }
   const words = "The transfer that was authorized failed on chain."
   if (untilMs <= ctx.now().getTime()) return { state: "failed", words }
   return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
@@ -196,8 +199,8 @@ const noteFailed = (ctx: TxContext, id: string) =>
     .execute()
 
 /**
- * The transaction that used an authorization and moved its money; null where a quorum has none, undefined where that is
- * unknown. A used nonce alone proves nothing: cancelling uses it too, and a payer may sign the same nonce for another
+ * The transaction that used an authorization and moved its money; null where a quorum calls it unused, `used` where it
+ * was used for something else or cancelled, undefined where that is unknown. A used nonce alone proves nothing: cancelling uses it too, and a payer may sign the same nonce for another
  * amount. A token emits the transfer of an authorization right after the authorization's own event, so the transfer
  * that counts has the next index. Otherwise any number of nonces could point at one transfer elsewhere in the
  * transaction.
@@ -206,7 +209,7 @@ async function findCarriedOut(
   ctx: Context,
   network: Network,
   settlement: Settlement,
-): Promise<Pick<Receipt, "txHash" | "blockNumber"> | null | undefined> {
+): Promise<Pick<Receipt, "txHash" | "blockNumber"> | "used" | null | undefined> {
   const { payer, nonce, from_block: start } = settlement
   const quorum = await openQuorum(network, 0n, ctx.signal)
   const needed = quorumOf(network)
@@ -240,7 +243,7 @@ async function findCarriedOut(
     const transfer = receipt.transfers.find(each => each.logIndex === logIndex + 1)
     if (receipt.succeeded && transfer && isOurs(transfer, settlement)) return receipt
   }
-  return null
+  return "used"
 }
 
 const minOf = (a: bigint, b: bigint): bigint => (a < b ? a : b)
