@@ -8,6 +8,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import type { ApiError } from "../errors.ts"
 
 /** The price of one call, and where its money goes. */
 interface Price {
@@ -26,6 +27,8 @@ export interface Offer {
   sold: { url: string; description: string; mimeType: string }
   /** The bundle, method, path with query, and SHA-256 of the body: the payment is valid for this call only. */
   boundTo: readonly string[]
+  /** Why nothing is sold now. A call that was paid for before is still made. */
+  closed: ApiError | undefined
   /** A call is served again only after it failed. */
   isRepeatable: false
   /** How long the call may take, in milliseconds. After that its process must have been killed. */

@@ -11,6 +11,7 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { checkWallet } from "../payouts/wallet-row.ts"
 import { findCarriedOut } from "../x402/find-carried-out.ts"
 
 let rig: PayoutRig
@@ -164,6 +165,20 @@ describe("a priced call", () => {
     expect((await call(OSLO, token)).body.error).toBe("PAYMENT_ALREADY_SERVED")
     expect((await on.relays()).length).toBe(1)
     expect(asked).toHaveLength(3)
+  })
+
+  it("is not sold while payments are paused, and one that was paid for is still made", async () => {
+    respond = response => response.writeHead(503).end()
+    const { answer } = await paid(OSLO)
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: rig.signer })
+    const wallet = rig.service.ctx.db.updateTable("wallets").where("lane", "=", "payout")
+    await wallet.set({ status: "halted", halted_reason: "by hand" }).execute()
+    for (const headers of [{}, payment]) expect((await call(OSLO, headers)).body.error).toBe("PAYMENTS_PAUSED")
+    respond = response => response.end("{}")
+    expect((await call(OSLO, { "sluice-retry-token": answer.body.retryToken })).status).toBe(200)
+    expect((await on.relays()).length).toBe(1)
   })
 
   it("can be repeated for 24 hours", async () => {

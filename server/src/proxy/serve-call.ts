@@ -13,6 +13,7 @@ import { ApiError, errorTable, invalid } from "../errors.ts"
 import { goneSignal } from "../http/gone.ts"
 import { dropSlowReader } from "../http/parts.ts"
 import { addressGroup } from "../limits/buckets.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 import { recordFailure, recordServed } from "./failures.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
 import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
@@ -119,6 +120,7 @@ async function offerOf(
       mimeType: "application/json",
     },
     boundTo: boundTo(bundle.id, method, target, body),
+    closed: (await pausedDeposits(ctx))(network, deposit) ? new ApiError("PAYMENTS_PAUSED") : undefined,
     isRepeatable: false,
     answerMs: ctx.settings.originTimeoutMs + MARGIN_MS,
   }
