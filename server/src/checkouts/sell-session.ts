@@ -9,6 +9,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { traceOfSession } from "../db/traces.ts"
+import { ApiError } from "../errors.ts"
 import { checkoutChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type CheckoutNotice, noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
@@ -70,6 +71,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   },
 
   async onDecided(ctx, { session }, payment, screened) {
+    if (payment.status === "granted") await refuseReplaced(ctx, session.id)
     // A merchant may accept more payments than the link has uses. A session takes one use, if one is left.
     if (payment.status === "granted" && !(await wasPaidBefore(ctx, session.id, payment.id)))
       await takeUse(ctx, session.link_id)
@@ -106,6 +108,25 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
     .where("transfers.state", "<>", "gone")
     .execute()
   return { resourceId: sessionId, senders: rows.map((row): Address => row.from_address) }
+}
+
+/**
+ * Throws `INVALID_OPERATION` for the session of an invoice that was voided and that a later one has replaced: it would
+ * be confirmed, and its subscription would get nothing for it. Locks the subscription, so that none is made meanwhile.
+ */
+async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> {
+  const { rows } = await sql<{ subscription_id: string; sequence: number }>`
+    select v.subscription_id, v.sequence from invoices v join subscriptions s on s.id = v.subscription_id
+    where v.session_id = ${sessionId} and v.voided_at is not null for no key update of s`.execute(ctx.db)
+  const [voided] = rows
+  if (!voided) return
+  const later = ctx.db.selectFrom("invoices").select("id").where("subscription_id", "=", voided.subscription_id)
+  if (!(await later.where("sequence", ">", voided.sequence).executeTakeFirst())) return
+  throw new ApiError(
+    "INVALID_OPERATION",
+    undefined,
+    "This money came for an invoice that was closed, and a later invoice has taken its place: accepted, it would buy nothing. Return it.",
+  )
 }
 
 /** Notifies the merchant that a session is no longer paid, or that it failed or expired. */

@@ -244,6 +244,30 @@ describe("a subscription", () => {
     expect((await rig.ask(id, "resume")).body).toMatchObject({ status: "active", pausedAt: null })
   })
 
+  it("takes no late money for a closed invoice that another has replaced, whether that one is paid or not", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const closed = await rig.open(id)
+    await rig.ask(id, "pause")
+    await rig.look()
+    await rig.ask(id, "resume")
+    await rig.look()
+    await rig.pay(closed)
+    await rig.look()
+    const { data } = (await rig.call("GET", "payments?status=open")).body
+    const accept = () => rig.call("POST", `payments/${data[0].id}/accept`, {})
+    const refused = { status: 409, body: { error: "INVALID_OPERATION", message: expect.stringContaining("Return it") } }
+    expect(await accept()).toMatchObject(refused)
+    await rig.pay(await rig.open(id))
+    await rig.look()
+    expect(await accept()).toMatchObject(refused)
+    expect((await rig.call("GET", `checkouts/${closed}`)).body.status).toBe("expired")
+    expect((await rig.call("GET", "payments?status=open")).body.data).toMatchObject([{ status: "open" }])
+    expect(await rig.read(id)).toMatchObject({ status: "active", paidUntil: "2027-03-31T10:00:00.000Z" })
+  })
+
   it("that was paused before its payment was mined has the period whose late money its merchant accepts", async () => {
     await rig.begin("2027-01-31T10:00:00Z")
     const id = await rig.subscribed()
