@@ -62,6 +62,12 @@ describe("a subscription", () => {
       { status: "active", accessUntil: at(28), runAt: at(28) },
     ],
     ["ended with its period", 28, { cancelAtPeriodEnd: true }, { status: "canceled", cancelReason: "requested" }],
+    [
+      "ended with its period while an invoice is half paid",
+      28,
+      { ...open, cancelAtPeriodEnd: true },
+      { status: "canceled", accessUntil: at(28), isVoiding: true, runAt: null },
+    ],
     ["canceled", 5, { canceledAt: at(4) }, { status: "canceled", accessUntil: at(4), isVoiding: false }],
     [
       "canceled, and paid a moment later",

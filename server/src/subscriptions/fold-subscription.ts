@@ -105,11 +105,12 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
   if (facts.invoices.at(-1)?.state === "ended") return { ...common, status: "canceled", cancelReason: "unpaid" }
   const isLast = facts.maxPeriods !== null && paid.filter(each => each.isOfProduct).length >= facts.maxPeriods
   if (facts.cancelAtPeriodEnd || isLast) {
-    const isOver = now >= paidUntil && !open
+    // An invoice that somebody has begun to pay can't be closed, and may stay so for a month: the end does not wait for
+    // it. Once the rest arrives, its period is open until its own end.
+    const ending = { ...common, isVoiding: open !== undefined }
     const cancelReason = facts.cancelAtPeriodEnd ? "requested" : "completed"
-    if (isOver) return { ...common, status: "canceled", cancelReason }
-    const status = facts.pausedAt === null ? "active" : "paused"
-    return { ...common, status, isVoiding: open !== undefined, runAt: now < paidUntil ? paidUntil : null }
+    if (now >= paidUntil) return { ...ending, status: "canceled", cancelReason }
+    return { ...ending, status: facts.pausedAt === null ? "active" : "paused", runAt: paidUntil }
   }
   if (facts.pausedAt !== null) return { ...common, status: "paused", isVoiding: open !== undefined }
   return open ? waiting(common, open, paid, now) : renewing(common, facts, paid, now)
