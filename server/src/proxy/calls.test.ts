@@ -627,8 +627,10 @@ describe("an origin that fails", () => {
     }
     await expect(text()).rejects.toThrow("aborted")
     await until("the payment is given back", () => givenBack.has("retry-drips"))
-    const { body } = await service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })
-    expect(body.data).toMatchObject([{ path: "/paid/drips", reason: "did not end its answer" }])
+    // It is listed a moment after the payment was given back.
+    const listed = async () =>
+      (await service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })).body.data
+    await expect.poll(listed).toMatchObject([{ path: "/paid/drips", reason: "did not end its answer" }])
     await until("the origin's connection is closed", () => stopped.length > 0)
     expect(stopped).toEqual(["/base/paid/drips"])
     const before = bytes
