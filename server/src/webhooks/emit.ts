@@ -190,8 +190,8 @@ async function originLanes(
 async function assertNotices(ctx: TxContext, merchantId: string, ids: readonly string[]): Promise<void> {
   const isNew = sql`e.id = any(${sqlArray("text", ids)})`
   const { rows } = await sql<{ sent: number; more: number }>`
-    select count(*) filter (where not ${isNew})::int as sent, count(*) filter (where ${isNew})::int as more
-    from events e join deliveries d on d.event_id = e.id
+    select coalesce(sum(d.n) filter (where not ${isNew}), 0)::int as sent, coalesce(sum(d.n) filter (where ${isNew}), 0)::int as more
+    from events e cross join lateral (select count(*) as n from deliveries where event_id = e.id) d
     where e.merchant_id = ${merchantId} and e.type like 'settings.%'
       and e.created_at > ${new Date(ctx.now().getTime() - MINUTE_MS)}`.execute(ctx.db)
   const { sent = 0, more = 0 } = rows[0] ?? {}
