@@ -549,6 +549,30 @@ describe("the facilitator", () => {
     Object.assign(rig.network, { confirmations: 1n })
   })
 
+  it("counts no confirmations on a block that a reorg has displaced, though the scan has passed its height", async () => {
+    const body = bodyOf(await sign(await on.buyer()))
+    const quick = { ...body, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    Object.assign(rig.network, { confirmations: 3n })
+    try {
+      await settle(quick)
+      await on.round()
+      expect(await on.relays()).toMatchObject([{ state: "mined" }])
+      await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+      await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+      await rig.anvil.client.mine({ blocks: 4 })
+      await on.look()
+      expect((await post("/x402/settle?confirmations=2", quick)).body.errorReason).toBe("settlement_pending")
+      // The same bytes are sent and mined again.
+      await on.round()
+      await rig.anvil.client.mine({ blocks: 2 })
+      await on.round()
+      await on.look()
+      expect((await post("/x402/settle?confirmations=2", quick)).body.success).toBe(true)
+    } finally {
+      Object.assign(rig.network, { confirmations: 1n })
+    }
+  })
+
   it("pays a checkout here like any other wallet: it is confirmed, and its merchant is notified", async () => {
     const session = await on.start({ amount: 5 })
     const signed = await sign(await on.buyer(), { to: session.payTo, value: 5_000_000n })

@@ -6,7 +6,8 @@
 import { createHash } from "node:crypto"
 import type { FastifyReply } from "fastify"
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
@@ -230,20 +231,29 @@ async function awaitSettled(
   return await awaitSettlement(ctx, reply, settlement.id, { waitS, everyMs }, isOver)
 }
 
-/** Whether the transfer's block is as deep as asked for, its own block counted, by the scan's own height. */
+/**
+ * Whether a quorum reports the transfer in a block as deep as asked for, that block counted. The scan's height comes
+ * first, as it costs no request; alone it is no evidence, as a reorg may have displaced the block.
+ */
 async function isDeep(
   ctx: Context,
-  { block_number: relayed, found_block: found, chain_id }: Settlement,
+  { block_number: relayed, tx_hash: hash, found_block: found, found_hash: foundHash, chain_id }: Settlement,
   confirmations: number,
 ): Promise<boolean> {
   const mined = found ?? relayed
-  if (confirmations <= 1 || mined === null) return true
+  const txHash = foundHash ?? hash
+  if (confirmations <= 1 || mined === null || txHash === null) return true
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
     .where("chain_id", "=", chain_id)
     .executeTakeFirst()
-  return cursor !== undefined && cursor.block_number - mined + 1n >= BigInt(confirmations)
+  if (cursor === undefined || cursor.block_number - mined + 1n < BigInt(confirmations)) return false
+  const quorum = await openQuorum(networkOf(ctx.chain, chain_id), 0n, ctx.signal).catch(() => undefined)
+  await quorum?.learn([mined], [txHash])
+  const receipt = quorum?.receiptOf(txHash)
+  if (!quorum || !receipt) return false
+  return quorum.depthOf(receipt.blockNumber, receipt.blockHash) >= BigInt(confirmations)
 }
 
 /** The last transaction signed to carry out a settlement; empty before the first. */
