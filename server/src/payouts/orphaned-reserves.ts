@@ -13,39 +13,36 @@ export const TAKEN_BACK = "Nothing is reserved any more."
 /** After this long, no other process that still has the earlier wallet's key is expected to sign a reservation. */
 const ORPHANED_MS = 15 * 60_000
 
-/**
- * Returns unsigned reservations that only another relay wallet could make, and no process has worked for that wallet
- * lately: while two are in use, each one's reservations are its own.
- */
-export const orphanedReserves = (ctx: Context, { chainId }: Network): Promise<Row<"payouts">[]> =>
+/** Unsigned calls of escrows, of some kinds. */
+const unsignedCalls = (ctx: Context, { chainId }: Network, kinds: readonly ("reserve" | "capture" | "void")[]) =>
   ctx.db
     .selectFrom("payouts")
     .innerJoin("escrows", "escrows.session_id", "payouts.escrow_id")
     .selectAll("payouts")
     .where("payouts.chain_id", "=", chainId)
     .where("payouts.lane", "=", "relay")
-    .where("payouts.kind", "=", "reserve")
+    .where("payouts.kind", "in", kinds)
     .where("payouts.state", "in", ["queued", "held"])
-    .where("payouts.created_at", "<=", new Date(ctx.now().getTime() - ORPHANED_MS))
+
+/**
+ * Returns unsigned reservations that only another relay wallet could make, and no process has worked for that wallet
+ * lately: while two are in use, each one's reservations are its own.
+ */
+export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"payouts">[]> => {
+  const before = new Date(ctx.now().getTime() - ORPHANED_MS)
+  return unsignedCalls(ctx, network, ["reserve"])
+    .where("payouts.created_at", "<=", before)
     .where("escrows.operator", "<>", ctx.settings.relayWallet ?? ZERO_ADDRESS)
     .where(
       sql<boolean>`not exists (select from wallets w where w.chain_id = payouts.chain_id and w.lane = 'relay'
-        and w.address = escrows.operator and w.run_at > ${new Date(ctx.now().getTime() - ORPHANED_MS)})`,
+        and w.address = escrows.operator and w.run_at > ${before})`,
     )
     .execute()
+}
 
 /**
  * Returns unsigned captures and voids of money that its payer took back. The process with the relay wallet's key cancels
  * them too, but after a change of that wallet there may be none.
  */
-export const reclaimedCalls = (ctx: Context, { chainId }: Network): Promise<Row<"payouts">[]> =>
-  ctx.db
-    .selectFrom("payouts")
-    .innerJoin("escrows", "escrows.session_id", "payouts.escrow_id")
-    .selectAll("payouts")
-    .where("payouts.chain_id", "=", chainId)
-    .where("payouts.lane", "=", "relay")
-    .where("payouts.kind", "in", ["capture", "void"])
-    .where("payouts.state", "in", ["queued", "held"])
-    .where("escrows.reclaimed", ">", 0n)
-    .execute()
+export const reclaimedCalls = (ctx: Context, network: Network): Promise<Row<"payouts">[]> =>
+  unsignedCalls(ctx, network, ["capture", "void"]).where("escrows.reclaimed", ">", 0n).execute()
