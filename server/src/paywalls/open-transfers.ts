@@ -11,7 +11,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import type { IdPrefix } from "../ids.ts"
 import type { Group, Standing } from "../settlement/sellable.ts"
 import type { Version } from "./payment.ts"
-import type { AccessTransfer } from "./plan-access.ts"
+import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
 
 /**
  * How many open transfers of one sender are read, newest first. A real buyer has a handful; a flood of dust must not
@@ -182,6 +182,29 @@ export async function submittedOf(
     .where(sql<boolean>`transaction_attempts.hash = any(${given})`)
     .$narrowType<{ tx_hash: Hash }>()
   return new Set((await submissions.unionAll(relayed).execute()).map(row => row.tx_hash))
+}
+
+/**
+ * When the payments by agents' authorizations that these transactions carried out were accepted, by
+ * {@link authorizedKey}: what an agent was served at that time is paid for, though the paywall changed before the block.
+ */
+export async function authorizedAt(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  hashes: readonly Hash[],
+): Promise<Map<string, Date>> {
+  if (hashes.length === 0) return new Map()
+  const given = sqlArray("text", new Set(hashes))
+  const { rows } = await sql<{ hash: Hash; amount: bigint; at: Date }>`
+    select a.hash, s.amount, s.created_at as at from settlements s
+      join payouts i on i.payer = s.payer and i.auth_nonce = s.nonce and i.kind = 'settle'
+      join transaction_attempts a on a.payout_id = i.id
+    where s.resource_id = ${paywallId} and s.payer = ${payer} and a.hash = any(${given})
+    union select found_hash, amount, created_at from settlements
+    where resource_id = ${paywallId} and payer = ${payer} and found_hash = any(${given})
+    order by at desc`.execute(ctx.db)
+  return new Map(rows.map(({ hash, amount, at }) => [authorizedKey(hash, amount), at]))
 }
 
 /** All versions of a paywall, in no order. */

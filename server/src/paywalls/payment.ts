@@ -15,7 +15,7 @@ export const ADD_UP_MS = 7 * DAY_MS
 /** A transfer that nobody submits is settled for its sender after this time. */
 export const UNSUBMITTED_MS = 600 * SECOND_MS
 /** How long a payer may still pay an old price, and the like, after it changed. */
-const QUOTE_MS = HOUR_MS
+export const QUOTE_MS = HOUR_MS
 /**
  * Block times are whole seconds, from other people's clocks. A version that began up to a minute after a block's time
  * counts as begun, in the payer's favour.

@@ -6,7 +6,15 @@ import type { FailureReason } from "../db/schema.ts"
 import { type Failure, late, sanctioned, underpaid } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, Waiting } from "../settlement/sellable.ts"
-import { foldTransfers, leastPrice, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
+import {
+  foldTransfers,
+  leastPrice,
+  type OpenTransfer,
+  priceAt,
+  QUOTE_MS,
+  UNSUBMITTED_MS,
+  type Version,
+} from "./payment.ts"
 
 /** While screening fails, grants are retried after this time. */
 const UNSCREENED_MS = 30_000
@@ -20,6 +28,8 @@ export interface AccessFacts {
   versions: readonly Version[]
   /** Transactions that the sender has submitted. */
   submitted: ReadonlySet<Hash>
+  /** When the payments of agents were accepted, by {@link authorizedKey}. */
+  authorized: ReadonlyMap<string, Date>
   transfers: readonly Classified<AccessTransfer>[]
   screening: Screening
   /** Whether a transfer of the sender was seen that is not confirmed yet. */
@@ -36,6 +46,9 @@ interface Failed {
 export interface AccessPlan extends Plan {
   failed: Failed[]
 }
+
+/** The key of an authorization's payment in {@link AccessFacts}: it moves exactly its amount. */
+export const authorizedKey = (hash: Hash, amount: bigint): string => `${hash} ${amount}`
 
 /** Plans what has to happen for this sender, and when to check again what can't be decided yet. */
 export function planAccess(facts: AccessFacts): AccessPlan {
@@ -95,13 +108,22 @@ function planClear(
   return { paid: payments, waiting, failed: [{ hashes: hashesOf(rows(tooLate)), failure: late }, ...tooLittle] }
 }
 
-const openTransfer = ({ versions, submitted, now }: AccessFacts, row: AccessTransfer): OpenTransfer => ({
+const openTransfer = (facts: AccessFacts, row: AccessTransfer): OpenTransfer => ({
   id: row.id,
   value: row.value,
   minedAt: row.block_time,
-  price: priceAt(versions, row.deposit_id, row.block_time),
-  ready: submitted.has(row.tx_hash) || row.block_time.getTime() + UNSUBMITTED_MS <= now.getTime(),
+  price: priceAt(facts.versions, row.deposit_id, offeredAt(facts, row)),
+  ready: facts.submitted.has(row.tx_hash) || row.block_time.getTime() + UNSUBMITTED_MS <= facts.now.getTime(),
 })
+
+/**
+ * Returns when the price of a transfer was offered: for an agent's payment when it was accepted, as it was served for
+ * that; an hour before its block at most, as a payer can carry an authorization out much later.
+ */
+function offeredAt({ authorized }: AccessFacts, { tx_hash, value, block_time: minedAt }: AccessTransfer): Date {
+  const acceptedAt = authorized.get(authorizedKey(tx_hash, value))
+  return acceptedAt && minedAt.getTime() - acceptedAt.getTime() <= QUOTE_MS ? acceptedAt : minedAt
+}
 
 const hashesOf = (transfers: readonly { tx_hash: Hash }[]): Hash[] => [
   ...new Set(transfers.map(transfer => transfer.tx_hash)),

@@ -15,6 +15,7 @@ import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } fr
 import { notifyPayment } from "./events.ts"
 import { giveAccess, takeAccess } from "./give-access.ts"
 import {
+  authorizedAt,
   countedAlone,
   dueSenders,
   lockDueTransfers,
@@ -81,16 +82,13 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     // reports.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
     const { free, again } = await withoutPublic(ctx, rows)
+    const hashes = rows.map(row => row.tx_hash)
     const plan = planAccess({
       payer,
       network,
       versions,
-      submitted: await submittedOf(
-        ctx,
-        id,
-        payer,
-        rows.map(row => row.tx_hash),
-      ),
+      submitted: await submittedOf(ctx, id, payer, hashes),
+      authorized: await authorizedAt(ctx, id, payer, hashes),
       transfers: classify(ctx, network, free, screened, alone),
       screening: screened.get(payer) ?? "unknown",
       isMoreComing: rows.length > 0 && (await moreIsComing(ctx, id, payer)),

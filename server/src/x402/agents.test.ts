@@ -9,7 +9,7 @@ import { compactVerify, decodeProtectedHeader, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
 import { failed } from "../../test/node.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
@@ -375,6 +375,36 @@ describe("a payment", () => {
     const next = v2(asked, await sign(buyer, asked))
     const [bought] = await Promise.all([pay(url, next), carryOut(2)])
     expect(bought.status).toBe(200)
+  })
+
+  it("that was accepted is paid, though the paywall is switched off before its block", async () => {
+    const { id, url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const [answer] = await Promise.all([
+      pay(url, payload),
+      (async () => {
+        await vi.waitUntil(async () => (await on.relays()).length === 1)
+        const off = await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+        expect(off.status).toBe(200)
+        // By the chain's clock it was accepted half an hour ago, and the paywall switched off ten minutes later.
+        const { timestamp } = await rig.anvil.client.getBlock()
+        const ago = (minutes: number) => new Date((Number(timestamp) - minutes * 60) * 1_000)
+        const { db } = rig.service.ctx
+        await db
+          .updateTable("settlements")
+          .set({ created_at: ago(30) })
+          .execute()
+        await sql`update paywall_versions set from_at = ${ago(60)}, until_at = ${ago(20)} where until_at is not null`.execute(
+          db,
+        )
+        await carryOut()
+      })(),
+    ])
+    expect(answer.status).toBe(200)
+    await on.look()
+    const payments = await rig.service.ctx.db.selectFrom("payments").select(["status", "exception"]).execute()
+    expect(payments).toEqual([{ status: "granted", exception: null }])
   })
 
   it("of an old price or address is taken for an hour after a change", async () => {
