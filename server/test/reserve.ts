@@ -62,7 +62,7 @@ export function reservesOn(rig: PayoutRig, escrow: EscrowDeployment) {
   }
   /** Folds what is known, also where another process has the key of the relay wallet. */
   const relook = async () => {
-    const at = new Date(ctx.now().getTime() - 10_000)
+    const at = new Date(Math.min(Date.now(), ctx.now().getTime()) - 10_000)
     await ctx.db.updateTable("escrows").set({ run_at: at }).where("run_at", "is not", null).execute()
     await keepUp(ctx)
     await advanceEscrows(ctx)

@@ -29,10 +29,11 @@ const RECLAIM_MS = 60_000
 const MAX_RECLAIM_MS = 3_600_000
 const RECLAIM_PART = 24
 /**
- * How long an escrow is left to the processes that have the key of its relay wallet. Another one whose clock is ahead
- * would always come first, and move its time on: no call was made for days, measured with 300 ms.
+ * How long an escrow is left to the processes that have the key of its relay wallet, in seconds, by the database's
+ * clock. Another one whose clock is ahead would always come first, and move its time on: no call was made for days,
+ * measured with 300 ms.
  */
-const OTHERS_MS = 5_000
+const OTHERS_S = 5
 /** Wait while another process has the key of the relay wallet that must make a call. */
 const ELSEWHERE_MS = 1_000
 const AFTER_FAILURE_MS = 30_000
@@ -59,10 +60,9 @@ export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promis
   const isOver = sql<boolean>`(auth_id is not null and authorized > captured + voided + reclaimed
     and authorization_expiry <= ${ctx.now()})`
   const asked = which === undefined ? sql<boolean>`true` : which === "over" ? isOver : sql<boolean>`not ${isOver}`
-  const leftUntil = new Date(ctx.now().getTime() - OTHERS_MS)
   const clock = chainClock(ctx, sql.ref("escrows.chain_id"))
   const isReady = sql<boolean>`(run_at <= ${clock}
-    and (operator is not distinct from ${ctx.settings.relayWallet ?? null} or run_at <= ${leftUntil}))`
+    and (operator is not distinct from ${ctx.settings.relayWallet ?? null} or run_at <= least(${ctx.now()}, clock_timestamp()) - make_interval(secs => ${OTHERS_S})))`
   const due: Due[] = await ctx.db
     .selectFrom("escrows")
     .selectAll()

@@ -218,7 +218,7 @@ it("An endpoint that is asked what payers took back, once their time is over, de
   settings.relayWallet = rig.signer.address
   await ctx.db
     .updateTable("escrows")
-    .set({ run_at: new Date(ctx.now().getTime() - 10_000) })
+    .set({ run_at: new Date(0) })
     .execute()
   const asked: string[] = []
   rig.proxy.spoil = (method, _params, result) => {

@@ -16,6 +16,7 @@ import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Db } from "../db/open.ts"
 import { alarmsInWords } from "../payouts/alarms.ts"
+import { payoutRound } from "../payouts/pay-out.ts"
 import { tendRelays } from "../payouts/relays.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
@@ -389,8 +390,16 @@ describe("a reserved payment", () => {
     rig.proxy.spoil = (_method, _params, result) => result
     expect((await on.session(id)).status).toBe("voided")
     await operated(operator)
+    // A node that lags behind the final block of that answer is no evidence against it.
+    const { finalized_number: final } = await ctx().db.selectFrom("cursors").selectAll().executeTakeFirstOrThrow()
+    const finalAt = (height: bigint) => ctx().db.updateTable("cursors").set({ finalized_number: height }).execute()
+    await finalAt(final + 1_000n)
     await reconcileRound(ctx(), rig.network, rig.signer.address)
-    expect((await on.session(id)).status).toBe("voided")
+    expect((await on.rowOf(id)).reclaimed).toBe(5_000_000n)
+    await finalAt(final)
+    rig.service.advance(3_700_000)
+    await reconcileRound(ctx(), rig.network, rig.signer.address)
+    expect((await on.rowOf(id)).reclaimed).toBe(0n)
     await on.work()
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["mined"])
     expect([(await on.onChain(id)).capturableAmount, await rig.balanceOf(payer)]).toEqual([0n, 5_000_000n])
@@ -861,6 +870,19 @@ describe("a reservation", () => {
       await advanceEscrows(ctx())
     }
     expect(await on.calls("capture")).toHaveLength(1)
+  })
+
+  it("that is final counts while the scan stands still", async () => {
+    const id = await on.start()
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+    const stopped = new Date(Math.min(Date.now(), ctx().now().getTime()) - 2 * 3_600_000)
+    await on.round()
+    await rig.anvil.client.mine({ blocks: 70 })
+    await ctx().db.updateTable("cursors").set({ block_time: stopped }).execute()
+    await payoutRound(ctx(), rig.network, { lane: "relay", signer: rig.relayer })
+    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["final"])
+    await advanceEscrows(ctx())
+    expect((await on.session(id)).status).toBe("authorized")
   })
 
   it("and a checkout, and what is asked of them, outlast a process whose clock is a week ahead", async () => {

@@ -3,16 +3,21 @@ import { type RawBuilder, sql } from "kysely"
 import type { Context } from "../context.ts"
 
 /**
- * How far this process's clock may be ahead of the newest block that the scan has read, in seconds. A round of the scan
- * is a minute; a longer gap is a scan that is behind, a chain that stands still, or a clock that is wrong.
+ * How far this process's clock may be ahead of the newest block that the scan has read, at least. A round of the scan is
+ * a minute; a longer gap is a scan that is behind, a chain that stands still, or a clock that is wrong.
  */
-const AHEAD_S = 600
+const AHEAD_MS = 600_000
 
 /**
- * SQL: this process's time, but at most ten minutes after the newest scanned block of a chain. A worker whose clock is
+ * SQL: this process's time, but at most ten minutes (or two intervals of the scan) after the newest scanned block of a
+ * chain. A worker whose clock is
  * days ahead would otherwise release reserved money, expire checkouts and cancel what is queued, for every process and
  * for good. While the scan is behind, these decisions wait for it. Without a scan it is this process's time.
  */
-export const chainClock = (ctx: Pick<Context, "now">, chainId: RawBuilder<unknown>): RawBuilder<Date> =>
-  sql<Date>`least(${ctx.now()}::timestamptz, (select c.block_time + make_interval(secs => ${AHEAD_S})
+export const chainClock = (
+  { now, settings }: Pick<Context, "now" | "settings">,
+  chainId: RawBuilder<unknown>,
+): RawBuilder<Date> =>
+  sql<Date>`least(${now()}::timestamptz, (select c.block_time
+      + make_interval(secs => ${Math.max(AHEAD_MS, 2 * settings.verifyIntervalMs) / 1_000})
     from cursors c where c.chain_id = ${chainId}))`

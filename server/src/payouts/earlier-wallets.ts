@@ -36,9 +36,9 @@ export async function finishEarlier(
   pace: Pace,
 ): Promise<number> {
   let changed = 0
-  for (const { id } of await earlierWallets(ctx, network, current)) {
+  for (const { id, run_at: nextRunAt } of await earlierWallets(ctx, network, current)) {
     const now = ctx.now()
-    const job = { table: "wallets", only: id, leaseMs: LEASE_MS, now, nextRunAt: now } as const
+    const job = { table: "wallets", only: id, leaseMs: LEASE_MS, now, nextRunAt } as const
     // A process that still has the earlier wallet's key may be working on it.
     await withLease(ctx.db, job, async earlier => {
       // Receipts are read after the counts, so they are never older.
@@ -59,10 +59,14 @@ export async function finishEarlier(
  * The earlier wallets with payouts that are assigned or mined. A wallet of another factory is left to the process that
  * has its key.
  */
-async function earlierWallets(ctx: Context, network: Network, current: Row<"wallets">): Promise<{ id: number }[]> {
+async function earlierWallets(
+  ctx: Context,
+  network: Network,
+  current: Row<"wallets">,
+): Promise<Pick<Row<"wallets">, "id" | "run_at">[]> {
   return await ctx.db
     .selectFrom("wallets as w")
-    .select("w.id")
+    .select(["w.id", "w.run_at"])
     .where("w.chain_id", "=", current.chain_id)
     .where("w.lane", "=", current.lane)
     .where("w.id", "<>", current.id)

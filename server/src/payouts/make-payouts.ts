@@ -9,6 +9,7 @@ import { releaseData } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { payeesOf } from "../deposits/deposits.ts"
 import { parseAmount } from "../money/amount.ts"
 import { continueTrace, joinTraces } from "../tracing/trace.ts"
@@ -79,6 +80,15 @@ export async function makeAllShares(
   const deposits = await depositsOf(ctx, payment)
   for (const deposit of deposits) await makeShares(ctx, payment, deposit, hold)
   return { payment, unsplit: deposits.filter(({ recipient_set_id: setId }) => setId === null) }
+}
+
+/** Returns which of these payments have a share that failed on chain and was not made again. */
+export async function failedShares(ctx: TxContext, paymentIds: readonly string[]): Promise<Set<string>> {
+  if (paymentIds.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`select distinct i.payment_id as id from payouts i
+    where i.payment_id = any(${sqlArray("text", paymentIds)}) and i.kind = 'share' and i.state = 'reverted'
+      and not exists (select from payouts n where n.replaces = i.id)`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
 }
 
 /** Divides what a payment brought to one deposit among the recipients that the deposit's address names. */

@@ -21,6 +21,20 @@ describe("what each share still gets", () => {
       [0n, 30n],
     ],
     [
+      "its own part where an earlier payment's money waits for a decision",
+      80n,
+      [],
+      { received: 120n, promised: [] },
+      [56n, 24n],
+    ],
+    [
+      "its own part where an earlier payment's money goes back",
+      80n,
+      [],
+      { received: 120n, promised: [{ share: null, amount: 120n }] },
+      [56n, 24n],
+    ],
+    [
       "all of its money where an earlier payment has its own",
       60n,
       [],

@@ -24,14 +24,25 @@ interface Standing {
 const sumOf = (rows: readonly Promised[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
 const atLeastZero = (amount: bigint) => (amount > 0n ? amount : 0n)
 
+/** Returns what a deposit's money still owes each share, less than zero where one was promised too much. */
+function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint, promised: readonly Promised[]) {
+  const returned = sumOf(promised.filter(row => row.share === null))
+  const whole = allocate(
+    atLeastZero(received - returned),
+    recipients.map(each => each.percentE4),
+  )
+  return whole.map((part, share) => part - sumOf(promised.filter(row => row.share === share)))
+}
+
 /**
  * Returns what each share still gets of a payment, in base units. Everything that the payment and the others have is
  * divided, without the returns; see {@link allocate} for the rounding. What a share was promised too much by one of them
- * it gets less from the next. Together the payment's shares never get more than its own money covers.
+ * it gets less from the next. What the others have not promised yet is theirs to promise: together the payment's shares
+ * never get more than its own money covers.
  *
  * @example
  * // An earlier payment was 100, of which share 0 was signed 70. A reorg left it 40, and this payment has the other 60.
- * missingShares([700_000, 300_000], {
+ * missingShares([{ percentE4: 700_000 }, { percentE4: 300_000 }], {
  *   received: 60n, promised: [], others: { received: 40n, promised: [{ share: 0, amount: 70n }] },
  * }) // [0n, 30n]
  */
@@ -39,14 +50,10 @@ export function missingShares(
   recipients: readonly Pick<Payee, "percentE4">[],
   { received, promised, others }: Standing,
 ): bigint[] {
-  const all = [...promised, ...others.promised]
-  const returned = sumOf(all.filter(row => row.share === null))
-  const whole = allocate(
-    atLeastZero(received + others.received - returned),
-    recipients.map(each => each.percentE4),
-  )
-  const needed = whole.map((part, share) => part - sumOf(all.filter(row => row.share === share)))
-  return drawShares(needed, received - sumOf(promised) - atLeastZero(sumOf(others.promised) - others.received))
+  const left = others.received - sumOf(others.promised)
+  const theirs = drawShares(owed(recipients, others.received, others.promised), left)
+  const all = [...promised, ...others.promised, ...theirs.map((amount, share) => ({ share, amount }))]
+  return drawShares(owed(recipients, received + others.received, all), received - sumOf(promised) - atLeastZero(-left))
 }
 
 /**

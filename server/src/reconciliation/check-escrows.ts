@@ -79,7 +79,7 @@ async function comparePage(
     const agreeing = states.length - differing.length
     const holds = states.filter(state => state.capturableAmount > 0n)
     if (escrow.reclaimed > 0n && holds.length >= quorumOf(network) && holds.length === states.length)
-      await withdrawReclaim(ctx, escrow)
+      await withdrawReclaim(ctx, escrow, quorum.finalized)
     if (found.findings.has(escrow.operator)) continue
     if (differing.length === 0 && agreeing >= quorumOf(network)) continue
     const words = wordsFor(escrow, differing[0], quorum.finalized)
@@ -147,17 +147,22 @@ function agrees(
  * Takes a reclaim back that never happened: a later final block still holds the money. A single endpoint had answered
  * wrongly once. The escrow is due again, and releases the money.
  */
-async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed }: Booked): Promise<void> {
-  ctx.log.error(
-    { sessionId, amount: `${reclaimed}` },
-    "a payer did not take back what was reserved: the chain holds it",
-  )
-  await ctx.db
+async function withdrawReclaim(ctx: Context, { session_id: sessionId, reclaimed }: Booked, at: bigint): Promise<void> {
+  // The reclaim was read at a final block that the scan knows; an older block still holds the money.
+  const withdrawn = await ctx.db
     .updateTable("escrows")
     .set({ reclaimed: 0n, run_at: ctx.now() })
     .where("session_id", "=", sessionId)
     .where("reclaimed", "=", reclaimed)
-    .execute()
+    .where(
+      sql<boolean>`exists (select from cursors c where c.chain_id = escrows.chain_id and c.finalized_number <= ${at})`,
+    )
+    .executeTakeFirst()
+  if (withdrawn.numUpdatedRows === 0n) return
+  ctx.log.error(
+    { sessionId, amount: `${reclaimed}` },
+    "a payer did not take back what was reserved: the chain holds it",
+  )
 }
 
 const isSame = (a: PaymentState, b: PaymentState | undefined): boolean =>

@@ -208,6 +208,39 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     ])
     expect(await findings()).toEqual([])
   })
+
+  it("divides a late payer's money by itself while the other payer's waits for the merchant", async () => {
+    const { client } = rig.anvil
+    const recipients = [70, 30].map((percent, i) => ({ address: `0x${`b${i}`.repeat(20)}`, percent }))
+    const { body: split } = await call("splits", { name: "Band", recipients })
+    const { payTo } = await checkout(20, { splitId: split.id })
+    await look(2)
+    const [first, second] = [rig.buyer(0), rig.buyer(1)]
+    const b = await signed(second, payTo, "8")
+    await send(await signed(first, payTo, "12"))
+    const fork = await client.snapshot()
+    await send(b)
+    await look(2)
+    await look()
+    expect(await onlyPayment()).toMatchObject({ status: "granted", amount: units("20") })
+    await client.revert({ id: fork })
+    await client.mine({ blocks: 1 })
+    await afterReorg()
+    await rig.pass(3 * DAY_MS)
+    for (let i = 0; i < 3; i++) await look(2)
+    await send(b)
+    for (let i = 0; i < 3; i++) await look(3)
+    const late = await rig.service.ctx.db
+      .selectFrom("payments")
+      .select("id")
+      .where("status", "=", "open")
+      .where("amount", "=", units("8"))
+      .executeTakeFirstOrThrow()
+    expect((await call(`payments/${late.id}/accept`, {})).status).toBe(200)
+    await days()
+    const got = await Promise.all(recipients.map(({ address }) => rig.balanceOf(address)))
+    expect([...got, await rig.balanceOf(payTo)]).toEqual([units("5.6"), units("2.4"), units("12")])
+  })
 })
 
 describe("at a paywall", () => {

@@ -734,6 +734,21 @@ describe.each(["paywall", "checkout"])("a payment of a %s that a reorg made larg
     expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
 
+  it("makes no share of what is not sure yet", async () => {
+    await open(true)
+    await arrive(deposit(), 3)
+    await settle()
+    const [payment] = await payments()
+    expect((await accept(payment?.id ?? "")).status).toBe(200)
+    await db().updateTable("transfers").set({ state: "seen" }).execute()
+    await becomes(4)
+    await settle()
+    await db().updateTable("transfers").set({ state: "confirmed", single_source: true }).execute()
+    await becomes(4)
+    await settle()
+    expect(await promised()).toEqual([{ kind: "share", sum: 3_000_000n }])
+  })
+
   it("is open again with all of it where its return was not signed yet", async () => {
     await arrive(deposit(), 3)
     await settle()

@@ -8,7 +8,7 @@ import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
+import { failedShares, makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { writeOpen } from "./exceptions.ts"
@@ -108,12 +108,14 @@ export async function settle(
  * more. An unsigned return is cancelled if a reorg changed its money.
  */
 async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Promise<void> {
+  const granted = part.standing.filter(each => each.status === "granted").map(each => each.id)
+  const unmade = await failedShares(ctx, granted)
   for (const payment of part.standing) {
     const { id, status, amount, there, sure, grown = false } = payment
     if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
     else if (status === "granted" && sure > amount) await takeMore(ctx, id, sure)
     // A share that failed while its transfer was gone was not made again.
-    else if (status === "granted") await makeAllShares(ctx, id)
+    else if (unmade.has(id) && sure === amount) await makeAllShares(ctx, id)
     if (status === "returned") await stopReturns(ctx, [id])
     if (status === "reversed" && sure >= amount) await grantAgain(ctx, sellable, part, payment)
   }
