@@ -269,6 +269,23 @@ describe("the books", () => {
     await expectBalanced()
   })
 
+  it("count no unsigned share against the next payment, where its own payment is reversed in a later settlement", async () => {
+    const shop = await sell([70, 30])
+    await arrive(shop, 1, 400_000n)
+    await arrive(shop, 2, 2_500_000n)
+    await settle()
+    await setState(1, "gone")
+    await settle()
+    await setState(1, "confirmed")
+    await setState(2, "gone")
+    await setSender(2, stranger)
+    await arrive(shop, 3, 2_100_000n)
+    await settle()
+    const live = (await payouts()).filter(row => row.state !== "cancelled").map(row => row.amount)
+    expect(live).toEqual([1_750_000n, 750_000n])
+    await expectBalanced()
+  })
+
   it("hold back what does not fit since a reorg took money that was signed away, until it is back", async () => {
     const shop = await sell([50, 50])
     await arrive(shop, 1, 1_000_000n)

@@ -14,7 +14,7 @@ import { payeesOf } from "../deposits/deposits.ts"
 import { parseAmount } from "../money/amount.ts"
 import { continueTrace, joinTraces } from "../tracing/trace.ts"
 import { insertPayout, roomIn } from "./insert-payout.ts"
-import { isLive, missingShares, sharersOf, standingOf } from "./promised.ts"
+import { isFirm, isLive, missingShares, sharersOf, standingOf } from "./promised.ts"
 
 const DAY_MS = 86_400_000
 const DEPOSITS_PER_ROUND = 200
@@ -105,7 +105,7 @@ async function makeShares(
   const missing = missingShares(recipients, {
     received: deposit.received,
     promised: own.filter(isLive),
-    others: { received: others.received, promised: others.payouts.filter(isLive) },
+    others: { received: others.received, promised: others.payouts.filter(isFirm) },
   })
   for (const [share, amount] of missing.entries()) {
     const recipient = recipients[share]

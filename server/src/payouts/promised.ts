@@ -64,6 +64,13 @@ export const isLive = ({ kind, state, stopped }: Row<"payouts">): boolean =>
   (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted")
 
 /**
+ * Whether a payout of another payment keeps its promise whatever a reorg did to that payment. One without a nonce is
+ * cancelled, perhaps in a later transaction, where that payment has lost its money; what the payment has left covers it
+ * otherwise.
+ */
+export const isFirm = (row: Row<"payouts">): boolean => isLive(row) && (row.nonce !== null || row.stopped)
+
+/**
  * Reads what payments have at a deposit together, in base units of a token, without a surplus that waits for the
  * merchant, and the payouts that were made for them there.
  */
