@@ -26,8 +26,12 @@ export async function findCarriedOut(ctx: Context, network: Network): Promise<vo
         and s.resource_id = t.resource_id and s.amount = t.value and s.found_hash is null and s.failed_at is null
       join payouts i on i.id = s.payout_id and (i.state = 'cancelled' or i.succeeded = false)
     order by s.created_at desc limit ${ASKED_AT_ONCE}`.execute(ctx.db)
-  for (const { id } of rows) {
-    const settlement = await readSettlement(ctx, id)
-    if (settlement) await recentOutcome(ctx, network, settlement)
-  }
+  for (const { id } of rows)
+    try {
+      const settlement = await readSettlement(ctx, id)
+      if (settlement) await recentOutcome(ctx, network, settlement)
+    } catch (error) {
+      // The scan comes next, and everybody's payments wait for it.
+      ctx.log.error({ err: error, settlementId: id }, "whether a payment was carried out could not be read")
+    }
 }

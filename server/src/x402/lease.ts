@@ -107,12 +107,6 @@ export async function takeRetry(
   return isRepeatable || taken.numUpdatedRows > 0n
 }
 
-/**
- * Records that a payment was answered with what was bought. False where the lease was over and another request has the
- * right.
- */
-export const recordAnswered = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right)
-
 /** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
 const begun = new WeakSet<FastifyReply["raw"]>()
 /** How often the lease of an answer that is being sent is renewed; well within it. */
@@ -168,11 +162,11 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
     .execute()
 
 /**
- * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for
- * a call that failed, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request may be served;
- * `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering} holds counts as
- * sent wherever its caller leaves, but not where this process stops. In all other cases the code that serves the call
- * records how it ended.
+ * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for a
+ * call that failed, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request
+ * may be served; `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering}
+ * holds counts as sent wherever its caller leaves, but not where this process stops. In all other cases the code that
+ * serves the call records how it ended.
  */
 export function followAnswer(
   ctx: Context,
@@ -193,9 +187,9 @@ export function followAnswer(
     )
   const lost = async () => {
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
-    else if (!ctx.signal.aborted) await noteAnswered(ctx, { id, claimId })
+    else if (!ctx.signal.aborted) await recordAnswered(ctx, { id, claimId })
   }
-  raw.once("finish", () => note(() => noteAnswered(ctx, { id, claimId })))
+  raw.once("finish", () => note(() => recordAnswered(ctx, { id, claimId })))
   raw.once("close", () => note(lost))
   // The connection was cut while the payment was claimed.
   if (raw.destroyed) note(lost)
@@ -218,7 +212,12 @@ async function untilDone(ctx: Context, settlementId: string, work: () => Promise
   }
 }
 
-const noteAnswered = async (ctx: TxContext, right: Right): Promise<boolean> => (await noteAll(ctx, right)) === true
+/**
+ * Records that a payment was answered with what was bought. False where the lease was over and another request has the
+ * right.
+ */
+export const recordAnswered = async (ctx: TxContext, right: Right): Promise<boolean> =>
+  (await noteAll(ctx, right)) === true
 
 /**
  * A 202 is no answer, though it has the token: where it is lost, its buyer has nothing but the payment. Until the lease

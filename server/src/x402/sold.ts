@@ -10,17 +10,12 @@ import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
+import { QUOTE_MS } from "../paywalls/payment.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
 import { LEAST_S } from "./check-payment.ts"
 import type { Offered } from "./claim.ts"
 import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
-
-/**
- * How long an old price is accepted after a change, as at a paywall that any wallet pays (`paywalls/payment.ts`), which
- * goes by the time of the block.
- */
-const QUOTE_MS = 3_600_000
 
 /** Something for sale, and how its payer is served. */
 export interface Item {
