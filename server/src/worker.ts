@@ -36,6 +36,8 @@ const WAKE_GAP_MS = 5_000
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
 const NOTIFY_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
+/** Buyers wait for relays. */
+const RELAY_GAP_MS = 20
 const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
 
@@ -85,7 +87,7 @@ const payoutLoops = ({ settings }: Context, network: Network): Loop[] =>
   laneSigners(settings).map(by => ({
     name: `${by.lane}s ${network.name}`,
     wokenBy: "payouts",
-    gapMs: PAYOUT_GAP_MS,
+    gapMs: by.lane === "relay" ? RELAY_GAP_MS : PAYOUT_GAP_MS,
     round: ctx => payoutRound(ctx, network, by),
   }))
 

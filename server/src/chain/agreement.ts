@@ -50,8 +50,12 @@ export const statementOf = (log: Transfer): string =>
 const blockStatement = ({ number, hash, time }: Block): string => `${number} ${hash} ${time.getTime()}`
 
 /** A receipt without its cost, which some nodes leave out. */
-const receiptStatement = ({ txHash, succeeded, blockNumber, blockHash, transfers }: Receipt): string =>
-  [txHash, succeeded, blockNumber, blockHash, ...transfers.map(statementOf)].join(" ")
+const receiptStatement = ({ txHash, succeeded, blockNumber, blockHash, transfers, uses }: Receipt): string =>
+  [
+    ...[txHash, succeeded, blockNumber, blockHash],
+    ...transfers.map(statementOf),
+    ...uses.map(({ token, payer, nonce }) => `${token} ${payer} ${nonce}`),
+  ].join(" ")
 
 /** The statement that at least `needed` endpoints make, and more than make any other. */
 function agreedOn<T>(

@@ -1,5 +1,6 @@
 /** ERC-20 `Transfer` logs: how they are requested and parsed. */
 import { type Hex, pad } from "viem"
+import { type AuthorizationUse, readUses } from "./authorization-uses.ts"
 import { type GivenBack, readGivenBack } from "./give-back.ts"
 import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
@@ -38,6 +39,8 @@ export interface Receipt {
   blockNumber: bigint
   blockHash: Hash
   transfers: Transfer[]
+  /** The authorizations that tokens carried out in it. */
+  uses: AuthorizationUse[]
   /** What factories reported in it, by one endpoint: a receipt counts even if the others do not agree on this. */
   givenBack: GivenBack[]
   /**
@@ -93,6 +96,7 @@ export function readReceipt(value: unknown): Receipt | undefined {
     blockNumber: quantity(blockNumber),
     blockHash: hashOf(blockHash),
     transfers: readTransfers(logs),
+    uses: readUses(logs as unknown[]),
     givenBack: readGivenBack(logs as unknown[]),
     cost: costOf(rest),
   }

@@ -84,11 +84,12 @@ export type EscrowCallKind = "reserve" | "capture" | "void" | "refund"
 export interface Payouts {
   id: string
   chain_id: number
-  kind: "share" | "sweep" | "return" | "authorize" | "settle" | EscrowCallKind
+  /** `batch`: one transaction that carries out several of a merchant's settlements. */
+  kind: "share" | "sweep" | "return" | "authorize" | "settle" | "batch" | EscrowCallKind
   /** Set by the database, from the kind. */
   lane: Generated<Lane>
   source_key: string
-  /** Null if an authorization pays an address that is not ours (`x402/`), and for calls of an escrow. */
+  /** Null if an authorization pays an address that is not ours (`x402/`), for a batch, and for calls of an escrow. */
   deposit_id: Optional<bigint>
   /** The session whose escrow is called; null for any other kind. */
   escrow_id: Optional<string>
@@ -108,6 +109,8 @@ export interface Payouts {
   payer: Optional<Address>
   auth_nonce: Optional<Hash>
   auth_digest: Optional<Hash>
+  /** The batch that carries it out and has its nonce, attempts and gas; null for a call with a nonce of its own. */
+  batch_id: Optional<string>
   relay_by: Optional<Date>
   reserved: boolean
   /** Cancelled by a person: it is not made again. */

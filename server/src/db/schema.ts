@@ -301,7 +301,7 @@ interface Nonces {
 interface Transactions {
   id: string
   merchant_id: string
-  type: "payment" | "agent" | Exclude<Row<"payouts">["kind"], "authorize" | "settle" | "reserve">
+  type: "payment" | "agent" | Exclude<Row<"payouts">["kind"], "authorize" | "settle" | "batch" | "reserve">
   /** For a payment through escrow, its session's status. */
   status: Row<"payments">["status"] | Row<"payouts">["state"] | Row<"checkout_sessions">["status"]
   exception: WaitingFor | null

@@ -5,11 +5,12 @@ import type { Db } from "./open.ts"
 import { sqlArray } from "./sql-array.ts"
 
 /**
- * SQL: the trace of the relay that was broadcast as a transaction: its buyer asked for the payment, whoever made the
- * resource.
+ * SQL: the trace of the relay that made a transfer `t`: its buyer asked for the payment, whoever made the resource. A
+ * transaction may carry out the relays of several buyers.
  */
-const ofRelay = (hash: ReturnType<typeof sql>) => sql`(select i.traceparent from transaction_attempts a
-  join payouts i on i.id = a.payout_id where a.hash = ${hash} and i.lane = 'relay')`
+const ofRelay = sql`(select i.traceparent from transaction_attempts a
+  join payouts i on i.id = a.payout_id or i.batch_id = a.payout_id where a.hash = t.tx_hash and i.lane = 'relay'
+  order by i.payer is not distinct from t.from_address and i.recipient = t.to_address desc, i.created_at limit 1)`
 
 /**
  * SQL: the trace of a session. An agent's session is paid by a later request than the one that made it, and continues
@@ -21,7 +22,7 @@ const ofSession = (id: ReturnType<typeof sql>) => sql`coalesce((select i.tracepa
   (select s.traceparent from checkout_sessions s where s.id = ${id}))`
 
 /** SQL: the trace of what a transfer `t` to a deposit `d` pays; null if nobody asked for it. */
-const ofTransfer = sql<string | null>`coalesce(${ofRelay(sql`t.tx_hash`)}, ${ofSession(sql`d.resource_id`)},
+const ofTransfer = sql<string | null>`coalesce(${ofRelay}, ${ofSession(sql`d.resource_id`)},
   (select s.traceparent from submissions s where s.resource_id = d.resource_id and s.tx_hash = t.tx_hash
     and s.traceparent is not null order by s.id limit 1))`
 

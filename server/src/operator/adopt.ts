@@ -19,6 +19,7 @@ import { coverShortfall } from "../payouts/insert-payout.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
 import { findPayout, networkNamed, refused } from "./lookup.ts"
+import { waitingIn, writeLostBatch } from "./lost-batches.ts"
 import { type LostCall, lostCallOf, lostWords, writeLostCall } from "./lost-calls.ts"
 import { readTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { isKnown } from "./unexplained.ts"
@@ -232,7 +233,10 @@ async function adoptForeign(
     throw refused(
       `The transaction is not foreign: it is a ${lost.call.kind} of the checkout ${lost.sessionId}. Adopt it without --foreign.`,
     )
-  const paid = sitting && paysTheSame(transaction, sitting) ? [sitting] : await candidates(ctx, wallet, transaction)
+  const paid =
+    sitting && paysTheSame(transaction, sitting)
+      ? [sitting]
+      : [...(await candidates(ctx, wallet, transaction)), ...(await waitingIn(ctx, wallet, transaction))]
   const [first] = paid
   if (first)
     throw refused(
@@ -306,6 +310,8 @@ async function payoutOf(
     return itself
   }
   const sitting = await sittingAt(ctx, wallet, transaction.nonce)
+  const batch = itself || sitting ? undefined : await writeLostBatch(ctx, wallet, transaction)
+  if (batch) return batch
   const fitting = [
     ...(sitting && paysTheSame(transaction, sitting) ? [sitting] : []),
     ...(await candidates(ctx, wallet, transaction)),

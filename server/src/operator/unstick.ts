@@ -113,6 +113,9 @@ const consequences: Record<Row<"payouts">["kind"], string> = {
   return: AGAIN,
   authorize: RELAYED,
   settle: RELAYED,
+  batch:
+    "none of its calls moved anything, and nothing is created again: anyone can still carry their authorizations out until they end, " +
+    "and their payers may pay again then.",
   reserve: "nothing is reserved, and nothing is created again: its payer may sign again.",
   capture: CALLED,
   void: CALLED,

@@ -9,6 +9,7 @@ import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { applyVerdicts } from "./apply-verdicts.ts"
+import { groupIntoTransactions } from "./batches.ts"
 import type { Except } from "./gas-budget.ts"
 import { giveNonces, MAX_IN_FLIGHT } from "./give-nonces.ts"
 import { inFlight } from "./in-flight.ts"
@@ -41,7 +42,7 @@ export async function assignPayouts(
   const { payouts, held, fees } = picked
   const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
   await applyVerdicts(ctx, judged)
-  const approved = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout.id] : []))
+  const approved = judged.filter(({ verdict }) => verdict.kind === "sign")
   const postponed = held + payouts.length - approved.length
   if (approved.length === 0) return { assigned: [], postponed }
   const count = pending > latest ? pending : latest
@@ -67,10 +68,12 @@ async function pickDue(
   const flying = await inFlight(ctx, wallet)
   const room = MAX_IN_FLIGHT - flying.n
   if (room <= 0 || flying.unsigned > 0 || !fees) return undefined
-  const due = await duePayouts(ctx, network, wallet, room)
+  const limit = policy.pickable(room)
+  const due = await duePayouts(ctx, network, wallet, limit)
   const most = RELEASE_GAS * fees.maxFee + dataFee
   if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined
-  const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, room, except)
+  const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, limit, except)
   const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
-  return { payouts: payable.due, held: payable.held, fees }
+  const payouts = groupIntoTransactions(payable.due).slice(0, room).flat()
+  return { payouts, held: payable.held, fees }
 }

@@ -16,8 +16,10 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { payoutEnds } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
+import { type BatchCall, callsOf, hasAllTransfers, isUsedIn } from "./batch-calls.ts"
 import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
+import { takeBack } from "./take-back.ts"
 import { tracePayouts } from "./trace-payouts.ts"
 import { haltWallet } from "./wallet-row.ts"
 
@@ -67,6 +69,7 @@ export async function confirmPayouts(
   const final = new Set(settledNow.map(({ row }) => row.id))
   const others = [...open, ...displaced].filter(({ id }) => !final.has(id))
   await learn(quorum, others)
+  const calls = await callsOf(ctx, [...open, ...displaced])
   const observed = [...new Map(others.map(row => [row.id, row])).values()]
   let changed = 0
   /** The lowest final nonce that none of our attempts used. */
@@ -75,19 +78,20 @@ export async function confirmPayouts(
     const answers = row.hashes.map(hash => quorum.receiptOf(hash))
     // At most one transaction per nonce is mined.
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
-    if (receipt && lacksTransfer(network, row, receipt)) await reportMissing(ctx, row, receipt.txHash)
+    if (receipt && lacksTransfer(network, row, receipt, calls.get(row.id)))
+      await reportMissing(ctx, row, receipt.txHash)
     else if (receipt) settledNow.push(...judge(row, receipt, quorum))
     else if (row.state === "mined" && isDisplaced(row, quorum)) changed += await takeBack(ctx, row)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n))
       foreign = foreign === undefined || row.nonce < foreign ? row.nonce : foreign
   }
   await suspectForeign(ctx, network, wallet, foreign)
-  const isAlone = ({ row, state }: Settled) => state === "reverted" || (row.kind === "authorize" && state !== "mined")
-  changed += await write(
-    ctx,
-    network,
-    settledNow.filter(each => !isAlone(each)),
-  )
+  const isAlone = ({ row, state }: Settled) =>
+    (state === "reverted" && row.kind !== "batch") || (row.kind === "authorize" && state !== "mined")
+  const together = settledNow
+    .filter(each => !isAlone(each))
+    .flatMap(each => [each, ...settledCalls(each, calls.get(each.row.id) ?? [])])
+  changed += await write(ctx, network, together)
   // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
   // its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
@@ -96,10 +100,11 @@ export async function confirmPayouts(
 
 /**
  * Whether a payout may become final by its block alone: its receipt was read when it was mined, and a block's hash
- * covers the block's receipts. The receipt is read again if the payout failed or no endpoint reported its cost.
+ * covers the block's receipts. The receipt is read again if the payout failed or no endpoint reported its cost, and for
+ * a batch, whose calls end as the receipt shows.
  */
 const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
-  row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
+  row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null && row.kind !== "batch"
 
 /**
  * The final state of a payout whose block endpoints agree on and call final; empty if they report another block or
@@ -110,6 +115,20 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
   if (txHash === null || blockNumber === null || blockHash === null || blockNumber > quorum.finalized) return []
   if (quorum.blockAt(blockNumber)?.block.hash !== blockHash || row.empty.includes(txHash)) return []
   return [{ row, receipt: { txHash, blockNumber, blockHash, succeeded: true }, state: "final" }]
+}
+
+/** The states that a batch's receipt gives its calls. A call that failed is `mined` until the block is final. */
+function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly BatchCall[]): Settled[] {
+  const { txHash, blockNumber, blockHash, uses } = receipt
+  return calls.map(call => {
+    if (!uses) throw new Error(`the batch ${batch.id} was judged without its receipt`)
+    const succeeded = receipt.succeeded && isUsedIn({ uses }, call)
+    return {
+      row: { ...batch, ...call },
+      receipt: { txHash, blockNumber, blockHash, succeeded },
+      state: state === "final" && !succeeded ? "reverted" : state,
+    }
+  })
 }
 
 /** Writes one change in a transaction of its own, and makes the successor of a payout that failed. */
@@ -213,8 +232,15 @@ const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => suc
  * Whether the call succeeded without the transfer that it is for: only a person can decide then. This is required of
  * the settlement token only: another token that emits no event must not occupy a place in flight for ever.
  */
-const lacksTransfer = (network: Network, row: OpenPayout, receipt: Receipt): boolean =>
-  isPaid(row, receipt) && row.token === network.token.address && movedBy(receipt, row) === undefined
+const lacksTransfer = (
+  network: Network,
+  row: OpenPayout,
+  receipt: Receipt,
+  calls: readonly BatchCall[] = [],
+): boolean =>
+  isPaid(row, receipt) &&
+  row.token === network.token.address &&
+  (row.kind === "batch" ? !hasAllTransfers(receipt, calls) : movedBy(receipt, row) === undefined)
 
 /** Writes the time once, so the alarm lasts and is logged once, however often the receipt is read. */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
@@ -249,7 +275,10 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
   }))
   const ids = settled.map(({ row }) => row.id)
   const startMs = unixMs()
-  const written = await sql<{ id: string; state: string; lane: Lane }>`
+  for (const { row, receipt, state } of settled)
+    if (state === "reverted" && row.kind === "settle")
+      ctx.log.warn({ payoutId: row.id, hash: receipt.txHash }, "a settlement failed on chain, or its nonce was used up")
+  const written = await sql<{ id: string; state: string; lane: Lane; kind: string }>`
     /* named: confirm_payouts */ update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
@@ -257,9 +286,10 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
     from (${givenRows(rows, "id uuid, state text, tx_hash text, block_number bigint, block_hash text, succeeded boolean, cost numeric, amount numeric")}) s
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
-    returning i.id, i.state, i.lane`.execute(ctx.db)
-  for (const { state, lane } of written.rows)
-    if (state !== "mined") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
+    returning i.id, i.state, i.lane, i.kind`.execute(ctx.db)
+  // The calls of a batch are counted, and not the batch.
+  for (const { state, lane, kind } of written.rows)
+    if (state !== "mined" && kind !== "batch") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
   const states = new Map(written.rows.map(({ id, state }) => [id, state]))
   const ours = settled.filter(({ row }) => states.has(row.id)).map(({ row, receipt }) => ({ ...row, receipt }))
   const step = { name: "confirm payout", startMs, attributes: { "sluice.network": network.name } }
@@ -293,10 +323,11 @@ const movedBy = (
  * was reversed. The payments that hold its transfers now, `heirs`, owe a share too.
  */
 async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly string[]): Promise<void> {
-  ctx.log.error(
-    { payoutId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
-    "a payout reverted on chain, or its nonce was used up",
-  )
+  if (row.kind !== "settle")
+    ctx.log.error(
+      { payoutId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
+      "a payout reverted on chain, or its nonce was used up",
+    )
   if (row.kind === "sweep")
     return await sweepAfterRevert(ctx, row, MAX_GENERATIONS, new Date(ctx.now().getTime() + HOUR_MS))
   if (row.payment_id === null) return
@@ -319,38 +350,6 @@ async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly st
 function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
   const canonical = quorum.blockAt(row.block_number ?? -1n)?.block
   return canonical !== undefined && canonical.hash !== row.block_hash
-}
-
-/** Makes a payout whose block was displaced, and that has no receipt, assigned again; its bytes are sent again. */
-async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
-  ctx.log.warn({ payoutId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
-  return await inTransaction(ctx, async ctx => {
-    const back = await ctx.db
-      .updateTable("payouts")
-      .set({
-        state: "assigned",
-        tx_hash: null,
-        block_number: null,
-        block_hash: null,
-        succeeded: null,
-        transfer_missing_at: null,
-        gas_cost: null,
-        gas_cost_at: null,
-        updated_at: ctx.now(),
-      })
-      .where("id", "=", row.id)
-      .where("state", "=", "mined")
-      .where("block_hash", "=", row.block_hash)
-      .executeTakeFirst()
-    // A transaction that was in a block was sent, even if its process died before it recorded the broadcast.
-    const sends = sql<number>`case when hash = ${row.tx_hash} then greatest(sends, 1) else sends end`
-    await ctx.db
-      .updateTable("transaction_attempts")
-      .set({ sent_at: null, sends })
-      .where("payout_id", "=", row.id)
-      .execute()
-    return back.numUpdatedRows > 0n ? 1 : 0
-  })
 }
 
 /**

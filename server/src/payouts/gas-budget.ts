@@ -29,10 +29,10 @@ type Charged = Pick<Row<"payouts">, "kind" | "lane" | "chain_id" | "token" | "am
  * time for the capture or void that ends it, so that no budget of relays has to stop that call.
  */
 export const relayTimes = (kind: Charged["kind"]): bigint =>
-  kind === "reserve" ? 2n : kind === "authorize" || kind === "settle" ? 1n : 0n
+  kind === "reserve" ? 2n : kind === "authorize" || kind === "settle" || kind === "batch" ? 1n : 0n
 
 /** {@link relayTimes} in SQL, for rows `i`. */
-export const timesOf = sql<bigint>`(case i.kind when 'reserve' then 2 when 'authorize' then 1 when 'settle' then 1 else 0 end)`
+export const timesOf = sql<bigint>`(case when i.kind = 'reserve' then 2 when i.kind in ('authorize', 'settle', 'batch') then 1 else 0 end)`
 const cheapTimesOf = (ctx: TxContext) =>
   sql<bigint>`(case when i.lane = 'relay' then ${timesOf} when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
 

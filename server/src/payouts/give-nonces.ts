@@ -10,13 +10,13 @@ import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { groupIntoTransactions, writeBatches } from "./batches.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
 import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
-import { gasOf } from "./screen-and-simulate.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
-import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
+import { gasOf, type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { toSign, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
 
@@ -48,19 +48,23 @@ interface Given {
 export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
 /**
- * Gives nonces to the approved payouts that may still be paid and that gas and budgets have room for. Call it inside a
- * transaction.
+ * Gives nonces to the approved payouts that may still be paid and that gas, budgets and the wallet's flight have room for.
+ * Those that were simulated in a batch share its nonce. Call it inside a transaction.
  */
 export async function giveNonces(
   ctx: TxContext,
   { id: walletId }: Row<"wallets">,
-  approved: readonly string[],
+  approved: readonly Judged[],
   terms: Terms,
 ): Promise<Given> {
   const wallet = await lockWallet(ctx, walletId)
   if (!maySign(ctx, wallet, terms.count)) return { assigned: [], judged: [] }
   const flying = await inFlight(ctx, wallet)
-  const locked = await lockPayouts(ctx, approved, MAX_IN_FLIGHT - flying.n)
+  const room = Math.max(0, MAX_IN_FLIGHT - flying.n)
+  const locked = await lockPayouts(
+    ctx,
+    approved.map(({ payout }) => payout.id),
+  )
   const payouts = locked.filter(({ backed }) => backed)
   const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
   const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
@@ -68,7 +72,9 @@ export async function giveNonces(
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
   const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
-  const assigned = await assignAll(ctx, wallet, funded, terms)
+  const mayShare = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
+  const transactions = groupIntoTransactions(funded, ({ id }) => mayShare.has(id)).slice(0, room)
+  const assigned = await assignAll(ctx, wallet, await writeBatches(ctx, transactions), terms)
   return { assigned, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }
 
@@ -112,11 +118,7 @@ function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, c
  * Locks the payouts that have no nonce, and reads whether the money of each is there: a reorg may remove it at any
  * time.
  */
-const lockPayouts = (
-  ctx: TxContext,
-  ids: readonly string[],
-  limit: number,
-): Promise<(Payout & { backed: boolean })[]> =>
+const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & { backed: boolean })[]> =>
   ctx.db
     .selectFrom("payouts")
     .selectAll()
@@ -126,7 +128,6 @@ const lockPayouts = (
     .where(isSignable(ctx))
     .orderBy("created_at")
     .orderBy("id")
-    .limit(Math.max(0, limit))
     .forNoKeyUpdate()
     .skipLocked()
     .execute()

@@ -28,7 +28,8 @@ export type Payout = Row<"payouts">
 
 /** What to do with a payout that is due. */
 export type Verdict =
-  | { kind: "sign" }
+  /** `inBatch`: its simulation was part of a batch's, so it may share its transaction. */
+  | { kind: "sign"; inBatch?: true }
   /** Stays due, and is considered again in the next turn. */
   | { kind: "skip" }
   /** Is due again in `ms`; no reason against it is known. */
@@ -46,6 +47,8 @@ export interface Judged {
 }
 
 const DETAIL_LENGTH = 200
+/** Several relays share a transaction, so more are picked than there is room for transactions. */
+const RELAYS_PICKED = 64
 /** How long a payout is held while its merchant's budget is spent: the next turn computes the real wait. */
 const BUDGET_WAIT_MS = 30_000
 
@@ -55,6 +58,8 @@ export interface LanePolicy {
   keepsBooks: boolean
   /** Whether the lane carries out calls to contract wallets, which have a gas budget of their own. */
   callsContractWallets: boolean
+  /** How many due payouts a turn picks when the wallet has room for this many transactions. */
+  pickable(room: number): number
   /** Whether merchants take turns when more is due than fits, because somebody may be waiting for each call. */
   takesTurns: boolean
   /** Prepares a round. Needs no endpoint and no active wallet. */
@@ -107,6 +112,7 @@ const OVER_BUDGET = {
 const payoutLane: LanePolicy = {
   keepsBooks: true,
   callsContractWallets: false,
+  pickable: room => room,
   takesTurns: false,
   prepare: (ctx, network) => reserveShort(ctx, network.chainId),
   afterChange: ctx => ctx.wakes.wake("payments"),
@@ -197,6 +203,7 @@ async function relayParties(ctx: Context, payouts: readonly Payout[]): Promise<M
 const relayLane: LanePolicy = {
   keepsBooks: false,
   callsContractWallets: true,
+  pickable: room => Math.max(room, RELAYS_PICKED),
   takesTurns: true,
   prepare: tendRelays,
   // The scan must find the transfer of a mined relay, and the session of an ended relay must be checked.

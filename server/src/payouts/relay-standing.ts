@@ -12,7 +12,7 @@ import type { Row } from "../db/schema.ts"
  * SQL: whether a transaction that carries out the authorization of a row of `payouts` was ever signed. If not, only the
  * payer and the service have the authorization: an empty transfer used up its nonce when its deadline passed.
  */
-export const wasSigned = sql<boolean>`exists (select from transaction_attempts signed where signed.payout_id = payouts.id
+export const wasSigned = sql<boolean>`exists (select from transaction_attempts signed where signed.payout_id = coalesce(payouts.batch_id, payouts.id)
   and not signed.empty and signed.raw is not null)`
 
 /** Why a relay that was not signed in time is not made. */

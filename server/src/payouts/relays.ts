@@ -262,7 +262,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   const { rows } = await sql<{ payer: Address }>`
     /* named: failing_payers */ select payer from payouts i
     where payer = any(${sqlArray("text", payers)}) and succeeded = false and updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
-      and not exists (select from transaction_attempts a where a.payout_id = i.id and a.empty and a.hash = i.tx_hash)
+      and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
       and not exists (select from settlements s where s.payout_id = i.id and s.found_hash is not null)
     group by payer having count(*) >= ${MAX_REVERTED}`.execute(ctx.db)
   return new Set(rows.map(row => row.payer))

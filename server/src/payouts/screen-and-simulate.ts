@@ -3,22 +3,29 @@
  * whether the call would succeed. Reads and returns verdicts; writes nothing to payouts.
  */
 import { sql } from "kysely"
+import type { Hex } from "viem"
 import { type Fees, trialFees } from "../chain/fees.ts"
+import type { Address } from "../chain/hex.ts"
+import { successesOf } from "../chain/multicall.ts"
 import type { Network } from "../chain/networks.ts"
-import { RELEASE_GAS } from "../chain/release-call.ts"
 import { withRevertName } from "../chain/revert-name.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { batchCall, groupIntoTransactions } from "./batches.ts"
 import { type Judged, type LanePolicy, type Payout, policies, type Verdict } from "./lane-policy.ts"
 import { failedTrial, unseenAt } from "./relays.ts"
 import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
+import { gasOf } from "./unsigned-attempt.ts"
 
 /** How long a payout waits while no source of sanctions responds. */
 const UNSCREENED_WAIT_MS = 30_000
 /** How long a payout waits while endpoints neither run its call nor say that it fails. */
 const UNTRIED_WAIT_MS = 5_000
+
+/** The verdict on a call whose payer's earlier call must be mined first. */
+const OVERDRAWN: Verdict = { kind: "wait", ms: 2_000 }
 
 /** What a simulation runs with. */
 export interface Terms {
@@ -26,9 +33,6 @@ export interface Terms {
   /** The wallet's, in wei. */
   balance: bigint
 }
-
-/** Returns the gas limit of a payout's transactions. */
-export const gasOf = (payout: Payout): bigint => payout.gas ?? RELEASE_GAS
 
 /** Judges each payout once; those with the verdict `sign` may be signed. */
 export async function screenAndSimulate(
@@ -105,9 +109,74 @@ async function simulate(
   payouts: readonly Payout[],
   terms: Terms,
 ): Promise<Judged[]> {
+  const transactions = groupIntoTransactions(payouts)
+  const batches = transactions.filter(({ length }) => length > 1)
+  const single = transactions.flatMap(each => (each.length === 1 ? each : []))
+  const [inBatch, alone] = await Promise.all([
+    succeedingTogether(ctx, network, wallet, batches, terms),
+    simulateAlone(ctx, network, wallet, single, terms),
+  ])
+  const together = batches.flat()
+  const signed = together.filter(({ id }) => inBatch.has(id))
+  // The simulation of a call alone says why it fails. Where it succeeds alone, an earlier call of its payer in the batch
+  // spends the money that it needs.
+  const others = together.filter(({ id }) => !inBatch.has(id))
+  const payers = new Set(signed.map(({ payer }) => payer))
+  const isOverdrawn = ({ payout, verdict }: Judged) => verdict.kind === "sign" && payers.has(payout.payer)
+  const judged = await simulateAlone(ctx, network, wallet, others, terms)
+  return [
+    ...signed.map((payout): Judged => ({ payout, verdict: { kind: "sign", inBatch: true } })),
+    ...alone,
+    ...judged.map(each => (isOverdrawn(each) ? { ...each, verdict: OVERDRAWN } : each)),
+  ]
+}
+
+/** Returns the ids of the payouts that endpoints agree would succeed in these batches. */
+async function succeedingTogether(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  batches: readonly (readonly Payout[])[],
+  terms: Terms,
+): Promise<Set<string>> {
+  if (batches.length === 0) return new Set()
+  const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
+  const answers = await askEach(network, calls, ctx.signal)
+  const succeeding = batches.flatMap((payouts, n) => {
+    // A batch as a whole fails where Multicall3 is not deployed, or the endpoint itself failed.
+    const outcomes = answers.map(results => outcomesIn(results?.[n], payouts.length))
+    return payouts.filter((_, i) => {
+      const trials = outcomes.flatMap(each => each[i] ?? [])
+      return agreedTrial(network, trials)?.[0].outcome === "succeeds"
+    })
+  })
+  return new Set(succeeding.map(({ id }) => id))
+}
+
+/** One endpoint's outcome of each call of a batch; none if its answer is not that of a batch of so many calls. */
+function outcomesIn(result: RpcResult | undefined, count: number): Trial[] {
+  if (!result?.ok) return []
+  try {
+    const successes = successesOf(result.value)
+    if (successes.length !== count) return []
+    return successes.map(succeeded => ({ outcome: succeeded ? "succeeds" : "fails" }))
+  } catch {
+    return []
+  }
+}
+
+async function simulateAlone(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  terms: Terms,
+): Promise<Judged[]> {
   if (payouts.length === 0) return []
   const policy = policies[wallet.lane]
-  const calls = payouts.map(payout => trialCall(wallet, payout, terms))
+  const calls = payouts.map(payout =>
+    trialCall(wallet, { to: payout.to_address, data: payout.data, gas: gasOf(payout) }, terms),
+  )
   const reads = policy.arrivalReads(network, payouts)
   const answers = await askEach(network, [...calls, ...reads.values()], ctx.signal)
   const held = new Map([...reads.keys()].map((id, i) => [id, answers.map(results => results?.[calls.length + i])]))
@@ -137,15 +206,13 @@ async function simulate(
   return judged
 }
 
-const trialCall = (wallet: Row<"wallets">, payout: Payout, { fees, balance }: Terms): RpcCall => ({
+const trialCall = (
+  { address: from }: Row<"wallets">,
+  { to, data, gas }: { to: Address; data: Hex; gas: bigint },
+  { fees, balance }: Terms,
+): RpcCall => ({
   method: "eth_call",
-  params: [
-    {
-      ...{ from: wallet.address, to: payout.to_address, data: payout.data, gas: hexNumber(gasOf(payout)) },
-      ...trialFees(fees, gasOf(payout), balance),
-    },
-    "latest",
-  ],
+  params: [{ ...{ from, to, data, gas: hexNumber(gas) }, ...trialFees(fees, gas, balance) }, "latest"],
 })
 
 /** One endpoint's result; empty if the endpoint itself failed. */

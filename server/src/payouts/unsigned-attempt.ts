@@ -5,6 +5,7 @@
 import type { Selectable } from "kysely"
 import type { Fees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
 import { type UnsignedTransaction, unsignedHash } from "../chain/signer.ts"
 import type { Database, Row } from "../db/schema.ts"
 
@@ -15,6 +16,9 @@ export type UnsignedRow = Pick<
   "chain_id" | "wallet" | "nonce" | "gas" | "max_fee" | "tip" | "empty" | "payout_id" | "n" | "data_fee"
 > & { raw: null; hash: null; unsigned_hash: Hash }
 type Call = Pick<Row<"payouts">, "to_address" | "data" | "value">
+
+/** Returns the gas limit of a payout's transactions. */
+export const gasOf = ({ gas }: Pick<Row<"payouts">, "gas">): bigint => gas ?? RELEASE_GAS
 
 /**
  * Builds the unsigned row of a payout's transaction at its nonce. Its data may cost `dataFee` wei beside its gas.

@@ -9,6 +9,7 @@ import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { IdPrefix } from "../ids.ts"
+import { isAttemptOf } from "../payouts/batch-calls.ts"
 import type { Group, Standing } from "../settlement/sellable.ts"
 import type { Version } from "./payment.ts"
 import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
@@ -174,7 +175,7 @@ export async function submittedOf(
   const relayed = ctx.db
     .selectFrom("payouts")
     .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
-    .innerJoin("transaction_attempts", "transaction_attempts.payout_id", "payouts.id")
+    .innerJoin("transaction_attempts", join => join.on(isAttemptOf))
     .select("transaction_attempts.hash as tx_hash")
     .where("payouts.payer", "=", payer)
     .where("payouts.kind", "=", "settle")
@@ -199,7 +200,7 @@ export async function authorizedAt(
   const { rows } = await sql<{ hash: Hash; amount: bigint; at: Date }>`
     select a.hash, s.amount, s.created_at as at from settlements s
       join payouts i on i.payer = s.payer and i.auth_nonce = s.nonce and i.kind = 'settle'
-      join transaction_attempts a on a.payout_id = i.id
+      join transaction_attempts a on a.payout_id in (i.id, i.batch_id)
     where s.resource_id = ${paywallId} and s.payer = ${payer} and a.hash = any(${given})
     union select found_hash, amount, created_at from settlements
     where resource_id = ${paywallId} and payer = ${payer} and found_hash = any(${given})

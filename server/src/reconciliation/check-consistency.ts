@@ -227,9 +227,10 @@ const questions: Question[] = [
     table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is %s by %s; signed for it is %s', i.state, i.tx_hash,
-        (select coalesce(string_agg(format('the row %s of transaction_attempts, %s', a.id, a.hash), '; '), 'nothing') from transaction_attempts a where a.payout_id = i.id)) as words
+        (select coalesce(string_agg(format('the row %s of transaction_attempts, %s', a.id, a.hash), '; '), 'nothing') from transaction_attempts a
+          where a.payout_id = coalesce(i.batch_id, i.id))) as words
       from payouts i where i.chain_id = ${chainId} and i.state in ('mined', 'final')
-        and not exists (select from transaction_attempts a where a.payout_id = i.id and a.hash = i.tx_hash)
+        and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.hash = i.tx_hash)
         and not exists (select from foreign_nonces f where f.chain_id = i.chain_id and f.tx_hash = i.tx_hash)
         and not exists (select from outflows o where o.payout_id = i.id and o.tx_hash = i.tx_hash and i.kind = 'return'
           and (o.deposit_id, o.token, o.recipient, o.amount) = (i.deposit_id, i.token, i.recipient, i.amount))`,
@@ -239,7 +240,17 @@ const questions: Question[] = [
     of: chainId => sql`
       select i.id::text, format('is assigned, and nothing is signed for it') as words
       from payouts i where i.chain_id = ${chainId} and i.state = 'assigned'
-        and not exists (select from transaction_attempts a where a.payout_id = i.id)`,
+        and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id))`,
+  },
+  {
+    table: "payouts",
+    of: chainId => sql`
+      select i.id::text, format('is %s by %s; its batch %s is %s by %s', i.state, coalesce(i.tx_hash, 'nothing'), b.id, b.state,
+        coalesce(b.tx_hash, 'nothing')) as words
+      from payouts i join payouts b on b.id = i.batch_id
+      where i.chain_id = ${chainId} and ((i.tx_hash, i.block_hash) is distinct from (b.tx_hash, b.block_hash)
+        or (i.state <> b.state and not (i.state = 'reverted' and b.state = 'final'))
+        or (i.succeeded and not b.succeeded) or b.kind <> 'batch')`,
   },
   {
     table: "transaction_attempts",

@@ -360,6 +360,7 @@ it("of three statements about a block, a receipt, a log or a number one decides 
     blockHash: hash,
     transfers: fc.array(log, { maxLength: 2 }),
     givenBack: fc.constant([]),
+    uses: fc.constant([]),
     cost: fc.option(height, { nil: undefined }),
   })
   const voter = fc.record({

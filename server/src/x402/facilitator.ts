@@ -11,6 +11,7 @@ import { openQuorum } from "../chain/quorum.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
+import { isAttemptOf } from "../payouts/batch-calls.ts"
 import { awaitSettlement } from "./await-settlement.ts"
 import { checkPayment, matchPrice, matchTerms } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
@@ -259,9 +260,10 @@ async function isDeep(
 /** The last transaction signed to carry out a settlement; empty before the first. */
 async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id">): Promise<string> {
   const row = await ctx.db
-    .selectFrom("transaction_attempts")
+    .selectFrom("payouts")
+    .innerJoin("transaction_attempts", join => join.on(isAttemptOf))
     .select("hash")
-    .where("payout_id", "=", payout_id)
+    .where("payouts.id", "=", payout_id)
     .where("hash", "is not", null)
     .where("empty", "=", false)
     .orderBy("n", "desc")

@@ -1,6 +1,7 @@
 /** The outcome of a settlement: by its relay, or by anyone else who carried the authorization out. */
 import { type RawBuilder, sql } from "kysely"
 import { pad, toEventSelector } from "viem"
+import { AUTHORIZATION_USED } from "../chain/authorization-uses.ts"
 import { type Hash, parseHash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
@@ -18,8 +19,7 @@ import { askEach } from "../payouts/trials.ts"
 import { settleAgain } from "./settled-hashes.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
-/** EIP-3009 events: emitted when an authorization moves money, and when its wallet cancels it. */
-const AUTHORIZATION_USED = toEventSelector("AuthorizationUsed(address,bytes32)")
+/** The EIP-3009 event that a token emits when a wallet cancels an authorization. */
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
 /** Blocks in one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
 const SEARCHED_BLOCKS = 2_000n

@@ -4,6 +4,7 @@ import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
+import { isAttemptOf } from "../payouts/batch-calls.ts"
 
 /**
  * For each of these transactions, the amounts of the agents' payments for a thing that it carried out, by our relay or
@@ -20,7 +21,7 @@ export async function settledAmounts(
     .innerJoin("payouts", join =>
       join.onRef("payouts.payer", "=", "settlements.payer").onRef("payouts.auth_nonce", "=", "settlements.nonce"),
     )
-    .innerJoin("transaction_attempts", "transaction_attempts.payout_id", "payouts.id")
+    .innerJoin("transaction_attempts", join => join.on(isAttemptOf))
     .select(["settlements.id", "settlements.amount", "transaction_attempts.hash as hash"])
     .where("settlements.resource_id", "=", resourceId)
     .where("payouts.kind", "=", "settle")

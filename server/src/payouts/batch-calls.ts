@@ -1,0 +1,49 @@
+/**
+ * How the calls of a batch end: as the receipt of its transaction shows, each for itself, and in the statement that
+ * writes the state of the batch.
+ */
+import { sql } from "kysely"
+import type { Receipt } from "../chain/transfers.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+
+const COLUMNS = [
+  ...(["id", "batch_id", "kind", "lane", "token", "payer", "auth_nonce", "recipient", "amount"] as const),
+  ...(["payment_id", "escrow_id", "traceparent", "succeeded"] as const),
+] as const satisfies (keyof Row<"payouts">)[]
+
+/** SQL: whether a row of `transaction_attempts` carries out a row of `payouts`, alone or in a batch. */
+export const isAttemptOf = sql<boolean>`transaction_attempts.payout_id in (payouts.id, payouts.batch_id)`
+
+/** A call of a batch. */
+export type BatchCall = Pick<Row<"payouts">, (typeof COLUMNS)[number]>
+
+/** Returns the calls of the batches among these payouts, by the batch's id. */
+export async function callsOf(
+  ctx: TxContext,
+  payouts: readonly Pick<Row<"payouts">, "id" | "kind">[],
+): Promise<Map<string, BatchCall[]>> {
+  const ids = payouts.flatMap(({ id, kind }) => (kind === "batch" ? [id] : []))
+  if (ids.length === 0) return new Map()
+  const calls = await ctx.db.selectFrom("payouts").select(COLUMNS).where("batch_id", "in", ids).execute()
+  return Map.groupBy(calls, call => call.batch_id ?? "")
+}
+
+/** Whether a token carried out the authorization of this call in the transaction. */
+export const isUsedIn = ({ uses }: Pick<Receipt, "uses">, { token, payer, auth_nonce: nonce }: BatchCall): boolean =>
+  uses.some(use => use.token === token && use.payer === payer && use.nonce === nonce)
+
+/**
+ * Whether a batch's receipt has a transfer for each of its calls that used its authorization. Each transfer counts for
+ * one call.
+ */
+export function hasAllTransfers(receipt: Pick<Receipt, "uses" | "transfers">, calls: readonly BatchCall[]): boolean {
+  const left = receipt.transfers.map(({ token, from, to, value }) => `${token} ${from} ${to} ${value}`)
+  return calls
+    .filter(call => isUsedIn(receipt, call))
+    .every(({ token, payer, recipient, amount }) => {
+      const i = left.indexOf(`${token} ${payer} ${recipient} ${amount}`)
+      if (i >= 0) left.splice(i, 1)
+      return i >= 0
+    })
+}

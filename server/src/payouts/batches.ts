@@ -1,0 +1,99 @@
+/**
+ * Batches: one transaction of the relay wallet that carries out several agents' authorizations of one merchant, through
+ * Multicall3. A wallet may have 16 transactions in flight, which is eight a second with blocks of two seconds; with 32
+ * authorizations in each it is 256, and each saves the base cost of a transaction. A token carries out an authorization
+ * once, whoever submits it, so a call that fails in a batch fails alone and nothing is paid twice.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import { MULTICALL3, multicallData } from "../chain/multicall.ts"
+import { marked } from "../chain/release-call.ts"
+import type { TxContext } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import type { Payout } from "./lane-policy.ts"
+import { isContractRelay } from "./total-budget.ts"
+import { gasOf } from "./unsigned-attempt.ts"
+
+/**
+ * The most calls in a batch. With a limit of 200,000 gas each they stay below 2^24, the most that a transaction may
+ * have (EIP-7825).
+ */
+const MAX_IN_BATCH = 32
+
+/**
+ * Whether a call may share a transaction: a settlement that a key signed. A contract wallet's check runs its own code,
+ * which could burn the gas of the others.
+ */
+const isBatchable = (payout: Payout): boolean => payout.kind === "settle" && !isContractRelay(payout)
+
+/**
+ * Groups payouts into the transactions that would carry them out, in the order of the first of each. `mayShare` says
+ * which may share one; those of one merchant and token do, {@link MAX_IN_BATCH} at most.
+ *
+ * @example
+ *   groupIntoTransactions([settleOfA, captureOfA, settleOfA2, settleOfB]) // [[settleOfA, settleOfA2], [captureOfA], [settleOfB]]
+ */
+export function groupIntoTransactions(payouts: readonly Payout[], mayShare = isBatchable): [Payout, ...Payout[]][] {
+  const transactions: [Payout, ...Payout[]][] = []
+  const open = new Map<string, [Payout, ...Payout[]]>()
+  for (const payout of payouts) {
+    const key = mayShare(payout) ? `${payout.merchant_id} ${payout.token}` : payout.id
+    const batch = open.get(key)
+    if (batch && batch.length < MAX_IN_BATCH) batch.push(payout)
+    else {
+      const transaction: [Payout, ...Payout[]] = [payout]
+      transactions.push(transaction)
+      open.set(key, transaction)
+    }
+  }
+  return transactions
+}
+
+/** Returns the call of Multicall3 that carries out these payouts. */
+export const batchCall = (payouts: readonly Payout[]) => ({
+  to: MULTICALL3,
+  data: multicallData(payouts.map(({ to_address: to, data }) => ({ to, data }))),
+  gas: payouts.reduce((sum, payout) => sum + gasOf(payout), 0n),
+})
+
+/**
+ * Writes a batch for each transaction of several payouts, and returns what gets a nonce: the batch, or the payout that is
+ * alone. Call it in the transaction that gives the nonces and has locked the payouts.
+ */
+export async function writeBatches(
+  ctx: TxContext,
+  transactions: readonly (readonly [Payout, ...Payout[]])[],
+): Promise<Payout[]> {
+  const assigned: Payout[] = []
+  for (const payouts of transactions)
+    assigned.push(payouts.length === 1 ? payouts[0] : await writeBatch(ctx, randomUUID(), payouts))
+  return assigned
+}
+
+/** Writes a batch with this id and moves the payouts into it; returns its row, queued. */
+export async function writeBatch(
+  ctx: TxContext,
+  id: string,
+  payouts: readonly [Payout, ...Payout[]],
+  { to, data, gas } = batchCall(payouts),
+): Promise<Payout> {
+  const [{ chain_id, merchant_id, token, traceparent }] = payouts
+  const now = ctx.now()
+  const batch = await ctx.db
+    .insertInto("payouts")
+    .values({
+      ...{ id, chain_id, merchant_id, token, traceparent, kind: "batch", source_key: `batch:${id}` },
+      ...{ recipient: to, to_address: to, data: marked(data, id), gas, reserved: false, state: "queued" },
+      amount: payouts.reduce((sum, { amount }) => sum + amount, 0n),
+      // The last deadline of its calls: a call that is too late then fails alone, and a batch that nobody waits for is
+      // emptied.
+      relay_by: new Date(Math.max(...payouts.map(({ relay_by: by }) => by?.getTime() ?? 0))),
+      ...{ run_at: now, created_at: now, updated_at: now },
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  const ids = payouts.map(payout => payout.id)
+  await sql`/* named: fill_batch */ update payouts set batch_id = ${id}, state = 'assigned', held_reason = null,
+    held_detail = null, updated_at = ${now} where id = any(${sqlArray("uuid", ids)})`.execute(ctx.db)
+  return batch
+}
