@@ -14,8 +14,8 @@ import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { dataParts, quorumOf, sharedWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { sqlArray } from "../db/sql-array.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
@@ -257,14 +257,17 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
  * at our cost, in as many sessions as it likes.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
+  const given = [...new Set(payers)].map(payer => ({ payer }))
   // A nonce that an empty transfer used up is not the payer's fault. If somebody else carried the authorization out
   // first, the payer paid.
   const { rows } = await sql<{ payer: Address }>`
-    /* named: failing_payers */ select payer from payouts i
-    where payer = any(${sqlArray("text", payers)}) and succeeded = false and updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
-      and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
-      and not exists (select from settlements s where s.payout_id = i.id and s.found_hash is not null)
-    group by payer having count(*) >= ${MAX_REVERTED}`.execute(ctx.db)
+    /* named: failing_payers */ select payer from (${givenRows(given, "payer text")}) g
+    where ${MAX_REVERTED}::int <= (select count(*) from payouts i
+      where i.payer = g.payer and i.succeeded = false and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
+        and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
+        and not exists (select from settlements s where s.payout_id = i.id and s.found_hash is not null))`.execute(
+    ctx.db,
+  )
   return new Set(rows.map(row => row.payer))
 }
 

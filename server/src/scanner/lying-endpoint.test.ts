@@ -360,7 +360,10 @@ it("of three statements about a block, a receipt, a log or a number one decides 
     blockHash: hash,
     transfers: fc.array(log, { maxLength: 2 }),
     givenBack: fc.constant([]),
-    uses: fc.constant([]),
+    uses: fc.array(
+      fc.record({ token: fc.constant(paperNetwork.token.address), payer: fc.constantFrom(...payers), nonce: hash }),
+      { maxLength: 2 },
+    ),
     cost: fc.option(height, { nil: undefined }),
   })
   const voter = fc.record({

@@ -180,8 +180,9 @@ export async function settle(
   const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
-    if (await takeServing(ctx, right, merchantId)) {
-      if (!isIdentified) await forgetIdentifier(ctx, right)
+    const taken = await takeServing(ctx, right, merchantId)
+    if (taken) {
+      if (!isIdentified && taken.identifier !== null) await forgetIdentifier(ctx, right)
       return success
     }
     // While nobody has been answered, the next call may be. The key that named the payment gets only an answer that was
@@ -198,13 +199,7 @@ export async function settle(
 
 /** A key that named a payment repeats no answer that was given to another call. */
 const forgetIdentifier = ({ db }: Context, { id, claimId }: Right): Promise<unknown> =>
-  db
-    .updateTable("settlements")
-    .set({ identifier: null })
-    .where("id", "=", id)
-    .where("claim_id", "=", claimId)
-    .where("identifier", "is not", null)
-    .execute()
+  db.updateTable("settlements").set({ identifier: null }).where("id", "=", id).where("claim_id", "=", claimId).execute()
 
 function unsettled(outcome: Outcome): Refusal {
   if (outcome.state !== "failed") return refuse("settlement_pending")

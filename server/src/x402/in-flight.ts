@@ -10,7 +10,7 @@ import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
-import { sqlArray } from "../db/sql-array.ts"
+import { givenRows } from "../db/given-rows.ts"
 import { ApiError } from "../errors.ts"
 import { balanceCall, MAX_REVERTED } from "../payouts/relays.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -54,13 +54,15 @@ const BEYOND =
 
 /** Relays of payers that may still move money, for requests that come at the same time. */
 const inFlight = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Amounts>> => {
-  const payers = keys.map(key => key.split(" ")[1] ?? "")
-  const chains = [...new Set(keys.map(key => key.split(" ")[0] ?? ""))]
-  // By the state: few relays are in flight, and a payer's own history is long.
+  const given = keys.map(key => key.split(" ")).map(([chain_id, payer]) => ({ chain_id, payer }))
+  const chains = [...new Set(given.map(({ chain_id }) => chain_id))].map(chain_id => ({ chain_id }))
+  // By the state, and only then by the payer: few relays are in flight, and a payer's own history is long.
   const { rows } = await sql<{ chain_id: number; payer: Address; auth_nonce: Hash; amount: bigint }>`
-    /* named: relays_in_flight */ select chain_id, payer, auth_nonce, amount from payouts
-    where chain_id = any(${sqlArray("bigint", chains)}) and lane = 'relay' and state in ('queued', 'held', 'assigned')
-      and payer = any(${sqlArray("text", payers)})`.execute(ctx.db)
+    /* named: relays_in_flight */ select i.chain_id, i.payer, i.auth_nonce, i.amount
+    from (${givenRows(chains, "chain_id integer")}) c cross join lateral (
+      select chain_id, payer, auth_nonce, amount from payouts
+      where chain_id = c.chain_id and lane = 'relay' and state in ('queued', 'held', 'assigned') offset 0) i
+    where (i.chain_id, i.payer::text) in (${givenRows(given, "chain_id integer, payer text")})`.execute(ctx.db)
   const found = new Map<string, Amounts>()
   for (const { chain_id, payer, auth_nonce, amount } of rows) {
     const key = `${chain_id} ${payer}`

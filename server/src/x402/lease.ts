@@ -36,14 +36,15 @@ export interface Right {
 /**
  * Takes the right to serve a payment that has not been answered. Undefined where it was answered, where another request
  * holds the right, or where the request comes from another place. Exactly one caller gets it, for `answerMs`.
- * `hasFailed`: it was served before, and that failed.
+ * `hasFailed`: it was served before, and that failed. `identifier`: the key or identifier that the payment was named by.
  */
 export const takeServing = (
   ctx: TxContext,
   right: Right,
   caller: string,
   answerMs = ANSWER_MS,
-): Promise<{ hasFailed: boolean } | undefined> => takeAll(ctx, { ...right, caller, answerMs })
+): Promise<{ hasFailed: boolean; identifier: string | null } | undefined> =>
+  takeAll(ctx, { ...right, caller, answerMs })
 
 /** Requests whose payments are settled in one block ask at the same time, so they share a statement. */
 const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { caller: string; answerMs: number })[]) => {
@@ -53,15 +54,17 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
     caller,
     seconds: answerMs / 1_000,
   }))
-  const { rows } = await sql<{ claim_id: string; retry_until: Date | null }>`
+  const { rows } = await sql<{ claim_id: string; retry_until: Date | null; identifier: string | null }>`
     /* named: take_serving */ update settlements s set served_at = ${ctx.now()}, answered_at = null, updated_at = ${ctx.now()},
       claim_id = a.claim_id, lease_until = clock_timestamp() + make_interval(secs => a.seconds)
     from (${givenRows(given, "id text, claim_id uuid, caller text, seconds float8")}) a
     where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
       and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
-    returning s.claim_id, s.retry_until`.execute(ctx.db)
+    returning s.claim_id, s.retry_until, s.identifier`.execute(ctx.db)
   // Of two requests with one payment, the row names the one that got the right.
-  const taken = new Map(rows.map(row => [row.claim_id, { hasFailed: row.retry_until !== null }]))
+  const taken = new Map(
+    rows.map(({ claim_id: of, retry_until: until, identifier }) => [of, { hasFailed: until !== null, identifier }]),
+  )
   return new Map(
     asked.flatMap(each => {
       const right = taken.get(each.claimId)
