@@ -15,9 +15,9 @@ import {
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { blockAgreed, reachedBy, receiptAgreed, standingOf, type Voter } from "../chain/agreement.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
-import type { Address, Hash } from "../chain/hex.ts"
+import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Receipt } from "../chain/transfers.ts"
+import type { Block, Receipt } from "../chain/transfers.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 import { ensureCursor } from "./scan-round.ts"
 
@@ -393,4 +393,24 @@ it("of three statements about a block, a receipt, a log or a number one decides 
       ).toBe(honest.finalized ?? undefined)
     }),
   )
+})
+
+it("of three receipts that differ in the authorizations that were used, two decide", () => {
+  const [txHash, blockHash, nonce] = [1n, 2n, 3n].map(n => word(n) as Hash) as [Hash, Hash, Hash]
+  const [payer = ZERO_ADDRESS] = payers
+  const block: Block = { number: 1n, hash: blockHash, time: new Date(0) }
+  const use = { token: paperNetwork.token.address, payer, nonce }
+  const receipt: Receipt = {
+    ...{ txHash, blockHash, succeeded: true, blockNumber: 1n, transfers: [], givenBack: [], cost: 1n },
+    uses: [use],
+  }
+  const voter = (uses: Receipt["uses"]): Voter => ({
+    ...{ position: 0, head: block, finalized: 1n, logs: new Map(), readings: [], blocks: new Map([[1n, block]]) },
+    receipts: new Map([[txHash, { ...receipt, uses }]]),
+  })
+  for (const lie of [[], [use, use], [{ ...use, nonce: blockHash }]])
+    for (const place of [0, 1, 2]) {
+      const voters = [voter([use]), voter([use])].toSpliced(place, 0, voter(lie))
+      expect(receiptAgreed(voters, txHash, 2)?.uses).toEqual([use])
+    }
 })
