@@ -98,11 +98,13 @@ const LOWER = 32
 function withChecksums(text: string): Buffer {
   const bytes = Buffer.from(text, "latin1")
   const seen = new Int32Array(16 ** 3).fill(-1)
-  for (let x = 1; x < bytes.length; x++) {
+  const { length } = bytes
+  for (let x = 1; x < length; x++) {
     if (bytes[x] !== X || bytes[x - 1] !== ZERO) continue
     const at = x - 1
+    const most = at + HASH_LENGTH < length ? at + HASH_LENGTH : length
     let end = at + 2
-    while (IS_LOWER_HEX[bytes[end] ?? 0] && end - at < HASH_LENGTH) end++
+    while (end < most && IS_LOWER_HEX[bytes[end] as number]) end++
     if (end - at === ADDRESS_LENGTH) checksumOnce(bytes, at, seen)
     x = end
   }
