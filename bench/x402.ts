@@ -11,7 +11,8 @@
  * signs and stores nothing, and at the end reads one count and no receipts. The stock facilitator does what ours does
  * for the buyer (check, simulate, sign, send, receipt), but in the caller's process and without a record. So it is the
  * one to compare with, and raw relays are the limit of the chain. Both facilitators get the same number of concurrent
- * requests.
+ * requests. At the end ours settles on blocks of two seconds, where the number of a wallet's transactions in flight counts
+ * and not the machine.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
@@ -39,6 +40,8 @@ const SETTLEMENTS = 200
 const TURNS = 3
 /** Concurrent requests. */
 const AT_ONCE = 32
+/** Settlements on blocks of two seconds, as Base has them, and concurrent requests then. */
+const ON_SLOW_BLOCKS = { settlements: 256, atOnce: 128, blockSeconds: 2 }
 /** Transactions in a request to the node, as many as the engine sends in one. */
 const IN_REQUEST = 16
 const NETWORK = "eip155:84532"
@@ -53,6 +56,7 @@ const FIGURES: Record<string, Figure> = {
   [`settle, raw, ${IN_REQUEST} a request`]: { unit: "/s" },
   "settle, stock": { unit: "/s" },
   "settle, Sluice": { unit: "/s", limit: "settle, raw, one a request" },
+  "settle, Sluice, blocks of 2 s": { unit: "/s" },
   ...Object.fromEntries(
     ["API", "worker", "Postgres", "anvil", "caller"].map(name => [cpuName(name), { unit: "ms of CPU" }]),
   ),
@@ -218,22 +222,26 @@ const signed = (count: number): Promise<PaymentPayload[]> => {
 }
 
 /** Calls a second, with this many at a time. Throws where one is answered with anything but success. */
-async function rate(payments: PaymentPayload[], call: (payment: PaymentPayload) => Promise<boolean>): Promise<number> {
+async function rate(
+  payments: PaymentPayload[],
+  call: (payment: PaymentPayload) => Promise<boolean>,
+  atOnce = AT_ONCE,
+): Promise<number> {
   const queue = [...payments]
   const startedAt = performance.now()
   const work = async () => {
     for (let next = queue.pop(); next; next = queue.pop())
       if (!(await call(next))) throw new Error("a payment was refused")
   }
-  await Promise.all(Array.from({ length: AT_ONCE }, work))
+  await Promise.all(Array.from({ length: atOnce }, work))
   return payments.length / ((performance.now() - startedAt) / 1_000)
 }
 
 type Facilitator = Pick<HTTPFacilitatorClient, "verify" | "settle">
 const verifies = async (by: Facilitator) =>
   await rate(await signed(VERIFICATIONS), async payment => (await by.verify(payment, requirements)).isValid)
-const settles = async (by: Facilitator, payments: PaymentPayload[]) =>
-  await rate(payments, async payment => (await by.settle(payment, requirements)).success)
+const settles = async (by: Facilitator, payments: PaymentPayload[], atOnce = AT_ONCE) =>
+  await rate(payments, async payment => (await by.settle(payment, requirements)).success, atOnce)
 
 const rawSender = privateKeyToAccount(relayKey)
 const transferAbi = [
@@ -318,6 +326,14 @@ async function measureTurn(turn: number): Promise<Figures> {
   return figures
 }
 
+/** What a wallet can settle where its transactions wait for blocks, as on a real network; not where a machine is slow. */
+async function settlesOnSlowBlocks(): Promise<number> {
+  const { client } = chains.sluice
+  await client.setAutomine(false)
+  await client.setIntervalMining({ interval: ON_SLOW_BLOCKS.blockSeconds })
+  return await settles(sluice, await signed(ON_SLOW_BLOCKS.settlements), ON_SLOW_BLOCKS.atOnce)
+}
+
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
 
 async function measure(): Promise<Figures> {
@@ -327,9 +343,13 @@ async function measure(): Promise<Figures> {
     const figures = await measureTurn(turn)
     if (turn > 0) turns.push(figures)
   }
+  const onSlowBlocks = await settlesOnSlowBlocks()
   // They leave gigabytes of files when they are killed.
   for (const { anvil } of Object.values(chains)) await anvil.stop()
-  return Object.fromEntries(Object.keys(FIGURES).map(name => [name, median(turns.map(figures => figures[name] ?? 0))]))
+  const medians = Object.fromEntries(
+    Object.keys(FIGURES).map(name => [name, median(turns.map(figures => figures[name] ?? 0))]),
+  )
+  return { ...medians, "settle, Sluice, blocks of 2 s": onSlowBlocks }
 }
 
 await rounds(import.meta.filename, FIGURES, measure)
