@@ -221,17 +221,19 @@ const signed = (count: number): Promise<PaymentPayload[]> => {
   return Promise.all(Array.from({ length: count }, (_, i) => payer(i).createPaymentPayload(required)))
 }
 
-/** Calls a second, with this many at a time. Throws where one is answered with anything but success. */
+/** Calls a second, with this many at a time. Throws where one is refused: `call` returns the reason. */
 async function rate(
   payments: PaymentPayload[],
-  call: (payment: PaymentPayload) => Promise<boolean>,
+  call: (payment: PaymentPayload) => Promise<string | undefined>,
   atOnce = AT_ONCE,
 ): Promise<number> {
   const queue = [...payments]
   const startedAt = performance.now()
   const work = async () => {
-    for (let next = queue.pop(); next; next = queue.pop())
-      if (!(await call(next))) throw new Error("a payment was refused")
+    for (let next = queue.pop(); next; next = queue.pop()) {
+      const refused = await call(next)
+      if (refused !== undefined) throw new Error(`a payment was refused: ${refused}`)
+    }
   }
   await Promise.all(Array.from({ length: atOnce }, work))
   return payments.length / ((performance.now() - startedAt) / 1_000)
@@ -239,9 +241,19 @@ async function rate(
 
 type Facilitator = Pick<HTTPFacilitatorClient, "verify" | "settle">
 const verifies = async (by: Facilitator) =>
-  await rate(await signed(VERIFICATIONS), async payment => (await by.verify(payment, requirements)).isValid)
+  await rate(await signed(VERIFICATIONS), async payment => {
+    const { isValid, invalidReason } = await by.verify(payment, requirements)
+    return isValid ? undefined : `${invalidReason}`
+  })
 const settles = async (by: Facilitator, payments: PaymentPayload[], atOnce = AT_ONCE) =>
-  await rate(payments, async payment => (await by.settle(payment, requirements)).success, atOnce)
+  await rate(
+    payments,
+    async payment => {
+      const { success, errorReason, errorMessage } = await by.settle(payment, requirements)
+      return success ? undefined : `${errorReason} ${errorMessage}`
+    },
+    atOnce,
+  )
 
 const rawSender = privateKeyToAccount(relayKey)
 const transferAbi = [
