@@ -86,6 +86,13 @@ async function relayed(validBefore = 2n ** 256n - 1n) {
   return async () => (await settle(signed)).body
 }
 
+/** Lets time pass, also on the chain that the scan reads. */
+async function later(ms: number): Promise<void> {
+  const { ctx } = rig.service
+  rig.service.advance(ms)
+  await ctx.db.updateTable("cursors").set({ block_time: ctx.now() }).execute()
+}
+
 async function finish(): Promise<void> {
   await round()
   await rig.anvil.client.mine({ blocks: 3 })
@@ -122,7 +129,7 @@ it.each([
       signers.fault = () => "down"
       said = await relayed(validBefore())
       expect((await on.relays()).map(({ state }) => state)).toEqual(["assigned"])
-      rig.service.advance(HOURS_MS)
+      await later(HOURS_MS)
       await round()
       expect(await steps()).toEqual([
         [false, false, false],
@@ -145,6 +152,25 @@ it.each([
   },
 )
 
+it("before its time is not emptied by a process whose clock is days ahead of the chain", async () => {
+  const { ctx } = rig.service
+  const got = await moved(async () => {
+    signers.fault = () => "down"
+    await relayed()
+    // As the calls of an escrow have it.
+    const relayBy = new Date(ctx.now().getTime() + 86_400_000)
+    await ctx.db.updateTable("payouts").set({ relay_by: relayBy }).execute()
+    await on.look()
+    const ahead = { ...ctx, now: () => new Date(ctx.now().getTime() + 2 * 86_400_000) }
+    await payoutRound(ahead, rig.network, { lane: "relay", signer: signer() }, AT_ONCE)
+    expect(await steps()).toEqual([[false, false, false]])
+    signers.fault = () => undefined
+    await finish()
+  })
+  expect([got, await ends()]).toEqual([10_000n, [["final", true]]])
+  await expectNoGap()
+})
+
 it("of a checkout lets its payer sign again, as often as it was the service's fault", async () => {
   const session = await on.start()
   const buyer = await on.buyer()
@@ -154,7 +180,7 @@ it("of a checkout lets its payer sign again, as often as it was the service's fa
     const signed = await on.sign(buyer, session, { validBefore: seconds() + 120n })
     expect((await on.submit(session, signed)).status).toBe(200)
     await round()
-    rig.service.advance(61_000)
+    await later(61_000)
     signers.fault = () => undefined
     await finish()
     await on.look()
@@ -184,7 +210,7 @@ it("sent in time is carried out later, also by what replaces it after its time",
     expect(first?.sends).toBeGreaterThan(0)
     await client.dropTransaction({ hash: first?.hash as Hex })
     await client.setAutomine(true)
-    rig.service.advance(HOURS_MS)
+    await later(HOURS_MS)
     const pace = { resendMs: 3_600_000, replaceMs: 0 }
     await round(pace)
     await round(pace)
@@ -207,7 +233,7 @@ it("signed while its wallet was halted, which is resumed hours later, moves noth
     }
     said = await relayed()
     expect(await steps()).toEqual([[false, true, false]])
-    rig.service.advance(HOURS_MS)
+    await later(HOURS_MS)
     signers.fault = () => "down"
     await setWallet("active")
     // Nothing is sent while its replacement waits to be signed.
@@ -241,7 +267,7 @@ it("sent by a process that died before it wrote so is paid once or not at all, a
     signers.fault = () => undefined
     const { db } = rig.service.ctx
     await sql`update transaction_attempts set sends = 0, sent_at = null, last_result = null`.execute(db)
-    rig.service.advance(HOURS_MS)
+    await later(HOURS_MS)
     await round()
     expect(await steps()).toEqual([
       [false, true, false],
@@ -269,7 +295,7 @@ it("mined, and displaced by a reorg, is sent again, though the process that had 
     expect((await on.relays()).map(({ state }) => state)).toEqual(["mined"])
     await client.request({ method: "anvil_reorg", params: [1, []] } as never)
     await client.request({ method: "anvil_dropAllTransactions" } as never)
-    rig.service.advance(HOURS_MS)
+    await later(HOURS_MS)
     await finish()
   })
   expect([got, await ends(), (await attempts()).length]).toEqual([10_000n, [["final", true]], 1])
@@ -285,7 +311,7 @@ it("and above a PAYOUT_MAX_FEE that was lowered meanwhile is emptied within it",
       await relayed()
       const [first] = await attempts()
       settings.payoutMaxFee = (first?.max_fee ?? 0n) - 1n
-      rig.service.advance(HOURS_MS)
+      await later(HOURS_MS)
       signers.fault = () => undefined
       await finish()
     })

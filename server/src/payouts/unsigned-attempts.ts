@@ -11,6 +11,7 @@ import { unsignedHash } from "../chain/signer.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { chainClock } from "../jobs/chain-clock.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
 import { type Payout, policies } from "./lane-policy.ts"
 import { attemptAgain, EMPTY_GAS } from "./send-attempts.ts"
@@ -152,7 +153,7 @@ export async function emptyOverdue(
     wallet: number,
   ) => sql`from wallets w join payouts i on i.chain_id = w.chain_id and i.wallet = w.address
       join transaction_attempts a on a.payout_id = i.id
-    where w.id = ${wallet} and w.status = 'active' and i.state = 'assigned' and i.relay_by <= ${ctx.now()} and not a.empty
+    where w.id = ${wallet} and w.status = 'active' and i.state = 'assigned' and i.relay_by <= ${chainClock(ctx, sql`i.chain_id`)} and not a.empty
       and a.nonce >= ${latest}
       and not exists (select from transaction_attempts b where b.payout_id = i.id and (b.n > a.n or b.sends > 0))`
   const { rows } = await sql`/* named: overdue_relays */ select a.id ${which(walletId)} limit 1`.execute(ctx.db)
