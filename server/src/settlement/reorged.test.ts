@@ -1,22 +1,24 @@
 /** What a reorg leaves of payments that the merchant or the service had begun to pay out, on a real chain. */
-import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
-import type { PrivateKeyAccount } from "viem/accounts"
+import { type Hex, parseUnits } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type ExceptionsRig, startExceptionsRig } from "../../test/exceptions.ts"
+import { type Reorgs, reorgsOn } from "../../test/reorgs.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
-import { sweepDue } from "../payouts/make-payouts.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { verifyRound } from "./verify-payments.ts"
 
 /** Where returns go. */
 const BACK = `0x${"d1".repeat(20)}`
 const DAY_MS = 86_401_000
-/** After this long, what a reorg removed is looked for again and believed to be gone. */
-const SUSPECT_MS = 31_000
 
 let rig: ExceptionsRig
+let signed: Reorgs["signed"]
+let send: Reorgs["send"]
+let look: Reorgs["look"]
+let afterReorg: Reorgs["afterReorg"]
+let days: Reorgs["days"]
 beforeAll(async () => {
   rig = await startExceptionsRig()
+  ;({ signed, send, look, afterReorg, days } = reorgsOn(rig))
 })
 afterAll(() => rig?.stop())
 let paidBefore: bigint
@@ -32,54 +34,6 @@ const call = (path: string, body: object) => rig.service.call("POST", `/api/cons
 async function checkout(amount: number, more: object = {}) {
   const { body } = await call("checkouts", { amount, ...more })
   return { id: body.id as string, payTo: body.payTo as string }
-}
-
-/** The bytes of a transfer, which may be mined again and again. */
-async function signed(from: PrivateKeyAccount, to: string, amount: string, ahead = 0): Promise<Hex> {
-  const nonce = (await rig.anvil.client.getTransactionCount({ address: from.address })) + ahead
-  const data = encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to as Hex, units(amount)] })
-  const fees = { gas: 120_000n, maxFeePerGas: 100_000_000_000n, maxPriorityFeePerGas: 1_000_000_000n }
-  return await from.signTransaction({ chainId: 84532, type: "eip1559", nonce, to: rig.usdc, data, ...fees })
-}
-
-async function send(...raw: Hex[]): Promise<Hex> {
-  let hash: Hex = "0x"
-  for (const serializedTransaction of raw) {
-    hash = await rig.anvil.client.sendRawTransaction({ serializedTransaction })
-    await rig.anvil.client.waitForTransactionReceipt({ hash })
-  }
-  return hash
-}
-
-/** One round of the verification, after these blocks. */
-async function look(blocks = 1): Promise<void> {
-  const { service, network, anvil } = rig
-  await anvil.client.mine({ blocks })
-  const { timestamp } = await anvil.client.getBlock()
-  const ahead = Number(timestamp) * 1_000 - service.ctx.now().getTime()
-  if (ahead > 0) service.advance(ahead)
-  await service.ctx.db
-    .updateTable("cursors")
-    .set({ run_at: new Date(0) })
-    .execute()
-  await verifyRound(service.ctx, network)
-}
-
-/** What the verification does after a reorg: it looks, suspects, and looks again. */
-async function afterReorg(blocks = 7, looks = 3): Promise<void> {
-  await look(blocks)
-  rig.service.advance(SUSPECT_MS)
-  for (let i = 0; i < looks; i++) await look()
-}
-
-/** Days in which all that is due is swept and paid out. */
-async function days(count = 3): Promise<void> {
-  for (let day = 0; day < count; day++) {
-    await rig.pass(DAY_MS)
-    await sweepDue(rig.service.ctx, rig.network)
-    await rig.payOut()
-    await look()
-  }
 }
 
 const merchantGot = async () => (await rig.balanceOf(PAYOUT_ADDRESS)) - paidBefore
