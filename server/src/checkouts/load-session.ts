@@ -2,11 +2,12 @@
 import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
+import { leftOver } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { relayStanding } from "../payouts/relay-standing.ts"
 import { classify } from "../settlement/classify.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
-import type { Part, Screened, Standing } from "../settlement/sellable.ts"
+import { type Part, type Screened, type Standing, withoutRests } from "../settlement/sellable.ts"
 import type { SessionFacts } from "./plan-session.ts"
 import { type Batch, holdBatch, readBatch } from "./session-batch.ts"
 
@@ -45,8 +46,8 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
 async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Standing[]> {
   const { rows } = await sql<Standing>`
     select p.*, has.there, has.sure from payments p join lateral (
-      select coalesce(sum(t.value) filter (where t.state <> 'gone'), 0) as there,
-        coalesce(sum(t.value) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
+      select coalesce(sum(${leftOver}) filter (where t.state <> 'gone'), 0) as there,
+        coalesce(sum(${leftOver}) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
           and not t.single_source), 0) as sure
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id having count(*) > 0) has on true
     where p.resource_id = ${sessionId} and (p.accepted_at is not null or p.status = 'returned') order by p.id`.execute(
@@ -59,7 +60,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const rows = await readBatch(ctx, batch)
-  const { free, again } = await withoutPublic(ctx, rows)
+  const { free, again } = await withoutPublic(ctx, withoutRests(rows))
   const payments = await ctx.db
     .selectFrom("payments")
     .selectAll()

@@ -7,6 +7,7 @@ import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
+import { leftOverColumns } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer, Group } from "../settlement/sellable.ts"
@@ -96,7 +97,7 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
 /** Reads these transfers with their payments, in chain order. Call it after they are locked. */
 export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
   const { rows } = await sql<SessionTransfer>`
-    select t.*, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
+    select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.id = any(${sqlArray("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows

@@ -79,6 +79,7 @@ const added: Record<string, Line> = {
   payments: { agent: false, reopened: false },
   transfers: { applied: false },
   checkout_sessions: { agent: false, capture: "direct" },
+  claims: { given_back: 0 },
   paywalls: { listed: false },
   products: { trial_days: 0 },
 }

@@ -202,6 +202,8 @@ interface Tokens {
 interface Claims {
   transfer_id: bigint
   payment_id: string
+  /** What a final return has sent back of the transfer while its payment had more, in base units. */
+  given_back: Generated<bigint>
 }
 
 interface Grants {

@@ -7,6 +7,7 @@ import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { releaseData } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { leftOver } from "../db/left-over.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
@@ -25,10 +26,10 @@ const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_PER_SWEEP = 5_000
 
 /**
- * SQL: what of a transfer `t` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
+ * SQL: what of a transfer `t` with the claim `c` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
  * that ended without moving money leaves its part free again.
  */
-const unswept = sql<bigint>`t.value - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
+const unswept = sql<bigint>`${leftOver} - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**

@@ -7,6 +7,7 @@ import type { Hex } from "viem"
 import type { Address } from "../chain/hex.ts"
 import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { leftOver } from "../db/left-over.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { continueTrace } from "../tracing/trace.ts"
@@ -134,7 +135,7 @@ export async function returnAgain(
   const { returned_at } = await returnedOf(ctx, payment)
   const stands =
     await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${payment.id}
-    and t.state in ('confirmed', 'final') having sum(t.value) = ${payment.amount}`.execute(ctx.db)
+    and t.state in ('confirmed', 'final') having sum(${leftOver}) = ${payment.amount}`.execute(ctx.db)
   if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, returned_at)).made < most)
     return await makeReturn(ctx, payment, { again: { reason: "reverted", replaces: failed.id } })
   ctx.log.error({ paymentId: payment.id }, "a return failed for good; the payment is open again")
@@ -177,7 +178,7 @@ export async function stopReturns(ctx: TxContext, paymentIds: readonly string[])
   // The payment is locked before its payouts, as `operator/` does when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from payouts where ${unsigned})
-      and amount <> (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
+      and amount <> (select coalesce(sum(${leftOver}), 0) from claims c join transfers t on t.id = c.transfer_id
         where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
     order by id for no key update`.execute(ctx.db)
   if (rows.length === 0) return

@@ -7,6 +7,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
+import { leftOver, leftOverColumns } from "../db/left-over.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { IdPrefix } from "../ids.ts"
 import { isAttemptOf } from "../payouts/batch-calls.ts"
@@ -90,7 +91,7 @@ export async function standingPayments(
       has.there > p.amount and p.accepted_at is null and not revoked.by_merchant as grown
     from payments p cross join lateral (select exists (select from grants g
         where g.payment_id = p.id and g.revoked_by = 'merchant') as by_merchant) revoked join lateral (
-      select coalesce(sum(t.value) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
+      select coalesce(sum(${leftOver}) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
         bool_or(t.single_source) as alone, bool_or(t.state = 'seen') as unconfirmed
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) has on true
     where p.id in (select payment_id from claims where transfer_id = any(${sqlArray("bigint", due)}))
@@ -107,7 +108,7 @@ export async function standingPayments(
  * other money.
  */
 const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'open'
-  or p.amount > (select coalesce(sum(l.value) filter (where l.state <> 'gone' and l.from_address = p.payer), 0)
+  or p.amount > (select coalesce(sum(l.value - k.given_back) filter (where l.state <> 'gone' and l.from_address = p.payer), 0)
     from claims k join transfers l on l.id = k.transfer_id where k.payment_id = p.id))`
 
 /**
@@ -126,7 +127,7 @@ export async function openTransfers(
 ): Promise<AccessTransfer[]> {
   const rows = await sql<AccessTransfer>`
     select * from (
-      select t.*, p.id as payment_id, p.status as payment_status,
+      select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status,
         case when g.revoked_by is distinct from 'merchant' then p.payer end as payment_payer from transfers t
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id

@@ -9,7 +9,7 @@ import type { Row } from "../db/schema.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
-import type { Group, Part, Sellable } from "../settlement/sellable.ts"
+import { type Group, type Part, type Sellable, withoutRests } from "../settlement/sellable.ts"
 import { type Folded, foldAccess, lockAccess } from "./access.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
@@ -74,10 +74,10 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
   },
 
   async plan(ctx, { paywall: { id }, network, payer, group, versions }, screened) {
-    const rows = [
+    const rows = withoutRests([
       ...(await openTransfers(ctx, group, payer, network, "=")),
       ...(await openTransfers(ctx, group, payer, network, "<>")),
-    ]
+    ])
     // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
     // reports.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n

@@ -10,7 +10,7 @@ import type { TxContext } from "../context.ts"
 import { countedAlone, dueSenders, lockDueTransfers, standingPayments } from "../paywalls/open-transfers.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
-import type { Part, Sellable } from "../settlement/sellable.ts"
+import { type Part, type Sellable, withoutRests } from "../settlement/sellable.ts"
 import { CALLS_PER_BATCH, openCalls } from "./open-calls.ts"
 import { planBundle } from "./plan-bundle.ts"
 
@@ -57,7 +57,7 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
   },
 
   async plan(ctx, { owner: { resource_id: id }, network, payer, due }, screened) {
-    const rows = await openCalls(ctx, id, payer, due)
+    const rows = withoutRests(await openCalls(ctx, id, payer, due))
     // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
     // reports.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n

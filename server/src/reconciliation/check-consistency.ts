@@ -6,6 +6,7 @@ import { type RawBuilder, sql } from "kysely"
 import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
+import { leftOver } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
@@ -51,7 +52,7 @@ const questions: Question[] = [
     of: (chainId, isQuiet) => sql`
       select p.id, format('says %s; by the rows of claims its transfers are %s', p.amount, coalesce(claimed.sum, 0)) as words
       from payments p left join lateral (
-        select sum(t.value) filter (where t.state in ('confirmed', 'final')) as sum,
+        select sum(${leftOver}) filter (where t.state in ('confirmed', 'final')) as sum,
           bool_or(t.reorged_at is not null
             or exists (select from screenings g where g.address = t.from_address and g.listed)) as unsure
         from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) claimed on true
@@ -135,8 +136,8 @@ const questions: Question[] = [
       select s.payment_id as id, format('says that %s of the transfer %s is %s; the transfer is %s of %s, and live returns are %s',
         s.amount, s.transfer_id, s.state, t.value, t.token, coalesce(live.sum, 0)) as words
       from surpluses s join payments p on p.id = s.payment_id left join transfers t on t.id = s.transfer_id
-        left join lateral (select sum(o.amount) as sum from payouts o where o.payment_id = p.id and o.kind = 'return'
-          and o.state not in ('cancelled', 'reverted')) live on true
+        left join lateral (select sum(o.amount) - (select coalesce(sum(c.given_back), 0) from claims c where c.payment_id = p.id) as sum
+          from payouts o where o.payment_id = p.id and o.kind = 'return' and o.state not in ('cancelled', 'reverted')) live on true
       where p.chain_id = ${chainId} and p.status = 'granted' and t.reorged_at is null
         and ((t.deposit_id, t.token) is distinct from (s.deposit_id, s.token) or s.amount > t.value
           or (s.state = 'returned' and live.sum is distinct from s.amount) or (s.state <> 'returned' and live.sum > 0))`,

@@ -5,6 +5,7 @@
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { leftOver } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
@@ -76,7 +77,8 @@ export async function writeOpen(
     ctx,
     present.flatMap(row => (row.status === "open" ? row.id : [])),
   )
-  const left = new Set(present.filter(row => !apartIds.has(row.id)))
+  const rests = await restsAmong(ctx, present)
+  const left = new Set(present.filter(row => !apartIds.has(row.id) && !rests.has(row.id)))
   const takeMatching = (exact: boolean, { exception, transfers }: Waiting) => {
     const [first] = transfers
     const known = [...left].find(
@@ -136,6 +138,15 @@ async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Pr
     exception,
     transfers: transfers.filter(row => !returning.has(row.payment_id)),
   }))
+}
+
+/** Returns those of these payments that are about a rest, beyond what was returned of them: they get nothing else. */
+async function restsAmong(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<Set<string>> {
+  if (payments.length === 0) return new Set()
+  const ids = payments.map(row => row.id)
+  const claims = ctx.db.selectFrom("claims").select("payment_id").where("payment_id", "in", ids)
+  const rows = await claims.where("given_back", ">", 0n).execute()
+  return new Set(rows.map(row => row.payment_id))
 }
 
 const openOf = (ctx: TxContext, { owner, payer }: Part) =>
@@ -257,7 +268,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   // A payment names one of its own transactions: the last one may be among the removed claims.
   await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
       tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
-      select c.payment_id as id, sum(t.value) as amount,
+      select c.payment_id as id, sum(${leftOver}) as amount,
         array_agg(t.tx_hash::text order by t.block_number desc, t.log_index desc) as hashes
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id in (${these}) group by 1) as held
     where held.id = p.id and p.status = 'open' and (p.amount <> held.amount or p.tx_hash <> all(held.hashes))`.execute(

@@ -7,6 +7,7 @@ import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
+import { leftOver } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { ApiError, invalid } from "../errors.ts"
@@ -218,7 +219,7 @@ export async function lockOpen(ctx: TxContext, merchantId: string, id: string): 
     return { sellable, part, payment, surplus }
   }
   const stands = await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${id}
-    having sum(t.value) = ${payment.amount} and bool_and(t.state in ('confirmed', 'final') and t.suspect_at is null
+    having sum(${leftOver}) = ${payment.amount} and bool_and(t.state in ('confirmed', 'final') and t.suspect_at is null
       and t.from_address = ${payment.payer} and t.token = ${payment.token} and t.deposit_id = ${payment.deposit_id})`.execute(
     ctx.db,
   )
@@ -251,11 +252,13 @@ function stateOf(
  */
 export async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`
-    select from payouts where payment_id = ${id} and kind in ('share', 'return') and state not in ('cancelled', 'reverted')
+    select from payouts where payment_id = ${id} and state not in ('cancelled', 'reverted') and (kind = 'share'
+      or (kind = 'return' and not exists (select from claims where payment_id = ${id} and given_back > 0)))
     union all
     select from claims c join past_claims e on e.transfer_id = c.transfer_id join transfers t on t.id = c.transfer_id
         join payouts i on i.payment_id = e.payment_id and i.deposit_id = t.deposit_id and i.token = t.token
       where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')
+        and not (i.kind = 'return' and c.given_back > 0)
     union all
     select from claims c join sweep_parts s on s.transfer_id = c.transfer_id join payouts i on i.id = s.payout_id
       where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')

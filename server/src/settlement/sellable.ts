@@ -14,8 +14,20 @@ import type { CheckoutNotice } from "./notify-checkout.ts"
 /** The screening result of each address that was asked about. */
 export type Screened = ReadonlyMap<Address, Screening>
 
-/** A transfer with the payment that claims it, if any. */
-export type ClaimedTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: string | null }
+/** A transfer with the payment that claims it, if any. Its `value` is what still counts of it. */
+export type ClaimedTransfer = Row<"transfers"> & {
+  payment_id: string | null
+  payment_status: string | null
+  /** What a final return has sent back of it, in base units. */
+  given_back: bigint
+}
+
+/**
+ * Returns the transfers without those of which a payment has a rest, beyond what was returned of it: only the merchant
+ * decides about that.
+ */
+export const withoutRests = <T extends ClaimedTransfer>(transfers: readonly T[]): T[] =>
+  transfers.filter(row => row.given_back === 0n || (row.payment_status !== "open" && row.payment_status !== "reversed"))
 
 /** Transfers that need the merchant's decision, and why; in chain order. */
 export interface Waiting {

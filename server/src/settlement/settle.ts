@@ -11,6 +11,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { failedShares, makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
+import { coverReturns } from "./cover-returns.ts"
 import { writeOpen } from "./exceptions.ts"
 import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
@@ -89,6 +90,7 @@ export async function settle(
 ): Promise<{ isMore: boolean }> {
   const { parts, due } = await sellable.hold(ctx, group)
   for (const part of parts) await followChain(ctx, sellable, part)
+  for (const part of parts) await coverReturns(ctx, part)
   const again = new Map<bigint, Date>()
   let isMore = false
   for (const part of parts) {
