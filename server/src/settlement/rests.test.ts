@@ -154,6 +154,26 @@ describe.each(["paywalls", "checkouts"] as const)("of %s, a payment whose return
     expect(await findings()).toEqual([])
   })
 
+  it("and that may be gone takes what waits for a decision only when it is gone", async () => {
+    const deposit = await sell(what)
+    await returned(deposit)
+    await arrive(deposit, 2, 1_000_000n)
+    await settle()
+    const before = await payments()
+    await db()
+      .updateTable("transfers")
+      .set({ suspect_at: service.ctx.now(), run_at: service.ctx.now() })
+      .where("tx_hash", "=", hashOf(1))
+      .execute()
+    await settle()
+    await later()
+    expect((await payments()).map(row => [row.id, row.status])).toEqual(before.map(row => [row.id, row.status]))
+    await change(1, { state: "gone" })
+    await settle()
+    expect((await states()).map(([status]) => status)).toEqual(["returned"])
+    expect(await findings()).toEqual([])
+  })
+
   it("and that a reorg took frees the next payment when the return fails", async () => {
     const deposit = await sell(what)
     const payout = await returned(deposit)
@@ -201,6 +221,69 @@ describe("a surplus whose return is signed", () => {
     expect(await findings()).toEqual([])
   })
 })
+
+describe.each(["checkouts", "paywalls"] as const)(
+  "of %s, a decided payment whose transfer a reorg mined again from another sender",
+  what => {
+    const other = `0x${"c".repeat(40)}` as Address
+    const underpaid = async () => {
+      const deposit = await sell(what)
+      await arrive(deposit, 1, 3_000_000n)
+      await settle()
+      return (await payments())[0]?.id ?? ""
+    }
+    const moved = async () => {
+      const moved = { from_address: other, reorged_at: service.ctx.now(), run_at: service.ctx.now() }
+      await db().updateTable("transfers").set(moved).execute()
+      await settle()
+      await later()
+    }
+
+    it("stays accepted at a checkout, which is paid by whoever sends; at a paywall it is the new sender's", async () => {
+      const id = await underpaid()
+      expect((await post(`payments/${id}/accept`, {})).status).toBe(200)
+      await moved()
+      expect((await payments()).map(row => [row.payer, row.status, row.amount])).toEqual(
+        what === "checkouts"
+          ? [[payer, "granted", 3_000_000n]]
+          : [
+              [payer, "reversed", 3_000_000n],
+              [other, "open", 3_000_000n],
+            ],
+      )
+      expect(await findings()).toEqual([])
+    })
+
+    it("is not returned to the sender of before: the money waits as the new sender's", async () => {
+      const id = await underpaid()
+      expect(await giveBack(id)).toBe(200)
+      await moved()
+      const rows = (await payments()).map(row => [row.id === id, row.payer, row.status, row.amount])
+      expect(rows).toEqual([
+        [true, payer, "reversed", 3_000_000n],
+        [false, other, "open", 3_000_000n],
+      ])
+      expect((await payouts()).map(row => row.state)).toEqual(["cancelled"])
+      expect(await findings()).toEqual([])
+    })
+
+    it("waits as the new sender's too where the return was signed and has failed", async () => {
+      const id = await underpaid()
+      expect(await giveBack(id)).toBe(200)
+      const [payout] = await payouts()
+      await sign(payout?.id ?? "")
+      await moved()
+      expect(await states()).toEqual([["returned", "underpaid", 3_000_000n]])
+      await end(payout?.id ?? "", false)
+      await later()
+      await later()
+      expect((await payments()).filter(row => row.status === "open").map(row => [row.payer, row.amount])).toEqual([
+        [other, 3_000_000n],
+      ])
+      expect(await findings()).toEqual([])
+    })
+  },
+)
 
 /** Nothing is hidden, counted twice or waits for nothing, once every return has ended and all is settled. */
 async function expectListed(): Promise<void> {
