@@ -134,21 +134,31 @@ function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly B
 /** Writes one change in a transaction of its own, and makes the successor of a payout that failed. */
 const writeAlone = (ctx: Context, network: Network, each: Settled): Promise<number> =>
   inTransaction(ctx, async ctx => {
-    // The payment is locked before its payouts and books, as settlement does.
     const { payment_id: id } = each.row
-    const heirs = id === null ? [] : await heirsOf(ctx, id)
-    if (id !== null)
-      await ctx.db
-        .selectFrom("payments")
-        .select("id")
-        .where("id", "in", [id, ...heirs])
-        .orderBy("id")
-        .forNoKeyUpdate()
-        .execute()
+    const heirs = id === null ? [] : await lockWithHeirs(ctx, id)
     const written = await write(ctx, network, [each])
     if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row, heirs)
     return written
   })
+
+/**
+ * Locks a payment and its heirs before its payouts and books, as settlement does; returns the heirs. While this waits for
+ * a lock, settling may give the payment more of them.
+ */
+async function lockWithHeirs(ctx: TxContext, id: string): Promise<string[]> {
+  let locked = new Set<string>()
+  for (;;) {
+    const heirs = await heirsOf(ctx, id)
+    const all = new Set([id, ...heirs])
+    if (all.isSubsetOf(locked)) return heirs
+    const rows = ctx.db
+      .selectFrom("payments")
+      .select("id")
+      .where("id", "in", [...all])
+    await rows.orderBy("id").forNoKeyUpdate().execute()
+    locked = locked.union(all)
+  }
+}
 
 /**
  * Reads the open payouts that meet one of these conditions on `payouts i`, at most {@link PAYOUTS_PER_ROUND} for each
