@@ -12,7 +12,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { performance } from "node:perf_hooks"
 import { openPostgres } from "../server/src/db/open.ts"
-import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
+import { deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../server/test/anvil.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
 import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
@@ -50,7 +50,7 @@ interface Program {
 /** The program with a merchant, on a chain of its own. */
 async function start(url: string): Promise<Program> {
   const [anvil, issuer, port] = [await startAnvil(), await startIssuer(), await freePort()]
-  await placeMulticall3(anvil.client)
+  await placeSharedContracts(anvil.client)
   const token = await deployTestUsdc(anvil.client)
   const dir = mkdtempSync(join(tmpdir(), "sluice-exports-"))
   const env = {

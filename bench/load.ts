@@ -17,7 +17,7 @@ import { parseArgs } from "node:util"
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi, type Hex } from "viem"
 import { openPostgres } from "../server/src/db/open.ts"
-import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
+import { deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../server/test/anvil.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
 import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
 import { fundPayers } from "../server/test/payers.ts"
@@ -72,7 +72,7 @@ receiver.answer((response, { body }) => {
   response.end("ok")
 })
 const { client } = anvil
-await placeMulticall3(client)
+await placeSharedContracts(client)
 const token = await deployTestUsdc(client)
 await fundPayers(anvil, token)
 const factory = await deployDepositFactory(client, anvil.accounts[1].address)

@@ -27,7 +27,7 @@ import { x402Client } from "@x402/fetch"
 import { createWalletClient, encodeFunctionData, type Hex, http, type NonceManager, publicActions } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { batch } from "../server/src/chain/rpc.ts"
-import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
+import { deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../server/test/anvil.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
 import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
 import { fundPayers } from "../server/test/payers.ts"
@@ -97,7 +97,7 @@ async function openChain() {
   const anvil = await startAnvil({ slotsInAnEpoch: 10 })
   const pid = children().find(id => !before.includes(id)) ?? 0
   const { client } = anvil
-  await placeMulticall3(client)
+  await placeSharedContracts(client)
   const token = await deployTestUsdc(client)
   await fundPayers(anvil, token)
   const factory = await deployDepositFactory(client, privateKeyToAccount(payoutKey).address)

@@ -14,7 +14,13 @@ import {
 import { type GiveBack, giveBackData } from "../server/src/chain/give-back.ts"
 import { type Address, ZERO_ADDRESS as ZERO } from "../server/src/chain/hex.ts"
 import { MULTICALL3, multicall, readMulticall } from "../server/src/chain/multicall.ts"
-import { type Anvil, deploy, deployContractWallet, deployOtherToken, placeMulticall3 } from "../server/test/anvil.ts"
+import {
+  type Anvil,
+  deploy,
+  deployContractWallet,
+  deployOtherToken,
+  placeSharedContracts,
+} from "../server/test/anvil.ts"
 import { balanceIn, type Call, type State, succeeds, type World } from "./deposit-model.ts"
 import { type Act, type Alter, type List, type Place, ROLES, type Role, type Step, TOKENS } from "./deposit-steps.ts"
 
@@ -74,7 +80,7 @@ export async function setStage(anvil: Anvil): Promise<Stage> {
   const roles = Object.fromEntries(ROLES.map((role, i) => [role, addressOf(role, i)])) as Stage["roles"]
   const odd = (manner: number) => deploy(anvil.client, oddTokenAbi, oddTokenBytecode, [manner])
   const tokens = [await deployOtherToken(anvil.client), await odd(0), await odd(1), await odd(2)]
-  await placeMulticall3(anvil.client)
+  await placeSharedContracts(anvil.client)
   const stage = { anvil, roles, keys, tokens }
   await rpcOf(stage)("anvil_setBlockTimestampInterval", 1)
   return stage

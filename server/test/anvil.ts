@@ -36,6 +36,7 @@ import {
   testUsdcAbi,
   testUsdcBytecode,
 } from "../src/chain/abi.ts"
+import { batchDeployment } from "../src/chain/authorization-batch.ts"
 import type { Address } from "../src/chain/hex.ts"
 import { MULTICALL3 } from "../src/chain/multicall.ts"
 
@@ -167,10 +168,13 @@ export const deployForwarder = (client: AnvilClient) => deploy(client, forwarder
 /** Deploys an OtherToken, which anyone may mint. */
 export const deployOtherToken = (client: AnvilClient) => deploy(client, otherTokenAbi, otherTokenBytecode)
 
-/** Deploys Multicall3 at its address on public networks. */
-export async function placeMulticall3(client: AnvilClient): Promise<void> {
+/** Deploys what every network has at one address: Multicall3 and the batch of authorizations. */
+export async function placeSharedContracts(client: AnvilClient): Promise<void> {
   const address = await deploy(client, multicall3Abi, multicall3Bytecode)
   await client.setCode({ address: MULTICALL3, bytecode: (await client.getCode({ address })) ?? "0x" })
+  const { to, data } = batchDeployment
+  if ((await client.getCode({ address: batchDeployment.address })) === undefined)
+    await client.waitForTransactionReceipt({ hash: await client.sendTransaction({ to, data }) })
 }
 
 /** Deploys a SanctionsList that its client's account keeps. */

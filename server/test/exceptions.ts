@@ -20,7 +20,7 @@ import {
   deployOtherToken,
   deploySanctionsList,
   deployTestUsdc,
-  placeMulticall3,
+  placeSharedContracts,
   startAnvil,
 } from "./anvil.ts"
 import { fundPayers } from "./payers.ts"
@@ -67,7 +67,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
   const wallet = accounts[1]
   const depositFactory = await deployDepositFactory(client, wallet.address)
   const sanctionsOracle = await deploySanctionsList(client)
-  await placeMulticall3(client)
+  await placeSharedContracts(client)
   await fundPayers(anvil, usdc)
   for (const { address } of accounts)
     await client.writeContractSync({

@@ -15,7 +15,7 @@ import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { checkBooks } from "../src/reconciliation/check-books.ts"
 import { settleDue } from "../src/settlement/settle.ts"
 import type { Tracing } from "../src/tracing/trace.ts"
-import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "./anvil.ts"
+import { type Anvil, deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "./anvil.ts"
 import { type RpcProxy, startProxy } from "./proxy.ts"
 import { startService, type TestService } from "./service.ts"
 import { signerOf } from "./signer.ts"
@@ -65,7 +65,7 @@ export async function startPayoutRig(
 ): Promise<PayoutRig> {
   const anvil = await startAnvil(chain)
   const { client, accounts } = anvil
-  await placeMulticall3(client)
+  await placeSharedContracts(client)
   const token = await deployTestUsdc(client)
   const [, wallet, relay, payerAccount] = accounts
   const payer = payerAccount.address.toLowerCase() as Address

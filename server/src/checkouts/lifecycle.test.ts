@@ -8,7 +8,7 @@ import {
   deployOtherToken,
   deploySanctionsList,
   deployTestUsdc,
-  placeMulticall3,
+  placeSharedContracts,
   startAnvil,
 } from "../../test/anvil.ts"
 import { fundPayers } from "../../test/payers.ts"
@@ -34,7 +34,7 @@ beforeAll(async () => {
   token = await deployTestUsdc(anvil.client)
   const depositFactory = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
   oracle = await deploySanctionsList(anvil.client)
-  await placeMulticall3(anvil.client)
+  await placeSharedContracts(anvil.client)
   await fundPayers(anvil, token)
   const rest = { token, depositFactory, confirmations: 3, sanctionsOracle: oracle }
   service = await startService({

@@ -8,6 +8,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 
 /** Whom a receiving address can ever pay. */
 export interface Parties {
@@ -121,13 +122,13 @@ const WATCH_MS = 3_600_000
 export const watchEnds = (now: Date): RawBuilder<boolean> =>
   sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
 
-/** Watches the addresses of a resource, or extends the watch. Writes only when half of the time has passed. */
-export async function watch(ctx: Context, resource: string): Promise<void> {
+/** Watches the addresses of resources, or extends the watch. Writes only when half of the time has passed. */
+export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()
   await ctx.db
     .updateTable("deposits")
     .set({ watched: true, watched_until: new Date(now.getTime() + WATCH_MS) })
-    .where("resource_id", "=", resource)
+    .where(sql<boolean>`resource_id = any(${sqlArray("text", resources)})`)
     .where(watchEnds(now))
     .execute()
 }

@@ -238,10 +238,13 @@ async function adoptForeign(
       ? [sitting]
       : [...(await candidates(ctx, wallet, transaction)), ...(await waitingIn(ctx, wallet, transaction))]
   const [first] = paid
+  const ids = paid.map(row => row.id).join(", ")
   if (first)
     throw refused(
-      `The transaction is not foreign: it pays the payout ${first.id}, which would be paid twice. Adopt it without ` +
-        `--foreign${sitting && sitting.id !== first.id ? `, or cancel ${first.id} first` : ""}.`,
+      `The transaction is not foreign: it pays the payout ${ids}, which would be paid twice. ` +
+        (sitting && sitting.id !== first.id
+          ? `Its nonce is the payout ${sitting.id}'s: run \`sluice wallet cancel\` for ${ids}, and then adopt it with --foreign.`
+          : "Adopt it without --foreign."),
     )
   if (sitting && sitting.state !== "assigned")
     throw refused(`The payout ${sitting.id} with its nonce is ${sitting.state}.`)

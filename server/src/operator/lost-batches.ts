@@ -3,7 +3,7 @@
  * ids of their calls, so the batch is written again for those that wait here.
  */
 import { sql } from "kysely"
-import { callsIn, MULTICALL3 } from "../chain/multicall.ts"
+import { batchDeployment, callsIn } from "../chain/authorization-batch.ts"
 import { payoutIdIn, withoutId } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -17,19 +17,20 @@ export async function waitingIn(
   wallet: Row<"wallets">,
   { to, data }: SignedTransaction,
 ): Promise<Row<"payouts">[]> {
-  const calls = wallet.lane === "relay" && to === MULTICALL3 ? (callsIn(withoutId(data)) ?? []) : []
-  const made = new Map(calls.map(call => [payoutIdIn(call.data), call]))
-  if (made.size === 0) return []
+  const isBatch = wallet.lane === "relay" && to === batchDeployment.address
+  const { token, calls } = (isBatch ? callsIn(withoutId(data)) : undefined) ?? { token: undefined, calls: [] }
+  const callOf = new Map(calls.map(call => [payoutIdIn(call), call]))
+  if (callOf.size === 0) return []
   const rows = await ctx.db
     .selectFrom("payouts")
     .selectAll()
     .where("chain_id", "=", wallet.chain_id)
     .where("state", "in", ["queued", "held"])
-    .where(sql<boolean>`id::text = any(${sqlArray("text", made.keys())})`)
+    .where(sql<boolean>`id::text = any(${sqlArray("text", callOf.keys())})`)
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  return rows.filter(({ id, to_address: target, data }) => made.get(id)?.to === target && made.get(id)?.data === data)
+  return rows.filter(({ id, to_address: target, data }) => target === token && callOf.get(id) === data)
 }
 
 /**
@@ -44,5 +45,9 @@ export async function writeLostBatch(
   const [first, ...others] = await waitingIn(ctx, wallet, transaction)
   if (!first) return undefined
   const { data, gas } = transaction
-  return await writeBatch(ctx, payoutIdIn(data), [first, ...others], { to: MULTICALL3, data: withoutId(data), gas })
+  return await writeBatch(ctx, payoutIdIn(data), [first, ...others], {
+    to: batchDeployment.address,
+    data: withoutId(data),
+    gas,
+  })
 }

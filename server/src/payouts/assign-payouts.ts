@@ -74,6 +74,6 @@ async function pickDue(
   if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined
   const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, limit, except)
   const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
-  const payouts = groupIntoTransactions(payable.due).slice(0, room).flat()
+  const payouts = groupIntoTransactions(ctx, payable.due).slice(0, room).flat()
   return { payouts, held: payable.held, fees }
 }

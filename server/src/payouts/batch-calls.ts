@@ -3,9 +3,11 @@
  * writes the state of the batch.
  */
 import { sql } from "kysely"
+import type { Hash } from "../chain/hex.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 
 const COLUMNS = [
   ...(["id", "batch_id", "kind", "lane", "token", "payer", "auth_nonce", "recipient", "amount"] as const),
@@ -14,6 +16,18 @@ const COLUMNS = [
 
 /** SQL: whether a row of `transaction_attempts` carries out a row of `payouts`, alone or in a batch. */
 export const isAttemptOf = sql<boolean>`transaction_attempts.payout_id in (payouts.id, payouts.batch_id)`
+
+/**
+ * SQL: the relays that these transactions carry out, alone or in a batch, with the transaction's `hash`. Two halves,
+ * because each has an index of its own.
+ */
+export const relaysBy = (hashes: Iterable<Hash>) => {
+  const half = (
+    id: "id" | "batch_id",
+  ) => sql`select i.chain_id, i.kind, i.token, i.payer, i.auth_nonce, i.deposit_id, a.hash
+    from transaction_attempts a join payouts i on i.${sql.ref(id)} = a.payout_id where a.hash = any(${sqlArray("text", hashes)})`
+  return sql`(${half("id")} union all ${half("batch_id")})`
+}
 
 /** A call of a batch. */
 export type BatchCall = Pick<Row<"payouts">, (typeof COLUMNS)[number]>
@@ -34,16 +48,18 @@ export const isUsedIn = ({ uses }: Pick<Receipt, "uses">, { token, payer, auth_n
   uses.some(use => use.token === token && use.payer === payer && use.nonce === nonce)
 
 /**
- * Whether a batch's receipt has a transfer for each of its calls that used its authorization. Each transfer counts for
- * one call.
+ * Whether a batch's receipt has a transfer for each of its calls that used its authorization, and none that a call would
+ * have made that did not. Each transfer counts for one call.
  */
 export function hasAllTransfers(receipt: Pick<Receipt, "uses" | "transfers">, calls: readonly BatchCall[]): boolean {
   const left = receipt.transfers.map(({ token, from, to, value }) => `${token} ${from} ${to} ${value}`)
-  return calls
-    .filter(call => isUsedIn(receipt, call))
-    .every(({ token, payer, recipient, amount }) => {
-      const i = left.indexOf(`${token} ${payer} ${recipient} ${amount}`)
-      if (i >= 0) left.splice(i, 1)
-      return i >= 0
-    })
+  const transferOf = ({ token, payer, recipient, amount }: BatchCall) =>
+    left.indexOf(`${token} ${payer} ${recipient} ${amount}`)
+  const [used, unused] = [true, false].map(isUsed => calls.filter(call => isUsedIn(receipt, call) === isUsed))
+  const hasEach = used?.every(call => {
+    const i = transferOf(call)
+    if (i >= 0) left.splice(i, 1)
+    return i >= 0
+  })
+  return hasEach === true && unused?.every(call => transferOf(call) < 0) === true
 }

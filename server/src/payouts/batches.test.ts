@@ -7,20 +7,22 @@ import { backUp } from "../../test/database.ts"
 import { openOperator } from "../../test/operator.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { keepUp, relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
+import { batchDeployment } from "../chain/authorization-batch.ts"
+import { AUTHORIZATION_USED } from "../chain/authorization-uses.ts"
 import { type Authorization, authorizationDigest, CONTRACT_RELAY, relayCall } from "../chain/authorizations.ts"
 import type { Address } from "../chain/hex.ts"
-import { MULTICALL3 } from "../chain/multicall.ts"
 import { marked } from "../chain/release-call.ts"
 import { TRANSFER_TOPIC } from "../chain/transfers.ts"
 import { newId } from "../ids.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { settleDue } from "../settlement/settle.ts"
 import { readSettlement, resolveOutcome } from "../x402/outcome.ts"
 import { writeFirstClaim } from "../x402/write-claims.ts"
 import { relayRow } from "./accept-relay.ts"
 import { groupIntoTransactions } from "./batches.ts"
 import type { Payout } from "./lane-policy.ts"
 import { payoutRound } from "./pay-out.ts"
-import { RELAY_GAS } from "./relays.ts"
+import { failingPayers, RELAY_GAS } from "./relays.ts"
 import { checkWallet } from "./wallet-row.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
@@ -136,7 +138,12 @@ it("pays all that are due in one transaction, whose gas counts once", async () =
   const [batch] = await rows("batch")
   const { gasUsed, effectiveGasPrice } = await rig.anvil.client.getTransactionReceipt({ hash: batch?.tx_hash ?? "0x" })
   expect(batch).toMatchObject({
-    ...{ state: "final", merchant_id: await rig.service.merchant("shop"), amount: 50_000n, recipient: MULTICALL3 },
+    ...{
+      state: "final",
+      merchant_id: await rig.service.merchant("shop"),
+      amount: 50_000n,
+      recipient: batchDeployment.address,
+    },
     gas_cost: gasUsed * effectiveGasPrice,
   })
   for (const row of await rows("settle"))
@@ -179,6 +186,163 @@ it("pays the others where one was carried out by somebody else, or cancelled by 
   ])
   expect(await outcome(cancelled.id)).toMatchObject({ state: "failed", words: expect.stringMatching(/cancelled/) })
   expect(await outcome(fine.id)).toMatchObject({ state: "settled" })
+  await expectSound()
+})
+
+it("pays the others though a payer's account gets code that burns gas, in the block before (EIP-7702)", async () => {
+  const { client, accounts } = rig.anvil
+  const burner = `0x${"bd".repeat(20)}` as Address
+  await client.setCode({ address: burner, bytecode: "0xfe" })
+  const [evil, ...honest] = (await claimed(10)) as [Made, ...Made[]]
+  await client.setAutomine(false)
+  await on.round()
+  // A token asks the code of an account that has some whether it signed.
+  const delegation = await evil.buyer.signAuthorization({ contractAddress: burner, chainId: 84532, nonce: 0 })
+  const type4 = { account: accounts[5], to: accounts[5].address, authorizationList: [delegation], ...FIRST }
+  await client.sendTransaction(type4 as never)
+  expect(await moved(() => client.mine({ blocks: 1 }))).toEqual([90_000n, 1])
+  await client.setAutomine(true)
+  await on.round()
+  expect(await ends()).toEqual([["mined", false], ...Array(9).fill(["mined", true])])
+  for (const { id } of honest) expect(await outcome(id)).toMatchObject({ state: "settled" })
+  await expectSound()
+})
+
+it("that fails as a whole is not held against its payers, and a call that fails alone is", async () => {
+  const { client } = rig.anvil
+  const { address } = batchDeployment
+  const code = (await client.getCode({ address })) ?? "0x"
+  const buyer = await on.buyer()
+  const payer = buyer.address.toLowerCase() as Address
+  const others = [await on.buyer(), await on.buyer(), await on.buyer()]
+  const failures = async (fail: (made: Made) => Promise<unknown>) => {
+    for (const other of others) {
+      const signed = await sign(buyer)
+      const made = { buyer, signed, id: await claim(signed) }
+      await claim(await sign(other))
+      await client.setAutomine(false)
+      await on.round()
+      await fail(made)
+      await client.mine({ blocks: 1 })
+      await client.setCode({ address, bytecode: code })
+      await client.setAutomine(true)
+      await on.round()
+    }
+    return [...(await failingPayers(rig.service.ctx, [payer]))]
+  }
+  // PUSH0 PUSH0 REVERT.
+  expect(await failures(() => client.setCode({ address, bytecode: "0x5f5ffd" }))).toEqual([])
+  await finish()
+  expect(await ends()).toEqual(Array(6).fill(["reverted", false]))
+  expect(await failures(made => before(made, "cancelled"))).toEqual([payer])
+})
+
+it("ends its calls by a trigger too: a process of an older version knows only the batch", async () => {
+  const { db } = rig.service.ctx
+  const [taken] = (await claimed(3)) as [Made]
+  await rig.anvil.client.setAutomine(false)
+  await on.round()
+  await before(taken, "cancelled")
+  await rig.anvil.client.mine({ blocks: 1 })
+  await rig.anvil.client.setAutomine(true)
+  await on.round()
+  const mined = [
+    ["mined", false],
+    ["mined", true],
+    ["mined", true],
+  ]
+  expect(await ends()).toEqual(mined)
+  const [batch] = await rows("batch")
+  const setBatch = (given: object) => db.updateTable("payouts").set(given).where("id", "=", `${batch?.id}`).execute()
+  const nowhere = {
+    tx_hash: null,
+    block_number: null,
+    block_hash: null,
+    succeeded: null,
+    gas_cost: null,
+    gas_cost_at: null,
+  }
+  await setBatch({ state: "assigned", ...nowhere })
+  expect(await ends()).toEqual(Array(3).fill(["assigned", null]))
+  await expectSound()
+  await on.round(AT_ONCE)
+  expect(await ends()).toEqual(mined)
+  await setBatch({ state: "final" })
+  expect(await ends()).toEqual([
+    ["reverted", false],
+    ["final", true],
+    ["final", true],
+  ])
+  await expectSound()
+})
+
+it("is not cancelled for what others in flight may cost at most: it waits for their true cost", async () => {
+  const { settings } = rig.service.ctx
+  await claimed(1)
+  await on.round()
+  const { max_fee, gas } = await rig.service.ctx.db
+    .selectFrom("transaction_attempts")
+    .selectAll()
+    .executeTakeFirstOrThrow()
+  // Relays may take half: as much as 20 calls at their most.
+  const budget = { gasBudget: settings.gasBudget }
+  Object.assign(settings, { gasBudget: max_fee * gas * 40n })
+  await claimed(61)
+  for (let i = 0; i < 12; i++) {
+    await on.round()
+    await rig.anvil.client.mine({ blocks: 3 })
+    rig.service.advance(3_000)
+    await keepUp(rig.service.ctx)
+  }
+  await on.round(AT_ONCE)
+  Object.assign(settings, budget)
+  expect(new Set((await ends()).map(([state]) => state))).toEqual(new Set(["final"]))
+})
+
+/** Asks for a paywall's content with a payment, without waiting for it; returns the token that gets the answer. */
+async function bought(path: string, buyer: PrivateKeyAccount): Promise<string> {
+  const { service } = rig
+  const { headers } = await service.call("GET", path)
+  const { accepts } = JSON.parse(Buffer.from(`${headers["payment-required"]}`, "base64").toString())
+  const [accepted] = accepts
+  const validBefore = BigInt(Math.floor(service.ctx.now().getTime() / 1_000) + accepted.maxTimeoutSeconds)
+  const to = accepted.payTo.toLowerCase()
+  const signed = await sign(buyer, { to, value: BigInt(accepted.amount), validBefore })
+  const authorization = Object.fromEntries(
+    Object.entries(signed.authorization).map(([name, value]) => [name, `${value}`]),
+  )
+  const payment = { x402Version: 2, accepted, payload: { signature: signed.signature, authorization } }
+  const signature = Buffer.from(JSON.stringify(payment)).toString("base64")
+  const answer = await service.call("GET", path, undefined, {
+    headers: { "payment-signature": signature, prefer: "wait=0" },
+  })
+  expect([answer.status, JSON.stringify(answer.body)]).toEqual([202, expect.anything()])
+  return `${answer.headers["sluice-retry-token"]}`
+}
+
+it("makes agents' payments of a paywall, each served once: no webhook, two of one buyer too", async () => {
+  const { service, network } = rig
+  const paywall = { name: "Report", price: "0.50", slug: "report", contentData: { ok: true } }
+  expect((await service.call("POST", "/api/console/paywalls", paywall, { as: "shop" })).status).toBe(201)
+  const [one, two] = [await on.buyer(), await on.buyer()]
+  const tokens: string[] = []
+  for (const buyer of [one, two, one]) tokens.push(await bought("/api/p/report", buyer))
+  const count = await sent()
+  await on.round()
+  expect([await sent(), await ends()]).toEqual([count + 1, Array(3).fill(["mined", true])])
+  for (const token of tokens) {
+    const { status } = await service.call("GET", "/api/p/report", undefined, {
+      headers: { "sluice-retry-token": token },
+    })
+    expect(status).toBe(200)
+  }
+  await finish()
+  await on.look()
+  await settleDue(service.ctx, network)
+  const payments = await service.ctx.db.selectFrom("payments").select(["status", "agent", "amount"]).execute()
+  expect(payments).toEqual(Array(3).fill({ status: "granted", agent: true, amount: 500_000n }))
+  const events = service.ctx.db.selectFrom("events").select("type").where("type", "not like", "settings.%")
+  expect(await events.execute()).toEqual([])
   await expectSound()
 })
 
@@ -240,23 +404,22 @@ it("that a reorg lets mine after another transaction took one of its calls pays 
   await expectSound()
 })
 
-it("is emptied only when the last of its calls is overdue, and none of them was public", async () => {
+it("is emptied when the first of its deadlines passes before it is sent: none of its calls is carried out late", async () => {
   const now = rig.service.ctx.now().getTime()
-  for (const hours of [1, 2]) await claim(await sign(await on.buyer()), new Date(now + hours * 3_600_000))
+  for (const minutes of [1, 2]) await claim(await sign(await on.buyer()), new Date(now + minutes * 60_000))
   // The wallet's signer fails, so that nothing is signed.
   const broken = { ...rig.relayer, sign: () => Promise.reject(new Error("no signer")) }
   const idle = () => payoutRound(rig.service.ctx, rig.network, { lane: "relay", signer: broken as never }, AT_ONCE)
-  await idle()
-  expect(await ends()).toEqual(Array(2).fill(["assigned", null]))
   const isEmpty = async () => {
     const rows = rig.service.ctx.db.selectFrom("transaction_attempts").select("empty").orderBy("n")
     return (await rows.execute()).map(row => row.empty)
   }
-  rig.service.advance(1.5 * 3_600_000)
+  await idle()
+  rig.service.advance(50_000)
   await keepUp(rig.service.ctx)
   await idle()
-  expect(await isEmpty()).toEqual([false])
-  rig.service.advance(HOURS_MS)
+  expect([await ends(), await isEmpty()]).toEqual([Array(2).fill(["assigned", null]), [false]])
+  rig.service.advance(20_000)
   await keepUp(rig.service.ctx)
   expect(await moved(() => on.round(AT_ONCE))).toEqual([0n, 1])
   expect(await isEmpty()).toEqual([false, true])
@@ -270,19 +433,20 @@ it("is emptied only when the last of its calls is overdue, and none of them was 
   await expectSound()
 })
 
-it("is not used where the chain has no Multicall3: each is sent alone", async () => {
+it("is not used where the chain does not have its contract: each is sent alone", async () => {
   const { client } = rig.anvil
-  const code = (await client.getCode({ address: MULTICALL3 })) ?? "0x"
-  await client.setCode({ address: MULTICALL3, bytecode: "0x" })
+  const { address } = batchDeployment
+  const code = (await client.getCode({ address })) ?? "0x"
+  await client.setCode({ address, bytecode: "0x" })
   await claimed(3)
   expect(await moved(() => on.round())).toEqual([30_000n, 3])
-  await client.setCode({ address: MULTICALL3, bytecode: code })
+  await client.setCode({ address, bytecode: code })
   expect(await rows("batch")).toEqual([])
   await finish()
   expect(await ends()).toEqual(Array(3).fill(["final", true]))
 })
 
-it("is judged only by receipts that have a transfer for each authorization that was used", async () => {
+it("is judged only by receipts that have a transfer for each authorization that was used, and no other", async () => {
   await claimed(3)
   const without = (topic: string) => (method: string, _params: unknown, result: unknown) => {
     const receipt = result as { logs: { topics: string[] }[] } | null
@@ -290,10 +454,12 @@ it("is judged only by receipts that have a transfer for each authorization that 
     const i = receipt.logs.findIndex(({ topics }) => topics[0] === topic)
     return { ...receipt, logs: receipt.logs.filter((_, n) => n !== i) }
   }
-  rig.proxy.spoil = without(TRANSFER_TOPIC)
-  await on.round()
-  expect(await ends()).toEqual(Array(3).fill(["assigned", null]))
-  expect((await rows("batch"))[0]?.transfer_missing_at).not.toBeNull()
+  for (const topic of [TRANSFER_TOPIC, AUTHORIZATION_USED]) {
+    rig.proxy.spoil = without(topic)
+    await on.round()
+    expect(await ends()).toEqual(Array(3).fill(["assigned", null]))
+    expect((await rows("batch"))[0]?.transfer_missing_at).not.toBeNull()
+  }
   rig.proxy.spoil = (_method, _params, result) => result
   await on.round()
   expect(await ends()).toEqual(Array(3).fill(["mined", true]))
@@ -367,9 +533,13 @@ it("takes 32 calls at most, of one merchant and token, that a key signed, in the
       token: "0x1",
       data: "0xe3ee160e",
       gas: 200_000n,
+      to_address: given.token ?? "0x1",
+      relay_by: new Date(20_000),
       ...given,
     }) as Payout
-  const shape = (...payouts: Payout[]) => groupIntoTransactions(payouts).map(each => each.map(({ id }) => id).join(" "))
+  const ctx = { now: () => new Date(0) }
+  const shape = (...payouts: Payout[]) =>
+    groupIntoTransactions(ctx, payouts).map(each => each.map(({ id }) => id).join(" "))
   expect(
     shape(
       call(1),
@@ -380,8 +550,12 @@ it("takes 32 calls at most, of one merchant and token, that a key signed, in the
       call(6, { token: "0x2" as Address }),
       call(7, { kind: "authorize" }),
       call(8, { merchant_id: "b" }),
+      call(9, { relay_by: new Date(19_999) }),
     ),
-  ).toEqual(["1 4", "2", "3 8", "5", "6", "7"])
-  const many = groupIntoTransactions(Array.from({ length: 70 }, (_, i) => call(i)))
+  ).toEqual(["1 4", "2", "3 8", "5", "6", "7", "9"])
+  const many = groupIntoTransactions(
+    ctx,
+    Array.from({ length: 70 }, (_, i) => call(i)),
+  )
   expect(many.map(({ length }) => length)).toEqual([32, 32, 6])
 })

@@ -1,12 +1,14 @@
 /**
  * Batches: one transaction of the relay wallet that carries out several agents' authorizations of one merchant, through
- * Multicall3. A wallet may have 16 transactions in flight, which is eight a second with blocks of two seconds; with 32
+ * `AuthorizationBatch`. A wallet may have 16 transactions in flight, which is eight a second with blocks of two seconds; with 32
  * authorizations in each it is 256, and each saves the base cost of a transaction. A token carries out an authorization
  * once, whoever submits it, so a call that fails in a batch fails alone and nothing is paid twice.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
-import { MULTICALL3, multicallData } from "../chain/multicall.ts"
+import type { Hex } from "viem"
+import { batchData, batchDeployment } from "../chain/authorization-batch.ts"
+import type { Address } from "../chain/hex.ts"
 import { marked } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
@@ -15,25 +17,40 @@ import { isContractRelay } from "./total-budget.ts"
 import { gasOf } from "./unsigned-attempt.ts"
 
 /**
- * The most calls in a batch. With a limit of 200,000 gas each they stay below 2^24, the most that a transaction may
- * have (EIP-7825).
+ * The most calls in a batch. With 200,000 gas for each they stay below 2^24, the most that a transaction may have
+ * (EIP-7825).
  */
 const MAX_IN_BATCH = 32
-
+/** What a transaction costs in all, and what its data and the contract cost for each call, both in gas and rounded up. */
+const BATCH_GAS = { once: 60_000n, each: 15_000n }
 /**
- * Whether a call may share a transaction: a settlement that a key signed. A contract wallet's check runs its own code,
- * which could burn the gas of the others.
+ * A call whose deadline is nearer than this goes alone. A batch that is not sent by the first of its deadlines is
+ * emptied, and no payment shall end for another's deadline while a signer is slow.
  */
-const isBatchable = (payout: Payout): boolean => payout.kind === "settle" && !isContractRelay(payout)
+const LEAST_TIME_MS = 20_000
+
+/** Returns which calls may share a transaction: settlements that a key signed, and that have some time. */
+const isBatchable =
+  ({ now }: Pick<TxContext, "now">) =>
+  (payout: Payout): boolean =>
+    payout.kind === "settle" &&
+    !isContractRelay(payout) &&
+    payout.to_address === payout.token &&
+    (payout.relay_by?.getTime() ?? 0) >= now().getTime() + LEAST_TIME_MS
 
 /**
  * Groups payouts into the transactions that would carry them out, in the order of the first of each. `mayShare` says
  * which may share one; those of one merchant and token do, {@link MAX_IN_BATCH} at most.
  *
  * @example
- *   groupIntoTransactions([settleOfA, captureOfA, settleOfA2, settleOfB]) // [[settleOfA, settleOfA2], [captureOfA], [settleOfB]]
+ *   groupIntoTransactions(ctx, [settleOfA, captureOfA, settleOfA2, settleOfB])
+ *   // [[settleOfA, settleOfA2], [captureOfA], [settleOfB]]
  */
-export function groupIntoTransactions(payouts: readonly Payout[], mayShare = isBatchable): [Payout, ...Payout[]][] {
+export function groupIntoTransactions(
+  ctx: Pick<TxContext, "now">,
+  payouts: readonly Payout[],
+  mayShare = isBatchable(ctx),
+): [Payout, ...Payout[]][] {
   const transactions: [Payout, ...Payout[]][] = []
   const open = new Map<string, [Payout, ...Payout[]]>()
   for (const payout of payouts) {
@@ -49,12 +66,18 @@ export function groupIntoTransactions(payouts: readonly Payout[], mayShare = isB
   return transactions
 }
 
-/** Returns the call of Multicall3 that carries out these payouts. */
-export const batchCall = (payouts: readonly Payout[]) => ({
-  to: MULTICALL3,
-  data: multicallData(payouts.map(({ to_address: to, data }) => ({ to, data }))),
-  gas: payouts.reduce((sum, payout) => sum + gasOf(payout), 0n),
-})
+/** Returns the call that carries out these payouts, of one token. */
+export function batchCall(payouts: readonly [Payout, ...Payout[]]): { to: Address; data: Hex; gas: bigint } {
+  const [{ token }] = payouts
+  const gasEach = payouts.map(gasOf).reduce((a, b) => (a > b ? a : b))
+  const data = batchData(
+    token,
+    gasEach,
+    payouts.map(each => each.data),
+  )
+  const { once, each } = BATCH_GAS
+  return { to: batchDeployment.address, data, gas: once + (gasEach + each) * BigInt(payouts.length) }
+}
 
 /**
  * Writes a batch for each transaction of several payouts, and returns what gets a nonce: the batch, or the payout that is
@@ -85,9 +108,7 @@ export async function writeBatch(
       ...{ id, chain_id, merchant_id, token, traceparent, kind: "batch", source_key: `batch:${id}` },
       ...{ recipient: to, to_address: to, data: marked(data, id), gas, reserved: false, state: "queued" },
       amount: payouts.reduce((sum, { amount }) => sum + amount, 0n),
-      // The last deadline of its calls: a call that is too late then fails alone, and a batch that nobody waits for is
-      // emptied.
-      relay_by: new Date(Math.max(...payouts.map(({ relay_by: by }) => by?.getTime() ?? 0))),
+      relay_by: new Date(Math.min(...payouts.map(({ relay_by: by }) => by?.getTime() ?? 0))),
       ...{ run_at: now, created_at: now, updated_at: now },
     })
     .returningAll()

@@ -92,6 +92,9 @@ export async function confirmPayouts(
     .filter(each => !isAlone(each))
     .flatMap(each => [each, ...settledCalls(each, calls.get(each.row.id) ?? [])])
   changed += await write(ctx, network, together)
+  const byTrigger = settledNow.filter(({ receipt }) => !receipt.uses).flatMap(({ row }) => calls.get(row.id) ?? [])
+  for (const { lane, succeeded } of byTrigger)
+    payoutEnds.inc({ network: network.name, wallet: lane, end: succeeded ? "final" : "reverted" })
   // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
   // its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
@@ -100,11 +103,10 @@ export async function confirmPayouts(
 
 /**
  * Whether a payout may become final by its block alone: its receipt was read when it was mined, and a block's hash
- * covers the block's receipts. The receipt is read again if the payout failed or no endpoint reported its cost, and for
- * a batch, whose calls end as the receipt shows.
+ * covers the block's receipts. The receipt is read again if the payout failed or no endpoint reported its cost.
  */
 const endsByBlock = (row: OpenPayout, latest: bigint): boolean =>
-  row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null && row.kind !== "batch"
+  row.state === "mined" && row.nonce < latest && row.succeeded === true && row.gas_cost !== null
 
 /**
  * The final state of a payout whose block endpoints agree on and call final; empty if they report another block or
@@ -117,11 +119,14 @@ function finalAsMined(row: OpenPayout, quorum: Quorum): Settled[] {
   return [{ row, receipt: { txHash, blockNumber, blockHash, succeeded: true }, state: "final" }]
 }
 
-/** The states that a batch's receipt gives its calls. A call that failed is `mined` until the block is final. */
+/**
+ * The states that a batch's receipt gives its calls. A call that failed is `mined` until the block is final. Without a
+ * receipt, a trigger ends the calls with their batch, by what was written when it was mined.
+ */
 function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly BatchCall[]): Settled[] {
   const { txHash, blockNumber, blockHash, uses } = receipt
+  if (!uses) return []
   return calls.map(call => {
-    if (!uses) throw new Error(`the batch ${batch.id} was judged without its receipt`)
     const succeeded = receipt.succeeded && isUsedIn({ uses }, call)
     return {
       row: { ...batch, ...call },

@@ -118,6 +118,7 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<
           select ${timesOf} as times, ${cheapTimes} as cheap_times, ${mostOf} as most
           from payouts i join transaction_attempts a on a.payout_id = i.id
           where i.merchant_id = m.id and i.kind <> 'void' and i.state in ('assigned', 'mined') and i.gas_cost is null
+            and i.batch_id is null
             and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)) each) open
     where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
   return new Map(rows.map(({ id, ...spent }) => [id, spent]))
@@ -289,6 +290,8 @@ export interface Budgets {
    * this kind of payout.
    */
   take(payout: Charged & Pick<Row<"payouts">, "merchant_id">, wei: bigint): boolean
+  /** Whether a part of what is taken is the highest possible cost of transactions whose true cost is not known yet. */
+  isBusy(merchantId: string): boolean
 }
 
 /**
@@ -297,7 +300,7 @@ export interface Budgets {
  */
 export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
-  if (limit === 0n || merchantIds.length === 0) return { take: () => true }
+  if (limit === 0n || merchantIds.length === 0) return { take: () => true, isBusy: () => false }
   // In order, so that two transactions that lock the same rows do not deadlock.
   const ids = [...new Set(merchantIds)].sort()
   await ctx.db
@@ -312,8 +315,11 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
     .orderBy("merchant_id")
     .forNoKeyUpdate()
     .execute()
-  const rooms = new Map([...(await spentBy(ctx, ids))].map(([id, spent]) => [id, roomFor(limit, spent)]))
+  const spent = await spentBy(ctx, ids)
+  const rooms = new Map([...spent].map(([id, each]) => [id, roomFor(limit, each)]))
+  const busy = new Set([...spent].flatMap(([id, { inFlight }]) => (inFlight > 0n ? [id] : [])))
   return {
+    isBusy: id => busy.has(id),
     take: (payout, wei) => {
       if (isFree(payout)) return true
       const { all, cheap, relays } = rooms.get(payout.merchant_id) ?? { all: 0n, cheap: 0n, relays: 0n }
@@ -321,6 +327,7 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
       const small = payout.lane === "payout" && isSmall(ctx, payout)
       if (wei > all || (small && wei > cheap) || (times > 0n && wei * times > relays)) return false
       const asCheap = small ? wei : wei * times
+      busy.add(payout.merchant_id)
       rooms.set(payout.merchant_id, { all: all - wei, cheap: cheap - asCheap, relays: relays - wei * times })
       return true
     },

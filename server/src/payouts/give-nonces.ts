@@ -26,6 +26,9 @@ const DETAIL_LENGTH = 200
 /** How long a payout is held while the wallet has no gas. */
 const LOW_GAS_WAIT_MS = 30_000
 
+/** How long a call waits for the cost of those in flight: about a block. */
+const IN_FLIGHT_WAIT_MS = 2_000
+
 /** What was read about the wallet before the lock, and the fees to bid. */
 interface Terms {
   fees: Fees
@@ -65,15 +68,18 @@ export async function giveNonces(
     ctx,
     approved.map(({ payout }) => payout.id),
   )
-  const payouts = locked.filter(({ backed }) => backed)
   const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
+  const batched = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
+  const mayShare = ({ id }: Payout) => batched.has(id)
+  const backed = locked.filter(row => row.backed)
+  // What does not fit in flight takes nothing from a budget.
+  const payouts = groupIntoTransactions(ctx, backed, mayShare).slice(0, room).flat()
   const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
   const isAltered = new Set(altered.map(({ payout }) => payout.id))
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
   const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
-  const mayShare = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
-  const transactions = groupIntoTransactions(funded, ({ id }) => mayShare.has(id)).slice(0, room)
+  const transactions = groupIntoTransactions(ctx, funded, mayShare)
   const assigned = await assignAll(ctx, wallet, await writeBatches(ctx, transactions), terms)
   return { assigned, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }
@@ -147,19 +153,27 @@ async function fitBudgets(
   const totals = await lockTotals(ctx, wallet, payouts, withContracts)
   // Payouts that were paid in another way between the simulation and this lock; the next turn cancels them.
   const outdated = await policy.outdated(ctx, payouts)
-  let wei = balance - flying.wei - flying.parts * dataFee
+  const before = balance - flying.wei - flying.parts * dataFee
+  let wei = before
   const judge = (payout: Payout): Verdict => {
     if (outdated.has(payout.id)) return { kind: "skip" }
     const most = gasOf(payout) * fees.maxFee + dataParts(payout.data) * dataFee
     if (wei < most) return lowGas(wallet)
-    if (!totals.holds(payout, most)) return policy.overTotal(payout)
-    if (!budgets.take(payout, most)) return policy.overBudget(payout)
+    if (!totals.holds(payout, most)) return unlessBusy(policy.overTotal(payout), flying.n > 0 || wei < before)
+    if (!budgets.take(payout, most)) return unlessBusy(policy.overBudget(payout), budgets.isBusy(payout.merchant_id))
     totals.take(payout, most)
     wei -= most
     return { kind: "sign" }
   }
   return payouts.map(payout => ({ payout, verdict: judge(payout) }))
 }
+
+/**
+ * What is in flight counts by the most that it may cost, many times what it will. A call is not cancelled for that: it
+ * waits until the true cost is known.
+ */
+const unlessBusy = (verdict: Verdict, isBusy: boolean): Verdict =>
+  isBusy && verdict.kind === "cancel" ? { kind: "wait", ms: IN_FLIGHT_WAIT_MS } : verdict
 
 const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
   kind: "hold",

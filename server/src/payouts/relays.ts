@@ -258,13 +258,14 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))
-  // A nonce that an empty transfer used up is not the payer's fault. If somebody else carried the authorization out
+  // A nonce that an empty transfer used up is not the payer's fault, nor is a batch that failed as a whole. If somebody else carried the authorization out
   // first, the payer paid.
   const { rows } = await sql<{ payer: Address }>`
     /* named: failing_payers */ select payer from (${givenRows(given, "payer text")}) g
     where ${MAX_REVERTED}::int <= (select count(*) from payouts i
       where i.payer = g.payer and i.succeeded = false and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
         and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
+        and not exists (select from payouts b where b.id = i.batch_id and b.succeeded = false)
         and not exists (select from settlements s where s.payout_id = i.id and s.found_hash is not null))`.execute(
     ctx.db,
   )
@@ -317,11 +318,11 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
   for (const row of await reclaimedCalls(ctx, network)) await cancelRelay(ctx, row, TAKEN_BACK)
   if (over.length + orphans.length > 0) await verifySoon(ctx, network.chainId)
   const open = await sql<{ resource: string }>`
-    select d.resource_id as resource from payouts i join deposits d on d.id = i.deposit_id
+    select distinct d.resource_id as resource from payouts i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.lane = 'relay' and i.state in ('queued', 'held', 'assigned', 'mined')`.execute(
     ctx.db,
   )
-  for (const { resource } of open.rows) await watch(ctx, resource)
+  if (open.rows.length > 0) await watch(ctx, ...open.rows.map(({ resource }) => resource))
 }
 
 /**

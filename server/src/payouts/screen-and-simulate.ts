@@ -4,9 +4,9 @@
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
+import { successesIn } from "../chain/authorization-batch.ts"
 import { type Fees, trialFees } from "../chain/fees.ts"
 import type { Address } from "../chain/hex.ts"
-import { successesOf } from "../chain/multicall.ts"
 import type { Network } from "../chain/networks.ts"
 import { withRevertName } from "../chain/revert-name.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
@@ -109,7 +109,7 @@ async function simulate(
   payouts: readonly Payout[],
   terms: Terms,
 ): Promise<Judged[]> {
-  const transactions = groupIntoTransactions(payouts)
+  const transactions = groupIntoTransactions(ctx, payouts)
   const batches = transactions.filter(({ length }) => length > 1)
   const single = transactions.flatMap(each => (each.length === 1 ? each : []))
   const [inBatch, alone] = await Promise.all([
@@ -136,14 +136,14 @@ async function succeedingTogether(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  batches: readonly (readonly Payout[])[],
+  batches: readonly (readonly [Payout, ...Payout[]])[],
   terms: Terms,
 ): Promise<Set<string>> {
   if (batches.length === 0) return new Set()
   const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
   const answers = await askEach(network, calls, ctx.signal)
   const succeeding = batches.flatMap((payouts, n) => {
-    // A batch as a whole fails where Multicall3 is not deployed, or the endpoint itself failed.
+    // A batch as a whole fails where the contract is not deployed, or the endpoint itself failed.
     const outcomes = answers.map(results => outcomesIn(results?.[n], payouts.length))
     return payouts.filter((_, i) => {
       const trials = outcomes.flatMap(each => each[i] ?? [])
@@ -157,7 +157,7 @@ async function succeedingTogether(
 function outcomesIn(result: RpcResult | undefined, count: number): Trial[] {
   if (!result?.ok) return []
   try {
-    const successes = successesOf(result.value)
+    const successes = successesIn(result.value)
     if (successes.length !== count) return []
     return successes.map(succeeded => ({ outcome: succeeded ? "succeeds" : "fails" }))
   } catch {

@@ -4,8 +4,8 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
 /**
- * Makes a payout whose block was displaced, and that has no receipt, assigned again, and with a batch its calls. Returns
- * whether it did (1 or 0).
+ * Makes a payout whose block was displaced, and that has no receipt, assigned again; the calls of a batch follow it by a
+ * trigger. Returns whether it did (1 or 0).
  */
 export async function takeBack(
   ctx: Context,
@@ -26,7 +26,7 @@ export async function takeBack(
         gas_cost_at: null,
         updated_at: ctx.now(),
       })
-      .where(eb => eb.or([eb("id", "=", row.id), eb("batch_id", "=", row.id)]))
+      .where("id", "=", row.id)
       .where("state", "=", "mined")
       .where("block_hash", "=", row.block_hash)
       .executeTakeFirst()

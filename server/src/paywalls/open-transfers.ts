@@ -10,7 +10,7 @@ import { isKind } from "../db/is-kind.ts"
 import { leftOver, leftOverColumns } from "../db/left-over.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { IdPrefix } from "../ids.ts"
-import { isAttemptOf } from "../payouts/batch-calls.ts"
+import { isAttemptOf, relaysBy } from "../payouts/batch-calls.ts"
 import type { Group, Standing } from "../settlement/sellable.ts"
 import type { Version } from "./payment.ts"
 import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
@@ -199,10 +199,9 @@ export async function authorizedAt(
   if (hashes.length === 0) return new Map()
   const given = sqlArray("text", new Set(hashes))
   const { rows } = await sql<{ hash: Hash; amount: bigint; at: Date }>`
-    select a.hash, s.amount, s.created_at as at from settlements s
-      join payouts i on i.payer = s.payer and i.auth_nonce = s.nonce and i.kind = 'settle'
-      join transaction_attempts a on a.payout_id in (i.id, i.batch_id)
-    where s.resource_id = ${paywallId} and s.payer = ${payer} and a.hash = any(${given})
+    select r.hash, s.amount, s.created_at as at from ${relaysBy(hashes)} r join settlements s on s.chain_id = r.chain_id
+      and s.token = r.token and s.payer = r.payer and s.nonce = r.auth_nonce
+    where r.kind = 'settle' and s.resource_id = ${paywallId} and s.payer = ${payer}
     union select found_hash, amount, created_at from settlements
     where resource_id = ${paywallId} and payer = ${payer} and found_hash = any(${given})
     order by at desc`.execute(ctx.db)

@@ -12,6 +12,7 @@ import {
   testUsdcAbi,
   testUsdcBytecode,
 } from "../chain/abi.ts"
+import { batchDeployment } from "../chain/authorization-batch.ts"
 import { create2Deployment } from "../chain/create2.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
 import type { Address } from "../chain/hex.ts"
@@ -75,7 +76,9 @@ export async function deployContracts(
   )
   // On public networks a pre-signed transaction deploys it at this address; here its code is set directly.
   await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
-  return { token, depositFactory, sanctionsOracle, escrow: await placeEscrow(placeShared, relay) }
+  const escrow = await placeEscrow(placeShared, relay)
+  await placeShared(batchDeployment)
+  return { token, depositFactory, sanctionsOracle, escrow }
 }
 
 /**

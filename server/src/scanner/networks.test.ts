@@ -5,7 +5,7 @@ import {
   deployDepositFactory,
   deploySanctionsList,
   deployTestUsdc,
-  placeMulticall3,
+  placeSharedContracts,
   startAnvil,
 } from "../../test/anvil.ts"
 import { startProxy } from "../../test/proxy.ts"
@@ -37,7 +37,7 @@ async function site(name: NetworkName, chainId: number): Promise<Site> {
   const anvil = await startAnvil({ chainId })
   const token = await deployTestUsdc(anvil.client)
   const depositFactory = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
-  await placeMulticall3(anvil.client)
+  await placeSharedContracts(anvil.client)
   const oracle = await deploySanctionsList(anvil.client)
   for (const { address } of anvil.accounts)
     await anvil.client.writeContractSync({

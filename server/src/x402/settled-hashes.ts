@@ -4,7 +4,8 @@ import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
-import { isAttemptOf } from "../payouts/batch-calls.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { relaysBy } from "../payouts/batch-calls.ts"
 
 /**
  * For each of these transactions, the amounts of the agents' payments for a thing that it carried out, by our relay or
@@ -16,25 +17,12 @@ export async function settledAmounts(
   hashes: readonly Hash[],
 ): Promise<ReadonlyMap<Hash, readonly bigint[]>> {
   if (hashes.length === 0) return new Map()
-  const relayed = ctx.db
-    .selectFrom("settlements")
-    .innerJoin("payouts", join =>
-      join.onRef("payouts.payer", "=", "settlements.payer").onRef("payouts.auth_nonce", "=", "settlements.nonce"),
-    )
-    .innerJoin("transaction_attempts", join => join.on(isAttemptOf))
-    .select(["settlements.id", "settlements.amount", "transaction_attempts.hash as hash"])
-    .where("settlements.resource_id", "=", resourceId)
-    .where("payouts.kind", "=", "settle")
-    .where("transaction_attempts.hash", "in", [...hashes])
-  const found = ctx.db
-    .selectFrom("settlements")
-    .select(["id", "amount", "found_hash as hash"])
-    .where("resource_id", "=", resourceId)
-    .where("found_hash", "in", [...hashes])
-  const rows = await relayed
-    .$castTo<{ id: string; amount: bigint; hash: Hash }>()
-    .union(found.$castTo<{ id: string; amount: bigint; hash: Hash }>())
-    .execute()
+  const { rows } = await sql<{ id: string; amount: bigint; hash: Hash }>`
+    select s.id, s.amount, r.hash from ${relaysBy(hashes)} r join settlements s on s.chain_id = r.chain_id
+      and s.token = r.token and s.payer = r.payer and s.nonce = r.auth_nonce
+    where r.kind = 'settle' and s.resource_id = ${resourceId}
+    union select id, amount, found_hash from settlements
+    where resource_id = ${resourceId} and found_hash = any(${sqlArray("text", hashes)})`.execute(ctx.db)
   return new Map([...Map.groupBy(rows, row => row.hash)].map(([hash, each]) => [hash, each.map(row => row.amount)]))
 }
 

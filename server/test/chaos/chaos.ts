@@ -28,7 +28,7 @@ import { sales } from "../../src/sales.ts"
 import { returnPayment } from "../../src/settlement/resolve-exception.ts"
 import { settleDue } from "../../src/settlement/settle.ts"
 import { createSplit } from "../../src/splits/splits.ts"
-import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
+import { type Anvil, deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../anvil.ts"
 import { plainEnv, root, until } from "../e2e/program.ts"
 import { fundPayers, payAll } from "../payers.ts"
 import { type RemoteSigners, type SignerFault, startRemoteSigners } from "../remote-signers.ts"
@@ -189,7 +189,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
   // Finality eight blocks back, so that a reorg can displace what was mined.
   const anvil = await startAnvil({ slotsInAnEpoch: 4 })
   const { client } = anvil
-  await placeMulticall3(client)
+  await placeSharedContracts(client)
   const token = await deployTestUsdc(client)
   await fundPayers(anvil, token)
   const key = toHex(randomBytes(32))

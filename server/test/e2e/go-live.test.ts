@@ -8,7 +8,7 @@ import { promisify } from "node:util"
 import { type Hex, parseEther } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { testUsdcAbi } from "../../src/chain/abi.ts"
-import { type Anvil, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
+import { type Anvil, deployTestUsdc, placeSharedContracts, startAnvil } from "../anvil.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { freePort, plainEnv, root, until } from "./program.ts"
 
@@ -67,7 +67,7 @@ describe.runIf(postgresBinaries())("the README's way to real money", () => {
       freePort(),
     ])
     usdc = await deployTestUsdc(anvil.client)
-    await placeMulticall3(anvil.client)
+    await placeSharedContracts(anvil.client)
   })
   afterAll(async () => {
     if (server?.exitCode === null) {

@@ -24,7 +24,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { parse, parseAllDocuments } from "yaml"
 import { pack } from "../../../ops/pack.ts"
 import { networkSettingsTable, settingsTable } from "../../src/config/settings-table.ts"
-import { type Anvil, deploySanctionsList, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
+import { type Anvil, deploySanctionsList, deployTestUsdc, placeSharedContracts, startAnvil } from "../anvil.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { freePort, root, until } from "./program.ts"
 
@@ -201,7 +201,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       startPostgres({ fsync: true }).then(started => (postgres = started)),
       startAnvil({ chainId: 8453, blockTime: 1 }).then(started => (anvil = started)),
     ])
-    await placeMulticall3(anvil.client)
+    await placeSharedContracts(anvil.client)
     port = `${await freePort()}`
     places = [
       [

@@ -1,5 +1,5 @@
 -- A batch is a payout of its own (kind `batch`): one transaction of the relay wallet that carries out several agents' authorizations of
--- one merchant through Multicall3. It has the nonce, the attempts and the gas; its calls (`batch_id`) have neither, and end as its
+-- one merchant. It has the nonce, the attempts and the gas; its calls (`batch_id`) have neither, and end as its
 -- receipt shows.
 --
 -- Locks: `payouts` against reads and writes until all migrations of this start are committed: some seconds for each million rows.
@@ -21,6 +21,10 @@ alter table payouts add constraint payouts_nonce_by_state check (
 alter table payouts add constraint payouts_batched check (batch_id is null or (kind = 'settle' and nonce is null and gas_cost is null));
 
 create index payouts_of_batch on payouts (batch_id) where batch_id is not null;
+-- The cost of a call is its batch's.
+drop index payouts_unpriced;
+create index payouts_unpriced on payouts (merchant_id)
+  where state in ('assigned', 'mined') and gas_cost is null and batch_id is null;
 
 create or replace function set_lane() returns trigger language plpgsql as $$
 begin
@@ -46,5 +50,34 @@ begin
   if old.state in ('final', 'reverted', 'cancelled') and new.state <> old.state then
     raise exception 'payout % has ended as %', old.id, old.state;
   end if;
+  return new;
+end $$;
+
+-- What a batch's end means for its calls, whichever version's process writes it: with the receipt each call gets its own outcome
+-- first, when it is mined.
+create function end_batch_calls() returns trigger language plpgsql as $$
+begin
+  update payouts set updated_at = new.updated_at,
+      state = case when new.state = 'final' and not succeeded then 'reverted' else new.state end,
+      tx_hash = new.tx_hash, block_number = new.block_number, block_hash = new.block_hash,
+      succeeded = case new.state when 'final' then succeeded when 'reverted' then false end
+    where batch_id = new.id and (state = 'mined' or (state = 'assigned' and new.state = 'reverted'));
+  return null;
+end $$;
+create trigger payouts_end_batch_calls after update on payouts for each row
+  when (new.kind = 'batch' and old.state in ('assigned', 'mined') and new.state <> old.state
+    and new.state in ('assigned', 'final', 'reverted'))
+  execute function end_batch_calls();
+
+-- A payment is an agent's where what it pays for was sold to one, alone or in a batch.
+create or replace function set_agent() returns trigger language plpgsql as $$
+begin
+  new.agent := exists (select from transaction_attempts a join payouts i on i.id = a.payout_id
+      join deposits d on d.id = i.deposit_id
+      where a.hash = new.tx_hash and i.kind = 'settle' and d.resource_id = new.resource_id)
+    or exists (select from transaction_attempts a join payouts i on i.batch_id = a.payout_id
+      join deposits d on d.id = i.deposit_id
+      where a.hash = new.tx_hash and d.resource_id = new.resource_id)
+    or exists (select from settlements s where s.found_hash = new.tx_hash and s.resource_id = new.resource_id);
   return new;
 end $$;

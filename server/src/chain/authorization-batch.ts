@@ -1,0 +1,29 @@
+/**
+ * Calls of `AuthorizationBatch`, which carries out several authorizations in one transaction, each with its own gas. It
+ * has one address on every network, and only its own code can be there (CREATE2).
+ */
+import { decodeFunctionData, decodeFunctionResult, encodeFunctionData, type Hex } from "viem"
+import { authorizationBatchAbi as abi, authorizationBatchBytecode } from "./abi.ts"
+import { create2Deployment } from "./create2.ts"
+import type { Address } from "./hex.ts"
+
+/** The transaction that deploys it, and its address. */
+export const batchDeployment = create2Deployment(authorizationBatchBytecode)
+
+/** Returns the calldata that calls `token` with each of `calls`, with `gasEach` gas. */
+export const batchData = (token: Address, gasEach: bigint, calls: readonly Hex[]): Hex =>
+  encodeFunctionData({ abi, functionName: "carryOut", args: [token, gasEach, calls] })
+
+/** Returns the token and the calls of a batch's calldata; undefined for any other calldata. */
+export function callsIn(data: Hex): { token: Address; calls: readonly Hex[] } | undefined {
+  try {
+    const [token, , calls] = decodeFunctionData({ abi, data }).args
+    return { token: token.toLowerCase() as Address, calls }
+  } catch {
+    return undefined
+  }
+}
+
+/** Returns whether each call succeeded; throws when the answer is not of this contract, for example where it is missing. */
+export const successesIn = (value: unknown): readonly boolean[] =>
+  decodeFunctionResult({ abi, functionName: "carryOut", data: value as Hex })
