@@ -5,10 +5,21 @@
 import { decodeFunctionData, decodeFunctionResult, encodeFunctionData, type Hex } from "viem"
 import { authorizationBatchAbi as abi, authorizationBatchBytecode } from "./abi.ts"
 import { create2Deployment } from "./create2.ts"
+import { ask, type Endpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
 
 /** The transaction that deploys it, and its address. */
 export const batchDeployment = create2Deployment(authorizationBatchBytecode)
+
+/**
+ * Whether the network has the contract, by any endpoint: the address is derived from its code, so whatever is there is
+ * it. A simulation shows the same to the engine; this is for people.
+ */
+export async function hasBatch(endpoints: readonly Endpoint[]): Promise<boolean> {
+  const call = { method: "eth_getCode", params: [batchDeployment.address, "latest"] }
+  const answers = await Promise.all(endpoints.map(endpoint => ask(endpoint, [call])))
+  return answers.some(answer => answer?.[0]?.ok && /^0x[0-9a-f]{2}/i.test(`${answer[0].value}`))
+}
 
 /** Returns the calldata that calls `token` with each of `calls`, with `gasEach` gas. */
 export const batchData = (token: Address, gasEach: bigint, calls: readonly Hex[]): Hex =>

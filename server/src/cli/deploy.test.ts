@@ -9,6 +9,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Anvil, startAnvil } from "../../test/anvil.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { refundCollectorAbi } from "../chain/abi.ts"
+import { batchDeployment, hasBatch } from "../chain/authorization-batch.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { knownEscrows } from "../chain/escrow-deployments.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -45,7 +46,10 @@ beforeEach(async () => {
 })
 
 /** One run of the command. When it waits for a final block, blocks are mined. */
-async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env = {}, guardian = true } = {}) {
+async function run(
+  args: string[] = [],
+  { answer = "y", patienceMs = 60_000, env = {}, guardian = true, named = true } = {},
+) {
   const said: string[] = []
   const asked: string[] = []
   const text = await deploy(
@@ -53,8 +57,7 @@ async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env
       "--network",
       "base-sepolia",
       ...(guardian ? ["--guardian", GUARDIAN] : []),
-      "--operator",
-      operator,
+      ...(named ? ["--operator", operator] : []),
       "--key-file",
       join(dir, "key"),
       "--rpc",
@@ -119,7 +122,23 @@ it("deploys the refund collector of the network's escrow for its operator, whom 
   proxy.spoil = (method, _params, result) =>
     method === "eth_getCode" && String(result).length > 1_000 ? `${String(result).slice(0, -2)}00` : result
   expect((await unguarded([])).text).toMatch(/is not this version's refund collector of that escrow and operator/)
-  expect((await unguarded(["--contract", "escrow"])).text).toBe("--contract must be one of: factory, refund-collector.")
+  expect((await unguarded(["--contract", "escrow"])).text).toBe(
+    "--contract must be one of: factory, refund-collector, authorization-batch.",
+  )
+})
+
+it("deploys the batch of authorizations, which obeys nobody and needs no setting", async () => {
+  const batch = (more: object = {}) =>
+    run(["--contract", "authorization-batch"], { guardian: false, named: false, ...more })
+  expect((await batch({ named: true })).text).toMatch(/^--guardian and --operator are for other contracts/)
+  expect(await hasBatch([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(false)
+  const first = await batch()
+  expect([first.text, first.said.at(-1)]).toEqual([
+    `# ${checksummed(batchDeployment.address)} needs no setting.`,
+    "It is final, and its code is this version's.",
+  ])
+  expect(await hasBatch([newEndpoint("base-sepolia", anvil.rpcUrl)])).toBe(true)
+  expect([(await batch()).text, await nonceOfPayer()]).toEqual([first.text, 1])
 })
 
 it("a run that was stopped after it signed is continued: the same transaction, once, by another endpoint too", async () => {

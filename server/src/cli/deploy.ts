@@ -1,11 +1,12 @@
 /**
- * `sluice deploy`: deploys the deposit factory or the refund collector on a network, and prints the setting that names
- * it.
+ * `sluice deploy`: deploys the deposit factory, the refund collector or the batch of authorizations on a network, and
+ * prints the setting that names it, if it needs one.
  */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { createInterface } from "node:readline/promises"
 import { privateKeyToAddress } from "viem/accounts"
+import { batchDeployment, hasBatch } from "../chain/authorization-batch.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
@@ -20,14 +21,18 @@ import { checkRefundCollector } from "./check-refund-collector.ts"
 import { type Deployment, deployContract } from "./deploy-contract.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Deploys the deposit factory, or the refund collector of the escrow, and prints the setting that names it.
+const usage = `Deploys the deposit factory, the refund collector of the escrow, or the batch of authorizations, and prints the
+setting that names it.
 
   sluice deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
                 [--rpc URL]... [--yes]
   sluice deploy --contract refund-collector --network ... --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
+  sluice deploy --contract authorization-batch --network ... --key-file FILE [--rpc URL]... [--yes]
 
   --contract NAME     factory (the default), or refund-collector: it pulls refunds of payments through the network's escrow
                       (ESCROW_<NETWORK>) from merchants' wallets, and serves that escrow and its operator alone, for ever.
+                      Or authorization-batch: with it, agents' payments that are due together share a transaction. It belongs
+                      to nobody, is the same for everybody, and needs no setting: one deployment on a network is enough.
   --key-file FILE     the private key of any account with a little ether, which pays for it and has no influence on the
                       contract; - for the standard input. It is never an argument: other users of the machine can read those.
   --guardian ADDRESS  a cold account, fixed for ever: it may pause the operator and name another, and moves no money.
@@ -89,6 +94,7 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
       return /^y(es)?$/i.test((await ask(`${question} [y/N] `)).trim())
     },
   })
+  if (!contract.setting) return `# ${checksummed(contract.address)} needs no setting.`
   return `${networkSetting(contract.setting, name)}=${checksummed(contract.address)}`
 }
 
@@ -97,13 +103,30 @@ type Site = Pick<Deployment, "network" | "endpoints"> & { settings: ReturnType<t
 
 /** What is deployed, how it is checked, and the setting that names it. */
 type Contract = Pick<Deployment, "noun" | "to" | "data" | "address" | "operator" | "check" | "facts" | "keptFile"> & {
-  setting: "DEPOSIT_FACTORY" | "REFUND_COLLECTOR"
+  setting: "DEPOSIT_FACTORY" | "REFUND_COLLECTOR" | undefined
 }
 
 function contractOf(flags: Flags, site: Site): Contract {
   if (flags.contract === "factory") return factory(flags, site)
   if (flags.contract === "refund-collector") return refundCollector(flags, site)
-  throw new UsageError("--contract must be one of: factory, refund-collector.")
+  if (flags.contract === "authorization-batch") return authorizationBatch(flags, site)
+  throw new UsageError("--contract must be one of: factory, refund-collector, authorization-batch.")
+}
+
+function authorizationBatch(flags: Flags, { network, endpoints, settings }: Site): Contract {
+  if (flags.guardian !== undefined || flags.operator !== undefined)
+    throw new UsageError("--guardian and --operator are for other contracts: the batch of authorizations obeys nobody.")
+  const { address } = batchDeployment
+  return {
+    ...{ ...batchDeployment, noun: "batch of authorizations", setting: undefined },
+    // The relay wallet must not pay for it: the service halts a wallet that sends what it did not sign.
+    operator: settings.relayWallet ?? address,
+    check: async () => {
+      if (!(await hasBatch(endpoints))) throw new Error("No endpoint returns the code of the batch of authorizations.")
+    },
+    facts: [`Batch     ${checksummed(address)}, the same on every network and for everybody`],
+    keptFile: join(settings.dataDir, `deploy-authorization-batch-${network.name}.json`),
+  }
 }
 
 function factory(flags: Flags, { network, endpoints, settings }: Site): Contract {

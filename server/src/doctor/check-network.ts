@@ -1,10 +1,17 @@
 /** Checks a network by its settings: its endpoints, its clock, its token, its factory, and the wallets' gas. */
 // I/O: asks the endpoints, also before the service starts, when there is no context.
 import { formatEther } from "viem"
+import { hasBatch } from "../chain/authorization-batch.ts"
 import { endpointWords } from "../chain/endpoint-troubles.ts"
-import { hostOf, newEndpoint } from "../chain/endpoints.ts"
+import { type Endpoint, hostOf, newEndpoint } from "../chain/endpoints.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { checkNetwork, NetworkMismatch, type NetworkSettings, networkSetting } from "../chain/networks.ts"
+import {
+  checkNetwork,
+  NetworkMismatch,
+  type NetworkName,
+  type NetworkSettings,
+  networkSetting,
+} from "../chain/networks.ts"
 import { batch, hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import type { Settings } from "../config/settings.ts"
@@ -169,6 +176,16 @@ function noKey({ network: { name } }: NetworkCheck): Finding[] {
   return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
 }
 
+/** Whether agents' payments that are due together share a transaction on this network. */
+async function batchContract(name: NetworkName, endpoints: readonly Endpoint[]): Promise<Finding> {
+  const check = "authorization_batch"
+  if (await hasBatch(endpoints)) return fine(name, check, "agents' payments that are due together share a transaction")
+  const message =
+    "agents' payments are sent one by one, at most 16 in a block or two: the batch of authorizations is not deployed"
+  const todo = `Run \`sluice deploy --contract authorization-batch --network ${name}\`, from any account.`
+  return { part: name, check, level: "note", message, todo }
+}
+
 async function wallets({ network, settings, signal }: NetworkCheck): Promise<Finding[]> {
   const { payoutWallet, relayWallet } = settings
   const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
@@ -195,7 +212,7 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
   return [
     ...(payoutWallet ? [await gasOf("payout", payoutWallet)] : []),
     ...(relayWallet
-      ? [await gasOf("relay", relayWallet)]
+      ? [await gasOf("relay", relayWallet), await batchContract(network.name, endpoints)]
       : [
           {
             part: network.name,

@@ -133,8 +133,8 @@ const isSureOf = ({ payer }: Returned, { state, suspect_at, from_address, single
   state !== "seen" && suspect_at === null && from_address === payer && !single_source
 
 /**
- * Claims what else the payer has sent, until the payment has what it lacks: what counts for no payment, and where
- * `alsoOpen`, what waits for a decision.
+ * Claims what else the payer has sent, until the payment has what it lacks: what counts for no payment, and with
+ * `alsoOpen`, open money that needs a decision.
  */
 async function takeFree(
   ctx: TxContext,

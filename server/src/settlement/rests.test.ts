@@ -154,7 +154,7 @@ describe.each(["paywalls", "checkouts"] as const)("of %s, a payment whose return
     expect(await findings()).toEqual([])
   })
 
-  it("and that may be gone takes what waits for a decision only when it is gone", async () => {
+  it("and that may be gone takes open money only when it is gone", async () => {
     const deposit = await sell(what)
     await returned(deposit)
     await arrive(deposit, 2, 1_000_000n)
