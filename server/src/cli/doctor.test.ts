@@ -11,7 +11,7 @@ import pg from "pg"
 import { type Hex, parseEther } from "viem"
 import { privateKeyToAddress } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../../test/anvil.ts"
+import { type Anvil, deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../../test/anvil.ts"
 import { freePort, plainEnv, root } from "../../test/e2e/program.ts"
 import { foundry, keystoreOf } from "../../test/keystore.ts"
 import { failed } from "../../test/node.ts"
@@ -19,6 +19,7 @@ import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/p
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { type RemoteSigners, startRemoteSigners } from "../../test/remote-signers.ts"
 import { startService } from "../../test/service.ts"
+import { batchDeployment } from "../chain/authorization-batch.ts"
 import { examineSettings } from "../config/settings.ts"
 import { openPostgres } from "../db/open.ts"
 import { type Finding, isBad } from "../doctor/finding.ts"
@@ -44,6 +45,7 @@ let nobody: string
 
 beforeAll(async () => {
   anvil = await startAnvil()
+  await placeSharedContracts(anvil.client)
   proxy = await startProxy(anvil.rpcUrl)
   signers = await startRemoteSigners(payoutKey)
   healthy = createServer((request, response) => {
@@ -142,6 +144,20 @@ describe("what the doctor finds", () => {
     expect(text).toContain("RPC endpoint 2 of 2 answers at block")
     expect(text).toContain("the payout wallet has gas for")
     for (const key of [payoutKey, relayKey, env.SECRET_KEY ?? ""]) expect(JSON.stringify(findings)).not.toContain(key)
+  })
+
+  it("a note where agents' payments can't share a transaction", async () => {
+    const { client } = anvil
+    const { address } = batchDeployment
+    const code = (await client.getCode({ address })) ?? "0x"
+    await client.setCode({ address, bytecode: "0x" })
+    const { bad, text, findings } = await diagnosis()
+    await client.setCode({ address, bytecode: code })
+    expect([bad, findings.filter(each => each.level === "note").map(seen)]).toEqual([
+      [],
+      ["database engine note", "base-sepolia authorization_batch note"],
+    ])
+    expect(joined(text)).toMatch(/sent one by one.*sluice deploy --contract authorization-batch/s)
   })
 
   const at = (name: string) => `base-sepolia ${name}`
