@@ -681,21 +681,26 @@ describe("what is decided", () => {
       expect(committed <= inflow + shortfall).toBe(true)
       if (quiet) expect(shortfall).toBe(0n)
     }
-    const rows = await sql<Row<"payments"> & { held: bigint; kinds: number; live: bigint; returns: number }>`
-      select p.*, coalesce(c.held, 0) as held, coalesce(c.kinds, 0) as kinds, coalesce(i.live, 0) as live,
-        coalesce(i.returns, 0) as returns
+    type Sums = { held: bigint; given_back: bigint; kinds: number; live: bigint; returned: bigint; returns: number }
+    const rows = await sql<Row<"payments"> & Sums>`
+      select p.*, coalesce(c.held, 0) as held, coalesce(c.given_back, 0) as given_back, coalesce(c.kinds, 0) as kinds,
+        coalesce(i.live, 0) as live, coalesce(i.returned, 0) as returned, coalesce(i.returns, 0) as returns
       from payments p
-        left join (select c.payment_id, sum(t.value) as held,
+        left join (select c.payment_id, sum(t.value) as held, sum(c.given_back) as given_back,
             count(distinct (t.from_address, t.token, t.deposit_id))::int as kinds
           from claims c join transfers t on t.id = c.transfer_id group by 1) as c on c.payment_id = p.id
-        left join (select payment_id, sum(amount) as live, (count(*) filter (where kind = 'return'))::int as returns
+        left join (select payment_id, sum(amount) as live, sum(amount) filter (where kind = 'return') as returned,
+            (count(*) filter (where kind = 'return'))::int as returns
           from payouts where state not in ('cancelled', 'reverted') group by 1) as i on i.payment_id = p.id`.execute(
       db(),
     )
-    for (const { status, amount, held, kinds, live, returns, beside, resource_id } of rows.rows) {
-      if (status === "open") expect([held, kinds]).toEqual([amount, 1])
-      if (status === "open" || status === "returned") expect(returns).toBe(status === "returned" ? 1 : 0)
+    for (const { status, amount, beside, resource_id, ...sums } of rows.rows) {
+      const { held, given_back, kinds, live, returned, returns } = sums
+      // After a reorg an open payment may be about the rest: all but what its final returns have sent back.
+      if (status === "open") expect([held - given_back, kinds, returned]).toEqual([amount, 1, given_back])
       if (status === "returned") expect(kinds).toBe(1)
+      if (status === "returned") expect(returned >= amount && returns >= 1 && (returns === 1 || !quiet)).toBe(true)
+      if (quiet) expect(given_back).toBe(0n)
       if (quiet) expect(live <= amount).toBe(true)
       if (beside) expect(resource_id).toMatch(/^cs_/)
     }
