@@ -41,7 +41,7 @@ const TURNS = 3
 /** Concurrent requests. */
 const AT_ONCE = 32
 /** Settlements on blocks of two seconds, as Base has them, and how many are under way then. */
-const ON_SLOW_BLOCKS = { settlements: 512, atOnce: 128, blockSeconds: 2 }
+const ON_SLOW_BLOCKS = { settlements: 1_024, atOnce: 256, blockSeconds: 2 }
 /** Transactions in a request to the node, as many as the engine sends in one. */
 const IN_REQUEST = 16
 const NETWORK = "eip155:84532"

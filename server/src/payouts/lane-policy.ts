@@ -58,6 +58,8 @@ export interface LanePolicy {
   keepsBooks: boolean
   /** Whether the lane carries out calls to contract wallets, which have a gas budget of their own. */
   callsContractWallets: boolean
+  /** Wait before the next round while a transaction is in flight. */
+  inFlightMs: number
   /** How many due payouts a turn picks when the wallet has room for this many transactions. */
   pickable(room: number): number
   /** Whether merchants take turns when more is due than fits, because somebody may be waiting for each call. */
@@ -112,6 +114,7 @@ const OVER_BUDGET = {
 const payoutLane: LanePolicy = {
   keepsBooks: true,
   callsContractWallets: false,
+  inFlightMs: 2_000,
   pickable: room => room,
   takesTurns: false,
   prepare: (ctx, network) => reserveShort(ctx, network.chainId),
@@ -203,6 +206,8 @@ async function relayParties(ctx: Context, payouts: readonly Payout[]): Promise<M
 const relayLane: LanePolicy = {
   keepsBooks: false,
   callsContractWallets: true,
+  // A buyer waits for the block. On blocks of two seconds, rounds every two seconds found it 1.3 s late at worst.
+  inFlightMs: 500,
   pickable: room => Math.max(room, RELAYS_PICKED),
   takesTurns: true,
   prepare: tendRelays,

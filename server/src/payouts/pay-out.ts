@@ -27,7 +27,7 @@ import { ensureWallet, haltAhead, type LaneSigner, walletRow } from "./wallet-ro
 const LEASE_MS = 30_000
 /** A round ends after this time, so that the lease is renewed. */
 const ROUND_MS = 15_000
-/** Wait before the next round while a transaction is in flight. */
+/** Wait before the next round while another process has the wallet, or it has no row yet. */
 const BUSY_MS = 2_000
 /** Wait before the next round while mined blocks become final. */
 const FINALIZING_MS = 15_000
@@ -83,7 +83,7 @@ export async function payoutRound(
     return 0
   }
   const after = await openStates(ctx, network, lane)
-  if (after.assigned > 0) return BUSY_MS
+  if (after.assigned > 0) return policies[lane].inFlightMs
   // A payout that is due and was not assigned had a reason: no gas, fees above the cap, a halted wallet.
   if (after.due) return STALLED_MS
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
