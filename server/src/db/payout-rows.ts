@@ -102,6 +102,8 @@ export interface Payouts {
   token: Address
   recipient: Address
   amount: bigint
+  /** Of a return that the merchant carried out itself: how much of it was beyond the payment, in base units. */
+  excess: Optional<bigint>
   to_address: Address
   data: `0x${string}`
   value: ColumnType<bigint, bigint | undefined, never>

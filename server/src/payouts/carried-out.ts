@@ -90,14 +90,17 @@ async function link(ctx: TxContext, outflow: Row<"outflows">, payoutId: string):
 
 /**
  * Writes the final return of a payment that has just become `returned` by an outflow. Call it in that transaction,
- * under the payment's lock. Its amount is what was moved: the merchant decided it.
+ * under the payment's lock. Its amount is what was moved: the merchant decided it. `owed` is what waited for its
+ * decision, in base units.
  */
 export async function writeCarriedOut(
   ctx: TxContext,
   payment: Row<"payments">,
   outflow: Row<"outflows">,
+  owed: bigint,
 ): Promise<void> {
   const { deposit_id, token, recipient, amount } = outflow
+  const excess = amount > owed ? amount - owed : null
   const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", deposit_id).executeTakeFirstOrThrow()
   const { made, moved } = await returnsOf(ctx, payment.id)
   const id = randomUUID()
@@ -107,7 +110,7 @@ export async function writeCarriedOut(
     .insertInto("payouts")
     .values({
       ...carriedOut(ctx, outflow),
-      ...{ id, chain_id: deposit.chain_id, deposit_id, payment_id: payment.id, token, recipient, amount },
+      ...{ id, chain_id: deposit.chain_id, deposit_id, payment_id: payment.id, token, recipient, amount, excess },
       kind: "return",
       source_key: `payment:${payment.id}:return:${made}`,
       to_address: deposit.factory,

@@ -117,7 +117,7 @@ export async function returnsOf(
 
 /**
  * Makes a new return for one that failed for good, held until its simulation succeeds. After `most` failures, or when a
- * reorg removed the money or gave it another sender, the payment is open again instead. Call it inside a transaction that holds the payment's
+ * reorg removed the money or gave it another sender, or the return was to send back later money instead, the payment is open again instead. Call it inside a transaction that holds the payment's
  * lock.
  */
 export async function returnAgain(
@@ -133,8 +133,10 @@ export async function returnAgain(
   const surplus = payment.status === "returned" ? undefined : await returnedSurplus(ctx, payment.id)
   if (payment.status !== "returned" && !surplus) return
   const { returned_at } = await returnedOf(ctx, payment)
-  // A reorg may have mined the money again from another sender, to whom nothing was promised.
-  const isAnothers = sql`t.from_address <> ${payment.payer} and (${!surplus} or t.id = ${surplus?.transfer_id ?? null})`
+  // A reorg may have mined the money again from another sender, to whom nothing was promised. What came after the
+  // decision was claimed in place of what a reorg took: it counts as any other money.
+  const isAnothers = sql`(t.from_address <> ${payment.payer} or t.created_at > ${returned_at})
+    and (${!surplus} or t.id = ${surplus?.transfer_id ?? null})`
   const stands =
     await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${payment.id}
     and t.state in ('confirmed', 'final') having sum(${leftOver}) = ${payment.amount} and not bool_or(${isAnothers})`.execute(

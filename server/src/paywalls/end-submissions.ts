@@ -1,5 +1,5 @@
 /** Ends a buyer's submissions with the outcome of the payments that claim their transfers. */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { FailureReason, Row } from "../db/schema.ts"
@@ -36,9 +36,13 @@ export async function reverseSubmissions(
       and s.status = 'granted'`.execute(ctx.db)
 }
 
+/** SQL: why a submission failed whose money is a returned payment's. The rest of an overpaid one was used for a return. */
+const whyReturned = (exception: RawBuilder<unknown>) =>
+  sql`coalesce(nullif(${exception}, 'overpaid'), ${alreadyUsed.reason})`
+
 /** Ends the submissions of a payment that the merchant returns. */
 export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">): Promise<void> {
-  await sql`update submissions set status = 'failed', reason = ${payment.exception}, message = ${statusMessage.returned},
+  await sql`update submissions set status = 'failed', reason = ${whyReturned(sql`${payment.exception}::text`)}, message = ${statusMessage.returned},
       run_at = null, updated_at = ${ctx.now()}
     where resource_id = ${payment.resource_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
       and tx_hash in (${sql.join(await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
@@ -70,7 +74,7 @@ export async function endClaimed(ctx: TxContext, paywallId: string, payer: Addre
       reason = ended.reason, message = ended.message
     from (select v.id,
         case when p.status = 'returned' or g.revoked_by = 'merchant' then 'failed' else 'granted' end as status,
-        case when p.status = 'returned' then p.exception when g.revoked_by = 'merchant' then ${alreadyUsed.reason} end as reason,
+        case when p.status = 'returned' then ${whyReturned(sql.ref("p.exception"))} when g.revoked_by = 'merchant' then ${alreadyUsed.reason} end as reason,
         case when p.status = 'returned' then ${statusMessage.returned}
           when g.revoked_by = 'merchant' then ${alreadyUsed.message} else ${statusMessage.granted} end as message
       from submissions v join transfers t on t.chain_id = v.chain_id and t.tx_hash = v.tx_hash

@@ -93,7 +93,8 @@ async function returnedIn(
     select p.id, p.status, p.payer, p.amount, sent.*
     from (select * ${ofPart} and status = 'returned' union all select * ${ofPart} and status in ('open', 'reversed')) p
     cross join lateral (
-      select i.deposit_id, i.token, sum(i.amount) as sent, sum(i.amount) filter (where i.state not in ('queued', 'held')) as signed,
+      select i.deposit_id, i.token, sum(i.amount - coalesce(i.excess, 0)) as sent,
+        sum(i.amount - coalesce(i.excess, 0)) filter (where i.state not in ('queued', 'held')) as signed,
         bool_and(i.state = 'final') as is_final,
         (array_agg(i.recipient::text order by i.created_at desc))[1] as recipient, max(i.created_at) as sent_at
       from payouts i where i.payment_id = p.id and i.kind = 'return'
@@ -180,8 +181,11 @@ async function release(ctx: TxContext, { id }: Returned, spare: readonly Held[])
     spare.map(row => row.id),
   )
   await sql`delete from claims where payment_id = ${id} and transfer_id = any(${ids})`.execute(ctx.db)
-  // Nothing of them was sent back.
-  await sql`delete from past_claims where payment_id = ${id} and transfer_id = any(${ids})`.execute(ctx.db)
+  // Nothing of them was sent back, but they may have been divided.
+  await sql`delete from past_claims where payment_id = ${id} and transfer_id = any(${ids})
+    and not exists (select from payouts where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted'))`.execute(
+    ctx.db,
+  )
 }
 
 /** Makes a payment returned: a reorg left it no more than what its return sends back. */

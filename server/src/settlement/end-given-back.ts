@@ -154,7 +154,13 @@ async function end(ctx: TxContext, { waiting, outflow }: Match, screened: Screen
   if (back.deposit_id !== waiting.depositId || back.amount !== waiting.amount) return 0
   // Its shares were paid out too: a person has to check that.
   if (!open.surplus && (await isPaidOut(ctx, waiting.paymentId))) return 0
-  await writeReturned(ctx, open, outflow.recipient, screened, payment => writeCarriedOut(ctx, payment, outflow))
+  await writeReturned(ctx, open, outflow.recipient, screened, payment =>
+    writeCarriedOut(ctx, payment, outflow, back.amount),
+  )
+  // Settling opens the payment again about what was not given back.
+  if (outflow.amount < back.amount)
+    await sql`update transfers t set run_at = ${ctx.now()} from claims c
+      where c.transfer_id = t.id and c.payment_id = ${waiting.paymentId}`.execute(ctx.db)
   ctx.log.info({ paymentId: waiting.paymentId, txHash: outflow.tx_hash }, "payment returned by the merchant itself")
   return 1
 }

@@ -4,9 +4,12 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { returnNonce } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
 import { returnAgain } from "../payouts/make-returns.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { freshSubmission } from "../scanner/queries.ts"
+import { followGivenBack } from "./end-given-back.ts"
 import { settleDue } from "./settle.ts"
 
 let service: TestService
@@ -23,26 +26,27 @@ async function begin(): Promise<void> {
 
 const { chainId, token } = paperNetwork
 const payer = `0x${"b".repeat(40)}` as Address
+const OTHER = `0x${"c".repeat(40)}` as Address
 const BACK = `0x${"d2".repeat(20)}`
 const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 const db = () => service.ctx.db
 const as = { as: "shop" }
 const post = (path: string, body: object) => service.call("POST", `/api/console/${path}`, body, as)
 
-async function sell(what: "paywalls" | "checkouts" = "paywalls") {
-  const { body } = await post(what, what === "paywalls" ? { name: "Film", price: 5 } : { amount: 5 })
+async function sell(what: "paywalls" | "checkouts" = "paywalls", more: object = {}) {
+  const { body } = await post(what, { ...(what === "paywalls" ? { name: "Film", price: 5 } : { amount: 5 }), ...more })
   return await db().selectFrom("deposits").selectAll().where("resource_id", "=", body.id).executeTakeFirstOrThrow()
 }
 type Deposit = Awaited<ReturnType<typeof sell>>
 
 /** A confirmed transfer that is old enough to count without a submission. */
-async function arrive(deposit: Deposit, n: number, value: bigint): Promise<void> {
+async function arrive(deposit: Deposit, n: number, value: bigint, from = payer): Promise<void> {
   const now = service.ctx.now()
   await db()
     .insertInto("transfers")
     .values({
       ...{ chain_id: chainId, tx_hash: hashOf(n), token: token.address, to_address: deposit.address, k: 0 },
-      ...{ deposit_id: deposit.id, from_address: payer, value, block_number: BigInt(n), block_hash: hashOf(n) },
+      ...{ deposit_id: deposit.id, from_address: from, value, block_number: BigInt(n), block_hash: hashOf(n) },
       ...{
         log_index: 0,
         block_time: new Date(now.getTime() - 900_000),
@@ -186,6 +190,56 @@ describe.each(["paywalls", "checkouts"] as const)("of %s, a payment whose return
     expect(await states()).toEqual([["granted", null, 5_000_000n]])
     expect(await findings()).toEqual([])
   })
+
+  it("and fails is not made again with later money, though it is as much", async () => {
+    const deposit = await sell(what)
+    const payout = await returned(deposit)
+    await change(1, { state: "gone" })
+    await settle()
+    service.advance(1_000)
+    await arrive(deposit, 2, 3_000_000n)
+    await settle()
+    await end(payout, false)
+    await later()
+    expect(await states()).toEqual([["open", "underpaid", 3_000_000n]])
+    expect((await payouts()).map(({ state }) => state)).toEqual(["reverted"])
+    expect(await findings()).toEqual([])
+  })
+})
+
+describe.each([
+  { gave: 8_000_000n, left: [["returned", "underpaid", 3_000_000n]] },
+  { gave: 2_000_000n, left: [["open", "underpaid", 1_000_000n]] },
+])("a payment of 3 of which its merchant gave back $gave by itself", ({ gave, left }) => {
+  it("takes nothing of the payer's next payment", async () => {
+    const deposit = await sell()
+    await arrive(deposit, 1, 3_000_000n)
+    await arrive(deposit, 9, 20_000_000n, OTHER)
+    await settle()
+    const payment = (await payments()).find(row => row.payer === payer)
+    const outflow = {
+      ...{
+        chain_id: chainId,
+        deposit_id: deposit.id,
+        merchant_id: payment?.merchant_id ?? "",
+        reason: "given_back" as const,
+      },
+      ...{ tx_hash: hashOf(77), token: token.address, recipient: BACK as Address, amount: gave, block_number: 20n },
+      ...{ block_hash: hashOf(20), log_index: 0, block_time: service.ctx.now(), created_at: service.ctx.now() },
+      nonce: returnNonce(payment?.id ?? "", 0),
+    }
+    await db().insertInto("outflows").values(outflow).execute()
+    await followGivenBack(service.ctx, paperNetwork)
+    await settle()
+    const ofPayer = async () =>
+      (await payments()).filter(row => row.payer === payer).map(row => [row.status, row.exception, row.amount])
+    expect(await ofPayer()).toEqual(left)
+    await arrive(deposit, 2, 5_000_000n)
+    await settle()
+    await later()
+    expect(await ofPayer()).toEqual([...left, ["granted", null, 5_000_000n]])
+    expect(await findings()).toEqual([])
+  })
 })
 
 describe("a surplus whose return is signed", () => {
@@ -208,6 +262,49 @@ describe("a surplus whose return is signed", () => {
     expect(await states()).toEqual([["open", "overpaid", 1_000_000n]])
     await settle()
     expect(await notices()).toEqual(["4.00", "1.00"])
+    expect(await findings()).toEqual([])
+  })
+
+  it("ends the submission of what its payer sends next, and of the rest of it", async () => {
+    const { deposit, payout } = await overpaid()
+    await arrive(deposit, 2, 5_000_000n)
+    await db()
+      .insertInto("submissions")
+      .values({
+        ...{ resource_id: deposit.resource_id, by_sender: true, chain_id: chainId, tx_hash: hashOf(2), address: payer },
+        ...freshSubmission(service.ctx.now()),
+        run_at: null,
+      })
+      .execute()
+    const submissions = () => db().selectFrom("submissions").select(["status", "reason"]).execute()
+    await settle()
+    expect(await states()).toEqual([["returned", "overpaid", 4_000_000n]])
+    expect(await submissions()).toEqual([{ status: "failed", reason: "already_used" }])
+    await end(payout, true)
+    await later()
+    expect(await giveBack((await payments())[0]?.id ?? "")).toBe(200)
+    expect(await submissions()).toEqual([{ status: "failed", reason: "already_used" }])
+  })
+
+  it("frees no money that was divided: a return of it would be another payer's", async () => {
+    const recipients = [70, 30].map((percent, i) => ({ address: `0x${`a${i}`.repeat(20)}`, percent }))
+    const { body: split } = await post("splits", { name: "Band", recipients })
+    const deposit = await sell("paywalls", { splitId: split.id })
+    await arrive(deposit, 1, 3_000_000n)
+    await settle()
+    await arrive(deposit, 2, 6_000_000n)
+    await settle()
+    const [payment] = await payments()
+    expect(await giveBack(payment?.id ?? "")).toBe(200)
+    for (const { id } of await payouts()) await sign(id)
+    await change(2, { state: "gone" })
+    await settle()
+    await arrive(deposit, 8, 4_900_000n, OTHER)
+    await arrive(deposit, 3, 5_000_000n)
+    await settle()
+    await later()
+    const freed = (await payments()).find(row => row.payer === payer && row.status === "open")
+    expect([freed?.amount, await giveBack(freed?.id ?? "")]).toEqual([3_000_000n, 409])
     expect(await findings()).toEqual([])
   })
 
