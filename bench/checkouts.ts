@@ -46,7 +46,8 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
   const payment = sql`('pay_' || lpad(${name} || i, 24, '0'))`
   const numbers = sql`generate_series(0, ${sql.lit(count - 1)}) as i`
   const at = sql`now() - make_interval(secs => 86400 + i)`
-  const [factory, token] = [sql.lit(paperNetwork.depositFactory), sql.lit(paperNetwork.token.address)]
+  const factory = sql.lit(paperNetwork.depositFactory)
+  const token = sql.lit(paperNetwork.token.address)
   const closed = status === "confirmed"
   const ifClosed = (value: RawBuilder<unknown>) => (closed ? value : sql`null`)
   if (merchant === undefined)
@@ -131,7 +132,8 @@ const among = await medians(measured)
 
 say(`\n${"medians".padEnd(26)}${"alone".padStart(10)}${"among 1.1 M".padStart(14)}${"ratio".padStart(8)}`)
 for (const name of Object.keys(measured)) {
-  const [a, b] = [alone[name] ?? 0, among[name] ?? 0]
+  const a = alone[name] ?? 0
+  const b = among[name] ?? 0
   const cells = [`${a.toFixed(2)} ms`.padStart(10), `${b.toFixed(2)} ms`.padStart(14), (b / a).toFixed(2).padStart(8)]
   say(name.padEnd(26) + cells.join(""))
 }

@@ -49,14 +49,25 @@ interface Program {
 
 /** The program with a merchant, on a chain of its own. */
 async function start(url: string): Promise<Program> {
-  const [anvil, issuer, port] = [await startAnvil(), await startIssuer(), await freePort()]
+  const anvil = await startAnvil()
+  const issuer = await startIssuer()
+  const port = await freePort()
   await placeSharedContracts(anvil.client)
   const token = await deployTestUsdc(anvil.client)
   const dir = mkdtempSync(join(tmpdir(), "sluice-exports-"))
   const env = {
-    ...{ PATH: process.env.PATH, MODE: "test", LOG_LEVEL: "warn", PORT: `${port}`, DATA_DIR: dir, DATABASE_URL: url },
-    ...{ SECRET_KEY: "5f".repeat(32), OIDC_ISSUER: issuer.issuer, OIDC_AUDIENCE: AUDIENCE },
-    ...{ RPC_BASE_SEPOLIA: anvil.rpcUrl, TOKEN_BASE_SEPOLIA: token, VERIFY_INTERVAL: "1s" },
+    PATH: process.env.PATH,
+    MODE: "test",
+    LOG_LEVEL: "warn",
+    PORT: `${port}`,
+    DATA_DIR: dir,
+    DATABASE_URL: url,
+    SECRET_KEY: "5f".repeat(32),
+    OIDC_ISSUER: issuer.issuer,
+    OIDC_AUDIENCE: AUDIENCE,
+    RPC_BASE_SEPOLIA: anvil.rpcUrl,
+    TOKEN_BASE_SEPOLIA: token,
+    VERIFY_INTERVAL: "1s",
     DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
   }
   const args = ["server/src/cli/sluice.ts", "start", "--role", "api"]

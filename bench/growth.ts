@@ -89,8 +89,14 @@ async function serve(url: string, rows: number): Promise<void> {
   await database.db
     .insertInto("webhooks")
     .values({
-      ...{ id: WEBHOOK, merchant_id: merchantId, url: "https://shop.example", events: '["*"]', active: true },
-      ...{ description: null, created_at: new Date(), updated_at: new Date() },
+      id: WEBHOOK,
+      merchant_id: merchantId,
+      url: "https://shop.example",
+      events: '["*"]',
+      active: true,
+      description: null,
+      created_at: new Date(),
+      updated_at: new Date(),
     })
     .execute()
   await ensureCursor(service.ctx, network)
@@ -99,8 +105,13 @@ async function serve(url: string, rows: number): Promise<void> {
   process.once("disconnect", () => process.exit())
   process.on("message", async (name: string) => process.send?.(await inner[name]?.()))
   const ready: Ready = {
-    ...{ base: await service.listen(), token: await service.issuer.token(AS), key: body.key },
-    ...{ paywallId: paywall.id, popularId: shop.id, payer: firstPayer, sessionId: session.body.id },
+    base: await service.listen(),
+    token: await service.issuer.token(AS),
+    key: body.key,
+    paywallId: paywall.id,
+    popularId: shop.id,
+    payer: firstPayer,
+    sessionId: session.body.id,
   }
   process.send?.(ready)
 }
@@ -119,23 +130,33 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
     await ctx.db
       .insertInto("transfers")
       .values({
-        ...{ ...common, token: rig.token, to_address: shop.deposit.address, k: 0, deposit_id: shop.deposit.id },
-        ...{ from_address: payer, value: PRICE, block_number: 1n, block_hash: hash as never, log_index: 0 },
-        ...{ block_time: now, state: "confirmed", run_at: now, created_at: now },
+        ...common,
+        token: rig.token,
+        to_address: shop.deposit.address,
+        k: 0,
+        deposit_id: shop.deposit.id,
+        from_address: payer,
+        value: PRICE,
+        block_number: 1n,
+        block_hash: hash as never,
+        log_index: 0,
+        block_time: now,
+        state: "confirmed",
+        run_at: now,
+        created_at: now,
       })
       .execute()
     await ctx.db
       .insertInto("submissions")
       .values({
-        ...{
-          ...common,
-          resource_id: shop.id,
-          by_sender: true,
-          address: payer,
-          status: "verifying",
-          message: "",
-        },
-        ...{ submitted_at: now, updated_at: now },
+        ...common,
+        resource_id: shop.id,
+        by_sender: true,
+        address: payer,
+        status: "verifying",
+        message: "",
+        submitted_at: now,
+        updated_at: now,
       })
       .execute()
   }
@@ -174,7 +195,10 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
     })
     const attempt = { durationMs: 1, status: 200, error: null, answer: null } as never
     const results = held.map(delivery => ({
-      ...{ delivery, webhook: { id: WEBHOOK, failing: false }, startedAt: ctx.now(), attempt },
+      delivery,
+      webhook: { id: WEBHOOK, failing: false },
+      startedAt: ctx.now(),
+      attempt,
     }))
     const recorded = await timed(() => recordAttempts(ctx, results))
     return { emit: emitted, claim: claimed, record: recorded }
@@ -225,11 +249,9 @@ async function ask(side: Side, path: string, more: { method?: string; body?: str
   const { method = "GET", body } = more
   const from = performance.now()
   const answer = await side.client.request({
-    ...{
-      path,
-      method: method as "GET",
-      headers: { ...headers, ...(body ? { "content-type": "application/json" } : {}) },
-    },
+    path,
+    method: method as "GET",
+    headers: { ...headers, ...(body ? { "content-type": "application/json" } : {}) },
     ...(body ? { body } : {}),
   })
   const text = await answer.body.text()

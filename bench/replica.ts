@@ -19,7 +19,8 @@ import { startService } from "../server/test/service.ts"
 const { values } = parseArgs({
   options: { checkouts: { type: "string", default: "2000" }, requests: { type: "string", default: "4000" } },
 })
-const [CHECKOUTS, REQUESTS] = [Number(values.checkouts), Number(values.requests)]
+const CHECKOUTS = Number(values.checkouts)
+const REQUESTS = Number(values.requests)
 const CONCURRENCY = 16
 const TICKS_PER_SECOND = 100
 const onError = () => {}
@@ -89,7 +90,8 @@ async function measure(name: string): Promise<void> {
   }
   await Promise.all(Array.from({ length: CONCURRENCY }, ask))
   const seconds = (performance.now() - from) / 1_000
-  const [p, s] = [cpuOf(primary.pid()) - before[0], cpuOf(standby.pid()) - before[1]]
+  const p = cpuOf(primary.pid()) - before[0]
+  const s = cpuOf(standby.pid()) - before[1]
   const perThousand = (cpu: number) => ((cpu / REQUESTS) * 1_000).toFixed(2)
   process.stdout.write(
     `${name.padEnd(16)} ${(REQUESTS / seconds).toFixed(0).padStart(5)} requests/s; reads ${shares(times)} ms; CPU s for a thousand requests: primary ${perThousand(p)}, replica ${perThousand(s)}\n`,

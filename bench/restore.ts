@@ -14,7 +14,8 @@ const LONGEST_S = 300
 const { values } = parseArgs({
   options: { after: { type: "string", default: "200" }, blocks: { type: "string", default: "1800" } },
 })
-const [after, blocks] = [Number(values.after), Number(values.blocks)]
+const after = Number(values.after)
+const blocks = Number(values.blocks)
 const times = await drill({ before: after / 4, meanwhile: after / 4, after, blocks, pauseMs: 500 })
 for (const [step, seconds] of Object.entries(times))
   process.stdout.write(`${step.padEnd(10)}${seconds.toFixed(1).padStart(8)} s after the loss\n`)

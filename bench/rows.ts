@@ -57,12 +57,14 @@ export const allTables = Object.keys(tables)
 
 const digestOf = (n: number) => createHash("md5").update(`${n}`).digest("hex")
 const payerOf = (digest: string) => `0x${digest.slice(0, 20)}${digest.slice(-20)}`
-const [first, second] = [digestOf(FIRST_ID + 1), digestOf(FIRST_ID + 2)]
+const first = digestOf(FIRST_ID + 1)
+const second = digestOf(FIRST_ID + 2)
 /** The payer of the first payment, who has access, and the checkout of it. */
 export const firstPayer = payerOf(first)
 export const firstSession = `cs_${first.slice(0, 24)}`
 /** The first payment at the popular paywall. */
-export const [popularPayer, popularHash] = [payerOf(second), `0x${second}${second}`]
+export const popularPayer = payerOf(second)
+export const popularHash = `0x${second}${second}`
 
 /** The owner of the rows. */
 export interface Owner {

@@ -178,7 +178,8 @@ async function measure(count: number) {
 }
 
 const say = (line: string) => process.stdout.write(`${line}\n`)
-const [few, many] = [await measure(SIZES[0] ?? 0), await measure(SIZES[1] ?? 0)]
+const few = await measure(SIZES[0] ?? 0)
+const many = await measure(SIZES[1] ?? 0)
 for (const [count, cost] of [
   [SIZES[0], few],
   [SIZES[1], many],

@@ -105,7 +105,9 @@ for (const size of SIZES) {
   an invoice, nobody asking         ${alone.toFixed(2)} ms   ${(alone / bare).toFixed(1)} bare commits of ${bare.toFixed(2)} ms, ${(alone / first).toFixed(2)} of the first size
   an invoice, one caller asking     ${probed.toFixed(2)} ms   ${(probed / alone).toFixed(2)}`)
   for (const url of paths) {
-    const [p50, p99, idle] = [at(during[url], 0.5), at(during[url], 0.99), at(before[url], 0.5)]
+    const p50 = at(during[url], 0.5)
+    const p99 = at(during[url], 0.99)
+    const idle = at(before[url], 0.5)
     const ratio = (p50 / idle).toFixed(2)
     say(
       `  ${url.padEnd(40)}${idle.toFixed(1)} ms idle, ${p50.toFixed(1)} meanwhile (p99 ${p99.toFixed(1)}), ratio ${ratio}`,

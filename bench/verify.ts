@@ -55,8 +55,15 @@ async function grant(service: TestService, paywallId: string, n: number): Promis
     await ctx.db
       .insertInto("grants")
       .values({
-        ...{ id: newId("grant"), paywall_id: paywallId, address: payer(n), payment_id: payment.id, tx_hash },
-        ...{ granted_at: now, duration_s: 86_400n, calls: null, calls_used: 0 },
+        id: newId("grant"),
+        paywall_id: paywallId,
+        address: payer(n),
+        payment_id: payment.id,
+        tx_hash,
+        granted_at: now,
+        duration_s: 86_400n,
+        calls: null,
+        calls_used: 0,
       } as never)
       .execute()
     await foldAccess(ctx, paywallId, payer(n))

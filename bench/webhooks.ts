@@ -230,7 +230,8 @@ async function throughput(place: Place, path: string, who: string): Promise<void
     cpu.postgres += (((after[0] ?? 0) - (before[0] ?? 0)) * 1e6) / EVENTS / ROUNDS
     cpu.receiver += (((after[1] ?? 0) - (before[1] ?? 0)) * 1e6) / EVENTS / ROUNDS
   }
-  const [a, b] = [at(bare, 0.5), at(ours, 0.5)]
+  const a = at(bare, 0.5)
+  const b = at(ours, 0.5)
   say(`throughput, ${EVENTS} deliveries to ${ENDPOINTS} endpoints ${who}, median of ${ROUNDS} rounds in turn`)
   say(`  bare undici   ${a.toFixed(0)}/s   ${cpu.bare.toFixed(0)} µs of this process' CPU each`)
   say(

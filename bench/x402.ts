@@ -306,8 +306,13 @@ async function raw(
       const { from, to, value, validAfter, validBefore, nonce } = authorization
       const args = [from, to, value, validAfter, validBefore, nonce, signature] as never
       return rawSender.signTransaction({
-        ...{ type: "eip1559", chainId: 84532, nonce: first + i, to: token, gas: 120_000n },
-        ...{ maxFeePerGas: 20_000_000_000n, maxPriorityFeePerGas: 1_000_000_000n },
+        type: "eip1559",
+        chainId: 84532,
+        nonce: first + i,
+        to: token,
+        gas: 120_000n,
+        maxFeePerGas: 20_000_000_000n,
+        maxPriorityFeePerGas: 1_000_000_000n,
         data: encodeFunctionData({ abi: transferAbi, functionName: "transferWithAuthorization", args }),
       })
     }),

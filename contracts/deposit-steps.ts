@@ -108,13 +108,20 @@ const role = fc.constantFrom<Role>("operator", "guardian", "next", "thief")
 const release = fc.record({ kind: fc.constant("release" as const), of, alter, list, token, to, amount })
 const giveBack = fc.record({
   kind: fc.constant("giveBack" as const),
-  ...{ of, alter, token, to, amount, signer, tamper },
+  of,
+  alter,
+  token,
+  to,
+  amount,
+  signer,
+  tamper,
   nonce: fc.nat({ max: 3 }),
   deadline: fc.constantFrom(1_000n, 0n, -1n),
 })
 const recover = fc.record({
   kind: fc.constant("recover" as const),
-  ...{ of, alter },
+  of,
+  alter,
   token: fc.oneof({ weight: 3, arbitrary: token }, { weight: 1, arbitrary: fc.constant("ether" as const) }),
 })
 const rule = fc.oneof(
@@ -131,9 +138,15 @@ const byOperator = fc.oneof(
   rule,
   fc.record({
     kind: fc.constant("giveBack" as const),
-    ...{ of: fc.constant(ITS_OPERATORS), alter: fc.constant<Alter>("none"), token: fc.constant(0) },
-    ...{ to: fc.constant<Place>("thief"), amount: fc.constant(1n), tamper: fc.constant<Tamper>("none") },
-    ...{ signer, nonce: fc.nat({ max: 30 }), deadline: fc.constant(1_000n) },
+    of: fc.constant(ITS_OPERATORS),
+    alter: fc.constant<Alter>("none"),
+    token: fc.constant(0),
+    to: fc.constant<Place>("thief"),
+    amount: fc.constant(1n),
+    tamper: fc.constant<Tamper>("none"),
+    signer,
+    nonce: fc.nat({ max: 30 }),
+    deadline: fc.constant(1_000n),
   }),
 )
 const direct = fc.record({

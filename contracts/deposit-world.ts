@@ -121,8 +121,12 @@ async function begin(stage: Stage, factory: Address): Promise<Run> {
     takesEther: new Set(ROLES.filter(role => role !== "wallet").map(role => roles[role])),
   }
   const state: State = {
-    ...{ operator: roles.operator, paused: false },
-    ...{ used: new Set(), inPlace: new Set(), balances: new Map(), armed: new Map() },
+    operator: roles.operator,
+    paused: false,
+    used: new Set(),
+    inPlace: new Set(),
+    balances: new Map(),
+    armed: new Map(),
   }
   const run: Run = { stage, world, state, deposits: makeDeposits(stage, factory, time), time, sent: [] }
   await restore(run)
@@ -181,7 +185,8 @@ async function fund(run: Run): Promise<void> {
   for (const { address } of run.deposits) await rpc("anvil_setBalance", address, numberToHex(ETHER_WEI))
   const calls = run.deposits.flatMap(({ address }) =>
     run.stage.tokens.map(target => ({
-      ...{ target, allowFailure: false },
+      target,
+      allowFailure: false,
       callData: encodeFunctionData({ abi: oddTokenAbi, functionName: "mint", args: [address, UNITS] }),
     })),
   )
@@ -266,7 +271,9 @@ async function encode(run: Run, act: Act, time: bigint): Promise<Encoded> {
     case "release": {
       const { salt, terms } = altered(run, pick(run.deposits, act.of), act.alter)
       const token = pick(run.stage.tokens, act.token)
-      const [payees, to, amount] = [listOf(run, act.of, act.list), place(run, act.to, act.of, token), act.amount]
+      const payees = listOf(run, act.of, act.list)
+      const to = place(run, act.to, act.of, token)
+      const amount = act.amount
       const args = [salt, terms, ...payeeLists(payees), token, to, amount] as const
       const call: Call = { kind: act.kind, salt, terms, payees, token, to, amount }
       return toFactory(call, encodeFunctionData({ abi, functionName: "release", args }))
@@ -312,14 +319,20 @@ async function encodeGiveBack(run: Run, act: Act & { kind: "giveBack" }, time: b
   const { salt, terms } = altered(run, deposit, act.alter)
   const token = pick(stage.tokens, act.token)
   const message: GiveBack = {
-    ...{ token, to: place(run, act.to, act.of, token), amount: act.amount },
-    ...{ deposit: addressOfTerms(world.factory, salt, terms), deadline: time + act.deadline },
+    token,
+    to: place(run, act.to, act.of, token),
+    amount: act.amount,
+    deposit: addressOfTerms(world.factory, salt, terms),
+    deadline: time + act.deadline,
     nonce: toHex(act.nonce, { size: 32 }),
   }
   const { tamper } = act
   const other: GiveBack = {
-    ...{ token: pick(stage.tokens, act.token + 1), to: stage.roles.guardian, amount: act.amount + 1n },
-    ...{ deposit: pick(run.deposits, act.of + 1).address, deadline: message.deadline + 1n },
+    token: pick(stage.tokens, act.token + 1),
+    to: stage.roles.guardian,
+    amount: act.amount + 1n,
+    deposit: pick(run.deposits, act.of + 1).address,
+    deadline: message.deadline + 1n,
     nonce: toHex(act.nonce + 100, { size: 32 }),
   }
   const said = tamper in other ? { ...message, [tamper]: other[tamper as keyof GiveBack] } : message

@@ -75,8 +75,10 @@ async function funded(of: { payees?: Payee[]; owner?: Address; approver?: Addres
   const salt = keccak256(toHex(++salts))
   const payees = of.payees ?? []
   const terms = {
-    ...{ owner: of.owner ?? low(owner), approver: of.approver ?? low(approver) },
-    ...{ payeesHash: payeesHash(payees), openAfter: (await time()) + DAY_S },
+    owner: of.owner ?? low(owner),
+    approver: of.approver ?? low(approver),
+    payeesHash: payeesHash(payees),
+    openAfter: (await time()) + DAY_S,
   }
   const address = addressOfTerms(factory, salt, terms)
   await mint(address, 100n)
@@ -96,7 +98,11 @@ const rule = (functionName: "pause" | "unpause", account = guardian) =>
   ({ address: factory, abi, functionName, account }) as const
 
 const asked = (deposit: Deposit, of: Partial<GiveBack> = {}): GiveBack => ({
-  ...{ token: usdc, to: fresh(1), amount: 10n, deposit: deposit.address, nonce: toHex(7, { size: 32 }) },
+  token: usdc,
+  to: fresh(1),
+  amount: 10n,
+  deposit: deposit.address,
+  nonce: toHex(7, { size: 32 }),
   deadline: deposit.terms.openAfter,
   ...of,
 })
@@ -149,7 +155,8 @@ describe("giveBack", () => {
   test.each(["an account", "a contract wallet"])("pays whom %s signed for, once", async kind => {
     const wallet = kind === "an account" ? undefined : await deployContractWallet(anvil.client, approver.address)
     const deposit = await funded(wallet ? { approver: wallet } : {})
-    const [message, before] = [asked(deposit), await balance(fresh(1))]
+    const message = asked(deposit)
+    const before = await balance(fresh(1))
     const { logs } = await send(await giveBack(deposit, message))
     expect(await balance(fresh(1))).toBe(before + 10n)
     const [event] = parseEventLogs({ abi, logs, eventName: "GivenBack" })
@@ -169,7 +176,8 @@ describe("giveBack", () => {
   })
 
   test("refuses a signature for anything else", async () => {
-    const [deposit, other] = [await funded(), await funded()]
+    const deposit = await funded()
+    const other = await funded()
     const message = asked(deposit)
     const sign = (chain: number, verifier: Hex, said: GiveBack) =>
       approver.signTypedData(giveBackData(chain, verifier, said))
@@ -201,10 +209,8 @@ describe("giveBack", () => {
     const { client } = anvil
     const deposit = await funded({ approver: factory })
     const message = asked(deposit)
-    const [unsigned, signed] = [
-      await giveBack(deposit, message, "0x"),
-      await giveBack(deposit, message, undefined, operator),
-    ]
+    const unsigned = await giveBack(deposit, message, "0x")
+    const signed = await giveBack(deposit, message, undefined, operator)
     for (const request of [unsigned, signed])
       for (const account of [stranger, owner, approver, guardian])
         expect(await revertOf(client.simulateContract({ ...request, account }))).toBe("OnlyOperator()")
@@ -234,7 +240,8 @@ describe("giveBack", () => {
   test("counts up to the second of its deadline", async () => {
     const deposit = await funded()
     const deadline = (await time()) + 100n
-    const [last, late] = [asked(deposit, { deadline }), asked(deposit, { deadline, nonce: zeroHash })]
+    const last = asked(deposit, { deadline })
+    const late = asked(deposit, { deadline, nonce: zeroHash })
     await anvil.client.setNextBlockTimestamp({ timestamp: deadline })
     await send({ ...(await giveBack(deposit, last)), gas: 300_000n })
     await anvil.client.setNextBlockTimestamp({ timestamp: deadline + 1n })
@@ -343,7 +350,8 @@ test("the gas is what the documents say, and a first release without a split cos
   const ours = await funded({ approver: factory })
   const unsigned = await giveBack(ours, asked(ours, { to: fresh(++n) }), "0x")
   await measure("first give-back by the operator", { ...unsigned, account: operator })
-  const [first, second] = [await funded({ owner: fresh(++n) }), await funded({ owner: fresh(++n) })]
+  const first = await funded({ owner: fresh(++n) })
+  const second = await funded({ owner: fresh(++n) })
   await send(release(second, second.terms.owner, 10n))
   await anvil.client.setNextBlockTimestamp({ timestamp: second.terms.openAfter + 1n })
   await measure("recover, not in place", recover(first))

@@ -102,7 +102,8 @@ function carryOut(world: World, state: State, sender: Address, time: number, cal
 /** The fee in base units. */
 function feeOf(version: EscrowVersion, info: PaymentInfo, amount: bigint, fee: bigint, receiver: Address): bigint {
   const part = (bps: bigint) => (amount * bps) / 10_000n
-  const [least, most] = [BigInt(info.minFeeBps), BigInt(info.maxFeeBps)]
+  const least = BigInt(info.minFeeBps)
+  const most = BigInt(info.maxFeeBps)
   if (version === "v1.0") refuse(fee < least || fee > most)
   else refuse(fee < part(least) || fee > part(most))
   refuse(fee > 0n && receiver === ZERO_ADDRESS)

@@ -20,8 +20,10 @@ const RUNS = Number.parseInt(process.env.CONTRACT_RUNS ?? "30", 10)
 const STEPS = 30
 
 const codes: Codes = {
-  ...{ version: "v1.1", escrow: authCaptureEscrowBytecode },
-  ...{ payments: erc3009CollectorBytecode, refunds: refundCollectorBytecode },
+  version: "v1.1",
+  escrow: authCaptureEscrowBytecode,
+  payments: erc3009CollectorBytecode,
+  refunds: refundCollectorBytecode,
 }
 
 let anvil: Anvil

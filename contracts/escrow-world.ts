@@ -45,7 +45,8 @@ const GAS = numberToHex(3_000_000)
 const PLENTY = 10n ** 30n
 const lower = (address: string) => address.toLowerCase() as Address
 /** A receiver of fees that the terms may name, and another one. */
-const [TAKER, OTHER] = [`0x${"7a".repeat(20)}` as Address, `0x${"7b".repeat(20)}` as Address]
+const TAKER = `0x${"7a".repeat(20)}` as Address
+const OTHER = `0x${"7b".repeat(20)}` as Address
 
 /** The contracts did something else than the model says. */
 export class Mismatch extends Error {}
@@ -90,10 +91,16 @@ export async function setStage(anvil: Anvil): Promise<Stage> {
     await client.writeContractSync({ address: usdc, abi: testUsdcAbi, functionName: "mint", args: [to, PLENTY] })
   await rpc(anvil, "anvil_setBlockTimestampInterval", 1)
   return {
-    ...{ anvil, usdc, odd, keys: { payer, thief } },
+    anvil,
+    usdc,
+    odd,
+    keys: { payer, thief },
     accounts: {
-      ...{ operator: lower(operator.address), payer: lower(payer.address), thief: lower(thief.address) },
-      ...{ odd: odd.oddPayments, merchant: lower(merchant.address) },
+      operator: lower(operator.address),
+      payer: lower(payer.address),
+      thief: lower(thief.address),
+      odd: odd.oddPayments,
+      merchant: lower(merchant.address),
     },
   }
 }
@@ -184,8 +191,17 @@ async function paymentOf({ scene, time }: Play, terms: Terms, i: number): Promis
     feesCrossed: { minFeeBps: 2, maxFeeBps: 1 },
   }
   const info: PaymentInfo = {
-    ...{ operator, payer, receiver: merchant, token: stage.usdc, maxAmount: MAX, preApprovalExpiry: start },
-    ...{ authorizationExpiry: start + 20, refundExpiry: start + 40, minFeeBps: 0, maxFeeBps: 0, feeReceiver: ZERO },
+    operator,
+    payer,
+    receiver: merchant,
+    token: stage.usdc,
+    maxAmount: MAX,
+    preApprovalExpiry: start,
+    authorizationExpiry: start + 20,
+    refundExpiry: start + 40,
+    minFeeBps: 0,
+    maxFeeBps: 0,
+    feeReceiver: ZERO,
     salt: BigInt(toHex(crypto.getRandomValues(new Uint8Array(32)))),
     ...changes[terms],
   }
@@ -241,7 +257,8 @@ function callOf({ scene, state, payments }: Play, step: Step, { info }: Payment)
 /** The fee in the version's unit. */
 function feeOf({ world }: Scene, step: Step, info: PaymentInfo, amount: bigint): { fee: bigint; feeReceiver: Address } {
   const part = (bps: number) => (world.version === "v1.0" ? BigInt(bps) : (amount * BigInt(bps)) / 10_000n)
-  const [least, most] = [part(info.minFeeBps), part(info.maxFeeBps)]
+  const least = part(info.minFeeBps)
+  const most = part(info.maxFeeBps)
   const fee = { least, most, below: least > 0n ? least - 1n : most + 1n, above: most + 1n, none: 0n }[step.fee]
   if (step.feeTo === "zero") return { fee, feeReceiver: ZERO }
   return { fee, feeReceiver: step.feeTo === "other" || info.feeReceiver === ZERO ? OTHER : info.feeReceiver }
@@ -335,7 +352,8 @@ async function compare(play: Play): Promise<void> {
       events
         .filter(each => each.authId === (authId as Hash) && kinds.includes(each.kind))
         .reduce((n, each) => n + each.amount, 0n)
-    const [paid, captured] = [sum("authorized", "charged"), sum("captured", "charged")]
+    const paid = sum("authorized", "charged")
+    const captured = sum("captured", "charged")
     const wanted = {
       hasCollectedPayment: expected !== undefined,
       capturableAmount: expected?.capturable ?? 0n,

@@ -82,7 +82,8 @@ async function rigOf(version: EscrowVersion): Promise<Rig> {
   const refunds = refundCollectorDeployment({ escrow: address, operator: operator.address })
   await client.sendTransactionSync(refunds)
   return {
-    ...{ version, address },
+    version,
+    address,
     collector: await deploy(client, erc3009CollectorAbi, erc3009CollectorBytecode, [address]),
     refundCollector: refunds.address,
   }
@@ -102,9 +103,18 @@ let salts = 0n
 async function terms(of: Partial<PaymentInfo> = {}): Promise<PaymentInfo> {
   const time = await now()
   return {
-    ...{ operator: low(operator.address), payer: low(payer.address), receiver: low(merchant.address), token: usdc },
-    ...{ maxAmount: 1_000n, preApprovalExpiry: time + DAY_S, authorizationExpiry: time + 2 * DAY_S },
-    ...{ refundExpiry: time + 3 * DAY_S, minFeeBps: 0, maxFeeBps: 0, feeReceiver: ZERO, salt: ++salts },
+    operator: low(operator.address),
+    payer: low(payer.address),
+    receiver: low(merchant.address),
+    token: usdc,
+    maxAmount: 1_000n,
+    preApprovalExpiry: time + DAY_S,
+    authorizationExpiry: time + 2 * DAY_S,
+    refundExpiry: time + 3 * DAY_S,
+    minFeeBps: 0,
+    maxFeeBps: 0,
+    feeReceiver: ZERO,
+    salt: ++salts,
     ...of,
   }
 }
@@ -165,11 +175,13 @@ async function charge(rig: Rig, info: PaymentInfo, amount: bigint, fee = 0n, fee
     rig.address,
     rig.version === "v1.1"
       ? encodeFunctionData({
-          ...{ abi: authCaptureEscrowAbi, functionName },
+          abi: authCaptureEscrowAbi,
+          functionName,
           args: [info, amount, rig.collector, data, fee, feeReceiver],
         })
       : encodeFunctionData({
-          ...{ abi: authCaptureEscrowV10Abi, functionName },
+          abi: authCaptureEscrowV10Abi,
+          functionName,
           args: [info, amount, rig.collector, data, Number(fee), feeReceiver],
         }),
   )
@@ -186,7 +198,9 @@ async function stateOf(rig: Rig, info: PaymentInfo) {
   return readPaymentState(data ?? "0x")
 }
 const state = (capturableAmount: bigint, refundableAmount: bigint) => ({
-  ...{ hasCollectedPayment: true, capturableAmount, refundableAmount },
+  hasCollectedPayment: true,
+  capturableAmount,
+  refundableAmount,
 })
 const storeOf = async (rig: Rig, by: Address = low(operator.address)) =>
   readTokenStore((await client.call({ to: rig.address, data: tokenStoreCall(by) })).data ?? "0x")
@@ -207,7 +221,8 @@ each("an escrow of %s", version => {
   })
 
   test("holds what is authorized, pays it out in parts, returns the rest and refunds, and says so in events", async () => {
-    const [before, shopBefore] = [await balance(payer.address), await balance(merchant.address)]
+    const before = await balance(payer.address)
+    const shopBefore = await balance(merchant.address)
     const info = await terms()
     const paid = await send(await authorize(rig, info, 900n))
     const store = await storeOf(rig)
@@ -246,8 +261,13 @@ each("an escrow of %s", version => {
     const { logs } = await send(await charge(rig, info, 199n, fee, fresh(1)))
     expect(readEscrowEvents(logs)).toEqual([
       {
-        ...{ escrow: rig.address, authId: idOf(rig, info), kind: "charged", amount: 199n, info },
-        ...{ collector: rig.collector, fee: { amount: 4n, receiver: fresh(1) } },
+        escrow: rig.address,
+        authId: idOf(rig, info),
+        kind: "charged",
+        amount: 199n,
+        info,
+        collector: rig.collector,
+        fee: { amount: 4n, receiver: fresh(1) },
       },
     ])
     expect(await stateOf(rig, info)).toEqual(state(0n, 199n))
@@ -300,7 +320,8 @@ each("an escrow of %s", version => {
 
   test("is paid once for the same terms, whatever became of it", async () => {
     const info = await held(rig, 5n)
-    const [again, charged] = [await authorize(rig, info, 1n), await charge(rig, info, 1n)]
+    const again = await authorize(rig, info, 1n)
+    const charged = await charge(rig, info, 1n)
     const used = `PaymentAlreadyCollected(${idOf(rig, info)})`
     expect([await refusal(again), await refusal(charged)]).toEqual([used, used])
     await send(voided(rig, info))
@@ -438,7 +459,8 @@ each("an escrow of %s", version => {
     // It is the operator too, else the escrow would not hear it.
     const odd = await deploy(client, oddCollectorAbi, oddCollectorBytecode, [0])
     const mine = { operator: odd, receiver: odd }
-    const [outer, inner] = [await terms(mine), await terms(mine)]
+    const outer = await terms(mine)
+    const inner = await terms(mine)
     const nested = authorizeCall(inner, 100n, rig.collector, await signed(rig, inner))
     const inside = encodeAbiParameters([{ type: "address" }, { type: "bytes" }], [rig.address, nested])
     const act = (data: Hex) =>
@@ -553,10 +575,14 @@ describe("the refund collector", () => {
     const fake = await terms({ token: odd })
     await send(ask(rig.address, authorizeCall(fake, 1_000n, rig.collector, "0x")))
     await send(capture(rig, fake, 1_000n))
-    const [before, funds] = [await balance(merchant.address), await balance(payer.address)]
+    const before = await balance(merchant.address)
+    const funds = await balance(payer.address)
     expect(await refusal(refund(rig, fake, 1n))).toBeDefined()
     await client.writeContractSync({
-      ...{ ...at, functionName: "approve", account: merchant, args: [rig.refundCollector, 5n] },
+      ...at,
+      functionName: "approve",
+      account: merchant,
+      args: [rig.refundCollector, 5n],
     })
     // In the middle of the pull it asks for a refund of true money.
     const real = await held(rig, 50n)
@@ -586,7 +612,9 @@ describe("the refund collector", () => {
 
 describe("a start", () => {
   const served = (rig: Partial<EscrowDeployment>, urls = [anvil.rpcUrl]) => ({
-    ...{ name: "base-sepolia" as const, chainId, endpoints: urls.map(url => newEndpoint("base-sepolia", url)) },
+    name: "base-sepolia" as const,
+    chainId,
+    endpoints: urls.map(url => newEndpoint("base-sepolia", url)),
     escrow: { ...rigs["v1.1"], ...rig },
   })
   const relayWallet = () => low(operator.address)

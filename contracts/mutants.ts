@@ -16,7 +16,8 @@ export interface Mutant {
 const FACTORY = "DepositFactory.sol"
 const refusals = (kind: Kind, conditions: Record<string, string>): Mutant[] =>
   Object.entries(conditions).map(([without, condition]) => ({
-    ...{ kind, without },
+    kind,
+    without,
     change: [condition, condition.replace(/\) revert$/, " && false) revert")],
   }))
 
@@ -163,10 +164,18 @@ export const MUTANTS: readonly Mutant[] = [
 ]
 
 const SEEDS: Record<string, number> = {
-  ...{ "the committed payees": 9, "a payee as recipient": 2, "the nonce": 7, "the deposit as no recipient": 7 },
-  ...{ "the operator's key": 3, "the pause where the factory approves": 4, "payees other than the operator's own": 2 },
-  ...{ "the last second of a signature": 2, "the nonce's use": 7, "the nonce's use before the transfer": 7 },
-  ...{ "a deposit of the nonce's own": 7, "unpausing by the guardian alone": 3 },
+  "the committed payees": 9,
+  "a payee as recipient": 2,
+  "the nonce": 7,
+  "the deposit as no recipient": 7,
+  "the operator's key": 3,
+  "the pause where the factory approves": 4,
+  "payees other than the operator's own": 2,
+  "the last second of a signature": 2,
+  "the nonce's use": 7,
+  "the nonce's use before the transfer": 7,
+  "a deposit of the nonce's own": 7,
+  "unpausing by the guardian alone": 3,
 }
 
 /** The seed of the attacks: one whose first attack notices the mutant, found by trying. With any other it takes a few of forty. */

@@ -326,7 +326,8 @@ describe.each(forms)("an authorization by %s", form => {
       const { client } = anvil
       const start = (await time()) + 100n
       const window = { validAfter: start, validBefore: start + 100n }
-      const [one, two] = [await signed(await authorization(window)), await signed(await authorization(window))]
+      const one = await signed(await authorization(window))
+      const two = await signed(await authorization(window))
       const sendAt = async (call: typeof one, timestamp: bigint) => {
         await client.setNextBlockTimestamp({ timestamp })
         return (await call.send(300_000n)).status

@@ -215,23 +215,47 @@ async function takenAuthorization(): Promise<object> {
 /** An agent's payment to another server that is under way; answers its id. */
 async function settlement(): Promise<string> {
   const { db } = service.ctx
-  const [now, payer, digest] = [new Date(), BUYER.toLowerCase() as Address, TX_HASH as Hash]
-  const [id, payoutId, merchant_id] = [`set_${"a".repeat(24)}`, randomUUID(), await service.merchant("shop")]
+  const now = new Date()
+  const payer = BUYER.toLowerCase() as Address
+  const digest = TX_HASH as Hash
+  const id = `set_${"a".repeat(24)}`
+  const payoutId = randomUUID()
+  const merchant_id = await service.merchant("shop")
   const common = { chain_id: 84532, token: paperNetwork.token.address, payer, merchant_id, amount: 1n }
   const times = { created_at: now, updated_at: now }
   await db
     .insertInto("payouts")
     .values({
-      ...{ ...common, ...times, id: payoutId, kind: "settle", source_key: "settle:example", recipient: payer },
-      ...{ to_address: common.token, data: "0x00", auth_nonce: digest, auth_digest: digest, relay_by: now },
-      ...{ reserved: false, state: "queued", run_at: now },
+      ...common,
+      ...times,
+      id: payoutId,
+      kind: "settle",
+      source_key: "settle:example",
+      recipient: payer,
+      to_address: common.token,
+      data: "0x00",
+      auth_nonce: digest,
+      auth_digest: digest,
+      relay_by: now,
+      reserved: false,
+      state: "queued",
+      run_at: now,
     })
     .execute()
   await db
     .insertInto("settlements")
     .values({
-      ...{ ...common, ...times, id, nonce: digest, digest, pay_to: payer, valid_before: 1n, payout_id: payoutId },
-      ...{ binding: "", payload_hash: "", from_block: 0n },
+      ...common,
+      ...times,
+      id,
+      nonce: digest,
+      digest,
+      pay_to: payer,
+      valid_before: 1n,
+      payout_id: payoutId,
+      binding: "",
+      payload_hash: "",
+      from_block: 0n,
     })
     .execute()
   return id
@@ -245,7 +269,9 @@ async function refund(): Promise<string> {
     .selectAll()
     .where("id", "=", EXAMPLE_SESSION)
     .executeTakeFirstOrThrow()
-  const [now, payer, hash] = [new Date(), BUYER.toLowerCase() as Address, TX_HASH as Hash]
+  const now = new Date()
+  const payer = BUYER.toLowerCase() as Address
+  const hash = TX_HASH as Hash
   const later = new Date(now.getTime() + 86_400_000)
   const soon = new Date(now.getTime() + 43_200_000)
   const paid = { status: "confirmed", capture: "manual", run_at: null, confirmed_at: now, tx_hash: hash } as const
@@ -259,15 +285,42 @@ async function refund(): Promise<string> {
   await db
     .insertInto("escrows")
     .values({
-      ...{ ...common, ...times, session_id: EXAMPLE_REFUNDED, escrow: payer, collector: payer, version: "v1.1" },
-      ...{ refund_collector: payer, operator: RELAY, receiver: payer, payer, auth_id: hash, salt: hash, nonce: hash },
-      ...{ pre_approval_expiry: later, authorization_expiry: later, refund_expiry: later, void_at: soon },
-      ...{ max_amount: 10_000_000n, authorized: 10_000_000n, captured: 5_000_000n, authorized_at: now },
+      ...common,
+      ...times,
+      session_id: EXAMPLE_REFUNDED,
+      escrow: payer,
+      collector: payer,
+      version: "v1.1",
+      refund_collector: payer,
+      operator: RELAY,
+      receiver: payer,
+      payer,
+      auth_id: hash,
+      salt: hash,
+      nonce: hash,
+      pre_approval_expiry: later,
+      authorization_expiry: later,
+      refund_expiry: later,
+      void_at: soon,
+      max_amount: 10_000_000n,
+      authorized: 10_000_000n,
+      captured: 5_000_000n,
+      authorized_at: now,
     })
     .execute()
   const called = (kind: "reserve" | "capture" | "refund", n: bigint, amount: bigint) => ({
-    ...{ ...common, ...times, id: randomUUID(), kind, escrow_id: EXAMPLE_REFUNDED, source_key: `escrow:${kind}` },
-    ...{ recipient: payer, amount, to_address: payer, data: "0x00" as const, relay_by: later, reserved: false },
+    ...common,
+    ...times,
+    id: randomUUID(),
+    kind,
+    escrow_id: EXAMPLE_REFUNDED,
+    source_key: `escrow:${kind}`,
+    recipient: payer,
+    amount,
+    to_address: payer,
+    data: "0x00" as const,
+    relay_by: later,
+    reserved: false,
     ...(kind === "reserve" ? { payer, auth_nonce: RESERVED, auth_digest: RESERVED } : {}),
     ...(kind === "refund"
       ? { state: "queued" as const }
@@ -308,7 +361,8 @@ async function refund(): Promise<string> {
 async function grant(paywall: string): Promise<void> {
   const { db } = service.ctx
   const now = new Date()
-  const [paid, bought] = [{ tx_hash: TX_HASH as never }, { resource_id: paywall }]
+  const paid = { tx_hash: TX_HASH as never }
+  const bought = { resource_id: paywall }
   const address = BUYER.toLowerCase() as never
   const times = { created_at: now, updated_at: now }
   const payment = { id: `pay_${"b".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const

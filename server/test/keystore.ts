@@ -9,7 +9,8 @@ export const foundry = { n: 8192, r: 8, p: 1 }
 
 /** The JSON of a keystore with this key; `more` stands beside its fields. */
 export function keystoreOf(key: string, password: string, kdf: Kdf = foundry, more: object = {}): string {
-  const [salt, iv] = [randomBytes(32), randomBytes(16)]
+  const salt = randomBytes(32)
+  const iv = randomBytes(16)
   const derived =
     "c" in kdf
       ? pbkdf2Sync(password, salt, kdf.c, 32, "sha256")

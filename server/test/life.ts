@@ -85,7 +85,8 @@ export function lifeOf(rig: PayoutRig) {
     await verify()
     await advance(366 * DAY_MS)
     await recover(old)
-    const [split, swept] = [await rig.sell([50, 50]), await rig.sell()]
+    const split = await rig.sell([50, 50])
+    const swept = await rig.sell()
     await rig.paid(split, 1_000_001n)
     await rig.paid(swept, 600_000n)
     await rig.paid(swept, 700_000n)

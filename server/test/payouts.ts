@@ -73,7 +73,8 @@ export async function startPayoutRig(
   await client.writeContractSync(purse)
   const factory = await deployDepositFactory(client, wallet.address)
   const proxy = await startProxy(anvil.rpcUrl)
-  const [signer, relayer] = [signerOf(wallet), signerOf(relay)]
+  const signer = signerOf(wallet)
+  const relayer = signerOf(relay)
   const service = await startService({
     ...(database ? { database } : {}),
     tracing,

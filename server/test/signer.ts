@@ -13,7 +13,8 @@ export const signerOf = (account: Account): Signer => ({
   address: account.address.toLowerCase() as Address,
   sign: async bytes => {
     const signature = (await account.sign?.({ hash: keccak256(bytes) })) ?? "0x"
-    const [r, s] = [hexToBigInt(slice(signature, 0, 32)), hexToBigInt(slice(signature, 32, 64))]
+    const r = hexToBigInt(slice(signature, 0, 32))
+    const s = hexToBigInt(slice(signature, 32, 64))
     return { r, s, yParity: signature.endsWith("1c") ? 1 : 0 }
   },
 })

@@ -110,8 +110,17 @@ export async function startSubscriptionRig(settings: Partial<Settings> = {}): Pr
           tx_hash: randomHash(),
           token: paperNetwork.token.address,
           to_address: deposit.address,
-          ...{ k: 0, deposit_id: deposit.id, from_address: from, value: value ?? amount, block_number: 1n },
-          ...{ block_hash: randomHash(), log_index: 0, block_time: at, state, run_at: clock, created_at: clock },
+          k: 0,
+          deposit_id: deposit.id,
+          from_address: from,
+          value: value ?? amount,
+          block_number: 1n,
+          block_hash: randomHash(),
+          log_index: 0,
+          block_time: at,
+          state,
+          run_at: clock,
+          created_at: clock,
         })
         .execute()
       await settle()

@@ -54,11 +54,23 @@ export async function newSubscription(
   const { id } = await ctx.db
     .insertInto("subscriptions")
     .values({
-      ...{ id: newId("sub"), merchant_id: product.merchant_id, chain_id: product.chain_id, product_id: productId },
-      ...{ billing_interval: product.billing_interval ?? "month", billing_count: 1, trial_days: product.trial_days },
-      ...{ payer: payer.toLowerCase() as Address, started_at: started, anchor: started, status: "active" },
-      ...{ paid_until: paidUntil, access_until: new Date(paidUntil.getTime() + 3 * DAY_MS) },
-      ...{ max_periods: null, customer_email: "ada@secret.example", created_at: started, updated_at: now },
+      id: newId("sub"),
+      merchant_id: product.merchant_id,
+      chain_id: product.chain_id,
+      product_id: productId,
+      billing_interval: product.billing_interval ?? "month",
+      billing_count: 1,
+      trial_days: product.trial_days,
+      payer: payer.toLowerCase() as Address,
+      started_at: started,
+      anchor: started,
+      status: "active",
+      paid_until: paidUntil,
+      access_until: new Date(paidUntil.getTime() + 3 * DAY_MS),
+      max_periods: null,
+      customer_email: "ada@secret.example",
+      created_at: started,
+      updated_at: now,
       ...change,
     })
     .returning("id")
@@ -100,11 +112,19 @@ export async function newInvoice(
   const made = await db
     .insertInto("invoices")
     .values({
-      ...{ id: newId("inv"), subscription_id: subscriptionId, merchant_id: subscription.merchant_id },
-      ...{ sequence: Number(n) + 1, session_id: sessionId, product_id: subscription.id },
-      ...{ amount: subscription.price, currency: subscription.currency, due_at: due },
-      ...{ period_start: due, period_end: new Date(due.getTime() + 30 * DAY_MS) },
-      ...{ created_at: service.ctx.now(), updated_at: service.ctx.now() },
+      id: newId("inv"),
+      subscription_id: subscriptionId,
+      merchant_id: subscription.merchant_id,
+      sequence: Number(n) + 1,
+      session_id: sessionId,
+      product_id: subscription.id,
+      amount: subscription.price,
+      currency: subscription.currency,
+      due_at: due,
+      period_start: due,
+      period_end: new Date(due.getTime() + 30 * DAY_MS),
+      created_at: service.ctx.now(),
+      updated_at: service.ctx.now(),
       ...invoice,
     })
     .returning("id")
@@ -134,7 +154,8 @@ export async function fillSubscriptions(
   const id = (prefix: string) => sql`(${sql.lit(prefix)} || lpad(i::text, 24, '0'))`
   const payer = sql`('0x' || substr(md5(i::text) || md5('x' || i), 1, 40))`
   const now = sql`${ctx.now()}::timestamptz`
-  const [start, end] = [sql`${now} - interval '6 days'`, sql`${now} + interval '1 day'`]
+  const start = sql`${now} - interval '6 days'`
+  const end = sql`${now} + interval '1 day'`
   await sql`insert into checkout_sessions (id, merchant_id, chain_id, amount, currency, status, received, tx_hash, payer, confirmed_at,
       product_id, expires_at, created_at, updated_at)
     select ${id("cs_")}, ${merchantId}, 84532, 5000000, 'USDC', 'confirmed', 5000000, '0x' || md5(i::text) || md5('x' || i), ${payer},

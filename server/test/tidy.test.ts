@@ -11,7 +11,7 @@ const root = new URL("../../", import.meta.url).pathname
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
   .toString()
   .split("\n")
-  .filter(path => /\.(ts|sql|sol)$/.test(path) && path !== "server/src/chain/abi.ts")
+  .filter(path => /\.(tsx?|sql|sol)$/.test(path) && path !== "server/src/chain/abi.ts")
 const textOf = (path: string): string => readFileSync(`${root}${path}`, "utf8")
 const sources = files.filter(path => path.startsWith("server/src/") && path.endsWith(".ts"))
 const product = sources.filter(path => !/\.test(-d)?\.ts$/.test(path))
@@ -73,6 +73,13 @@ describe("the style law", () => {
     expect(found(table("other()\n"))).toEqual([{ ...long, lines: 23 }])
     expect(found(table("const help = () => 1\n"))).toEqual([{ ...long, lines: 23 }])
     expect(found(`function f(app: Server) {\n${route(20)}}\n`)).toEqual([{ ...long, lines: 22 }])
+  })
+
+  it("nothing is packed to save lines: no literal is spread into another one", () => {
+    const code = files.filter(path => !path.endsWith("tidy.test.ts"))
+    expect(hits(/\.\.\.\{/, code)).toEqual([])
+    // Nor are values put into an array to be declared in one line.
+    expect(hits(/\b(const|let) \[\w+(, \w+)+\] = \[(?!.*\]\.)(?!\.\.\.).*\]$/, code)).toEqual([])
   })
 
   it("only config/settings.ts and config/data-dir.ts read the environment", () => {

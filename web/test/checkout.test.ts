@@ -447,7 +447,8 @@ describe.concurrent("a merchant's site", () => {
   }) => {
     const { body } = await sandbox.call("/api/console/checkouts", { amount: "5" }, auth())
     const { id, url } = body
-    const [site, other] = [await openSite(url), await openSite(url)]
+    const site = await openSite(url)
+    const other = await openSite(url)
     await allow([site.url])
 
     const shop = await open(site)
@@ -511,7 +512,9 @@ describe("after its time", () => {
   })
 
   it("a checkout that nobody paid has expired, and money that comes then is late", async () => {
-    const [unpaid, late, part] = [await start(), await start(), await start()]
+    const unpaid = await start()
+    const late = await start()
+    const part = await start()
     const page = await openPage(unpaid.url)
     const latePage = await openPage(late.url)
     const partPage = await openPage(part.url)

@@ -144,7 +144,11 @@ async function withWallet(): Promise<void> {
 
 /** One of several sums that wait for the merchant's decision. */
 const waiting = (n: number) => ({
-  ...{ paymentId: `pay_${n}`, payer: `0x${`${n}b`.repeat(20)}`, amount: "2.50", currency: "USDC", isAsked: true },
+  paymentId: `pay_${n}`,
+  payer: `0x${`${n}b`.repeat(20)}`,
+  amount: "2.50",
+  currency: "USDC",
+  isAsked: true,
 })
 
 /** States that a sandbox reaches rarely or slowly: the page gets a state other than the server's. */

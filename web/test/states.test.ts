@@ -40,8 +40,13 @@ beforeAll(async () => {
   await service.ctx.db
     .insertInto("wallets")
     .values({
-      ...{ chain_id: paperNetwork.chainId, lane: "relay", address: RELAY, next_nonce: 0n, status: "active" },
-      ...{ checked_number: 1n, run_at: ALWAYS },
+      chain_id: paperNetwork.chainId,
+      lane: "relay",
+      address: RELAY,
+      next_nonce: 0n,
+      status: "active",
+      checked_number: 1n,
+      run_at: ALWAYS,
     })
     .execute()
   url = await service.listen()
@@ -83,10 +88,21 @@ async function arrive(id: string, cents: bigint, change: { from?: Address; at?: 
   await ctx.db
     .insertInto("transfers")
     .values({
-      ...{ tx_hash: hashOf(n), block_hash: hashOf(n), block_number: 2n, log_index: n, k: 0, deposit_id: deposit.id },
-      ...{ chain_id: paperNetwork.chainId, token: paperNetwork.token.address, to_address: deposit.address },
-      ...{ from_address: change.from ?? PAYER, value: cents * 10_000n, state: "seen" },
-      ...{ block_time: change.at ?? ctx.now(), run_at: null, created_at: ctx.now() },
+      tx_hash: hashOf(n),
+      block_hash: hashOf(n),
+      block_number: 2n,
+      log_index: n,
+      k: 0,
+      deposit_id: deposit.id,
+      chain_id: paperNetwork.chainId,
+      token: paperNetwork.token.address,
+      to_address: deposit.address,
+      from_address: change.from ?? PAYER,
+      value: cents * 10_000n,
+      state: "seen",
+      block_time: change.at ?? ctx.now(),
+      run_at: null,
+      created_at: ctx.now(),
     })
     .execute()
   await ctx.wakes.wake("payments")
@@ -123,10 +139,23 @@ async function callEscrow(
   await ctx.db
     .insertInto("payouts")
     .values({
-      ...{ id: randomUUID(), chain_id: paperNetwork.chainId, kind, source_key: `${kind}:${n}`, escrow_id: id },
-      ...{ merchant_id: escrow.merchant_id, token: escrow.token, recipient: PAYER, amount: cents * 10_000n },
-      ...{ to_address: escrow.escrow, data: "0x00000000", relay_by: ALWAYS, reserved: false, state, run_at: ALWAYS },
-      ...{ created_at: ctx.now(), updated_at: ctx.now() },
+      id: randomUUID(),
+      chain_id: paperNetwork.chainId,
+      kind,
+      source_key: `${kind}:${n}`,
+      escrow_id: id,
+      merchant_id: escrow.merchant_id,
+      token: escrow.token,
+      recipient: PAYER,
+      amount: cents * 10_000n,
+      to_address: escrow.escrow,
+      data: "0x00000000",
+      relay_by: ALWAYS,
+      reserved: false,
+      state,
+      run_at: ALWAYS,
+      created_at: ctx.now(),
+      updated_at: ctx.now(),
       ...(kind === "reserve" ? signed : {}),
       ...(isMined
         ? { wallet: RELAY, nonce: BigInt(n), tx_hash: hashOf(n), block_number: 1n, block_hash: hashOf(1) }
@@ -166,8 +195,14 @@ async function pause(id: string): Promise<void> {
   await db
     .insertInto("wallets")
     .values({
-      ...{ chain_id: paperNetwork.chainId, lane: "payout", address: `0x${"ad".repeat(20)}` as Address, next_nonce: 0n },
-      ...{ status: "halted", halted_reason: "a test", checked_number: 1n, run_at: ALWAYS },
+      chain_id: paperNetwork.chainId,
+      lane: "payout",
+      address: `0x${"ad".repeat(20)}` as Address,
+      next_nonce: 0n,
+      status: "halted",
+      halted_reason: "a test",
+      checked_number: 1n,
+      run_at: ALWAYS,
     })
     .execute()
 }
@@ -777,7 +812,8 @@ describe.concurrent("an invoice", () => {
   it("is paid like any checkout, says when it is due, and is withdrawn while its page is open", async () => {
     const { id } = await subscribe()
     const { invoiceId, sessionId } = await newInvoice(service, "shop", id, { invoice: { due_at: inDays(-1) } })
-    const [page, other] = [await open(`/invoice/${invoiceId}`), await open(`/invoice/${await invoice()}`)]
+    const page = await open(`/invoice/${invoiceId}`)
+    const other = await open(`/invoice/${await invoice()}`)
     await page
       .getByText(/^Renews every month\. You pay each invoice yourself; nothing is charged automatically\.$/)
       .waitFor()
@@ -902,7 +938,8 @@ addEventListener("message", event => got.push(event.data.type))</script><script 
     await page.clock.install()
     await page.goto(site.url)
     const frame = page.frameLocator("iframe")
-    const [tab, failed] = [page.getByText("Open it in a new tab"), page.getByText("This page can’t be shown here.")]
+    const tab = page.getByText("Open it in a new tab")
+    const failed = page.getByText("This page can’t be shown here.")
     const open = (name: keyof typeof links) => page.getByRole("link", { name, exact: true }).click()
     const close = () => page.getByRole("button", { name: "Close" }).click()
     await open("Ended")

@@ -93,37 +93,63 @@ async function addMoney(): Promise<void> {
   await fromJson(
     "deposits",
     every.map(({ n }) => ({
-      ...{ ...common, id: n + 1, address: hex(n + 200, 20), factory: hex(1, 20), salt: hex(n, 32), owner: hex(2, 20) },
-      ...{ approver: hex(3, 20), payees_hash: hex(4, 32), recipient_set_id: n % 3 ? null : 1, created_at: at(n) },
-      ...{ open_after_s: 2_000_000_000 + n, resource_id: id(["pw", "cs", "bdl"][n % 3] ?? "", n), watched: true },
-      ...{ watched_until: at(n), watched_number: 1, older_factory: false },
+      ...common,
+      id: n + 1,
+      address: hex(n + 200, 20),
+      factory: hex(1, 20),
+      salt: hex(n, 32),
+      owner: hex(2, 20),
+      approver: hex(3, 20),
+      payees_hash: hex(4, 32),
+      recipient_set_id: n % 3 ? null : 1,
+      created_at: at(n),
+      open_after_s: 2_000_000_000 + n,
+      resource_id: id(["pw", "cs", "bdl"][n % 3] ?? "", n),
+      watched: true,
+      watched_until: at(n),
+      watched_number: 1,
+      older_factory: false,
     })),
   )
   await fromJson(
     "transfers",
     every.map(({ n, token, amount }) => ({
-      ...{ ...common, id: n + 1, tx_hash: hex(n, 32), token, to_address: hex(n + 200, 20), k: 0, deposit_id: n + 1 },
-      ...{ from_address: hex(n + 300, 20), value: amount, block_number: n, block_hash: hex(n, 32), log_index: 0 },
-      ...{ block_time: at(n), state: n % 2 ? "final" : "confirmed", created_at: at(n), single_source: false },
+      ...common,
+      id: n + 1,
+      tx_hash: hex(n, 32),
+      token,
+      to_address: hex(n + 200, 20),
+      k: 0,
+      deposit_id: n + 1,
+      from_address: hex(n + 300, 20),
+      value: amount,
+      block_number: n,
+      block_hash: hex(n, 32),
+      log_index: 0,
+      block_time: at(n),
+      state: n % 2 ? "final" : "confirmed",
+      created_at: at(n),
+      single_source: false,
     })),
   )
   await fromJson(
     "payments",
     every.map(({ n, token, amount }) => ({
-      ...{ ...common, id: id("pay", n), payer: hex(n + 300, 20), amount, tx_hash: hex(n, 32), token },
-      ...{
-        status: n % 4 ? "granted" : "open",
-        exception: n % 4 ? null : "underpaid",
-        deposit_id: n + 1,
-        beside: false,
-      },
-      ...{
-        resource_id: id(["pw", "cs", "bdl"][n % 3] ?? "", n),
-        created_at: at(n),
-        updated_at: at(n),
-        agent: n % 5 === 0,
-      },
-      ...{ notified_paid: true },
+      ...common,
+      id: id("pay", n),
+      payer: hex(n + 300, 20),
+      amount,
+      tx_hash: hex(n, 32),
+      token,
+      status: n % 4 ? "granted" : "open",
+      exception: n % 4 ? null : "underpaid",
+      deposit_id: n + 1,
+      beside: false,
+      resource_id: id(["pw", "cs", "bdl"][n % 3] ?? "", n),
+      created_at: at(n),
+      updated_at: at(n),
+      agent: n % 5 === 0,
+      notified_paid: true,
     })),
   )
   const claimed = every.filter(({ n }) => n % 6)
@@ -134,9 +160,19 @@ async function addMoney(): Promise<void> {
   await fromJson(
     "outflows",
     every.map(({ n, token, amount }) => ({
-      ...{ ...common, id: `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`, deposit_id: n + 1, token, amount },
-      ...{ reason: n % 2 ? "recovery" : "unknown", tx_hash: hex(n + 900, 32), recipient: hex(n + 400, 20) },
-      ...{ block_number: n, block_hash: hex(n, 32), log_index: 0, block_time: at(n + 100), created_at: at(n) },
+      ...common,
+      id: `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`,
+      deposit_id: n + 1,
+      token,
+      amount,
+      reason: n % 2 ? "recovery" : "unknown",
+      tx_hash: hex(n + 900, 32),
+      recipient: hex(n + 400, 20),
+      block_number: n,
+      block_hash: hex(n, 32),
+      log_index: 0,
+      block_time: at(n + 100),
+      created_at: at(n),
     })),
   )
 }
@@ -154,22 +190,20 @@ async function addEntries(): Promise<void> {
   await fromJson(
     "audit_entries",
     texts.map((text, n) => ({
-      ...{
-        merchant_id: merchantId,
-        at: "2026-02-01T00:00:00.123Z",
-        n: n + 1_000,
-        actor_kind: "console",
-        actor_id: text,
-      },
-      ...{ id: `00000000-0000-4000-9000-${String(n).padStart(12, "0")}`, actor_issuer: n % 2 ? text : null },
-      ...{ action: n % 5 ? "paywall.changed" : "wallet_proof.created", object_id: n % 5 ? text : hex(n, 20) },
-      ...{
-        chain_id: networks[n % 3],
-        before: n % 2 ? { ...forms, name: text } : null,
-        user_agent: text,
-        request_id: text,
-      },
-      ...{ after: { address: hex(n, 20), description: text, [`x_${text}`]: [text, 1.5, true], recipients: [forms] } },
+      merchant_id: merchantId,
+      at: "2026-02-01T00:00:00.123Z",
+      n: n + 1_000,
+      actor_kind: "console",
+      actor_id: text,
+      id: `00000000-0000-4000-9000-${String(n).padStart(12, "0")}`,
+      actor_issuer: n % 2 ? text : null,
+      action: n % 5 ? "paywall.changed" : "wallet_proof.created",
+      object_id: n % 5 ? text : hex(n, 20),
+      chain_id: networks[n % 3],
+      before: n % 2 ? { ...forms, name: text } : null,
+      user_agent: text,
+      request_id: text,
+      after: { address: hex(n, 20), description: text, [`x_${text}`]: [text, 1.5, true], recipients: [forms] },
     })),
   )
 }
@@ -208,9 +242,15 @@ describe("a file is byte for byte what its list shows", () => {
     const cells = (row: Item) => {
       const { actor, object, before, after, userAgent, requestId, ...entry } = row as Entry
       return {
-        ...{ ...entry, actorKind: actor.kind, actorId: text(actor.id), actorIssuer: text(actor.issuer) },
-        ...{ objectId: text(object.id), before: fields(before), after: fields(after) },
-        ...{ userAgent: text(userAgent), requestId: text(requestId) },
+        ...entry,
+        actorKind: actor.kind,
+        actorId: text(actor.id),
+        actorIssuer: text(actor.issuer),
+        objectId: text(object.id),
+        before: fields(before),
+        after: fields(after),
+        userAgent: text(userAgent),
+        requestId: text(requestId),
       }
     }
     await compare("audit", cells, texts.length)

@@ -50,7 +50,8 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.q === undefined) return query
   // The form of the search text decides what it means, so that one index is enough.
-  const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
+  const hash = parseHash(filter.q)
+  const address = parseAddress(filter.q)
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
   if (filter.q.startsWith("po_")) return query.where("payout_id", "=", rowIdOf(filter.q))
@@ -150,7 +151,8 @@ export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filt
  * whose columns are null if the token is not known.
  */
 const byToken = (ctx: TxContext, row: string, other: RawBuilder<unknown>, own: (network: NetworkInfo) => string) => {
-  const [token, chain] = [sql.ref(`${row}.token`), sql.ref(`${row}.chain_id`)]
+  const token = sql.ref(`${row}.token`)
+  const chain = sql.ref(`${row}.chain_id`)
   const known = sql`(select ${other} from (select 1) one left join tokens k on k.chain_id = ${chain} and k.address = ${token})`
   return sql`case when ${token} = ${byNetwork(ctx, network => network.token.address, row)}
     then ${byNetwork(ctx, own, row)} else ${known} end`

@@ -97,7 +97,8 @@ export async function readSignature(
     }
   if (size(signature) === 65) {
     if (recoverSigner(digest, signature) === from) {
-      const [s, v] = [BigInt(slice(signature, 32, 64)), BigInt(slice(signature, 64))]
+      const s = BigInt(slice(signature, 32, 64))
+      const v = BigInt(slice(signature, 64))
       if (s <= HALF_ORDER && (v === 27n || v === 28n)) return "key"
       return { fault: "is not in the form that tokens accept: s in the lower half, v 27 or 28" }
     }
@@ -128,6 +129,8 @@ export function relayCall(
   const functionName = "transferWithAuthorization"
   const args = [from, to, value, validAfter, validBefore, nonce] as const
   if (by === "contract") return encodeFunctionData({ abi: byContractAbi, functionName, args: [...args, signature] })
-  const [r, s, v] = [slice(signature, 0, 32), slice(signature, 32, 64), slice(signature, 64)]
+  const r = slice(signature, 0, 32)
+  const s = slice(signature, 32, 64)
+  const v = slice(signature, 64)
   return encodeFunctionData({ abi: byKeyAbi, functionName, args: [...args, v === "0x1b" ? 27 : 28, r, s] })
 }

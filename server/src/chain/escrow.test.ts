@@ -34,9 +34,18 @@ const hashed = (text: string) => keccak256(toHex(text))
 describe("names, hashes and bytes, by hand", () => {
   const TUPLE = "(address,address,address,address,uint120,uint48,uint48,uint48,uint16,uint16,address,uint256)"
   const info: PaymentInfo = {
-    ...{ operator: fresh(11), payer: fresh(12), receiver: fresh(13), token: fresh(14), maxAmount: 2n ** 120n - 1n },
-    ...{ preApprovalExpiry: 2 ** 48 - 3, authorizationExpiry: 2 ** 48 - 2, refundExpiry: 2 ** 48 - 1 },
-    ...{ minFeeBps: 1, maxFeeBps: 65_535, feeReceiver: fresh(15), salt: 2n ** 256n - 1n },
+    operator: fresh(11),
+    payer: fresh(12),
+    receiver: fresh(13),
+    token: fresh(14),
+    maxAmount: 2n ** 120n - 1n,
+    preApprovalExpiry: 2 ** 48 - 3,
+    authorizationExpiry: 2 ** 48 - 2,
+    refundExpiry: 2 ** 48 - 1,
+    minFeeBps: 1,
+    maxFeeBps: 65_535,
+    feeReceiver: fresh(15),
+    salt: 2n ** 256n - 1n,
   }
   const words = [
     ...[info.operator, info.payer, info.receiver, info.token, info.maxAmount],
@@ -98,8 +107,12 @@ describe("names, hashes and bytes, by hand", () => {
       domain: { name: "USD Coin", version: "2", chainId, verifyingContract: info.token },
       primaryType: "ReceiveWithAuthorization",
       message: {
-        ...{ from: info.payer, to: escrow.collector, value: info.maxAmount, validAfter: 0n },
-        ...{ validBefore: BigInt(info.preApprovalExpiry), nonce },
+        from: info.payer,
+        to: escrow.collector,
+        value: info.maxAmount,
+        validAfter: 0n,
+        validBefore: BigInt(info.preApprovalExpiry),
+        nonce,
       },
     })
   })
@@ -121,9 +134,15 @@ describe("names, hashes and bytes, by hand", () => {
     expect(topics.captured).toBe(hashed("PaymentCaptured(bytes32,uint256,uint256,address)"))
     expect(topics.capturedV10).toBe(hashed("PaymentCaptured(bytes32,uint256,uint16,address)"))
     expect([...ESCROW_TOPICS].sort()).toEqual(Object.values(topics).sort())
-    const [escrow, authId] = [fresh(20), hashed("id") as Hash]
+    const escrow = fresh(20)
+    const authId = hashed("id") as Hash
     const log = (topic: string, data: Hex, more = {}) => ({
-      ...{ address: escrow, topics: [topic, authId], data, blockNumber: "0x1", logIndex: "0x0", removed: false },
+      address: escrow,
+      topics: [topic, authId],
+      data,
+      blockNumber: "0x1",
+      logIndex: "0x0",
+      removed: false,
       ...more,
     })
     const collector = fresh(21)
@@ -153,7 +172,9 @@ describe("names, hashes and bytes, by hand", () => {
       concat([hashed("paymentState(bytes32)").slice(0, 10) as Hex, word(5)]),
     )
     expect(readPaymentState(concat([word(1), word(7), word(8)]))).toEqual({
-      ...{ hasCollectedPayment: true, capturableAmount: 7n, refundableAmount: 8n },
+      hasCollectedPayment: true,
+      capturableAmount: 7n,
+      refundableAmount: 8n,
     })
     expect(() => readPaymentState("0x")).toThrow()
     expect(tokenStoreCall(fresh(1))).toBe(

@@ -105,8 +105,11 @@ export const typedPayment = (
     "ReceiveWithAuthorization",
     RECEIVE,
     {
-      ...{ from: info.payer, to: escrow.collector, value: info.maxAmount },
-      ...{ validAfter: 0n, validBefore: BigInt(info.preApprovalExpiry) },
+      from: info.payer,
+      to: escrow.collector,
+      value: info.maxAmount,
+      validAfter: 0n,
+      validBefore: BigInt(info.preApprovalExpiry),
       nonce: authorizationNonce(info, chainId, escrow.address),
     },
   )
@@ -172,7 +175,9 @@ export const paymentStateCall = (authId: Hash): Hex =>
 /** Decodes the answer to that call; throws if it is not one, such as `0x` where there is no contract. */
 export function readPaymentState(data: Hex): PaymentState {
   const [hasCollectedPayment, capturableAmount, refundableAmount] = decodeFunctionResult({
-    ...{ abi, functionName: "paymentState", data },
+    abi,
+    functionName: "paymentState",
+    data,
   })
   return { hasCollectedPayment, capturableAmount, refundableAmount }
 }
@@ -275,6 +280,9 @@ const lower = (address: string): Address => address.toLowerCase() as Address
 
 const lowered = (info: PaymentInfo): PaymentInfo => ({
   ...info,
-  ...{ operator: lower(info.operator), payer: lower(info.payer), receiver: lower(info.receiver) },
-  ...{ token: lower(info.token), feeReceiver: lower(info.feeReceiver) },
+  operator: lower(info.operator),
+  payer: lower(info.payer),
+  receiver: lower(info.receiver),
+  token: lower(info.token),
+  feeReceiver: lower(info.feeReceiver),
 })

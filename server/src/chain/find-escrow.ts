@@ -77,8 +77,17 @@ async function isThere(
 function anyTerms(): PaymentInfo {
   const some = () => `0x${randomBytes(20).toString("hex")}` as Address
   return {
-    ...{ operator: some(), payer: some(), receiver: some(), token: some(), feeReceiver: some(), maxAmount: 1n },
-    ...{ preApprovalExpiry: 1, authorizationExpiry: 2, refundExpiry: 3, minFeeBps: 4, maxFeeBps: 5 },
+    operator: some(),
+    payer: some(),
+    receiver: some(),
+    token: some(),
+    feeReceiver: some(),
+    maxAmount: 1n,
+    preApprovalExpiry: 1,
+    authorizationExpiry: 2,
+    refundExpiry: 3,
+    minFeeBps: 4,
+    maxFeeBps: 5,
     salt: BigInt(some()),
   }
 }

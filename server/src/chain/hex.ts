@@ -59,7 +59,8 @@ export function checksumAt(bytes: Buffer, at: number): void {
   const digest = hash("keccak-256", bytes.subarray(at + 2, at + ADDRESS_LENGTH), "latin1")
   for (let i = 0, x = at + 2; x < at + ADDRESS_LENGTH; i++, x += 2) {
     const byte = digest.charCodeAt(i)
-    const [high, low] = [bytes[x] ?? 0, bytes[x + 1] ?? 0]
+    const high = bytes[x] ?? 0
+    const low = bytes[x + 1] ?? 0
     if (high >= A && byte & 0x80) bytes[x] = high - UPPER
     if (low >= A && byte & 0x08) bytes[x + 1] = low - UPPER
   }

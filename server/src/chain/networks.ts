@@ -178,7 +178,12 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
   const reported = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
   const { name, chainId, confirmations, depositFactory, escrow, sanctionsOracle } = settings
   return {
-    ...{ name, chainId, endpoints, depositFactory, escrow, sanctionsOracle },
+    name,
+    chainId,
+    endpoints,
+    depositFactory,
+    escrow,
+    sanctionsOracle,
     ...factsOf(settings, reported),
     confirmations: BigInt(confirmations),
   }

@@ -35,7 +35,10 @@ interface Moved {
 
 /** The terms of a row, as the contract's functions take them. */
 export const termsOf = ({ owner, approver, payees_hash, open_after_s }: CalledDeposit): TermsArgument => ({
-  ...{ owner, approver, payeesHash: payees_hash, openAfter: open_after_s },
+  owner,
+  approver,
+  payeesHash: payees_hash,
+  openAfter: open_after_s,
 })
 
 /**

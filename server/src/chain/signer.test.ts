@@ -124,7 +124,8 @@ it("the hash of what is unsigned differs with every field", () => {
 
 it("two signatures show whose they are", async () => {
   const of = async (bytes: `0x${string}`) => possibleWallets(bytes, await ours.sign(bytes, signal))
-  const [first, second] = [await of("0x01"), await of("0x02")]
+  const first = await of("0x01")
+  const second = await of("0x02")
   expect(first.filter(wallet => second.includes(wallet))).toEqual([privateKeyToAccount(key).address.toLowerCase()])
   expect(possibleWallets("0x01", { r: 0n, s: 1n })).toEqual([])
 })

@@ -67,7 +67,8 @@ export function localSigner(key: Hex): Signer {
     address: account.address.toLowerCase() as Address,
     sign: async bytes => {
       const signature = await account.sign({ hash: keccak(bytes) })
-      const [r, s] = [hexToBigInt(slice(signature, 0, 32)), hexToBigInt(slice(signature, 32, 64))]
+      const r = hexToBigInt(slice(signature, 0, 32))
+      const s = hexToBigInt(slice(signature, 32, 64))
       return { r, s, yParity: signature.endsWith("1c") ? 1 : 0 }
     },
   }
@@ -120,7 +121,8 @@ const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141
 function* recoveries(hash: Hex, given: SignatureNumbers): Generator<{ signature: ParitySignature; wallet: Address }> {
   if (![given.r, given.s].every(number => number > 0n && number < ORDER)) return
   const lower = given.s > ORDER / 2n ? ORDER - given.s : given.s
-  const [r, s] = [numberToHex(given.r, { size: 32 }), numberToHex(lower, { size: 32 })]
+  const r = numberToHex(given.r, { size: 32 })
+  const s = numberToHex(lower, { size: 32 })
   for (const yParity of given.yParity === 1 ? ([1, 0] as const) : ([0, 1] as const)) {
     const signature = { r, s, yParity }
     const wallet = recoverSigner(hash, serializeSignature(signature))

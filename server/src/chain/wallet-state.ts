@@ -98,7 +98,8 @@ export async function readWalletState(
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
   // If a lie makes the bid too low, the bid is raised until it is mined; if too high, the money would be lost.
-  const [baseFee, tip] = [agreed(baseFees), agreed(reported(4))]
+  const baseFee = agreed(baseFees)
+  const tip = agreed(reported(4))
   const counts = descending(reported(0))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {

@@ -77,7 +77,8 @@ describe("an authorization", () => {
   })
 
   it("of one nonce for two sessions is honoured for one of them", async () => {
-    const [one, two] = [await on.start(), await on.start()]
+    const one = await on.start()
+    const two = await on.start()
     const buyer = await on.buyer(10_000_000n)
     const first = await on.sign(buyer, one)
     const second = await on.sign(buyer, two, { nonce: first.authorization.nonce })
@@ -292,16 +293,15 @@ describe("a refused authorization", () => {
 
   it("is one with another's signature, or a good one in a form that tokens don't take", async () => {
     const session = await on.start()
-    const [buyer, stranger] = [await on.buyer(), await on.buyer()]
+    const buyer = await on.buyer()
+    const stranger = await on.buyer()
     const good = await on.sign(buyer, session)
     const strange = await on.sign(stranger, session, { ...good.authorization })
     await expectRefused(session, strange, 422, "AUTHORIZATION_REFUSED", `is not the signature of ${buyer.address}`)
     const { signature } = good
-    const [r, s, v] = [
-      slice(signature, 0, 32),
-      hexToBigInt(slice(signature, 32, 64)),
-      hexToBigInt(slice(signature, 64)),
-    ]
+    const r = slice(signature, 0, 32)
+    const s = hexToBigInt(slice(signature, 32, 64))
+    const v = hexToBigInt(slice(signature, 64))
     const written = (s: bigint, v: bigint) =>
       `${r}${numberToHex(s, { size: 32 }).slice(2)}${numberToHex(v, { size: 1 }).slice(2)}` as Hex
     // The other form of the same signature, which anybody who sees one can compute.
@@ -390,7 +390,8 @@ describe("a refused authorization", () => {
       const { body } = await rig.service.call("POST", "/api/pay/sessions", { slug: "once" })
       return { id: body.sessionId, payTo: lower(body.payTo) }
     }
-    const [first, second] = [await open(), await open()]
+    const first = await open()
+    const second = await open()
     await rig.mint(first.payTo, 5_000_000n)
     await on.look()
     await expectRefused(second, await on.sign(buyer, second), 410, "LINK_UNAVAILABLE")

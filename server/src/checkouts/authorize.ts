@@ -73,7 +73,10 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const checked = await checkRelay(ctx, network, {
     merchantId: session.merchant_id,
     purpose: `authorize:${session.id}`,
-    ...{ authorization, digest: asked.digest, signature, deposit },
+    authorization,
+    digest: asked.digest,
+    signature,
+    deposit,
   })
   if ("refusal" in checked) throw await relayError(ctx, network, checked, otherWay)
 
@@ -196,7 +199,7 @@ interface Payable {
   otherWay: string
 }
 
-/** Checks against the database that this authorization pays exactly what this session lacks. */
+/** Checks against the database that this session can be paid by this authorization now. */
 async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
   const { deposit, network, authorization } = asked
   const now = ctx.now().getTime()
@@ -232,10 +235,22 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
 
+  await assertExact(ctx, session, asked)
+  const validMs = authorization.validBefore * 1_000n
+  const expiresMs = session.expires_at.getTime()
+  const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
+  const { from, nonce } = authorization
+  const others = failed.filter(row => row.payer !== from || row.auth_nonce !== nonce)
+  return { relayBy: new Date(overMs - LEAST_TIME_MS), others, otherWay }
+}
+
+/** Checks that an authorization pays exactly what its session lacks, and early enough. */
+async function assertExact(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<void> {
+  const { deposit, network, authorization } = asked
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
   const { symbol, decimals } = network.token
-  const seconds = BigInt(Math.floor(now / 1_000))
+  const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
   const { to, value, validAfter, validBefore } = authorization
   if (to !== deposit.address) fault("to", `must be ${checksummed(deposit.address)}, the payTo of this checkout`)
   const missing = session.amount - (await arrivingAt(ctx, deposit.id, network.token.address))
@@ -261,11 +276,6 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   const most = BigInt(Math.floor(session.expires_at.getTime() / 1_000)) + MOST_OVERTIME_S
   if (validBefore > most) fault("validBefore", `must be at most ${most}, two hours after this checkout ends`)
   if (faults.length > 0) throw refused(faults)
-  const [validMs, expiresMs] = [validBefore * 1_000n, session.expires_at.getTime()]
-  const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
-  const { from, nonce } = authorization
-  const others = failed.filter(row => row.payer !== from || row.auth_nonce !== nonce)
-  return { relayBy: new Date(overMs - LEAST_TIME_MS), others, otherWay }
 }
 
 /** The message for a checkout that takes no authorization any more: why, and when it is safe to start another one. */

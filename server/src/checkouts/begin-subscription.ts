@@ -25,7 +25,10 @@ export async function beginSubscription(
     .insertInto("subscriptions")
     .values({
       id: newId("sub"),
-      ...{ merchant_id, chain_id, product_id: product.id, customer_email },
+      merchant_id,
+      chain_id,
+      product_id: product.id,
+      customer_email,
       billing_interval: product.billing_interval,
       billing_count: product.billing_count,
       trial_days: product.trial_days,
@@ -38,8 +41,16 @@ export async function beginSubscription(
   await ctx.db
     .insertInto("invoices")
     .values({
-      ...{ id: newId("inv"), subscription_id: id, merchant_id, sequence: 1, session_id: session.id },
-      ...{ product_id: product.id, amount, currency, due_at: created_at, ...times },
+      id: newId("inv"),
+      subscription_id: id,
+      merchant_id,
+      sequence: 1,
+      session_id: session.id,
+      product_id: product.id,
+      amount,
+      currency,
+      due_at: created_at,
+      ...times,
     })
     .execute()
 }

@@ -43,7 +43,10 @@ export async function createRenewals(
   const sessions = await ctx.db.insertInto("checkout_sessions").values(rows).returningAll().execute()
   // Nobody has a renewal's page open yet, so the address is not watched.
   const deposits = made.map(({ offer: { terms, parties }, row }) => ({
-    ...{ network: terms.network, ...depositOf(row), ...parties, watchedMs: 0 },
+    network: terms.network,
+    ...depositOf(row),
+    ...parties,
+    watchedMs: 0,
   }))
   await makeDeposits(ctx, deposits)
   const byId = new Map(sessions.map(session => [session.id, session]))

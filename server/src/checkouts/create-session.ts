@@ -321,8 +321,11 @@ async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash:
   await ctx.db
     .insertInto("submissions")
     .values({
-      ...{ resource_id: session.id, chain_id: session.chain_id, tx_hash: txHash },
-      ...{ by_sender: false, ...fresh },
+      resource_id: session.id,
+      chain_id: session.chain_id,
+      tx_hash: txHash,
+      by_sender: false,
+      ...fresh,
     })
     .onConflict(conflict =>
       conflict

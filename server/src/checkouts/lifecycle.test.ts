@@ -193,7 +193,8 @@ describe("a checkout", () => {
   })
 
   it("with a hash that was no payment goes on; the submission says why, and wakes who asks about it", async () => {
-    const [session, other] = [await start(), await start()]
+    const session = await start()
+    const other = await start()
     const txHash = await pay(buyer(3).address, "5")
     await confirm(session.id, txHash)
     const asked = service.call("GET", `/api/pay/status/${session.id}?wait=25&txHash=${txHash}`)
@@ -343,7 +344,8 @@ describe("a checkout", () => {
   })
 
   it("a stranger who submits somebody's fresh hash for his own changes nothing for either", async () => {
-    const [victims, strangers] = [await start(), await start()]
+    const victims = await start()
+    const strangers = await start()
     const txHash = await pay(victims.payTo, "5")
     await confirm(strangers.id, txHash)
     await rounds(1, 0)
@@ -543,7 +545,8 @@ describe("what the merchant is notified of", () => {
     const confirmed = await hook("d", ["checkout.confirmed"])
     await hook("e", ["checkout.failed", "paywall.granted"])
     const callbackUrl = "http://127.0.0.1:9/hook"
-    const [own, other] = [await start({ amount: 5, callbackUrl }), await start({ amount: 5, metadata: { order: 7 } })]
+    const own = await start({ amount: 5, callbackUrl })
+    const other = await start({ amount: 5, metadata: { order: 7 } })
     const hashes = [await pay(own.payTo, "5"), await pay(other.payTo, "5")]
     const inputs = await Promise.all(hashes.map(async hash => (await anvil.client.getTransaction({ hash })).input))
     await rounds(3)
@@ -600,9 +603,11 @@ describe("what the merchant is notified of", () => {
   })
 
   it("goes to the session's callback alone, where it has one, and else to whoever wants it", async () => {
-    const [all, named] = [await hook("a", ["*"]), await hook("b", ["checkout.confirmed", "checkout.failed"])]
+    const all = await hook("a", ["*"])
+    const named = await hook("b", ["checkout.confirmed", "checkout.failed"])
     const callbackUrl = "http://127.0.0.1:9/hook"
-    const [own, other] = [await start({ amount: 5, callbackUrl }), await start()]
+    const own = await start({ amount: 5, callbackUrl })
+    const other = await start()
     await confirm(own.id, await pay(own.payTo, "5"))
     await confirm(other.id, await pay(other.payTo, "5"))
     await rounds(3)
@@ -612,7 +617,8 @@ describe("what the merchant is notified of", () => {
 
   it("of a failed or an expired session is for those who name it", async () => {
     const soon = { amount: 5, expiresIn: 300 }
-    const [failed, expired] = [await start(soon), await start(soon)]
+    const failed = await start(soon)
+    const expired = await start(soon)
     await confirm(failed.id, await pay(buyer(3).address, "5"))
     await rounds(3)
     await pass(6 * MINUTE)

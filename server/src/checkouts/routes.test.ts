@@ -83,7 +83,8 @@ describe("POST /api/checkouts", () => {
 
   it("201 once for one Idempotency-Key", async () => {
     const options = { headers: { "x-api-key": key, "idempotency-key": "order-1" } }
-    const [first, second] = [await create({ amount: 5 }, options), await create({ amount: 5 }, options)]
+    const first = await create({ amount: 5 }, options)
+    const second = await create({ amount: 5 }, options)
     expect(second.body).toEqual(first.body)
     expect(second.headers["idempotent-replayed"]).toBe("true")
     expect(await create({ amount: 6 }, options)).toMatchObject({ status: 422, body: { error: "IDEMPOTENCY_MISMATCH" } })

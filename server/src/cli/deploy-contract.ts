@@ -156,8 +156,14 @@ async function begin(d: Deployment): Promise<Kept> {
 async function sign(d: Deployment, transaction: Omit<Kept, "raw">): Promise<Kept> {
   const { nonce, gas, maxFee, tip, from, address } = transaction
   const unsigned = {
-    ...{ chainId: d.network.chainId, nonce, to: d.to, data: d.data, value: 0n, gas },
-    ...{ maxFeePerGas: maxFee, maxPriorityFeePerGas: tip },
+    chainId: d.network.chainId,
+    nonce,
+    to: d.to,
+    data: d.data,
+    value: 0n,
+    gas,
+    maxFeePerGas: maxFee,
+    maxPriorityFeePerGas: tip,
   }
   const { raw } = await signTransaction(d.signer, unsigned, new AbortController().signal)
   const kept = { address, from, nonce, gas: `${gas}`, maxFee: `${maxFee}`, tip: `${tip}`, raw }

@@ -86,7 +86,12 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
   mkdirSync(settings.dataDir, { recursive: true, mode: 0o700 })
   await deployContract({
     ...contract,
-    ...{ network, endpoints, signer, cap, patienceMs, say },
+    network,
+    endpoints,
+    signer,
+    cap,
+    patienceMs,
+    say,
     facts: [`Network   ${name} (chain ${network.chainId})`, ...contract.facts],
     confirm: async question => {
       if (flags.yes) return true
@@ -118,7 +123,9 @@ function authorizationBatch(flags: Flags, { network, endpoints, settings }: Site
     throw new UsageError("--guardian and --operator are for other contracts: the batch of authorizations obeys nobody.")
   const { address } = batchDeployment
   return {
-    ...{ ...batchDeployment, noun: "batch of authorizations", setting: undefined },
+    ...batchDeployment,
+    noun: "batch of authorizations",
+    setting: undefined,
     // The relay wallet must not pay for it: the service halts a wallet that sends what it did not sign.
     operator: settings.relayWallet ?? address,
     check: async () => {
@@ -139,7 +146,10 @@ function factory(flags: Flags, { network, endpoints, settings }: Site): Contract
   const deployment = factoryDeployment({ guardian, operator })
   const { address } = deployment
   return {
-    ...{ ...deployment, noun: "factory", setting: "DEPOSIT_FACTORY", operator },
+    ...deployment,
+    noun: "factory",
+    setting: "DEPOSIT_FACTORY",
+    operator,
     check: () => checkFactory({ ...network, endpoints, depositFactory: address }, { payoutWallet: operator }),
     facts: [
       `Factory   ${checksummed(address)}, the same on every network`,
@@ -161,7 +171,10 @@ function refundCollector(flags: Flags, { network, endpoints, settings }: Site): 
   const deployment = refundCollectorDeployment({ escrow, operator })
   const { address } = deployment
   return {
-    ...{ ...deployment, noun: "refund collector", setting: "REFUND_COLLECTOR", operator },
+    ...deployment,
+    noun: "refund collector",
+    setting: "REFUND_COLLECTOR",
+    operator,
     check: () => checkRefundCollector(endpoints, address, { escrow, operator }),
     facts: [
       `Collector ${checksummed(address)}, the same on every network`,

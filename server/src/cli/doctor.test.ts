@@ -30,7 +30,8 @@ import { findingsText } from "./print-findings.ts"
 import { settingsOf } from "./signer.ts"
 
 const keyOf = (name: string): Hex => `0x${createHash("sha256").update(name).digest("hex")}`
-const [payoutKey, relayKey] = [keyOf("payout of the doctor"), keyOf("relay of the doctor")]
+const payoutKey = keyOf("payout of the doctor")
+const relayKey = keyOf("relay of the doctor")
 const [payout, relay] = [payoutKey, relayKey].map(privateKeyToAddress) as [Hex, Hex]
 
 let anvil: Anvil
@@ -389,7 +390,9 @@ describe("the step after a fault of a setting", () => {
     })
     const live = await said({ MODE: "live" })
     expect(live.find(({ check }) => check === "secret_key")).toEqual({
-      ...{ part: "settings", check: "secret_key", level: "fault" },
+      part: "settings",
+      check: "secret_key",
+      level: "fault",
       message: "SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them",
     })
   })
@@ -503,7 +506,8 @@ describe("the checks beside a running service", () => {
 describe("script/doctor", () => {
   async function run(args: string[], change: Record<string, string> = {}) {
     const child = spawn(join(root, "script/doctor"), args, { env: { ...plainEnv(), ...env, ...change } })
-    let [out, errors] = ["", ""]
+    let out = ""
+    let errors = ""
     child.stdout.on("data", chunk => (out += chunk))
     child.stderr.on("data", chunk => (errors += chunk))
     const [code] = await once(child, "close")

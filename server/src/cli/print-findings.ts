@@ -36,7 +36,8 @@ function sumOf(findings: readonly Finding[]): string {
   const count = (level: Level) => findings.filter(each => each.level === level).length
   const many = (n: number, word: string) => `${n} ${word}${n === 1 ? "" : "s"}`
   if (!findings.some(isBad)) return "Everything that was checked is in order."
-  const [faults, alarms] = [count("fault"), count("alarm")]
+  const faults = count("fault")
+  const alarms = count("alarm")
   const list = [...(faults ? [many(faults, "fault")] : []), ...(alarms ? [many(alarms, "alarm")] : [])].join(" and ")
   return faults > 0
     ? `${list}: the service does not start like this.`

@@ -64,7 +64,8 @@ const deposit = (n: number) => {
 
 describe("script/recover", () => {
   it("sends the money in all deposits to their owners, as the document says", async () => {
-    const [dry, all] = [commands[0] ?? "", commands[1] ?? ""]
+    const dry = commands[0] ?? ""
+    const all = commands[1] ?? ""
     await life.send(deposit(0).address, 1_500_000n)
     await life.send(deposit(1).address, 250_000n)
     const owner = deposit(0).owner

@@ -257,7 +257,8 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
     if (token === ZERO_ADDRESS) return `${formatUnits(amount, 18)} ether`
     const at = 2 * tokens.indexOf(token)
     try {
-      const [symbol, decimals] = [answerOf(reported[at]) as Hex, answerOf(reported[at + 1]) as Hex]
+      const symbol = answerOf(reported[at]) as Hex
+      const decimals = answerOf(reported[at + 1]) as Hex
       const name = decodeFunctionResult({ abi: erc20Abi, functionName: "symbol", data: symbol })
       return `${formatUnits(amount, decodeFunctionResult({ abi: erc20Abi, functionName: "decimals", data: decimals }))} ${name}`
     } catch {

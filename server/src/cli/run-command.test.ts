@@ -18,7 +18,8 @@ async function sluice(...args: string[]): Promise<{ code: number; out: string; e
     env: { ...plainEnv(), DATA_DIR: dir },
     stdio: ["ignore", "pipe", "pipe"],
   })
-  let [out, errors] = ["", ""]
+  let out = ""
+  let errors = ""
   child.stdout.on("data", chunk => (out += chunk))
   child.stderr.on("data", chunk => (errors += chunk))
   const [code] = await once(child, "close")

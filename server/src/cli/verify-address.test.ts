@@ -83,7 +83,8 @@ it("agrees with the contract on random terms, and not when any of them is anothe
 })
 
 it("takes the terms from deposits.csv, as a command that reaches no network", async () => {
-  const [salt, owner] = [`0x${"5a".repeat(32)}` as Hex, anvil.accounts[2].address as Address]
+  const salt = `0x${"5a".repeat(32)}` as Hex
+  const owner = anvil.accounts[2].address as Address
   const payees = [
     { address: `0x${"c1".repeat(20)}` as Address, percentE4: 666_667 },
     { address: `0x${"c2".repeat(20)}` as Address, percentE4: 333_333 },
@@ -116,7 +117,8 @@ it("takes the terms from deposits.csv, as a command that reaches no network", as
 })
 
 it("vouches for Sluice's factory alone, where its guardian and first operator are named", () => {
-  const [guardian, operator] = [`0x${"33".repeat(20)}` as Address, `0x${"44".repeat(20)}` as Address]
+  const guardian = `0x${"33".repeat(20)}` as Address
+  const operator = `0x${"44".repeat(20)}` as Address
   const ours = factoryDeployment({ guardian, operator }).address
   const verify = (factory: Address, ...more: string[]) => {
     const terms = { owner: guardian, approver: guardian, openAfter: 1n, payeesHash: payeesHash([]) }
@@ -135,7 +137,8 @@ it("vouches for Sluice's factory alone, where its guardian and first operator ar
   expect(verify(guardian)).toMatchObject({ ok: true, text: expect.stringContaining("was not compared") })
 })
 
-const [A, S] = [`0x${"11".repeat(20)}`, `0x${"22".repeat(32)}`]
+const A = `0x${"11".repeat(20)}`
+const S = `0x${"22".repeat(32)}`
 const good = { factory: A, salt: S, owner: A, approver: A, "open-after": "1" }
 it.each<[string, string[], RegExp, string?]>([
   ["no address", [], /^Name one address\.$/],

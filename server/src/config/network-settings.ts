@@ -39,7 +39,8 @@ export function networkSettings(reader: SettingReader, mode: Mode): NetworkSetti
  * The escrow of ESCROW_<NETWORK>, or the network's default where that is not set; undefined where it is empty or `off`.
  */
 function escrowSettings({ env, attempt }: SettingReader, name: NetworkName): EscrowDeployment | undefined {
-  const [at, refundsAt] = [networkSetting("ESCROW", name), networkSetting("REFUND_COLLECTOR", name)]
+  const at = networkSetting("ESCROW", name)
+  const refundsAt = networkSetting("REFUND_COLLECTOR", name)
   const refunds = env[refundsAt]
   const refundCollector = refunds ? attempt(refundsAt, refunds, address) : undefined
   const chosen = env[at] ?? networkFacts[name].escrow ?? ""

@@ -68,12 +68,18 @@ describe("readSettings", () => {
       readSettings({ ...liveEnv, ...networks, ...env }).networks[0]?.escrow
     const [newest] = knownEscrows
     expect(escrowOf({})).toEqual({
-      ...{ address: newest.address, version: "v1.1", collector: newest.collector, refundCollector: undefined },
+      address: newest.address,
+      version: "v1.1",
+      collector: newest.collector,
+      refundCollector: undefined,
     })
     const refundCollector = `0x${"44".repeat(20)}`
     for (const { address, version, collector } of knownEscrows)
       expect(escrowOf({ ESCROW_BASE: checksummed(address), REFUND_COLLECTOR_BASE: refundCollector })).toEqual({
-        ...{ address, version, collector, refundCollector },
+        address,
+        version,
+        collector,
+        refundCollector,
       })
     for (const none of ["", "off"]) expect(escrowOf({ ESCROW_BASE: none })).toBeUndefined()
     expect(

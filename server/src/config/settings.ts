@@ -373,7 +373,8 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
   })
 }
 
-const [NAME_WIDTH, MEANING_WIDTH] = [34, 84]
+const NAME_WIDTH = 34
+const MEANING_WIDTH = 84
 
 /** The text of `--help` about the settings: each with its default in parentheses, in lines of at most 120 characters. */
 export const describeSettings = (): string =>

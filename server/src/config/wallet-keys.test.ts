@@ -139,7 +139,9 @@ describe("openKeystore", () => {
 const quick = { c: 1_000 }
 
 describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
-  const [KEYSTORE, PASSWORD, KEY] = [`${wallet}_KEYSTORE`, `${wallet}_KEYSTORE_PASSWORD_FILE`, `${wallet}_PRIVATE_KEY`]
+  const KEYSTORE = `${wallet}_KEYSTORE`
+  const PASSWORD = `${wallet}_KEYSTORE_PASSWORD_FILE`
+  const KEY = `${wallet}_PRIVATE_KEY`
   const key = generatePrivateKey()
   const address = privateKeyToAddress(key).toLowerCase()
   const given = (change: Env = {}): Env => ({
@@ -215,7 +217,8 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
 })
 
 describe.each(["PAYOUT", "RELAY"] as const)("%s_SIGNER", wallet => {
-  const [SIGNER, KEY] = [`${wallet}_SIGNER`, `${wallet}_PRIVATE_KEY`]
+  const SIGNER = `${wallet}_SIGNER`
+  const KEY = `${wallet}_PRIVATE_KEY`
   const address = `0x${"a7".repeat(20)}`
   const arn = "aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
   const live = (value: string, change: Env = {}): Env => ({ ...liveEnv, [KEY]: "", [SIGNER]: value, ...change })
@@ -274,7 +277,8 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_SIGNER", wallet => {
 it("two keys in a KMS are two, and one endpoint is one provider's", () => {
   const arn = "aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
   const version = "gcp-kms:projects/p/locations/global/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"
-  const [one, other] = [`0x${"a7".repeat(20)}`, `0x${"b8".repeat(20)}`]
+  const one = `0x${"a7".repeat(20)}`
+  const other = `0x${"b8".repeat(20)}`
   expect(faultsOf({ PAYOUT_SIGNER: `${arn}/${one}`, RELAY_SIGNER: `${arn}/${other}` })).toEqual([
     expect.stringMatching(/^RELAY_SIGNER must be another key than PAYOUT_SIGNER/),
   ])

@@ -119,13 +119,16 @@ describe.runIf(onPostgres)("on Postgres, no statement reads a whole table", () =
   })
 
   it("of a payment, from the chain to a receiver and to the merchant's wallet", async () => {
-    const [rig, shop] = [await startPayoutRig(), await startReceiver()]
+    const rig = await startPayoutRig()
+    const shop = await startReceiver()
     const { ctx } = rig.service
-    const [life, relays] = [lifeOf(rig), relaysOn(rig)]
+    const life = lifeOf(rig)
+    const relays = relaysOn(rig)
     await relays.begin()
     await life.live()
     // By a transfer that is submitted, and by a signature.
-    const [sold, bought] = [await relays.start({ amount: 5, callbackUrl: shop.url }), await relays.start({ amount: 5 })]
+    const sold = await relays.start({ amount: 5, callbackUrl: shop.url })
+    const bought = await relays.start({ amount: 5 })
     const { transactionHash: txHash } = await life.send(sold.payTo, 5_000_000n)
     expect((await rig.service.call("POST", "/api/pay/confirm", { sessionId: sold.id, txHash })).status).toBe(200)
     const signed = await relays.sign(await relays.buyer(), bought)

@@ -119,10 +119,21 @@ async function goOn(service: TestService): Promise<void> {
     await db
       .insertInto("transfers")
       .values({
-        ...{ chain_id: paperNetwork.chainId, tx_hash, token, to_address: deposit.address, k: 0 },
-        ...{ deposit_id: deposit.id, from_address: `0x${"b1".repeat(20)}` as Address, value: 5_000_000n },
-        ...{ block_number: 99n, block_hash: tx_hash, log_index: 0, block_time: now, state: "final" as const },
-        ...{ run_at: now, created_at: now },
+        chain_id: paperNetwork.chainId,
+        tx_hash,
+        token,
+        to_address: deposit.address,
+        k: 0,
+        deposit_id: deposit.id,
+        from_address: `0x${"b1".repeat(20)}` as Address,
+        value: 5_000_000n,
+        block_number: 99n,
+        block_hash: tx_hash,
+        log_index: 0,
+        block_time: now,
+        state: "final" as const,
+        run_at: now,
+        created_at: now,
       })
       .execute()
     const network = { ...paperNetwork, token: { ...paperNetwork.token, address: token } }

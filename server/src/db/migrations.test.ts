@@ -14,7 +14,8 @@ describe("migrations", () => {
     const apply = (name: string) =>
       pglite.exec(readFileSync(new URL(`./migrations/${name}.sql`, import.meta.url), "utf8"))
     for (const name of ["0001_foundation", "0002_idempotency"]) await apply(name)
-    const [address, hash] = [`0x${"b".repeat(40)}`, `0x${"5".repeat(64)}`]
+    const address = `0x${"b".repeat(40)}`
+    const hash = `0x${"5".repeat(64)}`
     await pglite.exec("insert into merchants values ('mer', 'i', 's', '', null, now())")
     for (const model of ["per_call", "one_time"])
       await pglite.exec(`
@@ -47,7 +48,9 @@ describe("migrations", () => {
     const all = readdirSync(dir).sort()
     await apply(all.filter(name => name < "0009"))
     const text = (character: string, length: number) => `'0x${character.repeat(length)}'`
-    const [usdc, other, payer] = [text("a", 40), text("b", 40), text("c", 40)]
+    const usdc = text("a", 40)
+    const other = text("b", 40)
+    const payer = text("c", 40)
     await pglite.exec(`
       insert into merchants values ('mer', 'i', 's', '', null, now());
       insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active,

@@ -414,7 +414,8 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       await client.connect()
       return client
     }
-    const [admin, other] = [await connected(), await connected()]
+    const admin = await connected()
+    const other = await connected()
     const now = service.ctx.now()
     const at = { block_number: 1n, block_hash: `0x${"1".repeat(64)}` as Hash, finalized_number: 0n }
     const cursor = { chain_id: paperNetwork.chainId, ...at, run_at: now, looked_at: now }
@@ -425,7 +426,8 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     const waits = async () =>
       (await other.query("select from pg_stat_activity where wait_event_type = 'Lock'")).rows.length > 0
     await until("a question waits for the tables", async () => {
-      let [isOpen, waited] = [true, false]
+      let isOpen = true
+      let waited = false
       const answer = readyz().finally(() => {
         isOpen = false
       })

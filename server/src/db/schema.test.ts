@@ -41,8 +41,15 @@ const interfaces = new Map(
 )
 
 const plain: Record<string, string> = {
-  ...{ bigint: "bigint", number: "number", boolean: "boolean", Date: "Date", string: "string" },
-  ...{ Address: "string", Hash: "string", Buffer: "bytes", Uint8Array: "bytes" },
+  bigint: "bigint",
+  number: "number",
+  boolean: "boolean",
+  Date: "Date",
+  string: "string",
+  Address: "string",
+  Hash: "string",
+  Buffer: "bytes",
+  Uint8Array: "bytes",
 }
 
 /** Returns what a select returns for a type, in the terms of {@link columnKind}. */
@@ -70,9 +77,20 @@ function firstArgument(list: string): string {
 
 /** What the driver returns for a column. */
 const columnKind: Record<string, string> = {
-  ...{ int8: "bigint", numeric: "bigint", int2: "number", int4: "number", float8: "number" },
-  ...{ text: "string", varchar: "string", bpchar: "string", uuid: "string", bool: "boolean" },
-  ...{ timestamptz: "Date", json: "json", jsonb: "json", bytea: "bytes" },
+  int8: "bigint",
+  numeric: "bigint",
+  int2: "number",
+  int4: "number",
+  float8: "number",
+  text: "string",
+  varchar: "string",
+  bpchar: "string",
+  uuid: "string",
+  bool: "boolean",
+  timestamptz: "Date",
+  json: "json",
+  jsonb: "json",
+  bytea: "bytes",
 }
 
 /** Read by no statement of the service: triggers keep `slugs` and `held_slugs`, and `movements` is a part of other views. */

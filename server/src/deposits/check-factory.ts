@@ -55,8 +55,10 @@ function questionAbout(factory: Address): Question {
   const random = (bytes: number) => `0x${randomBytes(bytes).toString("hex")}` as Hex
   const salt = random(32)
   const terms = {
-    ...{ owner: random(20) as Address, approver: random(20) as Address },
-    ...{ payeesHash: random(32) as Hash, openAfter: BigInt(random(7)) },
+    owner: random(20) as Address,
+    approver: random(20) as Address,
+    payeesHash: random(32) as Hash,
+    openAfter: BigInt(random(7)),
   }
   const abi = depositFactoryAbi
   const data = encodeFunctionData({ abi, functionName: "addressOf", args: [salt, terms] })

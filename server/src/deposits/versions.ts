@@ -58,7 +58,7 @@ export async function moveDeposit(
   const now = { ...(await partiesOf(ctx, network, paywallId)), ...parties }
   const deposit = await makeStandingDeposit(ctx, network, paywallId, now)
   await openVersion(ctx, paywallId, {
-    ...{ depositId: deposit.id },
+    depositId: deposit.id,
     ...(price === undefined ? {} : { price }),
     ...(active === undefined ? {} : { active }),
   })

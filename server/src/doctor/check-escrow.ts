@@ -19,7 +19,9 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
   if (!operator)
     return [
       {
-        ...{ part, check: "escrow", level: "note" },
+        part,
+        check: "escrow",
+        level: "note",
         message: "the service has no relay key, so checkouts can't be paid through the escrow",
         todo: "Set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER to offer capture and refunds.",
       },
@@ -37,7 +39,9 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
   if (escrowCode === "0x" || collectorCode === "0x")
     return [
       {
-        ...{ part, check: "escrow", level: "alarm" },
+        part,
+        check: "escrow",
+        level: "alarm",
         message: "there is no escrow at the address that is set, so checkouts with capture can't be paid",
         todo: `Set ${setting("ESCROW")} to an escrow of this network (docs/contracts.md), or to off; ${checksummed(address)} and its collector ${checksummed(collector)} have no code.`,
       },

@@ -133,7 +133,8 @@ const numberOf = (text: unknown): number | undefined =>
 function blockOf(result: RpcResult | undefined): { number: number; timeMs: number } | undefined {
   if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
   const { number, timestamp } = result.value as Record<string, unknown>
-  const [height, seconds] = [numberOf(number), numberOf(timestamp)]
+  const height = numberOf(number)
+  const seconds = numberOf(timestamp)
   return height === undefined || seconds === undefined ? undefined : { number: height, timeMs: seconds * 1_000 }
 }
 

@@ -18,7 +18,8 @@ export const REDIS_RIGHTS =
   "~sluice:* +evalsha +eval +time +lindex +lpush +ltrim +unlink +pexpire +zadd +zremrangebyscore +zcard +zrem +ping +info"
 
 const TIMEOUT_MS = 5_000
-const [part, check] = ["address", "redis"]
+const part = "address"
+const check = "redis"
 const finding = (level: Level, message: string, todo: string): Finding => ({
   part,
   check,
@@ -81,7 +82,8 @@ async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
 /** Does on this primary what the limits do: each command of their scripts. It leaves nothing there. */
 async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
   const id = await idOn(primary)
-  const [log, instances] = [`sluice:log:{${id}}`, `sluice:limit:{${id}}`]
+  const log = `sluice:log:{${id}}`
+  const instances = `sluice:limit:{${id}}`
   const counts = [{ key: log, limit: 10 }]
   try {
     await primary.ping()

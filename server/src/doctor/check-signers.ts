@@ -14,7 +14,8 @@ export async function checkSigners(
   const signers = [{ lane: "payout", signer: payoutSigner } as const, { lane: "relay", signer: relaySigner } as const]
   const found = signers.map(async ({ lane, signer }): Promise<Finding[]> => {
     if (!signer?.remote) return []
-    const [part, check] = ["secrets", `${lane}_signer`]
+    const part = "secrets"
+    const check = `${lane}_signer`
     const error = await trySigner(signer, signal).then(
       () => undefined,
       (error: unknown) => error,
@@ -24,7 +25,9 @@ export async function checkSigners(
     const words = error instanceof Error ? error.message : "failed"
     return [
       {
-        ...{ part, check, level: "alarm" },
+        part,
+        check,
+        level: "alarm",
         message: isWrong
           ? `the ${lane} wallet's signer does not sign for the wallet, so its transactions wait`
           : `the ${lane} wallet's signer does not sign, so its transactions wait`,

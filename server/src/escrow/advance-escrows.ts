@@ -214,7 +214,11 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   const after = {
     escrow: {
       ...escrow,
-      ...{ authorized, captured, voided, reclaimed, refunded },
+      authorized,
+      captured,
+      voided,
+      reclaimed,
+      refunded,
       // Another payer may sign if the last payer's signature reserved nothing.
       ...(isFree ? { payer: null, auth_id: null } : {}),
       authorized_at: escrow.authorized_at ?? (isHeld ? now : null),
@@ -279,8 +283,18 @@ async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void
   await ctx.db
     .updateTable("escrows")
     .set({
-      ...{ authorized, captured, voided, reclaimed, refunded, payer, auth_id },
-      ...{ authorized_at, voided_at, run_at, failed_rounds, updated_at },
+      authorized,
+      captured,
+      voided,
+      reclaimed,
+      refunded,
+      payer,
+      auth_id,
+      authorized_at,
+      voided_at,
+      run_at,
+      failed_rounds,
+      updated_at,
     })
     .where("session_id", "=", escrow.session_id)
     .execute()
@@ -296,8 +310,13 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
     status: folded.status,
     received: folded.captured,
     message: wordsOf(folded, {
-      ...{ amount: session.amount, token, failure: failureOf(calls), now: ctx.now() },
-      ...{ expiresAt: session.expires_at, voidAt: escrow.void_at, reclaimAt: escrow.authorization_expiry },
+      amount: session.amount,
+      token,
+      failure: failureOf(calls),
+      now: ctx.now(),
+      expiresAt: session.expires_at,
+      voidAt: escrow.void_at,
+      reclaimAt: escrow.authorization_expiry,
     }),
     payer: isHeld ? escrow.payer : null,
     tx_hash: isHeld ? (folded.captured > 0n ? hashOf("capture") : hashOf("reserve")) : null,

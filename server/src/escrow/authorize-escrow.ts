@@ -64,7 +64,9 @@ export async function authorizeEscrow(
   const checked = await checkRelay(ctx, network, {
     merchantId: session.merchant_id,
     purpose: `authorize:${session.id}`,
-    ...{ authorization, digest: asked.digest, signature },
+    authorization,
+    digest: asked.digest,
+    signature,
     call: {
       to: escrow.escrow,
       data: authorizeCall(asked.info, authorization.value, escrow.collector, signature),

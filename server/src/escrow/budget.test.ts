@@ -35,7 +35,9 @@ async function reserved(): Promise<{ id: string; payer: string }> {
 
 it("Buyers who spend the relays' half of a budget stop reservations, which count twice, and no capture; nothing stops a void", async () => {
   const { db, settings } = rig.service.ctx
-  const [first, second, third] = [await reserved(), await reserved(), await reserved()]
+  const first = await reserved()
+  const second = await reserved()
+  const third = await reserved()
   await db
     .updateTable("payouts")
     .set({ gas_cost: 10n ** 16n })
@@ -60,7 +62,8 @@ it("Buyers who spend the relays' half of a budget stop reservations, which count
 
 it("Buyers get half of the budget of all merchants, which stops no payment's first capture, and the others only when merchants spent it", async () => {
   const { db, settings } = rig.service.ctx
-  const [one, two] = [await reserved(), await reserved()]
+  const one = await reserved()
+  const two = await reserved()
   await db
     .updateTable("payouts")
     .set({ gas_cost: 10n ** 16n })
@@ -97,7 +100,8 @@ it("Buyers get half of the budget of all merchants, which stops no payment's fir
 it("A capture that was withdrawn for a void, and asked for again, is still the payment's first: its reservation has paid for it", async () => {
   const { db, settings } = rig.service.ctx
   const { id } = await reserved()
-  const [now, later] = [new Date(0), new Date(rig.service.ctx.now().getTime() + 86_400_000)]
+  const now = new Date(0)
+  const later = new Date(rig.service.ctx.now().getTime() + 86_400_000)
   const hold = (held_reason: "simulation" | null) =>
     db
       .updateTable("payouts")

@@ -59,8 +59,12 @@ describe("a checkout with an escrow", () => {
       collector: checksummed(escrow.collector),
       refundCollector: checksummed(escrow.refundCollector),
       receiver: PAYOUT_ADDRESS,
-      ...{ authorized: "0.00", captured: "0.00", released: "0.00", refunded: "0.00" },
-      ...{ capturable: "0.00", refundable: "0.00" },
+      authorized: "0.00",
+      captured: "0.00",
+      released: "0.00",
+      refunded: "0.00",
+      capturable: "0.00",
+      refundable: "0.00",
       authorizeBefore: iso(ends + 3_600_000),
       captureBefore: iso(seconds(ends + 86_400_000) * 1_000 - 3_600_000),
       refundBefore: iso(seconds(ends + 86_400_000) * 1_000 + 60_000),
@@ -68,12 +72,18 @@ describe("a checkout with an escrow", () => {
     const row = await service.ctx.db.selectFrom("escrows").selectAll().executeTakeFirstOrThrow()
     // The nonce is the hash of the terms with the payer zero: whoever changed one of them would change it.
     const info = {
-      ...{ operator: RELAYER, payer: ZERO_ADDRESS, receiver: PAYOUT_ADDRESS.toLowerCase() as Address },
-      ...{ token: paperNetwork.token.address, maxAmount: 5_000_000n },
+      operator: RELAYER,
+      payer: ZERO_ADDRESS,
+      receiver: PAYOUT_ADDRESS.toLowerCase() as Address,
+      token: paperNetwork.token.address,
+      maxAmount: 5_000_000n,
       preApprovalExpiry: seconds(ends + 3_600_000),
       authorizationExpiry: seconds(ends + 86_400_000),
       refundExpiry: seconds(ends + 86_400_000) + 60,
-      ...{ minFeeBps: 0, maxFeeBps: 0, feeReceiver: ZERO_ADDRESS, salt: BigInt(row.salt) },
+      minFeeBps: 0,
+      maxFeeBps: 0,
+      feeReceiver: ZERO_ADDRESS,
+      salt: BigInt(row.salt),
     }
     const shown = await statusOf(body.id)
     expect(shown).toMatchObject({

@@ -70,7 +70,11 @@ export async function makeEscrow(
   const captureMs = captureWithin * 1_000
   const expiry = inSeconds(session.expires_at.getTime() + captureMs)
   const terms: EscrowTerms = {
-    ...{ chain_id: network.chainId, escrow: escrow.address, token: network.token.address, operator, receiver },
+    chain_id: network.chainId,
+    escrow: escrow.address,
+    token: network.token.address,
+    operator,
+    receiver,
     max_amount: session.amount,
     pre_approval_expiry: inSeconds(session.expires_at.getTime() + PRE_APPROVAL_MS),
     authorization_expiry: expiry,
@@ -81,8 +85,12 @@ export async function makeEscrow(
     .insertInto("escrows")
     .values({
       ...terms,
-      ...{ session_id: session.id, merchant_id: session.merchant_id, nonce: nonceOf(terms) },
-      ...{ version: escrow.version, collector: escrow.collector, refund_collector: escrow.refundCollector ?? null },
+      session_id: session.id,
+      merchant_id: session.merchant_id,
+      nonce: nonceOf(terms),
+      version: escrow.version,
+      collector: escrow.collector,
+      refund_collector: escrow.refundCollector ?? null,
       // An hour before the authorization ends, or in its last quarter if it is short.
       void_at: new Date(expiry.getTime() - Math.min(HOUR_MS, captureMs / 4)),
       run_at: session.expires_at,

@@ -42,8 +42,13 @@ it("reserves nothing by the height of a reservation whose payer moved the money 
   expect(await on.calls("reserve")).toMatchObject([{ state: "mined" }])
   const args = [rig.anvil.accounts[0].address, 5_000_000n] as const
   const spent = await buyer.signTransaction({
-    ...{ type: "eip1559", chainId: 84532, nonce: 0, gas: 100_000n, to: rig.token },
-    ...{ maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 9n },
+    type: "eip1559",
+    chainId: 84532,
+    nonce: 0,
+    gas: 100_000n,
+    to: rig.token,
+    maxFeePerGas: 10n ** 11n,
+    maxPriorityFeePerGas: 10n ** 9n,
     data: encodeFunctionData({ abi: testUsdcAbi, functionName: "transfer", args }),
   })
   await reorg(spent)

@@ -117,7 +117,9 @@ describe("a reserved payment", () => {
     const { id, payer } = await reserved()
     expect(await rig.balanceOf(payer)).toBe(0n)
     expect(await on.session(id)).toMatchObject({
-      ...{ status: "authorized", amountReceived: "0.00", authId: (await on.rowOf(id)).auth_id },
+      status: "authorized",
+      amountReceived: "0.00",
+      authId: (await on.rowOf(id)).auth_id,
       escrow: { authorized: "5.00", captured: "0.00", capturable: "5.00" },
     })
     expect(await on.onChain(id)).toMatchObject({ capturableAmount: 5_000_000n })
@@ -125,13 +127,18 @@ describe("a reserved payment", () => {
     expect(status).toBe(200)
     expect(body).toEqual({
       captureId: expect.stringMatching(/^po_/),
-      ...{ sessionId: id, amount: "5.00", status: "pending", txHash: null },
+      sessionId: id,
+      amount: "5.00",
+      status: "pending",
+      txHash: null,
     })
     await on.work()
     expect(await rig.balanceOf(MERCHANT)).toBe(before + 5_000_000n)
     const session = await on.session(id)
     expect(session).toMatchObject({
-      ...{ status: "confirmed", amountReceived: "5.00", txHash: (await on.calls("capture"))[0]?.tx_hash },
+      status: "confirmed",
+      amountReceived: "5.00",
+      txHash: (await on.calls("capture"))[0]?.tx_hash,
       escrow: { captured: "5.00", capturable: "0.00", refundable: "5.00", released: "0.00" },
     })
     expect(session.payer.toLowerCase()).toBe(payer)
@@ -155,12 +162,15 @@ describe("a reserved payment", () => {
     await on.pass(60_001)
     await on.work()
     expect(await on.session(id)).toMatchObject({
-      ...{ status: "confirmed", amountReceived: "2.00" },
+      status: "confirmed",
+      amountReceived: "2.00",
       escrow: { captured: "2.00", released: "3.00", capturable: "0.00" },
     })
     expect(await rig.balanceOf(payer)).toBe(3_000_000n)
     expect(await on.onChain(id)).toEqual({
-      ...{ hasCollectedPayment: true, capturableAmount: 0n, refundableAmount: 2_000_000n },
+      hasCollectedPayment: true,
+      capturableAmount: 0n,
+      refundableAmount: 2_000_000n,
     })
     // The first capture confirms the session; later ones only change the amount.
     expect(await on.events()).toEqual([...AUTHORIZED, ...PAID])
@@ -206,7 +216,8 @@ describe("a reserved payment", () => {
     expect(answers.every(({ status }) => status === 200 || status === 409)).toBe(true)
     await on.work()
     await on.work()
-    const [captured, back] = [(await rig.balanceOf(MERCHANT)) - before, await rig.balanceOf(payer)]
+    const captured = (await rig.balanceOf(MERCHANT)) - before
+    const back = await rig.balanceOf(payer)
     const { capturableAmount } = await on.onChain(id)
     expect(captured + back + capturableAmount).toBe(5_000_000n)
     const taken = answers.filter(({ status, body }) => status === 200 && body.captureId).length
@@ -406,7 +417,8 @@ describe("a reserved payment", () => {
   })
 
   it("that its payer does not take back is checked less and less often, and all of a network together", async () => {
-    const [one, two] = [await reserved(), await reserved()]
+    const one = await reserved()
+    const two = await reserved()
     const { operator, authorization_expiry: expiry } = await on.rowOf(two.id)
     const operated = (by: object) => ctx().db.updateTable("escrows").set(by).execute()
     await operated({ operator: MERCHANT })
@@ -719,7 +731,8 @@ describe("a reservation", () => {
 
   it("is refused that another wallet signed, that its payer can't pay or has cancelled, or whose payer is sanctioned", async () => {
     const id = await on.start()
-    const [buyer, other] = [await on.buyer(), await on.buyer()]
+    const buyer = await on.buyer()
+    const other = await on.buyer()
     const own = await on.sign(buyer, id)
     const theirs = { ...own, signature: (await on.sign(other, id)).signature }
     await expectRefused(id, theirs, 422, "AUTHORIZATION_REFUSED", "signature")

@@ -6,7 +6,11 @@ import { type Call, type FoldedEscrow, foldEscrow, standingOf } from "./fold-esc
 const T = new Date("2026-06-01T12:00:00Z")
 const later = new Date(T.getTime() + 3_600_000)
 const call = (kind: EscrowCallKind, amount: number, change: Partial<Call> = {}): Call => ({
-  ...{ kind, amount: BigInt(amount), state: "final", succeeded: true, deep: true },
+  kind,
+  amount: BigInt(amount),
+  state: "final",
+  succeeded: true,
+  deep: true,
   ...change,
 })
 const queued: Partial<Call> = { state: "queued", succeeded: null, deep: false }

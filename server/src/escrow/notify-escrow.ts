@@ -19,8 +19,13 @@ export async function notifyEscrow(ctx: TxContext, { before, after }: Change): P
   const notify = (change: Parameters<typeof notifyCheckout>[2], row: Row<"checkout_sessions"> = session) =>
     notifyCheckout(ctx, network, change, {
       ...noticeOf(session),
-      ...{ status: session.status, exception: session.exception, amountReceived: session.received, splits: null },
-      ...{ confirmedAt: session.confirmed_at, txHash: row.tx_hash, payer: row.payer },
+      status: session.status,
+      exception: session.exception,
+      amountReceived: session.received,
+      splits: null,
+      confirmedAt: session.confirmed_at,
+      txHash: row.tx_hash,
+      payer: row.payer,
       ...(escrow.auth_id === null ? {} : { reserved: reservedOf(escrow, escrow.auth_id) }),
       isUnreserved,
     })

@@ -66,7 +66,11 @@ it("a refund's status follows its call: a reorg reverses a success, an end stays
     held_reason: "allowance" | "balance" | null = null,
     { behind = false, ours = true } = {},
   ) => ({
-    ...{ state, held_reason, held_detail: null, behind, ours },
+    state,
+    held_reason,
+    held_detail: null,
+    behind,
+    ours,
   })
   expect(ends.map(end => statusByChain(end, standingOf(end) === "counts"))).toEqual([
     ...Array(5).fill("pending"),

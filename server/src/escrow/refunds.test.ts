@@ -60,7 +60,9 @@ const approve = ({ approval }: { approval: { call: { to: Address; data: `0x${str
 
 const allowed = () =>
   rig.anvil.client.readContract({
-    ...{ address: rig.token, abi: testUsdcAbi, functionName: "allowance" },
+    address: rig.token,
+    abi: testUsdcAbi,
+    functionName: "allowance",
     args: [on.merchant, on.escrow.refundCollector ?? on.escrow.address],
   })
 
@@ -79,7 +81,11 @@ describe("a refund", () => {
     const { id, buyer } = await on.paid("5.00")
     const first = await asked(id, { amount: "1.50", reason: "Too late" })
     expect(first).toMatchObject({
-      ...{ sessionId: id, amount: "1.50", status: "needs_approval", reason: "Too late", txHash: null },
+      sessionId: id,
+      amount: "1.50",
+      status: "needs_approval",
+      reason: "Too late",
+      txHash: null,
       approval: { owner: on.merchantShown, allowance: "0.00", needed: "1.50", call: { to: expect.any(String) } },
     })
     later()
@@ -90,7 +96,10 @@ describe("a refund", () => {
     later()
     await on.settle()
     expect((await call("GET", `payments/refunds/${first.refundId}`)).body).toMatchObject({
-      ...{ status: "succeeded", approval: null, message: null, txHash: expect.stringMatching(/^0x/) },
+      status: "succeeded",
+      approval: null,
+      message: null,
+      txHash: expect.stringMatching(/^0x/),
     })
     expect(await rig.balanceOf(buyer)).toBe(1_500_000n)
     expect(await session(id)).toMatchObject({
@@ -117,10 +126,24 @@ describe("a refund", () => {
       [rest.refundId, "3.50", "5.00", "refunded"],
     ])
     expect(sent[0]?.data).toEqual({
-      ...{ id, sessionId: id, refundId: first.refundId, amount: "1.50", totalRefunded: "1.50", originalAmount: "5.00" },
-      ...{ currency: "USDC", status: "partially_refunded", reason: "Too late", txHash: expect.stringMatching(/^0x/) },
-      ...{ chain: "base-sepolia", chainId: 84532, explorerUrl: null, refundRecipient: on.shown(buyer) },
-      ...{ merchantId: expect.any(String), productId: null, description: null, metadata: null },
+      id,
+      sessionId: id,
+      refundId: first.refundId,
+      amount: "1.50",
+      totalRefunded: "1.50",
+      originalAmount: "5.00",
+      currency: "USDC",
+      status: "partially_refunded",
+      reason: "Too late",
+      txHash: expect.stringMatching(/^0x/),
+      chain: "base-sepolia",
+      chainId: 84532,
+      explorerUrl: null,
+      refundRecipient: on.shown(buyer),
+      merchantId: expect.any(String),
+      productId: null,
+      description: null,
+      metadata: null,
       sequence: expect.any(Number),
     })
     await expectBooks()
@@ -142,11 +165,13 @@ describe("a refund", () => {
   })
 
   it("waits while another of the same wallet is under way, so that no allowance is promised twice", async () => {
-    const [one, two] = [await on.paid("5.00"), await on.paid("5.00")]
+    const one = await on.paid("5.00")
+    const two = await on.paid("5.00")
     await on.allow(5_000_000n)
     const { client } = rig.anvil
     await client.setAutomine(false)
-    const [a, b] = [await asked(one.id), await asked(two.id)]
+    const a = await asked(one.id)
+    const b = await asked(two.id)
     expect([a.status, b.status, b.approval, b.message]).toEqual([
       ...["pending", "pending", null, expect.stringMatching(/another refund of your payout wallet/)],
     ])
@@ -201,7 +226,8 @@ describe("a refund", () => {
     const { refundId } = await asked(id)
     await on.round()
     expect((await call("GET", `payments/refunds/${refundId}`)).body).toMatchObject({
-      ...{ status: "needs_approval", approval: { allowance: "0.00", needed: "5.00" } },
+      status: "needs_approval",
+      approval: { allowance: "0.00", needed: "5.00" },
     })
   })
 
@@ -233,7 +259,9 @@ describe("a refund", () => {
     await on.resend()
     await on.settle()
     expect((await call("GET", `payments/refunds/${first.refundId}`)).body).toMatchObject({
-      ...{ status: "failed", message: expect.stringMatching(/nothing was refunded/), approval: null },
+      status: "failed",
+      message: expect.stringMatching(/nothing was refunded/),
+      approval: null,
     })
     expect(await session(id)).toMatchObject({ status: "confirmed", escrow: { refunded: "0.00", refundable: "5.00" } })
     await on.allow(5_000_000n)
@@ -347,7 +375,8 @@ describe("a refund", () => {
     const { refundId } = await asked(id, { amount: "3.00" })
     await on.settle()
     expect((await sentOf("payment.refunded")).find(data => data.refundId === refundId)).toMatchObject({
-      ...{ totalRefunded: "5.00", status: "refunded" },
+      totalRefunded: "5.00",
+      status: "refunded",
     })
     later()
     await on.settle()
@@ -410,7 +439,8 @@ describe("a refund", () => {
     later()
     await on.settle()
     expect((await call("GET", `payments/refunds/${next.refundId}`)).body).toMatchObject({
-      ...{ status: "failed", message: expect.stringMatching(/signs in as it/) },
+      status: "failed",
+      message: expect.stringMatching(/signs in as it/),
     })
     await refused(refund(id), /another merchant/)
     expect(await allowed()).toBe(1_000_000n)
@@ -540,7 +570,9 @@ it("what a payer takes back itself is in the books, and no payment any more", as
 
 it("a payout address can't be where the escrow keeps what is reserved", async () => {
   const payoutAddress = await rig.anvil.client.readContract({
-    ...{ address: on.escrow.address, abi: authCaptureEscrowAbi, functionName: "getTokenStore" },
+    address: on.escrow.address,
+    abi: authCaptureEscrowAbi,
+    functionName: "getTokenStore",
     args: [rig.service.ctx.settings.relayWallet ?? on.merchant],
   })
   const { status, body } = await rig.service.call("PUT", "/api/console/settings", { payoutAddress }, { as: "shop" })
@@ -585,7 +617,8 @@ describe("the hourly comparison", () => {
 
   it("stops no wallet for what an earlier one does, whose key was stolen, and takes no capture for a reclaim", async () => {
     const { ctx } = rig.service
-    const [voided, captured] = [await on.paid("5.00", "manual"), await on.paid("5.00", "manual")]
+    const voided = await on.paid("5.00", "manual")
+    const captured = await on.paid("5.00", "manual")
     const infoOf = async ({ id, buyer }: typeof voided) => {
       const row = await ctx.db.selectFrom("escrows").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
       return paymentInfoOf(row, buyer)

@@ -75,8 +75,13 @@ async function notifyLost(
   ctx.log.error({ refundId: refund.id, sessionId: session.id }, "a refund that its merchant was notified of has failed")
   await notifyCheckout(ctx, network, "unrefunded", {
     ...noticeOf(session),
-    ...{ status: session.status, exception: session.exception, amountReceived: session.received, splits: null },
-    ...{ confirmedAt: session.confirmed_at, txHash: session.tx_hash, payer: session.payer },
+    status: session.status,
+    exception: session.exception,
+    amountReceived: session.received,
+    splits: null,
+    confirmedAt: session.confirmed_at,
+    txHash: session.tx_hash,
+    payer: session.payer,
     refundId: refund.id,
   })
 }

@@ -274,7 +274,8 @@ describe("a connection", () => {
 
   it("beyond the limit closes the one that was idle for the longest time", async () => {
     const { open, dropped } = await serve({ connections: 2 }, (_request, response) => response.end("ok"))
-    const [first, second] = [await open(), await open()]
+    const first = await open()
+    const second = await open()
     // Now the second has been idle for longer.
     first?.write(get("/"))
     await readUntil(first as Socket, "ok")

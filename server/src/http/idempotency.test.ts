@@ -332,7 +332,8 @@ describe.runIf(onPostgres)("on Postgres, where requests run at the same time", (
 
   /** Pauses the next work between its effect and its answer until `open`; resolves when it gets there. */
   function standstill(): Promise<void> {
-    const [reached, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const reached = Promise.withResolvers<void>()
+    const opened = Promise.withResolvers<void>()
     open = opened.resolve
     meanwhile = async () => {
       meanwhile = async () => {}

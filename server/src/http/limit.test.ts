@@ -118,7 +118,8 @@ describe("each limit of the table", () => {
       })
       const reset = Number(answer?.headers["x-ratelimit-reset"])
       // The seconds until the reset, as a range: it was computed at some time during the request and is rounded up.
-      const [least, most] = [reset - 1 - Date.now() / 1_000, reset - before]
+      const least = reset - 1 - Date.now() / 1_000
+      const most = reset - before
       return { status: answer?.status ?? 0, headers: answer?.headers ?? {}, body: answer?.body, least, most }
     }
     for (let i = 1; i <= limit; i++) {

@@ -194,7 +194,8 @@ describe("/api/console/settings", () => {
         expect((await live.call("PUT", url, { approver }, as)).body.approver).toBe(approver)
       expect((await live.call("PUT", url, { approver: "nobody" }, as)).status).toBe(400)
       const { body } = await live.call("GET", "/api/console/deposits", undefined, as)
-      const [owner, factory] = [PAYOUT_ADDRESS, checksummed(paperNetwork.depositFactory)]
+      const owner = PAYOUT_ADDRESS
+      const factory = checksummed(paperNetwork.depositFactory)
       expect(body.data.map((each: { approver: string }) => each.approver)).toEqual([owner, factory, owner])
       const { payTo } = (await live.call("GET", `/api/paywalls/${made.body.id}`)).body
       expect(payTo).toBe(body.data[0].address)

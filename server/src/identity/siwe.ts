@@ -74,7 +74,13 @@ export function parseSiwe(text: string): SiweMessage | undefined {
   if (!times.issuedAt || Object.values(times).some(each => each && Number.isNaN(each.getTime()))) return undefined
   const { scheme, domain = "", uri = "", version = "", chainId = "", nonce = "", resources = "" } = found
   return {
-    ...{ scheme, domain, address, uri, version, chainId, nonce },
+    scheme,
+    domain,
+    address,
+    uri,
+    version,
+    chainId,
+    nonce,
     ...times,
     issuedAt: times.issuedAt,
     resources: resources.split("\n- ").slice(1),

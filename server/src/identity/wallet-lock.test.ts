@@ -130,7 +130,8 @@ describe("settings.split_changed", () => {
       ["payment-links", { slug: "aaa", title: "A", amount: 5 }],
     ] as const) {
       const wakes = vi.spyOn(service.ctx.wakes, "wakeSoon")
-      const [plain, split] = [await made(path, body), await made(path, { ...body, slug: undefined, splitId })]
+      const plain = await made(path, body)
+      const split = await made(path, { ...body, slug: undefined, splitId })
       expect(wakes.mock.calls, path).toEqual([["deliveries"], ["deliveries"]])
       wakes.mockRestore()
       await send(console_("PUT", `${path}/${plain}`, { splitId }))

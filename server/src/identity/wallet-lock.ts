@@ -117,7 +117,11 @@ export async function approvedByWallet(
  */
 async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly Signer[]): Promise<void> {
   const proven = signers.map(({ chainId, address, byKey }) => ({
-    ...{ merchant_id: merchantId, chain_id: chainId, address, by_key: byKey, proven_at: ctx.now() },
+    merchant_id: merchantId,
+    chain_id: chainId,
+    address,
+    by_key: byKey,
+    proven_at: ctx.now(),
   }))
   await ctx.db
     .insertInto("wallet_proofs")
@@ -205,7 +209,8 @@ export async function protectedPart(
   change: SettingsChange,
 ): Promise<ProtectedChange | undefined> {
   const targets = await readTargets(ctx, change.payoutAddresses)
-  const [present, locked] = [await payoutAddresses(ctx, merchantId), await isLocked(ctx, merchantId)]
+  const present = await payoutAddresses(ctx, merchantId)
+  const locked = await isLocked(ctx, merchantId)
   const moved = targets.flatMap(({ network, address }) => {
     const before = present.find(row => row.chain_id === network.chainId)
     if (before?.address === address && !before.pending_address) return []

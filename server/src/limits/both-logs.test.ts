@@ -125,7 +125,8 @@ function holdsWhenSetBack(open: () => Promise<Log>, numRuns: number): void {
       fc.asyncProperty(fc.integer({ min: 1, max: 4 }), setBacks, async (limit, schedule) => {
         const log = await open()
         const admitted: { key: string; at: number }[] = []
-        let [at, behind] = [200 * 86_400_000, 0]
+        let at = 200 * 86_400_000
+        let behind = 0
         for (const { passes, back, key } of schedule) {
           at += passes
           behind += back
@@ -207,7 +208,8 @@ describe.runIf(onRedis)("the log on Redis", () => {
     })
     await fc.assert(
       fc.asyncProperty(limits, fc.array(request, { maxLength: 60 }), async (limitOf, requests) => {
-        const [memory, shared] = [inMemory(), await emptied()]
+        const memory = inMemory()
+        const shared = await emptied()
         let now = start
         for (const { step, buckets, raised } of requests) {
           now = Math.max(0, now + step)

@@ -102,7 +102,8 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
 
 /** The rows that match a method and a path, separated by a space; undefined where requests are not limited. */
 const fittingOf = remember((request: string) => {
-  const [method, path] = [request.slice(0, request.indexOf(" ")), request.slice(request.indexOf(" ") + 1)]
+  const method = request.slice(0, request.indexOf(" "))
+  const path = request.slice(request.indexOf(" ") + 1)
   if (isUnlimited(path)) return undefined
   return rows.filter(row => (row.method ?? method) === method && row.pattern.test(path))
 })

@@ -101,7 +101,8 @@ async function blockOfNonce(
   from: bigint,
   to: bigint,
 ): Promise<bigint | undefined> {
-  let [low, high] = [from, to]
+  let low = from
+  let high = to
   while (low < high) {
     const middle = (low + high) / 2n
     const count = await countAt(ctx, network, wallet, middle)

@@ -267,7 +267,8 @@ describe("an old backup", () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])
     const got = await gains(async () => {
-      const [first, second] = [await rig.paid(shop, 1_000_000n), await rig.paid(shop, 2_000_000n)]
+      const first = await rig.paid(shop, 1_000_000n)
+      const second = await rig.paid(shop, 2_000_000n)
       const restore = await backUp(ctx)
       const setDue = (id: string, run_at: Date) =>
         ctx.db.updateTable("payouts").set({ run_at }).where("payment_id", "=", id).execute()
@@ -542,7 +543,8 @@ describe("a payout wallet whose key somebody else uses", () => {
     const link = { slug: "spring-sale", title: "Spring sale", amount: 5 }
     expect((await service.call("POST", "/api/console/payment-links", link, merchant)).status).toBe(201)
     const shop = await rig.sell()
-    const [queued, session] = [await on.start(), await on.start()]
+    const queued = await on.start()
+    const session = await on.start()
     expect((await on.submit(queued, await on.sign(await on.buyer(), queued))).status).toBe(200)
     const paywall = () => service.call("GET", `/api/paywalls/${shop.id}`)
     const offered = [(await paywall()).body.payTo, (await on.status(session.id)).payTo]

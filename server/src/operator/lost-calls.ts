@@ -112,13 +112,20 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
     )
   const typed = typedPayment(network, { address: escrow.escrow, collector: escrow.collector }, info)
   const authorization = {
-    ...{ from: info.payer, to: escrow.collector, value: escrow.max_amount, validAfter: 0n },
-    ...{ validBefore: BigInt(info.preApprovalExpiry), nonce: escrow.nonce },
+    from: info.payer,
+    to: escrow.collector,
+    value: escrow.max_amount,
+    validAfter: 0n,
+    validBefore: BigInt(info.preApprovalExpiry),
+    nonce: escrow.nonce,
   }
   const { data, gas } = transaction
   const facts = {
-    ...{ kind: "reserve" as const, authorization, digest: hashTypedData(typed) as Hash },
-    ...{ relayBy: session.expires_at, to: { merchantId: session.merchant_id } },
+    kind: "reserve" as const,
+    authorization,
+    digest: hashTypedData(typed) as Hash,
+    relayBy: session.expires_at,
+    to: { merchantId: session.merchant_id },
   }
   const n = calls.filter(({ kind }) => kind === "reserve").length
   const row = { ...relayRow(ctx, network, { id, data, gas }, facts), escrow_id: session.id, to_address: escrow.escrow }
@@ -150,8 +157,14 @@ async function writeCall(
     await ctx.db
       .insertInto("refunds")
       .values({
-        ...{ id: newId("re"), session_id, merchant_id, amount, reason: null, payout_id: id },
-        ...{ created_at: now, updated_at: now },
+        id: newId("re"),
+        session_id,
+        merchant_id,
+        amount,
+        reason: null,
+        payout_id: id,
+        created_at: now,
+        updated_at: now,
       })
       .execute()
   }

@@ -15,11 +15,9 @@ export async function showWallets(ctx: Context, network: string | undefined) {
 }
 
 async function showWallet(ctx: Context, wallet: Row<"wallets">) {
-  const [look, flying, waiting] = [
-    await observeOrNone(ctx, wallet),
-    await inFlight(ctx, wallet),
-    await counts(ctx, wallet),
-  ]
+  const look = await observeOrNone(ctx, wallet)
+  const flying = await inFlight(ctx, wallet)
+  const waiting = await counts(ctx, wallet)
   return {
     network: networkNamed(ctx, wallet.chain_id),
     lane: laneOf(ctx, wallet),

@@ -40,7 +40,12 @@ export function reservationOf(
   return {
     capture: session.capture === "manual" ? "manual" : "automatic",
     authorized: text(escrow.authorized),
-    ...{ captured, released, refunded, captureBefore, reclaim, phase: phaseOf(ctx.now(), escrow) },
+    captured,
+    released,
+    refunded,
+    captureBefore,
+    reclaim,
+    phase: phaseOf(ctx.now(), escrow),
     left: text(escrow.authorized - escrow.captured - escrow.voided - escrow.reclaimed),
     terms,
     moves,

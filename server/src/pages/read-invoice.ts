@@ -100,7 +100,9 @@ export async function subscriptionOffered(
   return {
     product: shown(product.name),
     amount: formatAmount(product.price, token.decimals),
-    ...{ interval: product.billing_interval, count: product.billing_count },
-    ...{ trialDays: product.trial_days, maxPeriods: product.max_periods },
+    interval: product.billing_interval,
+    count: product.billing_count,
+    trialDays: product.trial_days,
+    maxPeriods: product.max_periods,
   }
 }

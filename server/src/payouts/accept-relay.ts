@@ -173,8 +173,10 @@ export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): 
   const now = ctx.now()
   const rows = relays.map((relay, n) => ({
     ...relay,
-    ...{ n, deposit_id: relay.deposit_id === null ? null : `${relay.deposit_id}` },
-    ...{ amount: `${relay.amount}`, gas: relay.gas === null ? null : `${relay.gas}` },
+    n,
+    deposit_id: relay.deposit_id === null ? null : `${relay.deposit_id}`,
+    amount: `${relay.amount}`,
+    gas: relay.gas === null ? null : `${relay.gas}`,
   }))
   const made = await sql<{ id: string }>`
     /* named: write_relays */ insert into payouts (${sql.raw(NAMES)}, source_key, reserved, state, run_at, created_at, updated_at)
@@ -201,11 +203,23 @@ export function relayRow(
   { kind, authorization: { from, to: recipient, value, nonce }, digest, relayBy, to, traceparent = null }: NewRelay,
 ): RelayRow {
   return {
-    ...{ id, chain_id: chainId, kind, source_key: null, escrow_id: null },
+    id,
+    chain_id: chainId,
+    kind,
+    source_key: null,
+    escrow_id: null,
     deposit_id: "depositId" in to ? to.depositId : null,
     merchant_id: "merchantId" in to ? to.merchantId : null,
-    ...{ token: token.address, recipient, amount: value, to_address: token.address, data, gas },
-    ...{ payer: from, auth_nonce: nonce, auth_digest: digest, relay_by: relayBy },
+    token: token.address,
+    recipient,
+    amount: value,
+    to_address: token.address,
+    data,
+    gas,
+    payer: from,
+    auth_nonce: nonce,
+    auth_digest: digest,
+    relay_by: relayBy,
     traceparent: continueTrace(ctx, traceparent),
   }
 }

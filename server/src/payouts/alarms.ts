@@ -96,7 +96,9 @@ export async function reportAlarms(
   const isStuck = (flying.since !== null && flying.since < since) || isEarlierStuck
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
   const byRows: Partial<Record<StandingAlarm, boolean>> = {
-    ...{ transfer, given_up, unswept: unswept.length > 0 },
+    transfer,
+    given_up,
+    unswept: unswept.length > 0,
     // A halted wallet signs nothing, and has an alarm of its own.
     signer: flying.isUnsignedLong && wallet.status === "active",
   }

@@ -63,9 +63,25 @@ async function claim({ authorization, signature }: Signed, relayBy?: Date, as = 
   }
   const { from: payer, nonce, to: pay_to, value: amount, validBefore: valid_before } = authorization
   const settlement = {
-    ...{ id: newId("set"), merchant_id, identifier: null, chain_id: rig.network.chainId, token: rig.token },
-    ...{ payer, nonce, digest, pay_to, amount, valid_before, binding: "b", payload_hash: "p", payout_id },
-    ...{ resource_id: null, claim_id: null, caller: "", created_at: now, updated_at: now },
+    id: newId("set"),
+    merchant_id,
+    identifier: null,
+    chain_id: rig.network.chainId,
+    token: rig.token,
+    payer,
+    nonce,
+    digest,
+    pay_to,
+    amount,
+    valid_before,
+    binding: "b",
+    payload_hash: "p",
+    payout_id,
+    resource_id: null,
+    claim_id: null,
+    caller: "",
+    created_at: now,
+    updated_at: now,
   }
   const relay = relayRow(ctx, rig.network, { id: payout_id, data, gas: RELAY_GAS.key }, { kind: "settle", ...facts })
   await writeFirstClaim(ctx, { relay, settlement })
@@ -105,7 +121,8 @@ const expectSound = async () => expect(await checkConsistency(rig.service.ctx, r
 
 /** Returns what the seller got during `work`, in base units, and how many transactions of the relay wallet were mined. */
 async function moved(work: () => Promise<unknown>): Promise<[bigint, number]> {
-  const [balance, count] = [await rig.balanceOf(payTo), await sent()]
+  const balance = await rig.balanceOf(payTo)
+  const count = await sent()
   await work()
   return [(await rig.balanceOf(payTo)) - balance, (await sent()) - count]
 }
@@ -114,7 +131,7 @@ async function moved(work: () => Promise<unknown>): Promise<[bigint, number]> {
 async function before({ signed: { authorization, signature }, buyer }: Made, what: "paid" | "cancelled") {
   const { client, accounts } = rig.anvil
   const { from, to, value, validAfter, validBefore, nonce } = authorization
-  const call = { ...{ address: rig.token, abi, account: accounts[5] }, ...FIRST }
+  const call = { address: rig.token, abi, account: accounts[5], ...FIRST }
   return what === "paid"
     ? await client.writeContract({
         ...call,
@@ -138,12 +155,10 @@ it("pays all that are due in one transaction, whose gas counts once", async () =
   const [batch] = await rows("batch")
   const { gasUsed, effectiveGasPrice } = await rig.anvil.client.getTransactionReceipt({ hash: batch?.tx_hash ?? "0x" })
   expect(batch).toMatchObject({
-    ...{
-      state: "final",
-      merchant_id: await rig.service.merchant("shop"),
-      amount: 50_000n,
-      recipient: batchDeployment.address,
-    },
+    state: "final",
+    merchant_id: await rig.service.merchant("shop"),
+    amount: 50_000n,
+    recipient: batchDeployment.address,
     gas_cost: gasUsed * effectiveGasPrice,
   })
   for (const row of await rows("settle"))
@@ -324,7 +339,8 @@ it("makes agents' payments of a paywall, each served once: no webhook, two of on
   const { service, network } = rig
   const paywall = { name: "Report", price: "0.50", slug: "report", contentData: { ok: true } }
   expect((await service.call("POST", "/api/console/paywalls", paywall, { as: "shop" })).status).toBe(201)
-  const [one, two] = [await on.buyer(), await on.buyer()]
+  const one = await on.buyer()
+  const two = await on.buyer()
   const tokens: string[] = []
   for (const buyer of [one, two, one]) tokens.push(await bought("/api/p/report", buyer))
   const count = await sent()

@@ -105,11 +105,24 @@ export async function writeBatch(
   const batch = await ctx.db
     .insertInto("payouts")
     .values({
-      ...{ id, chain_id, merchant_id, token, traceparent, kind: "batch", source_key: `batch:${id}` },
-      ...{ recipient: to, to_address: to, data: marked(data, id), gas, reserved: false, state: "queued" },
+      id,
+      chain_id,
+      merchant_id,
+      token,
+      traceparent,
+      kind: "batch",
+      source_key: `batch:${id}`,
+      recipient: to,
+      to_address: to,
+      data: marked(data, id),
+      gas,
+      reserved: false,
+      state: "queued",
       amount: payouts.reduce((sum, { amount }) => sum + amount, 0n),
       relay_by: new Date(Math.min(...payouts.map(({ relay_by: by }) => by?.getTime() ?? 0))),
-      ...{ run_at: now, created_at: now, updated_at: now },
+      run_at: now,
+      created_at: now,
+      updated_at: now,
     })
     .returningAll()
     .executeTakeFirstOrThrow()

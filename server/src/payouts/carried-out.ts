@@ -54,8 +54,15 @@ async function usedFor(ctx: TxContext, payout: Row<"payouts">): Promise<Row<"out
 
 /** The columns of a payout that an outflow carried out. */
 const carriedOut = (ctx: TxContext, { tx_hash, block_number, block_hash }: Row<"outflows">) => ({
-  ...{ tx_hash, block_number, block_hash, reserved: true, succeeded: true },
-  ...{ state: "final" as const, held_reason: null, held_detail: null, updated_at: ctx.now() },
+  tx_hash,
+  block_number,
+  block_hash,
+  reserved: true,
+  succeeded: true,
+  state: "final" as const,
+  held_reason: null,
+  held_detail: null,
+  updated_at: ctx.now(),
 })
 
 async function finish(
@@ -110,7 +117,14 @@ export async function writeCarriedOut(
     .insertInto("payouts")
     .values({
       ...carriedOut(ctx, outflow),
-      ...{ id, chain_id: deposit.chain_id, deposit_id, payment_id: payment.id, token, recipient, amount, excess },
+      id,
+      chain_id: deposit.chain_id,
+      deposit_id,
+      payment_id: payment.id,
+      token,
+      recipient,
+      amount,
+      excess,
       kind: "return",
       source_key: `payment:${payment.id}:return:${made}`,
       to_address: deposit.factory,

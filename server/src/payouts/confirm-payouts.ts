@@ -284,8 +284,13 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
 async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
   const rows = settled.map(({ row, receipt, state }) => ({
-    ...{ id: row.id, state, tx_hash: receipt.txHash, block_number: `${receipt.blockNumber}` },
-    ...{ block_hash: receipt.blockHash, succeeded: receipt.succeeded, cost: receipt.cost?.toString() ?? null },
+    id: row.id,
+    state,
+    tx_hash: receipt.txHash,
+    block_number: `${receipt.blockNumber}`,
+    block_hash: receipt.blockHash,
+    succeeded: receipt.succeeded,
+    cost: receipt.cost?.toString() ?? null,
     amount: `${(row.kind === "void" && receipt.succeeded && movedBy(receipt, row)) || row.amount}`,
   }))
   const ids = settled.map(({ row }) => row.id)

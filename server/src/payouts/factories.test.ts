@@ -153,8 +153,10 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
 
   const setOperator = (operator: Address) =>
     client.writeContractSync({
-      ...{ address: rig.network.depositFactory, abi: depositFactoryAbi },
-      ...{ functionName: "setOperator", args: [operator] },
+      address: rig.network.depositFactory,
+      abi: depositFactoryAbi,
+      functionName: "setOperator",
+      args: [operator],
     })
   const round = () => payoutRound(ctx, rig.network, { lane: "payout", signer: next })
   const set = (values: object) => ctx.db.updateTable("wallets").set(values).where("address", "=", rig.signer.address)
@@ -224,11 +226,14 @@ it("finishes the relay that an earlier relay wallet had signed, after both walle
   await on.begin()
   const { client, accounts } = rig.anvil
   const [, , , , , , next, fresh] = accounts
-  const [payout, relay] = [signerOf(next), signerOf(fresh)]
+  const payout = signerOf(next)
+  const relay = signerOf(fresh)
   const setOperator = (operator: Address) =>
     client.writeContractSync({
-      ...{ address: rig.network.depositFactory, abi: depositFactoryAbi },
-      ...{ functionName: "setOperator", args: [operator] },
+      address: rig.network.depositFactory,
+      abi: depositFactoryAbi,
+      functionName: "setOperator",
+      args: [operator],
     })
   const submitted = async () => {
     const session = await on.start()

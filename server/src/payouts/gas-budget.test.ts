@@ -119,7 +119,8 @@ describe("what a payout cost", () => {
 
 describe("a merchant's gas budget", () => {
   it("once spent holds its payouts until its day is over, and nobody else's; the console shows it", async () => {
-    const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
+    const shop = await rig.sell([50, 50])
+    const other = await rig.sell([50, 50], "rival")
     await rig.paid(shop, 1_000_000n)
     await rig.round()
     await spend(LIMIT / 2n)
@@ -182,7 +183,8 @@ describe("a merchant's gas budget", () => {
 
   it("of one with thousands of due payouts keeps nobody waiting", async () => {
     const { ctx } = rig.service
-    const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
+    const shop = await rig.sell([50, 50])
+    const other = await rig.sell([50, 50], "rival")
     await rig.paid(shop, 1_000_000n)
     await rig.round()
     await spend(LIMIT / 2n)
@@ -249,7 +251,8 @@ describe("small payouts, which strangers cause with many cheap checkouts", () =>
 describe("the gas budget of all merchants together", () => {
   it("once spent has payouts wait, raises an alarm, and lets them go on when the day is over", async () => {
     const { ctx } = rig.service
-    const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
+    const shop = await rig.sell([50, 50])
+    const other = await rig.sell([50, 50], "rival")
     await rig.paid(shop, 1_000_000n)
     await rig.round()
     await spend(LIMIT / 4n)
@@ -332,7 +335,8 @@ describe("a payout that its merchant's budget refuses", () => {
   it("takes nothing of the budget of all, which has room for another merchant's", async () => {
     const { ctx } = rig.service
     const { settings } = ctx
-    const [shop, other] = [await rig.sell([50, 50]), await rig.sell(undefined, "rival")]
+    const shop = await rig.sell([50, 50])
+    const other = await rig.sell(undefined, "rival")
     await rig.paid(shop, 1_000_000n)
     rig.service.advance(1)
     await rig.paid(other, 2_000_000_000n)

@@ -364,7 +364,8 @@ export async function relaysSpent(
 export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null
-  const [spent, held] = [await spentBy(ctx, [merchantId]), await heldOf(ctx, merchantId)]
+  const spent = await spentBy(ctx, [merchantId])
+  const held = await heldOf(ctx, merchantId)
   const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n }
   return {
     limit: formatAmount(limit, ETHER_DECIMALS),

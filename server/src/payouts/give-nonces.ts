@@ -202,8 +202,13 @@ async function assignAll(
     nonce++
   }
   const given = attempts.map(({ payout_id: id, unsigned_hash, ...each }) => ({
-    ...{ id, unsigned_hash, nonce: `${each.nonce}`, gas: `${each.gas}` },
-    ...{ max_fee: `${each.max_fee}`, tip: `${each.tip}`, data_fee: `${each.data_fee}` },
+    id,
+    unsigned_hash,
+    nonce: `${each.nonce}`,
+    gas: `${each.gas}`,
+    max_fee: `${each.max_fee}`,
+    tip: `${each.tip}`,
+    data_fee: `${each.data_fee}`,
   }))
   const { rows } = await sql<{ id: bigint; payout_id: string }>`
     /* named: give_nonces */ with given as (${givenRows(given, "id uuid, nonce bigint, gas bigint, max_fee numeric, tip numeric, data_fee numeric, unsigned_hash text")}),
@@ -215,7 +220,8 @@ async function assignAll(
     returning id, payout_id`.execute(ctx.db)
   const idOf = new Map(rows.map(row => [row.payout_id, row.id]))
   return payouts.flatMap((payout, i) => {
-    const [id, attempt] = [idOf.get(payout.id), attempts[i]]
+    const id = idOf.get(payout.id)
+    const attempt = attempts[i]
     return id !== undefined && attempt ? [toSign({ ...attempt, id }, payout)] : []
   })
 }

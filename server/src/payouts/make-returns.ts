@@ -51,7 +51,9 @@ export async function makeReturn(
     traceparent: continueTrace(ctx, payment.traceparent),
   }
   const message = {
-    ...{ token: payment.token, to: returned.returned_to, amount: returned.amount },
+    token: payment.token,
+    to: returned.returned_to,
+    amount: returned.amount,
     nonce: returnNonce(payment.id, moved),
     deadline: BigInt(approved?.deadline ?? NO_DEADLINE),
   }

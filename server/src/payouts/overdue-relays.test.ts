@@ -43,8 +43,13 @@ beforeEach(async () => {
 })
 
 const terms = () => ({
-  ...{ scheme: "exact", network: "eip155:84532", amount: "10000", asset: checksummed(rig.token), payTo },
-  ...{ maxTimeoutSeconds: 2, extra: { name: "USDC", version: "2" } },
+  scheme: "exact",
+  network: "eip155:84532",
+  amount: "10000",
+  asset: checksummed(rig.token),
+  payTo,
+  maxTimeoutSeconds: 2,
+  extra: { name: "USDC", version: "2" },
 })
 async function settle(signed: Awaited<ReturnType<typeof signAuthorization>>) {
   const authorization = Object.fromEntries(

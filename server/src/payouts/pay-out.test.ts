@@ -318,7 +318,8 @@ describe("what can't be paid", () => {
 
 describe("a chain that takes back", () => {
   it("what was paid in: nobody is paid from anyone else's money", async () => {
-    const [victim, other] = [await rig.sell([50, 50]), await rig.sell([50, 50])]
+    const victim = await rig.sell([50, 50])
+    const other = await rig.sell([50, 50])
     const { client } = rig.anvil
     await rig.paid(other, 5_000_000n)
     await mine()

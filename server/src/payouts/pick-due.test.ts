@@ -75,7 +75,8 @@ it("buyers go before further captures, of which each merchant has its turn, howe
 })
 
 it("a payment's first capture goes before further ones, and of many each merchant has one after the other", async () => {
-  const [shop, rival] = [await waiting("shop"), await waiting("rival")]
+  const shop = await waiting("shop")
+  const rival = await waiting("rival")
   await add(shop, { kind: "capture", count: 20, agoS: 20 })
   await add(shop, { kind: "capture", count: 40, first: true, agoS: 10 })
   await add(rival, { kind: "capture", count: 40, first: true })
@@ -84,7 +85,8 @@ it("a payment's first capture goes before further ones, and of many each merchan
 })
 
 it("what has waited for a minute waits no longer, though buyers come and come", async () => {
-  const [shop, rival] = [await waiting("shop"), await waiting("rival")]
+  const shop = await waiting("shop")
+  const rival = await waiting("rival")
   await add(rival, { kind: "capture", count: 40, first: true, agoS: 5 })
   await add(shop, { kind: "capture", count: 1, agoS: 59 })
   expect(countOf(await picked(), `${shop} capture`)).toBe(0)
@@ -94,7 +96,8 @@ it("what has waited for a minute waits no longer, though buyers come and come", 
 
 it("a refund waits for one that is signed out of the same wallet by the same collector, and for no other", async () => {
   const { ctx } = rig.service
-  const [signed, other] = [await waiting("shop"), await waiting("shop")]
+  const signed = await waiting("shop")
+  const other = await waiting("shop")
   for (const id of [signed, other]) await add(id, { kind: "refund", count: 1 })
   await sql`update payouts set state = 'assigned', nonce = 1000, wallet = (select address from wallets where lane = 'relay')
     where kind = 'refund' and escrow_id = ${signed}`.execute(ctx.db)
@@ -110,7 +113,8 @@ it("a refund waits for one that is signed out of the same wallet by the same col
 })
 
 it("of the refunds out of one wallet one has a place, and none while one is signed", async () => {
-  const [shop, rival] = [await waiting("shop"), await waiting("rival")]
+  const shop = await waiting("shop")
+  const rival = await waiting("rival")
   await add(shop, { kind: "refund", count: 100, agoS: 100 })
   await add(rival, { kind: "capture", count: 3 })
   const due = await picked()

@@ -434,7 +434,8 @@ describe("a relay that can't be carried out", () => {
 
   it("and reverted leaves another wallet free to pay once it is cancelled on chain, or its time is over", async () => {
     const { client, accounts } = rig.anvil
-    const [buyer, other] = [await on.buyer(), await on.buyer(10_000_000n)]
+    const buyer = await on.buyer()
+    const other = await on.buyer(10_000_000n)
     const cancelled = await on.start()
     const signed = await on.sign(buyer, cancelled)
     await reverted(cancelled, buyer, signed)
@@ -504,7 +505,8 @@ describe("a relay that can't be carried out", () => {
       const { body } = await rig.service.call("POST", "/api/pay/sessions", { slug: "once" })
       return { id: body.sessionId, payTo: body.payTo.toLowerCase() as Address }
     }
-    const [first, second] = [await open(), await open()]
+    const first = await open()
+    const second = await open()
     const late = await on.buyer()
     expect((await on.submit(second, await on.sign(late, second))).status).toBe(200)
     await rig.mint(first.payTo, 5_000_000n)

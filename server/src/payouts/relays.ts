@@ -105,7 +105,10 @@ export async function tryRelay(
   const { market, balance = 0n, dataFee } = await sharedWalletState(network, from, ctx.signal)
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const call = {
-    ...{ from, to, data, gas: hexNumber(gas) },
+    from,
+    to,
+    data,
+    gas: hexNumber(gas),
     ...(fees && trialFees(fees, gas, balance)),
   }
   const calls = [

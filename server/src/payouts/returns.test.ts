@@ -87,12 +87,21 @@ async function agrees(): Promise<void> {
 
 // biome-ignore lint/suspicious/noExplicitAny: it is JSON, as a wallet gets it.
 const messageOf = ({ message: { token, to, amount, deposit, nonce, deadline } }: any): GiveBack => ({
-  ...{ token, to, deposit, nonce, amount: BigInt(amount), deadline: BigInt(deadline) },
+  token,
+  to,
+  deposit,
+  nonce,
+  amount: BigInt(amount),
+  deadline: BigInt(deadline),
 })
 
 /** What the merchant signs without asking the service. */
 const ownMessage = ({ deposit }: Shop, amount: bigint, digit = "7"): GiveBack => ({
-  ...{ token: rig.token, to: recipient(5), amount, deposit: deposit.address, deadline: 2n ** 40n },
+  token: rig.token,
+  to: recipient(5),
+  amount,
+  deposit: deposit.address,
+  deadline: 2n ** 40n,
   nonce: `0x${digit.repeat(64)}` as Hash,
 })
 
@@ -111,7 +120,8 @@ async function submit({ deposit }: Shop, messages: GiveBack[]): Promise<Hex> {
 }
 
 it("sends what the wallet signed, once, and leaves no trace of a request without a signature", async () => {
-  const [id, to] = [await waiting(), recipient(7)]
+  const id = await waiting()
+  const to = recipient(7)
   const typedData = await askedOf(id, to)
   expect(typedData).toMatchObject({
     primaryType: "GiveBack",
@@ -139,7 +149,8 @@ it("by the signature of a contract wallet (ERC-1271)", async () => {
   const [, , , , , , , , key] = rig.anvil.accounts
   const wallet = await deployContractWallet(rig.anvil.client, key.address)
   await settings({ payoutAddress: wallet })
-  const [id, to] = [await waiting(), recipient(6)]
+  const id = await waiting()
+  const to = recipient(6)
   const { body } = await giveBack(id, { address: to })
   const before = await rig.balanceOf(to)
   const signed = await approvalOf(body.details[0].typedData, key)
@@ -189,7 +200,9 @@ it("refuses what the contract would refuse, and writes nothing: the money still 
 })
 
 it("refuses a signature for anything else, or one that has ended, and writes nothing", async () => {
-  const [id, other, to] = [await waiting(), await waiting(), recipient(5)]
+  const id = await waiting()
+  const other = await waiting()
+  const to = recipient(5)
   const typedData = await askedOf(id, to)
   const { message, domain } = typedData
   const good = await approvalOf(typedData)
@@ -230,7 +243,8 @@ function malleable(signature: Hex): Hex {
 it("becomes final by the transaction of whoever submitted the merchant's signature, and counts once", async () => {
   const life = lifeOf(rig)
   const shop = await rig.sell()
-  const [id, to] = [await rig.paid(shop, 200_000n), recipient(4)]
+  const id = await rig.paid(shop, 200_000n)
+  const to = recipient(4)
   const approval = await approvalOf(await askedOf(id, to))
   await giveBack(id, { address: to, approval })
   const [payout] = await rig.payouts()
@@ -255,7 +269,8 @@ it("becomes final by the transaction of whoever submitted the merchant's signatu
 it("is cancelled where its approval's nonce was used for another amount, and the payment is returned by what moved", async () => {
   const life = lifeOf(rig)
   const shop = await rig.sell()
-  const [id, to] = [await rig.paid(shop, 200_000n), recipient(4)]
+  const id = await rig.paid(shop, 200_000n)
+  const to = recipient(4)
   const typedData = await askedOf(id, to)
   await giveBack(id, { address: to, approval: await approvalOf(typedData) })
   const transactionHash = await submit(shop, [{ ...messageOf(typedData), amount: 150_000n }])
@@ -271,7 +286,8 @@ it("is cancelled where its approval's nonce was used for another amount, and the
 })
 
 it("of granted money by the merchant itself leaves the rest of its address to be swept", async () => {
-  const [shop, life] = [await rig.sell(), lifeOf(rig)]
+  const shop = await rig.sell()
+  const life = lifeOf(rig)
   await rig.paid(shop, 500_000n)
   await rig.paid(shop, 600_000n)
   await submit(shop, [ownMessage(shop, 500_000n)])
@@ -292,7 +308,9 @@ it("of granted money by the merchant itself leaves the rest of its address to be
 })
 
 it("that the merchant made itself ends its payment, which is neither accepted nor returned again", async () => {
-  const [shop, life, to] = [await rig.sell([50, 50]), lifeOf(rig), recipient(5)]
+  const shop = await rig.sell([50, 50])
+  const life = lifeOf(rig)
+  const to = recipient(5)
   const [, , , , , , other] = rig.anvil.accounts
   const ids = [await rig.paid(shop, 200_000n), await rig.paid(shop, 200_000n, other)]
   const left = await rig.paid(shop, 300_000n, rig.anvil.accounts[7])
@@ -324,9 +342,11 @@ it("that the merchant made itself ends its payment, which is neither accepted no
 })
 
 it("that the merchant made itself by a nonce of its own ends the one payment of its amount", async () => {
-  const [shop, life] = [await rig.sell(), lifeOf(rig)]
+  const shop = await rig.sell()
+  const life = lifeOf(rig)
   const [, , , , , , other] = rig.anvil.accounts
-  const [id, left] = [await rig.paid(shop, 200_000n), await rig.paid(shop, 300_000n, other)]
+  const id = await rig.paid(shop, 200_000n)
+  const left = await rig.paid(shop, 300_000n, other)
   const transactionHash = await submit(shop, [ownMessage(shop, 200_000n), ownMessage(shop, 50_000n, "8")])
   await life.mine()
   expect(await life.compareLogs()).toBeNull()
@@ -365,9 +385,12 @@ it("of a surplus that the merchant made itself ends the surplus where all of it 
 })
 
 it("that the merchant made itself of one of two equal payments ends neither, and accepting draws nobody's money", async () => {
-  const [shop, life, to] = [await rig.sell([50, 50]), lifeOf(rig), recipient(6)]
+  const shop = await rig.sell([50, 50])
+  const life = lifeOf(rig)
+  const to = recipient(6)
   const [, , , , , , other] = rig.anvil.accounts
-  const [one, two] = [await rig.paid(shop, 200_000n), await rig.paid(shop, 200_000n, other)]
+  const one = await rig.paid(shop, 200_000n)
+  const two = await rig.paid(shop, 200_000n, other)
   await submit(shop, [ownMessage(shop, 200_000n)])
   expect((await accept(one)).body.message).toContain("Money has left this payment's receiving address")
   await life.mine()
@@ -388,7 +411,8 @@ it.each(["wallet", "service"])(
   "is sent once, though a return of the same money was cancelled before, approved by the %s",
   async by => {
     await settings({ approver: by })
-    const [id, to] = [await waiting(), recipient(2)]
+    const id = await waiting()
+    const to = recipient(2)
     const approve = async () => (by === "wallet" ? { approval: await approvalOf(await askedOf(id, to)) } : {})
     const first = await giveBack(id, { address: to, ...(await approve()) })
     expect(first.body.status).toBe("returned")
@@ -408,7 +432,8 @@ it.each(["wallet", "service"])(
 )
 
 it("is open again when the approval ended before it could be sent", async () => {
-  const [id, to] = [await waiting(), recipient(1)]
+  const id = await waiting()
+  const to = recipient(1)
   const { message, ...rest } = await askedOf(id, to)
   const deadline = `${Math.floor(rig.service.ctx.now().getTime() / 1_000) + 700}`
   const approval = await approvalOf({ ...rest, message: { ...message, deadline } })
@@ -434,7 +459,9 @@ it("is open again when the approval ended before it could be sent", async () => 
 
 it("does not sign a return whose calldata was altered in the database", async () => {
   await settings({ approver: "service" })
-  const [id, to, thief] = [await waiting(), recipient(31), recipient(32)]
+  const id = await waiting()
+  const to = recipient(31)
+  const thief = recipient(32)
   expect((await giveBack(id, { address: to })).status).toBe(200)
   await sql`alter table payouts disable trigger user`.execute(db())
   await sql`update payouts set data = replace(data, ${to.slice(2)}, ${thief.slice(2)})`.execute(db())

@@ -103,7 +103,8 @@ describe("drawShares", () => {
     fc.assert(
       fc.property(amounts, fc.bigInt({ min: -10n, max: 4_000n }), (needed, available) => {
         const drawn = drawShares(needed, available)
-        const [need, have] = [sum(needed), available > 0n ? available : 0n]
+        const need = sum(needed)
+        const have = available > 0n ? available : 0n
         expect(sum(drawn)).toBe(need < have ? need : have)
         expect(drawn.every((amount, i) => amount >= 0n && amount <= (needed[i] ?? 0n))).toBe(true)
         const short = drawn.findIndex((amount, i) => amount < (needed[i] ?? 0n))
@@ -125,7 +126,10 @@ describe("the calldata", () => {
   const id = "01234567-89ab-4cde-8f01-23456789abcd"
   const at = (byte: string) => `0x${byte.repeat(20)}` as Address
   const deposit = {
-    ...{ salt: `0x${"22".repeat(32)}` as Hash, owner: at("11"), approver: at("12"), open_after_s: 7n },
+    salt: `0x${"22".repeat(32)}` as Hash,
+    owner: at("11"),
+    approver: at("12"),
+    open_after_s: 7n,
     payees_hash: `0x${"23".repeat(32)}` as Hash,
   }
   const terms = { owner: at("11"), approver: at("12"), payeesHash: deposit.payees_hash, openAfter: 7n }

@@ -212,7 +212,7 @@ const trialCall = (
   { fees, balance }: Terms,
 ): RpcCall => ({
   method: "eth_call",
-  params: [{ ...{ from, to, data, gas: hexNumber(gas) }, ...trialFees(fees, gas, balance) }, "latest"],
+  params: [{ from, to, data, gas: hexNumber(gas), ...trialFees(fees, gas, balance) }, "latest"],
 })
 
 /** One endpoint's result; empty if the endpoint itself failed. */

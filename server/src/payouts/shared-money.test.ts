@@ -54,8 +54,18 @@ async function arrive(deposit: Row<"deposits">, from_address: Address, value: bi
   await db()
     .insertInto("transfers")
     .values({
-      ...{ chain_id: chainId, tx_hash, token: token.address, to_address: deposit.address, k: 0, value },
-      ...{ deposit_id: deposit.id, from_address, ...block, state: "confirmed", run_at: now, created_at: now },
+      chain_id: chainId,
+      tx_hash,
+      token: token.address,
+      to_address: deposit.address,
+      k: 0,
+      value,
+      deposit_id: deposit.id,
+      from_address,
+      ...block,
+      state: "confirmed",
+      run_at: now,
+      created_at: now,
     })
     .execute()
   return tx_hash

@@ -330,7 +330,8 @@ describe("a signer that answers twice", () => {
         await held
         return undefined
       }
-      const [row, seen] = [await wallet(), await state()]
+      const row = await wallet()
+      const seen = await state()
       const signed = await Promise.all([1, 2].map(() => signAttempts(ctx, rig.network, row, fresh(), seen)))
       expect(signed.reduce((sum, n) => sum + n, 0)).toBe(2)
       expect(signers.asked.length).toBe(4)
@@ -690,7 +691,8 @@ describe("calls of the escrow", () => {
     }
     try {
       await on.begin()
-      const [kept, undone] = [await on.paid("5.00", "manual"), await on.paid("3.00", "manual")]
+      const kept = await on.paid("5.00", "manual")
+      const undone = await on.paid("3.00", "manual")
       expect(await on.held()).toBe(8_000_000n)
       remote.fault = () => "cut"
       await ask("capture", { sessionId: kept.id })

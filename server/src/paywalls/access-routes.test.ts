@@ -284,7 +284,8 @@ describe("a subscription", () => {
   })
 
   it("opens what was paid for last, until the product that it changed to is paid and its period begins", async () => {
-    const [basic, pro] = [await newRecurring(service, "shop"), await newRecurring(service, "shop", { name: "Pro" })]
+    const basic = await newRecurring(service, "shop")
+    const pro = await newRecurring(service, "shop", { name: "Pro" })
     const news = await paywall({ subscriptionProductId: basic })
     const archive = await paywall({ subscriptionProductId: pro })
     const opens = async () => [(await verify(news)).hasAccess, (await verify(archive)).hasAccess]

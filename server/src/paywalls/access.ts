@@ -90,7 +90,8 @@ export const accessName = (paywallId: string, address: Address): string => `${pa
  * accessOf}.
  */
 export async function readAccess(ctx: TxContext, names: readonly string[]): Promise<Map<string, FoundAccess>> {
-  const [ids, addresses] = [names.map(name => name.slice(0, -43)), names.map(name => name.slice(-42))]
+  const ids = names.map(name => name.slice(0, -43))
+  const addresses = names.map(name => name.slice(-42))
   const now = ctx.now()
   const { rows } = await sql<
     Opened & { name: string; expires_at: Date | null; tx_hash: Hash | null; is_watch_ending: boolean }

@@ -37,7 +37,8 @@ function openPayer(address: Address) {
       .selectAll()
       .where("id", "=", paywallId)
       .executeTakeFirstOrThrow()
-    const [id, tx_hash] = [newId("pay"), `0x${"5f".repeat(32)}` as never]
+    const id = newId("pay")
+    const tx_hash = `0x${"5f".repeat(32)}` as never
     const money = { payer: address, amount: 5n, token: address, tx_hash, status: "granted" as const, chain_id: 84532 }
     const times = { created_at: grantedAt, updated_at: grantedAt }
     await db

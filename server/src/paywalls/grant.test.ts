@@ -194,7 +194,8 @@ describe("the calls of grants", () => {
           const used = kind === "used" ? 1 : 0
           return call(now, durationS === null ? null : BigInt(durationS), used, kind === "time" ? null : 1)
         })
-        const [earlier, later] = [all.slice(0, first), all.slice(first)]
+        const earlier = all.slice(0, first)
+        const later = all.slice(first)
         // A grant that is free when the first ones are folded may not be when the others are.
         const before = foldGrants(earlier, earlier.at(-1)?.grantedAt ?? at(0))
         expect(foldGrants(later, at(now + laterS), before)).toEqual(foldGrants(all, at(now + laterS)))

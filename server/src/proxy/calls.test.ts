@@ -142,7 +142,11 @@ interface Sent {
 async function call(path: string, { method = "GET", headers = {}, body, at = address }: Sent = {}) {
   const length = body === undefined ? {} : { "content-length": `${Buffer.byteLength(body)}` }
   const request = httpRequest({
-    ...{ ...at, host: "127.0.0.1", path, method, agent: false },
+    ...at,
+    host: "127.0.0.1",
+    path,
+    method,
+    agent: false,
     headers: { ...headers, ...length },
   })
   request.end(body)
@@ -201,41 +205,47 @@ describe("a call", () => {
     respond = response =>
       response
         .writeHead(200, {
-          ...{
-            "set-cookie": "sid=1",
-            "access-control-allow-origin": "https://evil.example",
-            "x-accel-redirect": "/etc",
-          },
-          ...{ "cache-control": "public", "content-security-policy": "default-src *", connection: "x-hop, keep-alive" },
-          ...{ "x-hop": "1", "www-authenticate": "Basic", "payment-response": "x", "x-payment-response": "x" },
-          ...{ location: "https://evil.example", refresh: "0; url=https://evil.example", "x-fine": "yes" },
-          ...{ "strict-transport-security": "max-age=1", "service-worker-allowed": "/", "sluice-payment": "x" },
+          "set-cookie": "sid=1",
+          "access-control-allow-origin": "https://evil.example",
+          "x-accel-redirect": "/etc",
+          "cache-control": "public",
+          "content-security-policy": "default-src *",
+          connection: "x-hop, keep-alive",
+          "x-hop": "1",
+          "www-authenticate": "Basic",
+          "payment-response": "x",
+          "x-payment-response": "x",
+          location: "https://evil.example",
+          refresh: "0; url=https://evil.example",
+          "x-fine": "yes",
+          "strict-transport-security": "max-age=1",
+          "service-worker-allowed": "/",
+          "sluice-payment": "x",
           ...Object.fromEntries(ofBrowsers.map(name => [name, "x"])),
         })
         .end("<script>")
     const stripped = {
-      ...{
-        authorization: "Bearer caller",
-        cookie: "a=b",
-        "x-api-key": "sk_test_1",
-        "payment-signature": "p",
-        te: "trailers",
-      },
-      ...{
-        "x-payment": "p",
-        "x-payment-id": "p",
-        "x-forwarded-for": "1.2.3.4",
-        forwarded: "for=1.2.3.4",
-        "x-real-ip": "1",
-      },
-      ...{
-        "sluice-payment": "forged",
-        sluice_payment: "forged",
-        connection: "x-secret-hop, close",
-        "x-secret-hop": "1",
-      },
-      ...{ "x-http-method-override": "DELETE", "x-original-url": "/admin", "x-rewrite-url": "/admin", origin: "null" },
-      ...{ "proxy-authorization": "Basic x", "sec-fetch-mode": "cors", "keep-alive": "5" },
+      authorization: "Bearer caller",
+      cookie: "a=b",
+      "x-api-key": "sk_test_1",
+      "payment-signature": "p",
+      te: "trailers",
+      "x-payment": "p",
+      "x-payment-id": "p",
+      "x-forwarded-for": "1.2.3.4",
+      forwarded: "for=1.2.3.4",
+      "x-real-ip": "1",
+      "sluice-payment": "forged",
+      sluice_payment: "forged",
+      connection: "x-secret-hop, close",
+      "x-secret-hop": "1",
+      "x-http-method-override": "DELETE",
+      "x-original-url": "/admin",
+      "x-rewrite-url": "/admin",
+      origin: "null",
+      "proxy-authorization": "Basic x",
+      "sec-fetch-mode": "cors",
+      "keep-alive": "5",
     }
     const passed = {
       accept: "text/*",
@@ -254,8 +264,11 @@ describe("a call", () => {
     expect(left).toEqual([])
     expect(headers.connection).not.toContain("hop")
     expect(answer.headers).toMatchObject({
-      ...{ "x-fine": "yes", "access-control-allow-origin": "*", "cache-control": "no-store" },
-      ...{ "content-security-policy": "sandbox", "x-content-type-options": "nosniff" },
+      "x-fine": "yes",
+      "access-control-allow-origin": "*",
+      "cache-control": "no-store",
+      "content-security-policy": "sandbox",
+      "x-content-type-options": "nosniff",
     })
     const gone = [
       "set-cookie",
@@ -299,7 +312,8 @@ describe("a call", () => {
 
 describe("an answer", () => {
   it("of 100 MB streams: the origin sends no more than its caller reads, and every byte arrives", async () => {
-    const [part, count] = [Buffer.alloc(64 * 1024, "sluice"), 1_600]
+    const part = Buffer.alloc(64 * 1024, "sluice")
+    const count = 1_600
     let sent = 0
     respond = async response => {
       response.writeHead(200)
@@ -316,7 +330,8 @@ describe("an answer", () => {
       return waits && sent > 0
     })
     expect(sent).toBeLessThan(count / 2)
-    const [digest, expected] = [createHash("sha256"), createHash("sha256")]
+    const digest = createHash("sha256")
+    const expected = createHash("sha256")
     for await (const chunk of response) digest.update(chunk)
     for (let i = 0; i < count; i++) expected.update(part)
     expect(digest.digest("hex")).toBe(expected.digest("hex"))
@@ -505,7 +520,10 @@ describe("an answer", () => {
       respond = response => response.on("close", () => (closed = true))
       const headers = { "x-payment": method, "content-length": "0" }
       const request = httpRequest({
-        ...{ ...address, host: "127.0.0.1", path: "/api/p/shop-api/paid/x", method },
+        ...address,
+        host: "127.0.0.1",
+        path: "/api/p/shop-api/paid/x",
+        method,
         headers,
       })
       request.on("error", () => undefined).end()
@@ -583,7 +601,10 @@ describe("an origin that fails", () => {
   it("after its answer has begun cuts the answer off, and the payment is kept too", async () => {
     respond = response => response.writeHead(200, { "content-length": "10" }).write("half")
     const request = httpRequest({
-      ...{ ...impatient, host: "127.0.0.1", path: "/api/p/shop-api/paid/x", agent: false },
+      ...impatient,
+      host: "127.0.0.1",
+      path: "/api/p/shop-api/paid/x",
+      agent: false,
       headers: { "x-payment": "n2" },
     }).end()
     const [response] = (await once(request, "response")) as [IncomingMessage]

@@ -20,7 +20,14 @@ export async function describeBundle(ctx: Context, slug: string): Promise<Bundle
   const { name: chain, chainId, token } = networkOf(ctx.chain, row.chain_id)
   const { id, name, description, currency } = row
   return {
-    ...{ id, slug, name, description, url: urlOf(ctx, slug), currency, chain, chainId },
+    id,
+    slug,
+    name,
+    description,
+    url: urlOf(ctx, slug),
+    currency,
+    chain,
+    chainId,
     token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
     payTo: checksummed((await bundleDeposit(ctx, id)).address),
     routes: (await routesOf(ctx, id)).map(route => shownRoute(token, route)),
@@ -34,6 +41,8 @@ export const urlOf = ({ settings }: TxContext, slug: string): string => `${setti
 
 /** Formats a route for merchants and agents. */
 export const shownRoute = (token: AmountToken, { method, path, price, description }: Row<"bundle_routes">) => ({
-  ...{ method, path, description },
+  method,
+  path,
+  description,
   price: formatAmount(price, token.decimals),
 })

@@ -15,7 +15,9 @@ export async function recordFailure(ctx: Context, failure: Failure): Promise<voi
     .onConflict(conflict =>
       conflict.column("payment_id").doUpdateSet({
         attempts: sql<number>`bundle_failures.attempts + 1`,
-        ...{ reason: failure.reason, failed_at, served_at: null },
+        reason: failure.reason,
+        failed_at,
+        served_at: null,
       }),
     )
     .execute()

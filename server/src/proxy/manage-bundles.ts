@@ -169,7 +169,9 @@ export async function headerNames(ctx: TxContext, id: string): Promise<string[]>
 async function routesInput(ctx: TxContext, network: NetworkInfo, id: string): Promise<RoutesInput> {
   const routes = await routesOf(ctx, id)
   return routes.map(({ method, path, price, description }) => ({
-    ...{ method, path, description },
+    method,
+    path,
+    description,
     price: formatAmount(price, network.token.decimals),
   }))
 }

@@ -60,7 +60,14 @@ function decoded(part: string): string | undefined {
 
 /** Characters that `encodeURIComponent` encodes although a part of a path may have them (RFC 3986, `pchar`). */
 const plain: Record<string, string> = {
-  ...{ "%24": "$", "%26": "&", "%2B": "+", "%2C": ",", "%3A": ":", "%3B": ";", "%3D": "=", "%40": "@" },
+  "%24": "$",
+  "%26": "&",
+  "%2B": "+",
+  "%2C": ",",
+  "%3A": ":",
+  "%3B": ";",
+  "%3D": "=",
+  "%40": "@",
 }
 
 const written = (part: string): string =>

@@ -426,7 +426,8 @@ describe("a priced call", () => {
     const calls = [
       encodeFunctionData({ abi, functionName: "transferFrom", args: [account as Address, a.to, 7n] }),
       encodeFunctionData({
-        ...{ abi, functionName: "transferWithAuthorization" },
+        abi,
+        functionName: "transferWithAuthorization",
         args: [a.from, a.to, a.value, a.validAfter, a.validBefore, a.nonce, signature],
       }),
     ].map(callData => ({ target: rig.token, allowFailure: false, callData }))

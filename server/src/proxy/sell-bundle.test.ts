@@ -49,10 +49,21 @@ async function arrive(
   await ctx.db
     .insertInto("transfers")
     .values({
-      ...{ tx_hash: hashOf(n), block_hash: hashOf(n), block_number: BigInt(n), log_index: k, k },
-      ...{ chain_id: paperNetwork.chainId, token: token ?? paperNetwork.token.address, to_address: deposit.address },
-      ...{ deposit_id: deposit.id, from_address: from, value, state: "confirmed" },
-      ...{ block_time: new Date(now.getTime() - ageMs), run_at: now, created_at: now },
+      tx_hash: hashOf(n),
+      block_hash: hashOf(n),
+      block_number: BigInt(n),
+      log_index: k,
+      k,
+      chain_id: paperNetwork.chainId,
+      token: token ?? paperNetwork.token.address,
+      to_address: deposit.address,
+      deposit_id: deposit.id,
+      from_address: from,
+      value,
+      state: "confirmed",
+      block_time: new Date(now.getTime() - ageMs),
+      run_at: now,
+      created_at: now,
     })
     .execute()
 }

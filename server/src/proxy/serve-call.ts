@@ -274,6 +274,9 @@ async function failLate(
 }
 
 const failureOfCall = ({ method }: FastifyRequest, { bundle, path }: Call, { id }: Paid, reason: string) => ({
-  ...{ payment_id: id, bundle_id: bundle.id },
-  ...{ method, path: path.text.slice(0, 2_048), reason: reason.slice(0, 2_000) },
+  payment_id: id,
+  bundle_id: bundle.id,
+  method,
+  path: path.text.slice(0, 2_048),
+  reason: reason.slice(0, 2_000),
 })

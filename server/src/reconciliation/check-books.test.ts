@@ -179,14 +179,20 @@ describe("the comparison", () => {
       await rig.mint(deposit.address, 50n)
       const { factory, salt } = deposit
       const message = {
-        ...{ token: rig.token, to: recipient(5), amount: 20n, deposit: deposit.address },
-        ...{ nonce: zeroHash as Hash, deadline: NO_DEADLINE },
+        token: rig.token,
+        to: recipient(5),
+        amount: 20n,
+        deposit: deposit.address,
+        nonce: zeroHash as Hash,
+        deadline: NO_DEADLINE,
       }
       // The last account has the merchant's payout address.
       const signed = await accounts[9].signTypedData(giveBackData(network.chainId, factory, message))
       const args = [salt, termsOf(deposit), rig.token, recipient(5), 20n, zeroHash, NO_DEADLINE] as const
       await client.writeContractSync({
-        ...{ address: factory, abi: depositFactoryAbi, functionName: "giveBack" },
+        address: factory,
+        abi: depositFactoryAbi,
+        functionName: "giveBack",
         args: [...args, approver === "wallet" ? signed : "0x"],
         account: approver === "wallet" ? stranger : operator,
       })

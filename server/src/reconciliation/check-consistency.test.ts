@@ -40,8 +40,17 @@ async function arrive(deposit: Row<"deposits">, usd: number): Promise<void> {
   await db()
     .insertInto("transfers")
     .values({
-      ...{ chain_id, tx_hash, token: token.address, to_address: deposit.address, k: 0, deposit_id: deposit.id },
-      ...{ ...place, from_address, value: BigInt(usd) * 1_000_000n, run_at: now, created_at: now },
+      chain_id,
+      tx_hash,
+      token: token.address,
+      to_address: deposit.address,
+      k: 0,
+      deposit_id: deposit.id,
+      ...place,
+      from_address,
+      value: BigInt(usd) * 1_000_000n,
+      run_at: now,
+      created_at: now,
       state: "final",
     })
     .execute()

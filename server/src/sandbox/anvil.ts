@@ -71,7 +71,8 @@ exit $status
 
 /** Starts anvil with these arguments on a port of 127.0.0.1; its keeper's files are in `dir`. */
 export function startAnvil(dir: string, port: number, args: readonly string[]): Anvil {
-  const [pidFile, logFile] = [join(dir, PID_FILE), join(dir, LOG_FILE)]
+  const pidFile = join(dir, PID_FILE)
+  const logFile = join(dir, LOG_FILE)
   const keeper = spawn(
     "/bin/sh",
     [...["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`], ...args],

@@ -140,7 +140,8 @@ export async function startSandbox(
 
 /** The settings of the service in this sandbox: its own chain, contracts, wallets and identity provider. */
 function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcUrl: string): Settings {
-  const [payoutSigner, relaySigner] = [localSigner(keys.payout), localSigner(keys.relay)]
+  const payoutSigner = localSigner(keys.payout)
+  const relaySigner = localSigner(keys.relay)
   return {
     ...given,
     oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,

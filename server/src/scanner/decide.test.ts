@@ -13,9 +13,18 @@ const network = { name: "base", chainId: 8453, endpoints: { length: 3 }, confirm
 /** A transfer in block 100; a test adds what the quorum knows about it. */
 const transfer = (facts: Partial<Row<"transfers">> = {}) =>
   ({
-    ...{ id: 1n, state: "seen", tx_hash: hash("a"), token: `0x${"1".repeat(40)}` as Address, k: 0, value: 5n },
-    ...{ to_address: `0x${"2".repeat(40)}` as Address, block_number: 100n, block_hash: hash("b"), suspect_at: null },
-    ...{ single_source: false, ...facts },
+    id: 1n,
+    state: "seen",
+    tx_hash: hash("a"),
+    token: `0x${"1".repeat(40)}` as Address,
+    k: 0,
+    value: 5n,
+    to_address: `0x${"2".repeat(40)}` as Address,
+    block_number: 100n,
+    block_hash: hash("b"),
+    suspect_at: null,
+    single_source: false,
+    ...facts,
   }) as Row<"transfers">
 
 const block = (number: bigint, letter: string) => ({ block: { number, hash: hash(letter), time: now }, votes: 3 })
@@ -27,12 +36,28 @@ function decided(
 ): Changes {
   const cursor = { block_number: 99n, block_hash: hash("c"), block_time: now, lag_blocks: 0n } as Row<"cursors">
   const silent: Partial<QuorumView> = {
-    ...{ head: 110n, finalized: 0n, blockAt: () => undefined, depthOf: () => 0n, depthAlone: () => 0n },
-    ...{ votesWithout: () => 0, standingOf: () => "open", receiptOf: () => undefined },
+    head: 110n,
+    finalized: 0n,
+    blockAt: () => undefined,
+    depthOf: () => 0n,
+    depthAlone: () => 0n,
+    votesWithout: () => 0,
+    standingOf: () => "open",
+    receiptOf: () => undefined,
   }
   const observation = {
-    ...{ cursor, deposits: new Map(), submissions: [], unfinal: rows, found: [], scannedTo: 99n, backfill: undefined },
-    ...{ doubted: [], reorged: false, allCompared: true, troubles: [], ...seen },
+    cursor,
+    deposits: new Map(),
+    submissions: [],
+    unfinal: rows,
+    found: [],
+    scannedTo: 99n,
+    backfill: undefined,
+    doubted: [],
+    reorged: false,
+    allCompared: true,
+    troubles: [],
+    ...seen,
     quorum: { ...silent, ...quorum } as QuorumView,
   } as Observation
   return decide(on, observation, rows, { now, maxScanLag: 100 })

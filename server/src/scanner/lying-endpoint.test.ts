@@ -292,7 +292,8 @@ it.each([3, 2])(
         try {
           for (const step of steps) {
             if (step.kind === "pay") {
-              const [shop, from] = [shops[step.shop], payers[step.payer]]
+              const shop = shops[step.shop]
+              const from = payers[step.payer]
               if (!shop || !from) continue
               const { hash } = chain.pay([{ from, to: shop.payTo, value: usd(step.dollars) }])
               await service.call("POST", `/api/paywalls/${shop.id}/pay`, { txHash: hash, address: from })
@@ -401,11 +402,22 @@ it("of three receipts that differ in the authorizations that were used, two deci
   const block: Block = { number: 1n, hash: blockHash, time: new Date(0) }
   const use = { token: paperNetwork.token.address, payer, nonce }
   const receipt: Receipt = {
-    ...{ txHash, blockHash, succeeded: true, blockNumber: 1n, transfers: [], givenBack: [], cost: 1n },
+    txHash,
+    blockHash,
+    succeeded: true,
+    blockNumber: 1n,
+    transfers: [],
+    givenBack: [],
+    cost: 1n,
     uses: [use],
   }
   const voter = (uses: Receipt["uses"]): Voter => ({
-    ...{ position: 0, head: block, finalized: 1n, logs: new Map(), readings: [], blocks: new Map([[1n, block]]) },
+    position: 0,
+    head: block,
+    finalized: 1n,
+    logs: new Map(),
+    readings: [],
+    blocks: new Map([[1n, block]]),
     receipts: new Map([[txHash, { ...receipt, uses }]]),
   })
   for (const lie of [[], [use, use], [{ ...use, nonce: blockHash }]])

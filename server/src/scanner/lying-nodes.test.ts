@@ -84,7 +84,9 @@ const statusOf = async (shop: { id: string }, txHash: string, address: string = 
   (await service.call("GET", `/api/paywalls/${shop.id}/payments/${txHash}?address=${address}`)).body
 /** A filter for all logs to an address. */
 const range = (to: string) => ({
-  ...{ address: paperNetwork.token.address, fromBlock: "0x0", toBlock: `0x${chain.head.number.toString(16)}` },
+  address: paperNetwork.token.address,
+  fromBlock: "0x0",
+  toBlock: `0x${chain.head.number.toString(16)}`,
   topics: ["", null, [`0x${to.slice(2).toLowerCase().padStart(64, "0")}`]],
 })
 const hasAccess = async (shop: { id: string }, address: string = A): Promise<boolean> =>
@@ -426,7 +428,8 @@ describe("several endpoints", () => {
   it("a large payment needs two that have it, a small one does not", async () => {
     await serve(2)
     ;(nodes[1] as ScriptedNode).broken = 502
-    const [large, small] = [await paid(usd(500), A), await paid(usd(5), B)]
+    const large = await paid(usd(500), A)
+    const small = await paid(usd(5), B)
     chain.mine(3)
     await rounds(3)
     expect([await hasAccess(large.shop, A), await hasAccess(small.shop, B)]).toEqual([false, true])
@@ -682,12 +685,13 @@ describe("several endpoints", () => {
       const old = blocks[5]
       const [{ topics, address }] = params as unknown as [{ topics: [string, null, string[]]; address: string }]
       const made = topics[2].map(to => ({
-        ...{
-          address,
-          topics: [topics[0], `0x${A.slice(2).padStart(64, "0")}`, to],
-          data: `0x${"1".padStart(64, "0")}`,
-        },
-        ...{ transactionHash: newHash(), blockNumber: "0x5", blockHash: old?.hash, logIndex: "0x0" },
+        address,
+        topics: [topics[0], `0x${A.slice(2).padStart(64, "0")}`, to],
+        data: `0x${"1".padStart(64, "0")}`,
+        transactionHash: newHash(),
+        blockNumber: "0x5",
+        blockHash: old?.hash,
+        logIndex: "0x0",
       }))
       return [...logsJson(params, blocks), ...made]
     }

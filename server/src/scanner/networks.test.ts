@@ -133,7 +133,8 @@ async function rounds(count = 2): Promise<void> {
 
 describe("two networks at once", () => {
   it("count each on its own: the same sender, amount and even address", async () => {
-    const [here, there] = [await paywall(), await paywall("worldchain")]
+    const here = await paywall()
+    const there = await paywall("worldchain")
     expect([here.chain, there.chain, there.chainId]).toEqual(["base-sepolia", "worldchain", 480])
     // Paid on the wrong chain, at the right address.
     const wrong = await pay(0, there.payTo)
@@ -314,7 +315,8 @@ describe("dormant addresses", () => {
   })
 
   it("an active paywall that nobody asks for in a day leaves the scan, is checked hourly, and whoever asks wakes it", async () => {
-    const [idle, busy] = [await paywall(), await paywall()]
+    const idle = await paywall()
+    const busy = await paywall()
     await rounds(1)
     service.advance(23 * HOUR)
     await service.call("GET", `/api/paywalls/${busy.id}`)
@@ -369,10 +371,19 @@ describe("dormant addresses", () => {
     await service.ctx.db
       .insertInto("outflows")
       .values({
-        ...{ chain_id: 84532, deposit_id: id, merchant_id, reason: "recovery", token: sites[0].settings.token },
-        ...{ recipient: PAYOUT_ADDRESS.toLowerCase() as Address, amount: parseUnits("5", 6) },
-        ...{ tx_hash: transactionHash as Hash, block_number: blockNumber, block_hash: blockHash as Hash, log_index: 0 },
-        ...{ block_time: service.ctx.now(), created_at: service.ctx.now() },
+        chain_id: 84532,
+        deposit_id: id,
+        merchant_id,
+        reason: "recovery",
+        token: sites[0].settings.token,
+        recipient: PAYOUT_ADDRESS.toLowerCase() as Address,
+        amount: parseUnits("5", 6),
+        tx_hash: transactionHash as Hash,
+        block_number: blockNumber,
+        block_hash: blockHash as Hash,
+        log_index: 0,
+        block_time: service.ctx.now(),
+        created_at: service.ctx.now(),
       })
       .execute()
     service.advance(HOUR)

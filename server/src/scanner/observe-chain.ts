@@ -63,14 +63,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const watched = await watchedDeposits(ctx, network.chainId)
   const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_PER_ROUND)
   const unfinal = await unfinalTransfers(ctx, network.chainId)
-  const deposits = new Map<Address, WatchedDeposit>()
-  // Of a million addresses, load only those that this round can meet.
-  const know = async (addresses: Address[], resources: string[] = []) => {
-    const unknown = [...new Set(addresses)].filter(address => !deposits.has(address))
-    for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
-      deposits.set(deposit.address, deposit)
-  }
-  for (const deposit of watched) deposits.set(deposit.address, deposit)
+  const { deposits, know } = knownDeposits(ctx, network, watched)
   await know(
     unfinal.map(row => row.to_address),
     submissions.map(row => row.resource_id),
@@ -120,11 +113,32 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
   // The block at which the next round may start.
   await quorum.learn(reorged ? [quorum.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
-  const troubles = troublesIn(network, quorum)
   return {
-    ...{ cursor, quorum, deposits, submissions, unfinal, found },
-    ...{ scannedTo, backfill, doubted, reorged, allCompared, calls, troubles },
+    cursor,
+    quorum,
+    deposits,
+    submissions,
+    unfinal,
+    found,
+    scannedTo,
+    backfill,
+    doubted,
+    reorged,
+    allCompared,
+    calls,
+    troubles: troublesIn(network, quorum),
   }
+}
+
+/** The deposits that a round can meet. Of a million, it loads only the watched ones and those that it is asked to `know`. */
+function knownDeposits(ctx: Context, network: Network, watched: readonly WatchedDeposit[]) {
+  const deposits = new Map(watched.map(deposit => [deposit.address, deposit]))
+  const know = async (addresses: Address[], resources: string[] = []) => {
+    const unknown = [...new Set(addresses)].filter(address => !deposits.has(address))
+    for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
+      deposits.set(deposit.address, deposit)
+  }
+  return { deposits, know }
 }
 
 /** Scans the deposits that came back into the scan, each from the block where its scan stopped. */

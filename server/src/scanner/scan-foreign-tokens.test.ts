@@ -172,7 +172,8 @@ describe("what anyone can emit", () => {
   })
 
   it("of tokens that lie fills twenty rows of an address, changes no payment and nothing of another address", async () => {
-    const [flooded, quiet] = [await paywall(), await paywall()]
+    const flooded = await paywall()
+    const quiet = await paywall()
     for (let i = 0; i < 25; i++) await emit(await emitter(9, i), flooded.payTo, 2)
     await rig.pay(quiet.payTo, "5")
     await rig.pay(quiet.payTo, "1", 0, rig.other)
@@ -240,7 +241,9 @@ describe("what anyone can emit", () => {
       ...row,
       from_address: rig.other,
       token: pad(`0x${(i + 1).toString(16)}`, { size: 20 }) as typeof rig.other,
-      ...{ found_at: now, balance: 1n, check_at: new Date(now.getTime() + 3 * 86_400_000) },
+      found_at: now,
+      balance: 1n,
+      check_at: new Date(now.getTime() + 3 * 86_400_000),
     }))
     await rig.service.ctx.db
       .insertInto("foreign_tokens")
@@ -274,7 +277,8 @@ describe("what anyone can emit", () => {
 describe("of two endpoints, one that lies", () => {
   it("adds no token, raises no balance, and what it hides is found when both answer", async () => {
     await begin(2)
-    const [shop, other] = [await paywall(), await paywall()]
+    const shop = await paywall()
+    const other = await paywall()
     await rig.pay(shop.payTo, "3", 0, rig.other)
     const balance = encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [shop.payTo as Hex] })
     const fake = await emitter(9)

@@ -42,7 +42,8 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
     .executeTakeFirstOrThrow()
   const labels = { network: network.name }
   const bound = BigInt(ctx.settings.maxScanLag)
-  const [wasBehind, isBehind] = [before.lag_blocks > bound, after.lag_blocks > bound]
+  const wasBehind = before.lag_blocks > bound
+  const isBehind = after.lag_blocks > bound
   scanLag.set(labels, Number.parseInt(after.lag_blocks.toString(), 10))
   scanBehind.set(labels, isBehind ? 1 : 0)
   const facts = { ...labels, lagBlocks: `${after.lag_blocks}` }

@@ -29,8 +29,13 @@ beforeEach(async () => {
   await db()
     .insertInto("webhooks")
     .values({
-      ...{ id: `c${"w".repeat(24)}`, merchant_id: await rig.service.merchant("shop"), url, active: true },
-      ...{ events: JSON.stringify(["payment.exception"]), created_at: new Date(), updated_at: new Date() },
+      id: `c${"w".repeat(24)}`,
+      merchant_id: await rig.service.merchant("shop"),
+      url,
+      active: true,
+      events: JSON.stringify(["payment.exception"]),
+      created_at: new Date(),
+      updated_at: new Date(),
     })
     .execute()
   before = await balances()

@@ -88,7 +88,9 @@ it.each([
   ["one sender", payerB],
   ["as many senders", "many"],
 ] as const)("7,000 transfers of %s are booked in parts; who pays is first, there and elsewhere", async (_, from) => {
-  const [flooded, other, later] = [await newSession(), await newSession(), await newSession()]
+  const flooded = await newSession()
+  const other = await newSession()
+  const later = await newSession()
   await arrive(flooded, DUST, 1n, 1_000, from)
   // The payer of the flooded session comes after all the dust, and another pays elsewhere.
   await arrive(flooded, 1, 5_000_000n, 90_000, payerA)
@@ -160,7 +162,8 @@ it("has the network scanned again at once while more waits, and does not expire 
 })
 
 it("who pays is settled before the senders of a flood are screened", async () => {
-  const [flooded, paid] = [await newSession(), await newSession()]
+  const flooded = await newSession()
+  const paid = await newSession()
   await arrive(flooded, 600, 1n, 1_000, "many")
   await arrive(paid, 1, 5_000_000n, 90_000, payerA)
   const seen: string[] = []

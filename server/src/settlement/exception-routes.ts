@@ -175,7 +175,8 @@ async function prepareReturn(
   const locked = await approvedByWallet(ctx, request, merchantId, async ctx => {
     // A return to the address that the payer signed for needs no signature of the merchant.
     if (address === undefined || address === (await named(ctx)) || (await isForWallet(ctx, payment))) return undefined
-    const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
+    const from = "waits for the merchant"
+    const to = `sent to ${checksummed(address)}`
     return { words: { action: "Return payment", subject: id, from, to } }
   })
   return { address, screened, checked, locked }

@@ -45,7 +45,8 @@ const completed = () => rig.notified("checkout.session.completed")
 
 /** Two recipients that nobody else has, for 70 and 30 percent. */
 async function split() {
-  const [first, second] = [fresh(), fresh()]
+  const first = fresh()
+  const second = fresh()
   const recipients = [
     { address: first, percent: 70 },
     { address: second, percent: 30 },
@@ -139,23 +140,21 @@ describe("at a checkout", () => {
     const { address: payer } = rig.buyer(0)
     expect(await rig.notified("payment.exception")).toEqual([
       {
-        ...{
-          paymentId: id,
-          merchantId: await rig.service.merchant("shop"),
-          sessionId: session.id,
-          paywallId: null,
-          bundleId: null,
-        },
-        ...{
-          exception: "underpaid",
-          payer,
-          amount: "3.00",
-          currency: "USDC",
-          currencyVerified: true,
-          decimals: 6,
-          txHash,
-        },
-        ...{ token: checksummed(rig.network.token.address), chain: rig.network.name, chainId: rig.network.chainId },
+        paymentId: id,
+        merchantId: await rig.service.merchant("shop"),
+        sessionId: session.id,
+        paywallId: null,
+        bundleId: null,
+        exception: "underpaid",
+        payer,
+        amount: "3.00",
+        currency: "USDC",
+        currencyVerified: true,
+        decimals: 6,
+        txHash,
+        token: checksummed(rig.network.token.address),
+        chain: rig.network.name,
+        chainId: rig.network.chainId,
         updatedAt: expect.any(String),
       },
     ])
@@ -174,7 +173,8 @@ describe("at a checkout", () => {
       status: 400,
       body: { error: "VALIDATION_ERROR", details: [{ path: "address" }] },
     })
-    const [wanted, elsewhere] = [fresh(), fresh()]
+    const wanted = fresh()
+    const elsewhere = fresh()
     expect(await name(session.id, wanted)).toMatchObject({
       status: 200,
       body: { id: session.id, payer: rig.buyer(0).address, address: wanted },
@@ -217,7 +217,8 @@ describe("at a checkout", () => {
   })
 
   it("a duplicate is accepted beside the payment: notified once, swept with it; or goes back", async () => {
-    const [kept, sent] = [await checkout(), await checkout()]
+    const kept = await checkout()
+    const sent = await checkout()
     for (const session of [kept, sent]) for (const _ of [1, 2]) await rig.pay(session.payTo, "5")
     await rig.rounds(3)
     const open = await waiting("status=open")
@@ -289,7 +290,8 @@ describe("at a checkout", () => {
 
   it("another token is shown in its own decimals; it is accepted in shares of its own, or goes back", async () => {
     const { splitId, first, second } = await split()
-    const [kept, sent] = [await checkout({ splitId }), await checkout()]
+    const kept = await checkout({ splitId })
+    const sent = await checkout()
     for (const session of [kept, sent]) {
       const txHash = await rig.pay(session.payTo, "7", 0, rig.other)
       await post("/api/pay/confirm", { sessionId: session.id, txHash }, {})
@@ -345,7 +347,8 @@ describe("at a checkout", () => {
   it("whose link was used up by others: accepted it is confirmed anyway", async () => {
     await post("/api/console/payment-links", { title: "Sale", slug: "sale", amount: 5, maxUses: 1 })
     const start = async () => (await post("/api/pay/sessions", { slug: "sale" }, {})).body
-    const [first, second] = [await start(), await start()]
+    const first = await start()
+    const second = await start()
     await rig.pay(first.payTo, "5")
     await rig.rounds(2)
     await rig.pay(second.payTo, "5", 1)
@@ -361,7 +364,8 @@ describe("at a checkout", () => {
   it("whose link was used up, past its expiry, is not looked at for ever", async () => {
     await post("/api/console/payment-links", { title: "Sale", slug: "sale", amount: 5, maxUses: 1 })
     const start = async () => (await post("/api/pay/sessions", { slug: "sale" }, {})).body
-    const [first, second] = [await start(), await start()]
+    const first = await start()
+    const second = await start()
     await rig.pay(first.payTo, "5")
     await rig.rounds(2)
     await rig.pay(second.payTo, "5", 1)

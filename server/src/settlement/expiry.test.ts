@@ -60,7 +60,8 @@ it("paid in time while no node answers for logs does not expire first: it is con
 })
 
 it("does not expire on a chain that stands still, which may go on with blocks of an earlier time", async () => {
-  const [paid, unpaid] = [await start(), await start()]
+  const paid = await start()
+  const unpaid = await start()
   await life.verify()
   const { timestamp } = await rig.anvil.client.getBlock()
   await rounds(8, false)

@@ -127,7 +127,10 @@ function reservedOf({ token: { decimals } }: NetworkInfo, { reserved }: Checkout
   const { authId, authorized, captured, released, captureBefore } = reserved
   const text = (amount: bigint) => formatAmount(amount, decimals)
   return {
-    ...{ authId, authorized: text(authorized), captured: text(captured), released: text(released) },
+    authId,
+    authorized: text(authorized),
+    captured: text(captured),
+    released: text(released),
     captureBefore: captureBefore.toISOString(),
   }
 }

@@ -45,8 +45,10 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     const { client } = rig.anvil
     const { payTo } = await checkout(20)
     await look(2)
-    const [first, second] = [rig.buyer(0), rig.buyer(1)]
-    const [a, b] = [await signed(first, payTo, "12"), await signed(first, payTo, "8", 1)]
+    const first = rig.buyer(0)
+    const second = rig.buyer(1)
+    const a = await signed(first, payTo, "12")
+    const b = await signed(first, payTo, "8", 1)
     const other = await signed(second, payTo, "8")
     await send(a)
     const fork = await client.snapshot()
@@ -68,11 +70,9 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     const { id, payTo } = await checkout(5)
     await look(2)
     const buyer = rig.buyer(0)
-    const [a, b, less] = [
-      await signed(buyer, payTo, "4"),
-      await signed(buyer, payTo, "5", 1),
-      await signed(buyer, payTo, "1", 1),
-    ]
+    const a = await signed(buyer, payTo, "4")
+    const b = await signed(buyer, payTo, "5", 1)
+    const less = await signed(buyer, payTo, "1", 1)
     const before = await rig.balanceOf(BACK)
     await send(a)
     const fork = await client.snapshot()
@@ -101,11 +101,9 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     const { payTo } = await checkout(5, { splitId: split.id })
     await look(2)
     const buyer = rig.buyer(0)
-    const [a, b, less] = [
-      await signed(buyer, payTo, "4"),
-      await signed(buyer, payTo, "10", 1),
-      await signed(buyer, payTo, "1.5", 1),
-    ]
+    const a = await signed(buyer, payTo, "4")
+    const b = await signed(buyer, payTo, "10", 1)
+    const less = await signed(buyer, payTo, "1.5", 1)
     await send(a)
     const fork = await client.snapshot()
     await send(b)
@@ -129,11 +127,9 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     const { payTo } = await checkout(5, { splitId: split.id })
     await look(2)
     const buyer = rig.buyer(0)
-    const [a, b, more] = [
-      await signed(buyer, payTo, "4"),
-      await signed(buyer, payTo, "5", 1),
-      await signed(buyer, payTo, "7", 1),
-    ]
+    const a = await signed(buyer, payTo, "4")
+    const b = await signed(buyer, payTo, "5", 1)
+    const more = await signed(buyer, payTo, "7", 1)
     const before = await rig.balanceOf(BACK)
     await send(a)
     const fork = await client.snapshot()
@@ -169,7 +165,8 @@ describe("a confirmed checkout that a reorg leaves with other money", () => {
     const { body: split } = await call("splits", { name: "Band", recipients })
     const { payTo } = await checkout(20, { splitId: split.id })
     await look(2)
-    const [first, second] = [rig.buyer(0), rig.buyer(1)]
+    const first = rig.buyer(0)
+    const second = rig.buyer(1)
     const b = await signed(second, payTo, "8")
     await send(await signed(first, payTo, "12"))
     const fork = await client.snapshot()
@@ -212,7 +209,8 @@ describe("at a paywall", () => {
     const buyer = rig.buyer(0)
     await look(2)
     const base = await client.snapshot()
-    const [a, b] = [await signed(buyer, payTo, "4"), await signed(buyer, payTo, "3", 1)]
+    const a = await signed(buyer, payTo, "4")
+    const b = await signed(buyer, payTo, "3", 1)
     for (const raw of [a, b]) await submit(await send(raw), buyer.address)
     await look(3)
     await look()
@@ -238,8 +236,13 @@ describe("at a paywall", () => {
     await rig.service.ctx.db
       .insertInto("webhooks")
       .values({
-        ...{ id: `c${"w".repeat(24)}`, merchant_id: await rig.service.merchant("shop"), url, active: true },
-        ...{ events: JSON.stringify(["payment.exception"]), created_at: new Date(), updated_at: new Date() },
+        id: `c${"w".repeat(24)}`,
+        merchant_id: await rig.service.merchant("shop"),
+        url,
+        active: true,
+        events: JSON.stringify(["payment.exception"]),
+        created_at: new Date(),
+        updated_at: new Date(),
       })
       .execute()
     const { payTo, submit } = await paywall()

@@ -417,7 +417,8 @@ describe("what is decided", () => {
       await settle()
       return (await payments()).map(({ status, amount, accepted_at }) => ({ status, amount, accepted: !!accepted_at }))
     }
-    const [two, one] = [2_000_000n, 1_000_000n]
+    const two = 2_000_000n
+    const one = 1_000_000n
     await change([two, one], { state: "gone" })
     await change([one], { state: "confirmed", single_source: true })
     const reversed = [{ status: "reversed", amount: two + one, accepted: true }]

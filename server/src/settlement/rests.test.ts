@@ -45,15 +45,21 @@ async function arrive(deposit: Deposit, n: number, value: bigint, from = payer):
   await db()
     .insertInto("transfers")
     .values({
-      ...{ chain_id: chainId, tx_hash: hashOf(n), token: token.address, to_address: deposit.address, k: 0 },
-      ...{ deposit_id: deposit.id, from_address: from, value, block_number: BigInt(n), block_hash: hashOf(n) },
-      ...{
-        log_index: 0,
-        block_time: new Date(now.getTime() - 900_000),
-        state: "confirmed",
-        run_at: now,
-        created_at: now,
-      },
+      chain_id: chainId,
+      tx_hash: hashOf(n),
+      token: token.address,
+      to_address: deposit.address,
+      k: 0,
+      deposit_id: deposit.id,
+      from_address: from,
+      value,
+      block_number: BigInt(n),
+      block_hash: hashOf(n),
+      log_index: 0,
+      block_time: new Date(now.getTime() - 900_000),
+      state: "confirmed",
+      run_at: now,
+      created_at: now,
     })
     .execute()
 }
@@ -218,14 +224,19 @@ describe.each([
     await settle()
     const payment = (await payments()).find(row => row.payer === payer)
     const outflow = {
-      ...{
-        chain_id: chainId,
-        deposit_id: deposit.id,
-        merchant_id: payment?.merchant_id ?? "",
-        reason: "given_back" as const,
-      },
-      ...{ tx_hash: hashOf(77), token: token.address, recipient: BACK as Address, amount: gave, block_number: 20n },
-      ...{ block_hash: hashOf(20), log_index: 0, block_time: service.ctx.now(), created_at: service.ctx.now() },
+      chain_id: chainId,
+      deposit_id: deposit.id,
+      merchant_id: payment?.merchant_id ?? "",
+      reason: "given_back" as const,
+      tx_hash: hashOf(77),
+      token: token.address,
+      recipient: BACK as Address,
+      amount: gave,
+      block_number: 20n,
+      block_hash: hashOf(20),
+      log_index: 0,
+      block_time: service.ctx.now(),
+      created_at: service.ctx.now(),
       nonce: returnNonce(payment?.id ?? "", 0),
     }
     await db().insertInto("outflows").values(outflow).execute()
@@ -271,7 +282,11 @@ describe("a surplus whose return is signed", () => {
     await db()
       .insertInto("submissions")
       .values({
-        ...{ resource_id: deposit.resource_id, by_sender: true, chain_id: chainId, tx_hash: hashOf(2), address: payer },
+        resource_id: deposit.resource_id,
+        by_sender: true,
+        chain_id: chainId,
+        tx_hash: hashOf(2),
+        address: payer,
         ...freshSubmission(service.ctx.now()),
         run_at: null,
       })

@@ -135,10 +135,21 @@ async function arrive(n: number, value: bigint, from = buyer): Promise<void> {
   await ctx.db
     .insertInto("transfers")
     .values({
-      ...{ tx_hash: hashOf(n), block_hash: hashOf(n), block_number: BigInt(n), log_index: 0, k: 0 },
-      ...{ chain_id: paperNetwork.chainId, token: paperNetwork.token.address, to_address: deposit.address },
-      ...{ deposit_id: deposit.id, from_address: from, value, state: "confirmed" },
-      ...{ block_time: ctx.now(), run_at: ctx.now(), created_at: ctx.now() },
+      tx_hash: hashOf(n),
+      block_hash: hashOf(n),
+      block_number: BigInt(n),
+      log_index: 0,
+      k: 0,
+      chain_id: paperNetwork.chainId,
+      token: paperNetwork.token.address,
+      to_address: deposit.address,
+      deposit_id: deposit.id,
+      from_address: from,
+      value,
+      state: "confirmed",
+      block_time: ctx.now(),
+      run_at: ctx.now(),
+      created_at: ctx.now(),
     })
     .execute()
 }

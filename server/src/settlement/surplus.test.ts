@@ -53,7 +53,8 @@ const checkout = async (fields: object = {}) => {
 }
 /** Two recipients that nobody else has, for 70 and 30 percent. */
 async function split() {
-  const [first, second] = [fresh(), fresh()]
+  const first = fresh()
+  const second = fresh()
   const recipients = [first, second].map((address, i) => ({ address, percent: i === 0 ? 70 : 30 }))
   const { body } = await rig.service.call("POST", "/api/console/splits", { name: "Band", recipients }, as)
   return { splitId: body.id as string, balances: () => Promise.all([rig.balanceOf(first), rig.balanceOf(second)]) }

@@ -322,7 +322,8 @@ describe("a failed payment says why", () => {
   })
 
   it("another recipient, and whose it is", async () => {
-    const [shop, neighbour] = [await paywall(), await paywall()]
+    const shop = await paywall()
+    const neighbour = await paywall()
     const txHash = await pay(neighbour.payTo, "5")
     await submit(shop.id, txHash)
     await confirmed()
@@ -443,7 +444,8 @@ describe("prices and switches", () => {
     await service.call("PUT", "/api/console/settings", { payoutAddress: buyer(3).address }, { as: "shop" })
     const now = (await service.call("GET", `/api/paywalls/${shop.id}`)).body.payTo
     expect(now).not.toBe(shop.payTo)
-    const [old, fresh] = [await pay(shop.payTo, "5", buyer(0)), await pay(now, "5", buyer(1))]
+    const old = await pay(shop.payTo, "5", buyer(0))
+    const fresh = await pay(now, "5", buyer(1))
     await submit(shop.id, old, buyer(0).address)
     await submit(shop.id, fresh, buyer(1).address)
     await confirmed()

@@ -41,7 +41,8 @@ export function splitRoutes(app: Server, ctx: Context): void {
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
           const recipients = await checkedRecipients(ctx, request.body.recipients)
-          const [from, to] = [recipientWords([]), recipientWords(recipients)]
+          const from = recipientWords([])
+          const to = recipientWords(recipients)
           const words = { action: "Create split", subject: request.body.name, from, to }
           return { recipients, approval: await approvedByWallet(ctx, request, merchantId, async () => ({ words })) }
         },

@@ -49,7 +49,8 @@ export const approveAttachment = (
     if (after === undefined) return undefined
     const splitId = await before(ctx)
     if (after === splitId) return undefined
-    const [from, to] = [await splitWords(ctx, merchantId, splitId), await splitWords(ctx, merchantId, after)]
+    const from = await splitWords(ctx, merchantId, splitId)
+    const to = await splitWords(ctx, merchantId, after)
     if (from === undefined || to === undefined) return undefined
     return { words: { action: "Attach split", subject: resource, from, to } }
   })

@@ -174,7 +174,8 @@ async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
 
 /** Returns the last invoice if a recorded field of it changed. */
 function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
-  const [was, is] = [before && lastOf(before.invoices), lastOf(now.invoices)]
+  const was = before && lastOf(before.invoices)
+  const is = lastOf(now.invoices)
   const names = ["paid_at", "voided_at", "void_asked_at", "period_start", "period_end"] as const
   return names.some(name => was?.[name]?.getTime() !== is[name]?.getTime()) ? [is] : []
 }
@@ -235,10 +236,22 @@ function bill(
   const { id, merchant_id, product_id, chain_id, event_sequence } = held.subscription
   const now = ctx.now()
   const invoice: Row<"invoices"> = {
-    ...{ id: newId("inv"), subscription_id: id, merchant_id, sequence: lastOf(held.invoices).sequence + 1 },
-    ...{ session_id: session.id, product_id, amount: session.amount, currency: session.currency },
-    ...{ period_start: periodStart, period_end: periodEnd, due_at: dueAt, created_at: now, updated_at: now },
-    ...{ paid_at: null, void_asked_at: null, voided_at: null },
+    id: newId("inv"),
+    subscription_id: id,
+    merchant_id,
+    sequence: lastOf(held.invoices).sequence + 1,
+    session_id: session.id,
+    product_id,
+    amount: session.amount,
+    currency: session.currency,
+    period_start: periodStart,
+    period_end: periodEnd,
+    due_at: dueAt,
+    created_at: now,
+    updated_at: now,
+    paid_at: null,
+    void_asked_at: null,
+    voided_at: null,
   }
   const subscription = { ...held.subscription, anchor, event_sequence: event_sequence + 1 }
   const invoices = [...held.invoices, invoice]
@@ -258,8 +271,14 @@ function rowOf(ctx: TxContext, standing: Standing): Row<"subscriptions"> {
   const now = ctx.now()
   const row: Row<"subscriptions"> = {
     ...held.subscription,
-    ...{ status, cancel_reason: cancelReason, paid_until: paidUntil, access_until: accessUntil, run_at: runAt },
-    ...{ blocked_by: blockedBy, failed_rounds: 0, updated_at: now },
+    status,
+    cancel_reason: cancelReason,
+    paid_until: paidUntil,
+    access_until: accessUntil,
+    run_at: runAt,
+    blocked_by: blockedBy,
+    failed_rounds: 0,
+    updated_at: now,
     ended_at: status === "canceled" ? (before.ended_at ?? now) : null,
     event_sequence: held.subscription.event_sequence + (change ? 1 : 0),
   }

@@ -200,7 +200,8 @@ describe("money", () => {
 
   it("that is paid ahead for another product says when the old one closes", async () => {
     await rig.begin("2027-01-01T10:00:00Z")
-    const [gold, bronze] = [await rig.product(), await rig.product({ billingInterval: "year" })]
+    const gold = await rig.product()
+    const bronze = await rig.product({ billingInterval: "year" })
     await rig.pay(await rig.start(gold))
     await rig.look()
     const { id } = (await rig.call("GET", "subscriptions")).body.data[0]
@@ -284,7 +285,8 @@ describe("a merchant", () => {
 
   it("who moves a subscription away and back starts counting its periods again", async () => {
     await rig.begin(BEGIN)
-    const [one, two] = [await rig.product({ maxPeriods: 1 }), await rig.product()]
+    const one = await rig.product({ maxPeriods: 1 })
+    const two = await rig.product()
     await rig.pay(await rig.start(one))
     await rig.look()
     const { id } = (await rig.call("GET", "subscriptions")).body.data[0]

@@ -17,16 +17,34 @@ const T = new Date("2027-01-31T10:00:00Z")
 const at = (days: number) => new Date(T.getTime() + days * DAY)
 const monthly = { interval: "month", count: 1 } as const
 const first: InvoiceFacts = {
-  ...{ periodStart: T, periodEnd: new Date("2027-02-28T10:00:00Z"), dueAt: T },
-  ...{ state: "paid", paidAt: T, isFinal: true, isOfProduct: true, wasUnpaidAtCancel: false },
+  periodStart: T,
+  periodEnd: new Date("2027-02-28T10:00:00Z"),
+  dueAt: T,
+  state: "paid",
+  paidAt: T,
+  isFinal: true,
+  isOfProduct: true,
+  wasUnpaidAtCancel: false,
 }
 const second: InvoiceFacts = {
-  ...{ periodStart: first.periodEnd, periodEnd: new Date("2027-03-31T10:00:00Z"), dueAt: first.periodEnd },
-  ...{ state: "open", paidAt: null, isFinal: false, isOfProduct: true, wasUnpaidAtCancel: false },
+  periodStart: first.periodEnd,
+  periodEnd: new Date("2027-03-31T10:00:00Z"),
+  dueAt: first.periodEnd,
+  state: "open",
+  paidAt: null,
+  isFinal: false,
+  isOfProduct: true,
+  wasUnpaidAtCancel: false,
 }
 const base: SubscriptionFacts = {
-  ...{ billing: monthly, anchor: T, maxPeriods: null, invoices: [first], aheadMs: 3 * DAY },
-  ...{ pausedAt: null, canceledAt: null, cancelAtPeriodEnd: false },
+  billing: monthly,
+  anchor: T,
+  maxPeriods: null,
+  invoices: [first],
+  aheadMs: 3 * DAY,
+  pausedAt: null,
+  canceledAt: null,
+  cancelAtPeriodEnd: false,
 }
 const fold = (days: number, change: Partial<SubscriptionFacts> = {}) =>
   foldSubscription({ ...base, ...change }, at(days))
@@ -40,7 +58,7 @@ describe("a subscription", () => {
     ["paid", 1, {}, { status: "active", next: null, accessUntil: graceAfter(first.periodEnd), runAt: at(25) }],
     ["ahead of its next period", 25, {}, { next: expect.objectContaining({ dueAt: first.periodEnd }) }],
     ["paid, but not finally", 25, { invoices: [{ ...first, isFinal: false }] }, { next: null, status: "active" }],
-    ["looked after too late", 40, {}, { next: expect.objectContaining({ ...{ periodStart: at(28), dueAt: at(40) } }) }],
+    ["looked after too late", 40, {}, { next: expect.objectContaining({ periodStart: at(28), dueAt: at(40) }) }],
     ["billed", 27, open, { status: "active", next: null, runAt: at(28) }],
     ["due", 28, open, { status: "payment_due", runAt: at(31), accessUntil: at(31) }],
     ["due too long", 31, open, { status: "past_due", runAt: null, accessUntil: at(31) }],
@@ -262,7 +280,8 @@ describe("whatever happens to a subscription", () => {
     "who pays each period of %i days as late as it can gets no more time than it paid for (while payments are paused: %s)",
     (count, isPaused) => {
       const model = new Model({ interval: "day", count }, null)
-      let [opened, most] = [0, 0]
+      let opened = 0
+      let most = 0
       const paid = () => model.facts.invoices.filter(each => each.state === "paid").length
       for (let hour = 0; hour < 60 * 24; hour++) {
         model.now = new Date(T.getTime() + (hour * DAY) / 24)

@@ -76,15 +76,13 @@ export interface FoldedSubscription {
 
 /** The fold of a subscription that has not begun. */
 export const NONE: FoldedSubscription = {
-  ...{
-    status: null,
-    cancelReason: null,
-    paidUntil: null,
-    accessUntil: null,
-    next: null,
-    isVoiding: false,
-    runAt: null,
-  },
+  status: null,
+  cancelReason: null,
+  paidUntil: null,
+  accessUntil: null,
+  next: null,
+  isVoiding: false,
+  runAt: null,
 }
 
 /** Folds a subscription at a given time. */

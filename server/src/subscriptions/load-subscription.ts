@@ -125,7 +125,10 @@ async function readHeld(
     const session = byId.get(lastOf(own).session_id)
     if (!session) throw new Error("an invoice has no session")
     return {
-      ...{ subscription, invoices: own, session, payer: payers.get(session.id) },
+      subscription,
+      invoices: own,
+      session,
+      payer: payers.get(session.id),
       isSessionHeld: heldSessions.has(session.id),
       isFinal: session.status === "confirmed" && !open.has(session.id),
     }
@@ -189,7 +192,10 @@ export function factsOf(
       const { void_asked_at: closedAt } = invoice
       return [
         {
-          ...{ periodStart, periodEnd, dueAt, paidAt },
+          periodStart,
+          periodEnd,
+          dueAt,
+          paidAt,
           state: invoice.voided_at ? "void" : paidAt ? "paid" : isOver ? "ended" : "open",
           isFinal: isLast ? isFinal : true,
           isOfProduct: i > lastOfOther,

@@ -15,7 +15,9 @@ export function renewalEvent(
 ): NewEvent<"subscription.renewal.created"> {
   const { token }: NetworkInfo = networkOf(ctx.chain, chain_id)
   return {
-    ...{ merchantId, type: "subscription.renewal.created", dedupeKey: `subscription.renewal.created:${invoice.id}` },
+    merchantId,
+    type: "subscription.renewal.created",
+    dedupeKey: `subscription.renewal.created:${invoice.id}`,
     orderKey: id,
     data: {
       subscriptionId: id,
@@ -27,7 +29,10 @@ export function renewalEvent(
       dueAt: invoice.due_at.toISOString(),
       periodStart: textOf(invoice.period_start),
       periodEnd: textOf(invoice.period_end),
-      ...{ merchantId, productId: invoice.product_id, customerEmail: session.customer_email, sequence },
+      merchantId,
+      productId: invoice.product_id,
+      customerEmail: session.customer_email,
+      sequence,
     },
     ...(session.callback_url === null ? {} : { callbackUrl: session.callback_url }),
   }
@@ -67,10 +72,16 @@ export function changeEvent(
   const type = `subscription.${change}` as const
   if (status === null) throw new Error("a subscription that has not begun is not notified")
   return {
-    ...{ merchantId, type, dedupeKey: `${type}:${id}:${sequence}`, orderKey: id },
+    merchantId,
+    type,
+    dedupeKey: `${type}:${id}:${sequence}`,
+    orderKey: id,
     data: {
       subscriptionId: id,
-      ...{ merchantId, status, productId: subscription.product_id, customerEmail: subscription.customer_email },
+      merchantId,
+      status,
+      productId: subscription.product_id,
+      customerEmail: subscription.customer_email,
       payer: payer && checksummed(payer),
       cancelReason: subscription.cancel_reason,
       paidUntil: subscription.paid_until?.toISOString() ?? null,

@@ -109,8 +109,17 @@ export async function writeSubscriptions(
       const { started_at, anchor, payer, customer_email, blocked_by, updated_at } = row
       const begun = { started_at, anchor, payer, customer_email }
       return {
-        ...{ id, status, cancel_reason, paid_until, access_until, run_at, ended_at, event_sequence },
-        ...{ ...begun, blocked_by, updated_at },
+        id,
+        status,
+        cancel_reason,
+        paid_until,
+        access_until,
+        run_at,
+        ended_at,
+        event_sequence,
+        ...begun,
+        blocked_by,
+        updated_at,
       }
     }),
   )

@@ -67,7 +67,8 @@ export async function ownSubscription(ctx: TxContext, wallet: SignedWallet, id: 
 export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]): Promise<SubscriberSubscription[]> {
   const ids = rows.map(({ id }) => id)
   if (ids.length === 0) return []
-  const [open, paid] = [await openInvoices(ctx, ids), await paidPeriods(ctx, ids)]
+  const open = await openInvoices(ctx, ids)
+  const paid = await paidPeriods(ctx, ids)
   const usedUp = await withoutResume(ctx, ids)
   return rows.map(row => {
     const { token, name: chain } = networkOf(ctx.chain, row.chain_id)
@@ -79,8 +80,11 @@ export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]):
       id: row.id,
       merchant: row.merchant ?? "",
       product: row.product,
-      ...{ amount: formatAmount(row.price, token.decimals), currency: row.currency, chain },
-      ...{ billingInterval: row.billing_interval, billingCount: row.billing_count },
+      amount: formatAmount(row.price, token.decimals),
+      currency: row.currency,
+      chain,
+      billingInterval: row.billing_interval,
+      billingCount: row.billing_count,
       status: begun(row.status),
       startedAt: begun(row.started_at).toISOString(),
       paidUntil,

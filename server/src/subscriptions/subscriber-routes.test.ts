@@ -8,7 +8,8 @@ import { accessFields, BASE_URL, type Fields, signInFields, signMessage } from "
 import { newEndpoint } from "../chain/endpoints.ts"
 import { countsOf } from "../limits/buckets.ts"
 
-const [account, other] = [privateKeyToAccount(generatePrivateKey()), privateKeyToAccount(generatePrivateKey())]
+const account = privateKeyToAccount(generatePrivateKey())
+const other = privateKeyToAccount(generatePrivateKey())
 const DAY = 86_400_000
 const fields = {
   ...signInFields,
@@ -66,12 +67,27 @@ describe("a subscriber", () => {
     const open = await newInvoice(service, "shop", id, { invoice: { due_at: inDays(2) } })
     const seen = await find(id)
     expect(seen).toEqual({
-      ...{ id, merchant: "Blue Bottle Books", product: "Press pass", amount: "5.00", currency: "USDC" },
-      ...{ chain: "base-sepolia", billingInterval: "month", billingCount: 1, status: "active" },
-      ...{ startedAt: expect.any(String), paidUntil: expect.any(String), accessUntil: expect.any(String) },
-      ...{ cancelAtPeriodEnd: false, canResume: false, nextDueAt: null, endsAt: null },
+      id,
+      merchant: "Blue Bottle Books",
+      product: "Press pass",
+      amount: "5.00",
+      currency: "USDC",
+      chain: "base-sepolia",
+      billingInterval: "month",
+      billingCount: 1,
+      status: "active",
+      startedAt: expect.any(String),
+      paidUntil: expect.any(String),
+      accessUntil: expect.any(String),
+      cancelAtPeriodEnd: false,
+      canResume: false,
+      nextDueAt: null,
+      endsAt: null,
       openInvoice: {
-        ...{ id: open.invoiceId, url: `${BASE_URL}/invoice/${open.invoiceId}`, amount: "5.00", currency: "USDC" },
+        id: open.invoiceId,
+        url: `${BASE_URL}/invoice/${open.invoiceId}`,
+        amount: "5.00",
+        currency: "USDC",
         dueAt: expect.any(String),
       },
     })
@@ -161,7 +177,8 @@ describe("a subscriber", () => {
       chain.networks = [{ ...paperNetwork, endpoints: [newEndpoint("base-sepolia", anvil.rpcUrl)] }, base]
       const address = await deployContractWallet(anvil.client, account.address)
       const made = (change?: object) => newSubscription(service, "shop", product, address, change)
-      const [here, elsewhere] = [await made(), await made({ chain_id: base.chainId })]
+      const here = await made()
+      const elsewhere = await made({ chain_id: base.chainId })
       const asked = async () => (await service.call("POST", "/api/subscriptions/nonce", { address })).body.nonce
       const take = async (by: typeof account) =>
         service.call("POST", "/api/subscriptions/token", await signMessage(by, await asked(), { ...fields, address }))

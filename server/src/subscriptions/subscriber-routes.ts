@@ -43,7 +43,9 @@ export function subscriberRoutes(app: Server, ctx: Context): void {
 
 function signInRoutes(app: Server, ctx: Context): void {
   const door = (): Door => ({
-    ...{ purpose: "subscriptions", resource: "", path: TOKEN_PATH },
+    purpose: "subscriptions",
+    resource: "",
+    path: TOKEN_PATH,
     networks: ctx.chain.networks,
   })
   app.post(

@@ -146,7 +146,11 @@ async function post(
   const signal = AbortSignal.any([over, AbortSignal.timeout(TIMEOUT_MS)])
   try {
     const { statusCode, body: answer } = await agent.request({
-      ...{ origin, path: pathname, method: "POST", body, signal },
+      origin,
+      path: pathname,
+      method: "POST",
+      body,
+      signal,
       headers: { ...Object.fromEntries(headers), "content-type": contentType },
     })
     const read = await firstBytes(answer)

@@ -35,16 +35,25 @@ describe("an event that is emitted alone", () => {
         await db
           .insertInto("webhooks")
           .values({
-            ...{ id: `c${String(n).padStart(24, "0")}`, merchant_id: rig.merchantId, url: `https://shop.example/${n}` },
-            ...{ events: JSON.stringify(events), active, ...times },
+            id: `c${String(n).padStart(24, "0")}`,
+            merchant_id: rig.merchantId,
+            url: `https://shop.example/${n}`,
+            events: JSON.stringify(events),
+            active,
+            ...times,
           })
           .execute()
       const event = (n: number): NewEvent<EventType> => ({
-        ...{ merchantId: rig.merchantId, type, data: { n: 1 } as never, orderKey: "cs_1", dedupeKey: `${n}` },
+        merchantId: rig.merchantId,
+        type,
+        data: { n: 1 } as never,
+        orderKey: "cs_1",
+        dedupeKey: `${n}`,
         ...(calls ? { callbackUrl: "https://shop.example/call" } : {}),
       })
       const emitted = (...events: NewEvent<EventType>[]) => inTransaction(rig.service.ctx, ctx => emitAll(ctx, events))
-      const [[alone], [beside]] = [await emitted(event(1)), await emitted(event(2), event(3))]
+      const [alone] = await emitted(event(1))
+      const [beside] = await emitted(event(2), event(3))
       const [again = ""] = await emitted(event(1))
       expect(await db.selectFrom("events").select("id").where("id", "=", again).execute()).toEqual([])
       const made = async (id = "") =>
@@ -175,7 +184,10 @@ describe("leases", () => {
       const { rows } = await claimDeliveries(ctx.db, claim)
       const attempt = { status: 500, error: "answered 500", answer: "", durationMs: 1, retryAfterMs: undefined }
       const results = rows.map(row => ({
-        ...{ delivery: row, webhook: { id: row.webhook_id ?? "", failing: true }, startedAt: new Date(), attempt },
+        delivery: row,
+        webhook: { id: row.webhook_id ?? "", failing: true },
+        startedAt: new Date(),
+        attempt,
       }))
       const lastFirst = results.sort((a, b) => (a.webhook.id < b.webhook.id ? 1 : -1))
       const held = (id = "") => sql`select from webhooks where id = ${id} for update skip locked`.execute(ctx.db)

@@ -179,7 +179,8 @@ describe("a delivery", () => {
   })
 
   it("goes where a session says, and only there, signed with the account's secret", async () => {
-    const [own, callback] = [await rig.receiver(), await rig.receiver()]
+    const own = await rig.receiver()
+    const callback = await rig.receiver()
     await rig.register(own.url)
     await rig.send({ callbackUrl: callback.url })
     await rig.deliver()
@@ -270,7 +271,8 @@ describe("a delivery", () => {
   })
 
   it("takes turns: one endpoint has at most its own number of concurrent requests, and the others continue", async () => {
-    const [hangs, good] = [await rig.receiver(), await rig.receiver()]
+    const hangs = await rig.receiver()
+    const good = await rig.receiver()
     await rig.register(hangs.url)
     await rig.register(good.url)
     const held = Promise.withResolvers<void>()
@@ -288,7 +290,8 @@ describe("a delivery", () => {
 
   it("merchants take turns too: one whose endpoints all hang takes half of the places, and another's is sent at once", async () => {
     const { ctx } = rig.service
-    const [hangs, good] = [await rig.receiver(), await rig.receiver()]
+    const hangs = await rig.receiver()
+    const good = await rig.receiver()
     for (let i = 0; i < 30; i++) await rig.register(`${hangs.url}/${i}`)
     const rival = await rig.service.merchant("rival")
     await ctx.db.deleteFrom("events").execute()
@@ -317,7 +320,8 @@ describe("a delivery", () => {
     const to = await rig.receiver()
     await rig.register(to.url)
     for (let i = 0; i < 60; i++) await rig.send()
-    const [locked, recordable] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const locked = Promise.withResolvers<void>()
+    const recordable = Promise.withResolvers<void>()
     const locking = inTransaction(rig.service.ctx, async ({ db }) => {
       await sql`lock table delivery_attempts`.execute(db)
       locked.resolve()

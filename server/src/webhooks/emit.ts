@@ -63,9 +63,17 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
   const given = events.map((event, n) => {
     const { type } = event
     return {
-      ...{ n, ...rowOf(ctx, event, now), order_key: event.orderKey, url: event.callbackUrl, lane: callbackLane(event) },
-      ...{ is_standard: wants(["*"], type), is_notice: isUnconditional(type) },
-      ...{ only_to: event.onlyTo, not_to: event.except, takes_back: event.takesBack, only_back: event.onlyBack },
+      n,
+      ...rowOf(ctx, event, now),
+      order_key: event.orderKey,
+      url: event.callbackUrl,
+      lane: callbackLane(event),
+      is_standard: wants(["*"], type),
+      is_notice: isUnconditional(type),
+      only_to: event.onlyTo,
+      not_to: event.except,
+      takes_back: event.takesBack,
+      only_back: event.onlyBack,
       delivery_id: newId("dlv"),
     }
   })
@@ -116,7 +124,10 @@ function rowOf(ctx: TxContext, event: NewEvent<keyof EventData>, now: Date) {
   const { merchantId, type, data } = event
   const id = newId("evt")
   return {
-    ...{ id, merchant_id: merchantId, type, dedupe_key: event.dedupeKey ?? id },
+    id,
+    merchant_id: merchantId,
+    type,
+    dedupe_key: event.dedupeKey ?? id,
     body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
     traceparent: continueTrace(ctx, event.traceparent ?? null),
   }

@@ -294,7 +294,8 @@ export async function recover(
  * it was bound to; a finished one goes to the endpoint's current URL.
  */
 const again = (ctx: Context) => ({
-  ...{ url: ifEnded(sql`null`, sql`url`), lane: ifEnded(sql`webhook_id`, sql`lane`) },
+  url: ifEnded(sql`null`, sql`url`),
+  lane: ifEnded(sql`webhook_id`, sql`lane`),
   status: "pending" as const,
   attempts: 0,
   by_hand: true,

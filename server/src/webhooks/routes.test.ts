@@ -245,7 +245,8 @@ describe("reading, changing and deleting", () => {
 })
 
 describe("settings.webhook_changed", () => {
-  const [A, B] = ["0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC", "0x90F79bf6EB2c4f870365E785982E1f101E93b906"]
+  const A = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+  const B = "0x90F79bf6EB2c4f870365E785982E1f101E93b906"
   const payout = async (payoutAddress: string | undefined) =>
     expect((await put("/api/console/settings", { payoutAddress })).status).toBe(200)
   const PAYOUT = "settings.payout_address_changed"
@@ -283,7 +284,9 @@ describe("settings.webhook_changed", () => {
     expect(eventsTo(other)).toEqual([CHANGED, PAYOUT, CHANGED, PAYOUT])
     // Paths and queries may have secrets: the others are sent origins.
     expect(JSON.parse(other.received[3]?.body ?? "").data).toEqual({
-      ...{ merchantId, webhookId: id, change },
+      merchantId,
+      webhookId: id,
+      change,
       url: new URL(to.url).origin,
       newUrl: newUrl && new URL(newUrl).origin,
     })

@@ -440,7 +440,10 @@ const argsOf = ({ authorization: { from, to, value, validAfter, validBefore, non
   [from, to, value, validAfter, validBefore, nonce, signature] as const
 const carry = (signed: Signed) =>
   rig.anvil.client.writeContractSync({
-    ...{ address: rig.token, abi: tokenAbi, functionName: "transferWithAuthorization", args: argsOf(signed) },
+    address: rig.token,
+    abi: tokenAbi,
+    functionName: "transferWithAuthorization",
+    args: argsOf(signed),
   })
 const forgetLease = () =>
   sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(rig.service.ctx.db)
@@ -469,7 +472,10 @@ describe("a thief", () => {
       call(encodeFunctionData({ abi: tokenAbi, functionName: "transferFrom", args: [buyer.address, payTo, 500_000n] })),
     ]
     await rig.anvil.client.writeContractSync({
-      ...{ address: MULTICALL3, abi: tokenAbi, functionName: "aggregate3", args: [calls] },
+      address: MULTICALL3,
+      abi: tokenAbi,
+      functionName: "aggregate3",
+      args: [calls],
     })
     await on.round()
     expect((await Promise.all(answers)).map(({ body }) => body.error)).toEqual(Array(3).fill("settlement_failed"))
@@ -1018,7 +1024,8 @@ describe("a payment link", () => {
       { as: "shop" },
     )
     const url = "/api/p/tip-two"
-    const [first, second] = [await required(url), await required(url)]
+    const first = await required(url)
+    const second = await required(url)
     expect(second.accepts).toEqual(first.accepts)
     const payloads = [v2(first, await sign(await on.buyer(), first)), v2(second, await sign(await on.buyer(), second))]
     const [answers] = await Promise.all([Promise.all(payloads.map(payload => pay(url, payload))), carryOut(2)])

@@ -172,8 +172,13 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
 
 /** A new relay clears everything that belongs to the end of an earlier one. */
 const unended = {
-  ...{ found_hash: null, found_block: null, found_final: false, failed_at: null },
-  ...{ served_at: null, answered_at: null, retry_until: null },
+  found_hash: null,
+  found_block: null,
+  found_final: false,
+  failed_at: null,
+  served_at: null,
+  answered_at: null,
+  retry_until: null,
 }
 
 /**
@@ -208,7 +213,10 @@ async function writeClaim(
     payload_hash: hash,
     identifier: identifier ?? null,
     // Everything that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
-    ...{ digest, pay_to: to, amount: value, valid_before: asTime(validBefore) },
+    digest,
+    pay_to: to,
+    amount: value,
+    valid_before: asTime(validBefore),
     payout_id: relay.id,
     claim_id: claimId,
     caller: sale.caller,

@@ -106,15 +106,32 @@ async function claimsOf(as: string) {
   const { chainId: chain_id, token } = rig.network
   return async ({ authorization, signature }: Signed, identifier: string | null = null) => {
     const digest = authorizationDigest(rig.network, authorization)
-    const [id, to] = [randomUUID(), { merchantId: merchant_id }]
+    const id = randomUUID()
+    const to = { merchantId: merchant_id }
     const relay = { kind: "settle" as const, authorization, digest, relayBy: now, to }
     const { from: payer, nonce, to: pay_to, value: amount, validBefore: valid_before } = authorization
     return {
       relay: relayRow(ctx, rig.network, { id, data: relayCall(authorization, signature, "key"), gas: 1n }, relay),
       settlement: {
-        ...{ id: newId("set"), merchant_id, identifier, chain_id, token: token.address },
-        ...{ payer, nonce, digest, pay_to, amount, valid_before, binding: "b", payload_hash: "p", payout_id: id },
-        ...{ resource_id: null, claim_id: null, caller: "", created_at: now, updated_at: now },
+        id: newId("set"),
+        merchant_id,
+        identifier,
+        chain_id,
+        token: token.address,
+        payer,
+        nonce,
+        digest,
+        pay_to,
+        amount,
+        valid_before,
+        binding: "b",
+        payload_hash: "p",
+        payout_id: id,
+        resource_id: null,
+        claim_id: null,
+        caller: "",
+        created_at: now,
+        updated_at: now,
       },
     }
   }
@@ -174,14 +191,17 @@ describe("the facilitator", () => {
       const { ctx } = rig.service
       const claim = await claimsOf("shop")
       const buyer = await on.buyer()
-      const [nonce, id] = [await sign(buyer), await sign(buyer)]
-      const [sameNonce, sameId] = [await claim(nonce), await claim(id, "same")]
+      const nonce = await sign(buyer)
+      const id = await sign(buyer)
+      const sameNonce = await claim(nonce)
+      const sameId = await claim(id, "same")
       const innocents = await Promise.all([
         claim(await sign(buyer)),
         claim(await sign(buyer)),
         claim(await sign(buyer)),
       ])
-      const [held, letGo] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+      const held = Promise.withResolvers<void>()
+      const letGo = Promise.withResolvers<void>()
       const gone = new Error("the other process has died")
       const frozen = inTransaction(ctx, async ctx => {
         const others = [await claim(nonce), await claim(await sign(buyer), "same")]
@@ -306,7 +326,8 @@ describe("the facilitator", () => {
   })
 
   it("simulates what comes at once in one exchange, and answers each for itself", async () => {
-    const [rich, poor] = [await on.buyer(), await on.buyer(9_999n)]
+    const rich = await on.buyer()
+    const poor = await on.buyer(9_999n)
     const buyers = [rich, rich, poor, rich, rich, rich]
     const signed = await Promise.all(buyers.map(buyer => sign(buyer)))
     const exchanges = vi.spyOn(getGlobalDispatcher(), "dispatch")

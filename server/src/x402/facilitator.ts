@@ -148,7 +148,11 @@ export async function settle(
   const written = (body.paymentRequirements as Record<string, unknown>).network
   const shared = { network: typeof written === "string" ? written : "" }
   const failed = ({ reason, words }: Refusal, payer?: Address, transaction = "") => ({
-    ...{ success: false, errorReason: reason, errorMessage: words, transaction, ...shared },
+    success: false,
+    errorReason: reason,
+    errorMessage: words,
+    transaction,
+    ...shared,
     payer: payer ? checksummed(payer) : "",
   })
   if ("reason" in asked) return failed(asked)

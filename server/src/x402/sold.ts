@@ -50,7 +50,10 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
     .execute()
   const [current, ...earlier] = versions.map(
     ({ price, until_at, address, ...deposit }): Offered => ({
-      ...{ network, payTo: address, amount: price, deposit },
+      network,
+      payTo: address,
+      amount: price,
+      deposit,
       pricedUntil: until_at === null ? undefined : new Date(until_at.getTime() + QUOTE_MS),
     }),
   )
@@ -136,7 +139,10 @@ export async function linkItem(
     .executeTakeFirstOrThrow()
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", slug).executeTakeFirstOrThrow()
   const price: Offered = {
-    ...{ network, payTo: deposit.address, amount: session.amount, deposit },
+    network,
+    payTo: deposit.address,
+    amount: session.amount,
+    deposit,
     soldUntil: session.expires_at,
   }
   const offer: Offer = {

@@ -141,7 +141,9 @@ const NAMES = COLUMNS.replace(/ \w+(,|$)/g, "$1")
 async function insertClaims(ctx: TxContext, claims: readonly NewClaim[]): Promise<Row<"settlements">[]> {
   const rows = claims.map(({ settlement }, n) => ({
     ...settlement,
-    ...{ n, amount: `${settlement.amount}`, valid_before: `${settlement.valid_before}` },
+    n,
+    amount: `${settlement.amount}`,
+    valid_before: `${settlement.valid_before}`,
   }))
   const written = await sql<Row<"settlements">>`
     /* named: write_claims */ insert into settlements as s (${sql.raw(NAMES)}, from_block, lease_until)

@@ -22,7 +22,9 @@ export async function eventFaults(db: Db, { id }: Deal, sums: Sums): Promise<str
     .sort((a, b) => a.data.sequence - b.data.sequence)
   const found: string[] = []
   const say = (wrong: boolean, words: string) => void (wrong && found.push(words))
-  let [isReserved, isCompleted, isVoided] = [false, false, false]
+  let isReserved = false
+  let isCompleted = false
+  let isVoided = false
   const notified = new Set<string>()
   steps.forEach(({ type, data: { status, sequence, refundId } }, i) => {
     say(sequence === steps[i - 1]?.data.sequence, `two events have the number ${sequence}`)

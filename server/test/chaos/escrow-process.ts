@@ -52,7 +52,10 @@ async function main(options: ProcessOptions): Promise<void> {
     relayWallet: signer.address,
     secretKey: new Uint8Array(32).fill(7),
     limits: Object.fromEntries(Object.keys(defaults.limits).map(bucket => [bucket, 0])) as Settings["limits"],
-    ...{ gasBudget: 0n, gasBudgetTotal: 0n, relayContractBudget: 0n, verifyIntervalMs: SCAN_MS },
+    gasBudget: 0n,
+    gasBudgetTotal: 0n,
+    relayContractBudget: 0n,
+    verifyIntervalMs: SCAN_MS,
   }
   const database = await openPostgres(databaseUrl, () => {})
   const network = await retried(() => checkNetwork(options.network))

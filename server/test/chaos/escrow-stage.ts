@@ -85,8 +85,16 @@ export async function setStage(postgresUrl: string, random: () => number, honest
   const merchants: Merchant[] = []
   for (let i = 0; i < MERCHANTS; i++) merchants.push(await enrol(rig, `merchant${i}`))
   const stage: Stage = {
-    ...{ rig, on, databaseUrl, proxies, merchants },
-    ...{ apis: [], playing: new Map(), kills: {}, errors: [], aheadMs: 0 },
+    rig,
+    on,
+    databaseUrl,
+    proxies,
+    merchants,
+    apis: [],
+    playing: new Map(),
+    kills: {},
+    errors: [],
+    aheadMs: 0,
     stop: async () => {
       for (const { child } of stage.playing.values()) child.kill("SIGKILL")
       for (const proxy of proxies) await proxy.stop()
@@ -209,7 +217,10 @@ export async function keepPlaying(
     const point = nextPoint(stage, dooms, role === "api" ? apiPoints : [...workerPoints, ...sendPoints])
     const inside = point !== undefined && !sendPoints.includes(point)
     const options: ProcessOptions = {
-      ...{ role, databaseUrl: stage.databaseUrl, key: relayKey(), issuer: stage.rig.service.issuer.issuer },
+      role,
+      databaseUrl: stage.databaseUrl,
+      key: relayKey(),
+      issuer: stage.rig.service.issuer.issuer,
       network: { ...network, rpcUrls: stage.proxies.map(proxy => proxy.url(place)) },
       aheadMs: stage.aheadMs,
       killAt: inside ? { point, nth: 1 } : undefined,

@@ -87,7 +87,8 @@ async function movements({ rig }: Stage): Promise<Movement[]> {
 
 function sumsOf(moved: readonly Movement[]): Sums {
   const sum = (kind: Moved) => moved.reduce((total, each) => (each.kind === kind ? total + each.amount : total), 0n)
-  const [reserve, capture] = [sum("reserve"), sum("capture")]
+  const reserve = sum("reserve")
+  const capture = sum("capture")
   const rest = { void: sum("void"), reclaim: sum("reclaim"), refund: sum("refund") }
   return { reserve, capture, ...rest, held: reserve - capture - rest.void - rest.reclaim }
 }

@@ -71,8 +71,14 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
   const stage = await setStage(options.postgresUrl, random, options.mutant === true)
   if (options.mutant) await beCareless(stage.rig.service.ctx.db)
   const report: EscrowReport = {
-    ...{ violations: [], caught: [], kills: stage.kills, checkouts: 0 },
-    ...{ reorgs: 0, dropped: 0, reconciliations: 0, ms: 0 },
+    violations: [],
+    caught: [],
+    kills: stage.kills,
+    checkouts: 0,
+    reorgs: 0,
+    dropped: 0,
+    reconciliations: 0,
+    ms: 0,
   }
   const over = new AbortController()
   const limit = setTimeout(() => over.abort(), options.limitMs)
@@ -203,7 +209,8 @@ async function displace(play: Play, deal: Deal, depth: bigint): Promise<void> {
       : [
           deal.merchant.wallet,
           encodeFunctionData({
-            ...{ abi: erc20Abi, functionName: "approve" },
+            abi: erc20Abi,
+            functionName: "approve",
             args: [rig.network.escrow?.refundCollector as Address, 0n],
           }),
         ]

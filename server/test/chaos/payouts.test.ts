@@ -9,8 +9,15 @@ let postgres: Awaited<ReturnType<typeof startPostgres>>
 const honest = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0, hide: 0, lie: 0 }
 
 const faultySigner: SignerRates = {
-  ...{ late: 0.1, down: 0.01, cut: 0.01, refuse: 0.01, hang: 0.005 },
-  ...{ garbage: 0.01, empty: 0.01, "other key": 0.01, "other hash": 0.01 },
+  late: 0.1,
+  down: 0.01,
+  cut: 0.01,
+  refuse: 0.01,
+  hang: 0.005,
+  garbage: 0.01,
+  empty: 0.01,
+  "other key": 0.01,
+  "other hash": 0.01,
 }
 
 const usual: Omit<ChaosOptions, "postgresUrl"> = {

@@ -277,13 +277,13 @@ async function ask(stage: Stage, buyer: Buyer, url: string, token: string | unde
   const { authorization, signature } = signed
   const numbers = Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`]))
   const accepted = {
-    ...{
-      scheme: "exact",
-      network: "eip155:84532",
-      amount: `${authorization.value}`,
-      payTo: checksummed(authorization.to),
-    },
-    ...{ asset: checksummed(stage.rig.token), maxTimeoutSeconds: 2, extra: { name: "USDC", version: "2" } },
+    scheme: "exact",
+    network: "eip155:84532",
+    amount: `${authorization.value}`,
+    payTo: checksummed(authorization.to),
+    asset: checksummed(stage.rig.token),
+    maxTimeoutSeconds: 2,
+    extra: { name: "USDC", version: "2" },
   }
   const payload = { x402Version: 2, accepted, payload: { signature, authorization: numbers } }
   const isOurs = kind !== "facilitator"
@@ -388,7 +388,8 @@ async function keepServing(
   while (!signal.aborted) {
     const killAt = nextKill(stage, options, report)
     if (killAt) stage.doomed.add(killAt)
-    const [claims, serves] = [new Set<string>(), new Set<string>()]
+    const claims = new Set<string>()
+    const serves = new Set<string>()
     const program: ApiOptions = {
       databaseUrl: stage.databaseUrl,
       network: settingsOf(stage, place),

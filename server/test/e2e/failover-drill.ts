@@ -98,7 +98,14 @@ async function openStage() {
     return { url: `http://127.0.0.1:${port}`, kill: () => killed(child) }
   }
   return {
-    ...{ primary, standby, redis, anvil, issuer, receiver, token, start },
+    primary,
+    standby,
+    redis,
+    anvil,
+    issuer,
+    receiver,
+    token,
+    start,
     close: async () => {
       for (const child of programs) await killed(child)
       await Promise.all([anvil.stop(), issuer.stop(), receiver.stop(), redis.stop()])

@@ -79,7 +79,8 @@ describe("SIGKILL", () => {
   it("with a payment and a checkout sent, submitted, or confirmed: one is granted, one notified, each once", async () => {
     sandbox = await newSandbox({}, "migrated")
     let run = await sandbox.start()
-    const [sales, checkouts] = [[], []] as [Awaited<ReturnType<typeof sell>>[], Awaited<ReturnType<typeof checkOut>>[]]
+    const sales: Awaited<ReturnType<typeof sell>>[] = []
+    const checkouts: Awaited<ReturnType<typeof checkOut>>[] = []
     for (const stage of ["sent", "submitted", "confirmed"] as const) {
       const checkout = await checkOut(stage)
       if (stage !== "sent") expect((await checkout.confirm()).status).toBe(200)

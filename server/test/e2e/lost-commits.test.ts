@@ -63,7 +63,8 @@ describe.runIf(postgresBinaries() || process.env.CI)("the last commits of a lost
 
   it("are found again from the chain, and nothing is paid twice", async () => {
     const { service, anvil } = rig
-    const [before, meanwhile] = [await rig.sell([50, 50]), await rig.sell([50, 50])]
+    const before = await rig.sell([50, 50])
+    const meanwhile = await rig.sell([50, 50])
     await rig.paid(before, 1_000_000n)
     const planned = await ids()
     await cutOff()

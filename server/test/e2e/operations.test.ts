@@ -63,7 +63,8 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
         created_at, updated_at) values ('pw_1', 'mer_1', 84532, 'n', 1, 'USDC', 'content', 'one_time', true, now(), now())`.execute(
       first.db,
     )
-    const [address, salt] = [`0x${"1".repeat(40)}`, `0x${"5".repeat(64)}`]
+    const address = `0x${"1".repeat(40)}`
+    const salt = `0x${"5".repeat(64)}`
     await sql`insert into recipient_sets (created_at) values (now())`.execute(first.db)
     await sql`insert into recipients (set_id, position, address, percent_e4)
       select id, n, '0x' || repeat((n + 7)::text, 40), 333333 * (n + 1) from recipient_sets, generate_series(0, 1) n`.execute(

@@ -310,7 +310,8 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       await anvil.client.setBalance({ address: address as Hex, value: parseEther("1") })
     expect(await step(4)).toMatchObject({ code: 0 })
 
-    const [api, worker] = [start(compose.services.api.command), start(compose.services.worker.command)]
+    const api = start(compose.services.api.command)
+    const worker = start(compose.services.worker.command)
     await until("both are ready or dead", async () => {
       if (api.child.exitCode !== null || worker.child.exitCode !== null) return true
       return (await api.get("/readyz"))?.status === 200 && (await worker.get("/readyz"))?.status === 200

@@ -71,7 +71,8 @@ export interface Run {
 export function plainEnv(): Record<string, string> {
   const { PATH = "", HOME = "", NODE_COMPILE_CACHE, TEST_BUNDLE } = process.env
   return {
-    ...{ PATH, HOME },
+    PATH,
+    HOME,
     ...(NODE_COMPILE_CACHE ? { NODE_COMPILE_CACHE } : {}),
     ...(TEST_BUNDLE ? { NODE_OPTIONS: `--import=${TEST_BUNDLE}` } : {}),
   }
@@ -88,7 +89,8 @@ export async function newSandbox(
   const dir = mkdtempSync(join(tmpdir(), "sluice-e2e-"))
   const copy = database === "migrated" ? await copyTemplate() : undefined
   if (database === "migrated" && !copy) placeDatabase(join(dir, "data"))
-  const [port, rpcPort] = [await freePort(), await freePort()]
+  const port = await freePort()
+  const rpcPort = await freePort()
   const url = `http://127.0.0.1:${port}`
   const runs: Run[] = []
   const spawnOne = (...args: string[]): Run => {

@@ -59,14 +59,12 @@ async function openStage() {
   const token = (): Hex => sandbox.file().token.address
   const buyer = (): Hex => sandbox.file().buyers[0].address
   return {
-    ...{
-      sandbox,
-      settings,
-      database,
-      query,
-      chain,
-      dropped: () => query(postgres.url, "drop database first with (force)"),
-    },
+    sandbox,
+    settings,
+    database,
+    query,
+    chain,
+    dropped: () => query(postgres.url, "drop database first with (force)"),
     shell: (text: string) => {
       const PATH = `${postgresBinaries()}:${root}script:${process.env.PATH}`
       const env = { ...plainEnv(), PATH, DATABASE_URL: database("first"), RESTORED_URL: database("second") }

@@ -144,7 +144,8 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
       const now = readdirSync(join(root, "server/src/db/migrations"))
       expect(now.filter(name => !before.includes(name)).length).toBeGreaterThan(0)
 
-      const [oldApi, oldWorker] = [await start(join(dir, "before"), "api"), await start(join(dir, "before"), "worker")]
+      const oldApi = await start(join(dir, "before"), "api")
+      const oldWorker = await start(join(dir, "before"), "worker")
       /** As a balancer does: to those that are ready, in turn. */
       let ready = [oldApi]
       const unready = new Map<Program, string>()

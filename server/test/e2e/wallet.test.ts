@@ -12,7 +12,8 @@ import { newSandbox, plainEnv, type Run, root, type Sandbox, until } from "./pro
 const A = `0x${"a1".repeat(20)}` as Hex
 const B = `0x${"b2".repeat(20)}` as Hex
 /** A transaction and a payout that do not exist. */
-const [HASH, ID] = [`0x${"5".repeat(64)}`, "00000000-0000-0000-0000-000000000000"]
+const HASH = `0x${"5".repeat(64)}`
+const ID = "00000000-0000-0000-0000-000000000000"
 
 /** A list that names nobody here, or the recipients. */
 const lists = mkdtempSync(join(tmpdir(), "sluice-lists-"))
@@ -37,7 +38,8 @@ async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number
     env: { ...plainEnv(), DATA_DIR: dir },
     stdio: ["ignore", "pipe", "pipe"],
   })
-  let [out, err] = ["", ""]
+  let out = ""
+  let err = ""
   child.stdout.on("data", chunk => (out += chunk))
   child.stderr.on("data", chunk => (err += chunk))
   const [code] = await once(child, "close")

@@ -67,7 +67,8 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
   })
 
   it("grants each of 300 payments once, though the worker dies among them", async () => {
-    const [port, metricsPort] = [await freePort(), await freePort()]
+    const port = await freePort()
+    const metricsPort = await freePort()
     start("api", { PORT: `${port}`, METRICS_PORT: `${metricsPort}` })
     const url = `http://127.0.0.1:${port}`
     await until("the API answers", () => answers(`${url}/.well-known/jwks.json`))
@@ -139,7 +140,8 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
   })
 
   it("answers probes in each role, reports a dead issuer, and drains before it stops", async () => {
-    const [port, healthPort] = [await freePort(), await freePort()]
+    const port = await freePort()
+    const healthPort = await freePort()
     const worker = start("worker", { HEALTH_PORT: `${healthPort}`, METRICS_TOKEN: "metrics" })
     const api = start("api", { PORT: `${port}`, DRAIN: "300s", OIDC_ISSUER: "http://127.0.0.1:1" })
     const ask = async (at: number, path: string, headers: Record<string, string> = {}) => {

@@ -230,7 +230,9 @@ function Pay({ page, live, wallets, paying }: PayProps) {
     <>
       <Notices page={page} live={live} />
       <Tabs id="way" label={t("waysToPay")} tabs={[...tabs]} chosen={key} choose={setChosen}>
-        {key === "wallet" && <WalletWay {...{ page, status, wallets, paying, way }} setWay={setWanted} />}
+        {key === "wallet" && (
+          <WalletWay page={page} status={status} wallets={wallets} paying={paying} way={way} setWay={setWanted} />
+        )}
         {key === "phone" && <PhoneWay page={page} status={status} />}
         {key === "manual" && <ManualWay page={page} status={status} changed={changed} />}
       </Tabs>

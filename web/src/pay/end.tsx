@@ -28,7 +28,7 @@ export function End({ page, status, stage, wasOpen, restart }: Props) {
   const { t } = useWords()
   const { reservation } = status
   if (page.kind === "checkout" && reservation && ["reserved", "paid", "released", "refunded"].includes(stage))
-    return <Reserved {...{ page, status, reservation, stage, wasOpen }} />
+    return <Reserved page={page} status={status} reservation={reservation} stage={stage} wasOpen={wasOpen} />
   if (stage === "paid" && page.kind === "checkout") return <Paid page={page} status={status} wasOpen={wasOpen} />
   if (stage === "sent")
     return (

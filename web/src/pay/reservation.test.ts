@@ -11,31 +11,50 @@ import { wordsOf } from "./words-of.ts"
 
 const HASH = `0x${"ab".repeat(32)}`
 const terms = {
-  ...{
-    primaryType: "ReceiveWithAuthorization" as const,
-    to: `0x${"c0".repeat(20)}`,
-    value: "19900000",
-    validAfter: "0",
-  },
-  ...{ validBefore: "1893456000", nonce: HASH },
+  primaryType: "ReceiveWithAuthorization" as const,
+  to: `0x${"c0".repeat(20)}`,
+  value: "19900000",
+  validAfter: "0",
+  validBefore: "1893456000",
+  nonce: HASH,
 }
 const nothing: Reservation = {
-  ...{ capture: "manual", authorized: "0.00", captured: "0.00", released: "0.00", refunded: "0.00", left: "0.00" },
-  ...{ captureBefore: "2026-01-31T12:00:00.000Z", terms: null, moves: [], phase: "held", reclaim: null },
+  capture: "manual",
+  authorized: "0.00",
+  captured: "0.00",
+  released: "0.00",
+  refunded: "0.00",
+  left: "0.00",
+  captureBefore: "2026-01-31T12:00:00.000Z",
+  terms: null,
+  moves: [],
+  phase: "held",
+  reclaim: null,
 }
 const reclaim = { after: "2026-01-31T13:00:00.000Z", to: `0x${"e5".repeat(20)}`, data: `0x${"0f".repeat(420)}` }
 const base: CheckoutStatus = {
-  ...{ sessionId: "cs_1", status: "pending", exception: null, message: "", amount: "19.90", amountReceived: "0.00" },
-  ...{ arriving: "0.00", missing: "19.90", paused: false, stale: false, relaying: false, gasless: true },
-  ...{
-    redirectUrl: null,
-    txHashes: [],
-    waiting: [],
-    expiresAt: "2026-01-24T12:00:00.000Z",
-    over: false,
-    payerFields: [],
-  },
-  ...{ confirmations: 0, requiredConfirmations: 3, submission: null, reservation: { ...nothing, terms } },
+  sessionId: "cs_1",
+  status: "pending",
+  exception: null,
+  message: "",
+  amount: "19.90",
+  amountReceived: "0.00",
+  arriving: "0.00",
+  missing: "19.90",
+  paused: false,
+  stale: false,
+  relaying: false,
+  gasless: true,
+  redirectUrl: null,
+  txHashes: [],
+  waiting: [],
+  expiresAt: "2026-01-24T12:00:00.000Z",
+  over: false,
+  payerFields: [],
+  confirmations: 0,
+  requiredConfirmations: 3,
+  submission: null,
+  reservation: { ...nothing, terms },
 }
 const withAmounts = (status: CheckoutStatus["status"], amounts: Partial<Reservation>): CheckoutStatus => ({
   ...base,
@@ -43,7 +62,12 @@ const withAmounts = (status: CheckoutStatus["status"], amounts: Partial<Reservat
   reservation: { ...nothing, authorized: "19.90", ...amounts },
 })
 const pageOf = (status: CheckoutStatus, lang: Language = "en"): CheckoutPage => ({
-  ...{ kind: "checkout", lang, merchant: "Blue Bottle Books", sandbox: true, description: null, status },
+  kind: "checkout",
+  lang,
+  merchant: "Blue Bottle Books",
+  sandbox: true,
+  description: null,
+  status,
   brand: { logo: null, accentColor: null, allowedOrigins: [] },
   network: { chainId: 84532, title: "Base Sepolia", rpcUrl: null, explorer: null },
   token: { address: `0x${"a1".repeat(20)}`, symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
@@ -165,13 +189,11 @@ describe("a payment that is reserved first", () => {
     const statuses = ["pending", "verifying", "authorized", "confirmed", "voided", "refunded", "expired"] as const
     const status = fc.record({
       status: fc.constantFrom(...statuses),
-      ...{
-        paused: fc.boolean(),
-        stale: fc.boolean(),
-        relaying: fc.boolean(),
-        gasless: fc.boolean(),
-        over: fc.boolean(),
-      },
+      paused: fc.boolean(),
+      stale: fc.boolean(),
+      relaying: fc.boolean(),
+      gasless: fc.boolean(),
+      over: fc.boolean(),
       reservation: fc.constantFrom(base.reservation, nothing),
     })
     fc.assert(

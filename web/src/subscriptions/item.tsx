@@ -66,7 +66,7 @@ export function Item({ session, subscription, change, fail, heading }: Props) {
       )}
       {/* The key discards the loaded list once an invoice was paid or withdrawn. */}
       <Invoices key={openInvoice?.id} session={session} id={id} fail={fail} />
-      {status !== "canceled" && <Cancel {...{ session, subscription, change, fail }} />}
+      {status !== "canceled" && <Cancel session={session} subscription={subscription} change={change} fail={fail} />}
     </li>
   )
 }
