@@ -24,7 +24,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   if (wallet.status !== "halted")
     throw refused("Transactions are adopted while their wallet is halted. Run `sluice wallet halt` first.")
   const network = servedNetwork(ctx, wallet.chain_id)
-  const { sight: state, quorum } = await observeWallet(ctx, network, wallet)
+  const { state, quorum } = await observeWallet(ctx, network, wallet)
   const count = state.agreedFinalized
   if (count === undefined)
     throw refused("Too few endpoints report how many final transactions the wallet has: try again.")

@@ -51,8 +51,8 @@ export async function resume(
   const seen = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, seen.chain_id)
   if (seen.status === "active") throw refused("The wallet is not halted: there is nothing to resume.")
-  const look = await observeWallet(ctx, network, seen)
-  const faults = await unexplained(ctx, seen, look)
+  const observed = await observeWallet(ctx, network, seen)
+  const faults = await unexplained(ctx, seen, observed)
   if (faults.length > 0) throw refused(`The wallet stays halted. ${faults.join(" ")}`)
   const before = seen.halted_reason === USED_BEFORE ? await unknownNonces(ctx, seen, 0n, seen.next_nonce) : []
   if (before.length > 0 && !asked.nothingPaid)
@@ -69,7 +69,7 @@ export async function resume(
       wallet.halted_reason !== seen.halted_reason
     )
       throw refused("The wallet has just changed. Check it again with `sluice wallet show`.")
-    const checked_number = asked.booksCompared ? look.quorum.finalized : wallet.checked_number
+    const checked_number = asked.booksCompared ? observed.quorum.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
     await ctx.db
       .updateTable("wallets")
@@ -86,7 +86,7 @@ export async function resume(
     }
   })
   const books = asked.booksCompared
-    ? `The books are compared from block ${look.quorum.finalized + 1n} on.`
+    ? `The books are compared from block ${observed.quorum.finalized + 1n} on.`
     : "The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
   return { said: `The wallet ${checksummed(wallet)} on ${networkNamed(ctx, seen.chain_id)} is resumed. ${books}` }
 }

@@ -15,9 +15,7 @@ export async function showWallets(ctx: Context, network: string | undefined) {
 }
 
 async function showWallet(ctx: Context, wallet: Row<"wallets">) {
-  const look = await observeOrNone(ctx, wallet)
-  const flying = await inFlight(ctx, wallet)
-  const waiting = await counts(ctx, wallet)
+  const observed = await observeOrNone(ctx, wallet)
   return {
     network: networkNamed(ctx, wallet.chain_id),
     lane: laneOf(ctx, wallet),
@@ -27,20 +25,20 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     nextNonce: `${wallet.next_nonce}`,
     /** Null for a relay wallet, which moves nothing out of deposits. */
     booksComparedTo: wallet.lane === "payout" ? textOf(wallet.checked_number) : null,
-    chain: look
+    chain: observed
       ? {
-          latest: textOf(look.sight.latest),
-          finalized: textOf(look.sight.agreedFinalized),
-          finalizedBlock: `${look.quorum.finalized}`,
-          gas: look.sight.balance === undefined ? null : ether(look.sight.balance),
-          baseFeeGwei: look.sight.market ? gwei(look.sight.market.baseFee) : null,
+          latest: textOf(observed.state.latest),
+          finalized: textOf(observed.state.agreedFinalized),
+          finalizedBlock: `${observed.quorum.finalized}`,
+          gas: observed.state.balance === undefined ? null : ether(observed.state.balance),
+          baseFeeGwei: observed.state.market ? gwei(observed.state.market.baseFee) : null,
         }
       : null,
     /** What must be explained before the wallet may sign. */
-    unexplained: look ? await unexplained(ctx, wallet, look) : [],
-    inFlight: flying,
+    unexplained: observed ? await unexplained(ctx, wallet, observed) : [],
+    inFlight: await inFlight(ctx, wallet),
     /** The payouts of its lane without a nonce. */
-    waiting,
+    waiting: await counts(ctx, wallet),
   }
 }
 
@@ -54,7 +52,7 @@ async function observeOrNone(ctx: Context, wallet: Row<"wallets">): Promise<Wall
   })
 }
 
-interface Flying {
+interface AttemptInFlight {
   id: string
   kind: string
   state: string
@@ -73,7 +71,7 @@ interface Flying {
 
 /** Everything that has a nonce and is not final, one entry for each attempt; the lowest nonce first. */
 async function inFlight(ctx: Context, wallet: Row<"wallets">) {
-  const { rows } = await sql<Flying>`
+  const { rows } = await sql<AttemptInFlight>`
     select i.id, i.kind, i.state, i.nonce, i.recipient, a.n, a.hash, a.max_fee, a.tip, a.empty, a.sends, a.last_result,
       extract(epoch from clock_timestamp() - a.created_at)::int as age_s
     from payouts i join transaction_attempts a on a.payout_id = i.id

@@ -12,7 +12,7 @@ import type { Row } from "../db/schema.ts"
 
 /** The state of a wallet, as all endpoints of its network report it. */
 export interface WalletObservation {
-  sight: WalletState
+  state: WalletState
   quorum: Quorum
 }
 
@@ -26,7 +26,7 @@ export async function observeWallet(
     readWalletState(network, wallet.address, ctx.signal),
     openQuorum(network, 0n, ctx.signal),
   ])
-  return { sight: state, quorum }
+  return { state, quorum }
 }
 
 /**
@@ -36,7 +36,7 @@ export async function observeWallet(
 export async function unexplained(
   ctx: Context,
   wallet: Row<"wallets">,
-  { sight: state, quorum }: WalletObservation,
+  { state, quorum }: WalletObservation,
 ): Promise<string[]> {
   const { agreedLatest: count } = state
   if (count === undefined) return ["Too few endpoints report how many transactions the wallet has: try again."]
