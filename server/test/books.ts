@@ -3,8 +3,16 @@ import { sql } from "kysely"
 import type { Db } from "../src/db/open.ts"
 
 const away = [
-  ...["transfers", "payouts", "transaction_attempts", "deposit_books", "claims", "claim_books", "payments", "deposits"],
-  ...["sweep_parts", "outflows"],
+  "transfers",
+  "payouts",
+  "transaction_attempts",
+  "deposit_books",
+  "claims",
+  "claim_books",
+  "payments",
+  "deposits",
+  "sweep_parts",
+  "outflows",
 ]
 
 /** By the table whose row is altered: the change, and a name where the column alone is not clear. */

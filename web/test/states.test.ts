@@ -884,7 +884,10 @@ describe.concurrent("a subscriber", () => {
     await page.locator("[data-subscription]").first().waitFor()
     const shown = page.locator("[data-subscription]")
     expect(await shown.evaluateAll(all => all.map(each => each.getAttribute("data-subscription")).sort())).toEqual([
-      ...["active", "canceled", "past_due", "paused"],
+      "active",
+      "canceled",
+      "past_due",
+      "paused",
     ])
     const due = page.locator("[data-subscription=past_due]").getByRole("link", { name: "Pay 5.00 USDC" })
     expect(await due.getAttribute("href")).toBe(`/invoice/${invoiceId}?lang=en`)

@@ -24,8 +24,23 @@ export interface Filter {
 
 /** Listed, because a prepared statement with `*` fails after a migration that adds a column. */
 const columns = [
-  ...(["id", "merchant_id", "type", "status", "exception", "chain_id", "token", "amount", "tx_hash", "payer"] as const),
-  ...(["recipient", "resource_id", "payment_id", "created_at", "source", "payout_id", "out_of"] as const),
+  "id",
+  "merchant_id",
+  "type",
+  "status",
+  "exception",
+  "chain_id",
+  "token",
+  "amount",
+  "tx_hash",
+  "payer",
+  "recipient",
+  "resource_id",
+  "payment_id",
+  "created_at",
+  "source",
+  "payout_id",
+  "out_of",
 ] satisfies (keyof Row<"transactions">)[]
 
 /**

@@ -52,7 +52,10 @@ const blockStatement = ({ number, hash, time }: Block): string => `${number} ${h
 /** A receipt without its cost, which some nodes leave out. */
 const receiptStatement = ({ txHash, succeeded, blockNumber, blockHash, transfers, uses }: Receipt): string =>
   [
-    ...[txHash, succeeded, blockNumber, blockHash],
+    txHash,
+    succeeded,
+    blockNumber,
+    blockHash,
     ...transfers.map(statementOf),
     ...uses.map(({ token, payer, nonce }) => `${token} ${payer} ${nonce}`),
   ].join(" ")

@@ -48,9 +48,18 @@ describe("names, hashes and bytes, by hand", () => {
     salt: 2n ** 256n - 1n,
   }
   const words = [
-    ...[info.operator, info.payer, info.receiver, info.token, info.maxAmount],
-    ...[info.preApprovalExpiry, info.authorizationExpiry, info.refundExpiry],
-    ...[info.minFeeBps, info.maxFeeBps, info.feeReceiver, info.salt],
+    info.operator,
+    info.payer,
+    info.receiver,
+    info.token,
+    info.maxAmount,
+    info.preApprovalExpiry,
+    info.authorizationExpiry,
+    info.refundExpiry,
+    info.minFeeBps,
+    info.maxFeeBps,
+    info.feeReceiver,
+    info.salt,
   ].map(word)
   const selector = (name: string, rest: string) => hashed(`${name}(${TUPLE}${rest})`).slice(0, 10) as Hex
 
@@ -61,7 +70,10 @@ describe("names, hashes and bytes, by hand", () => {
       concat([
         selector("authorize", ",uint256,address,bytes"),
         ...words,
-        ...[word(7n), word(fresh(16)), word(15 * 32), bytes],
+        word(7n),
+        word(fresh(16)),
+        word(15 * 32),
+        bytes,
       ]),
     )
     const none = [word(0), word(0)]
@@ -76,7 +88,10 @@ describe("names, hashes and bytes, by hand", () => {
       concat([
         selector("refund", ",uint256,address,bytes"),
         ...words,
-        ...[word(7n), word(fresh(17)), word(15 * 32), word(0)],
+        word(7n),
+        word(fresh(17)),
+        word(15 * 32),
+        word(0),
       ]),
     )
     const charge = (abi: typeof authCaptureEscrowAbi | typeof authCaptureEscrowV10Abi) =>

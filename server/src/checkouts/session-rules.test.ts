@@ -129,8 +129,17 @@ describe("a session", () => {
       value: fc.integer({ min: 0, max: 700 }),
       minutes: fc.integer({ min: 0, max: 40 }),
       kind: fc.constantFrom(
-        ...(["arrive", "deepen", "gone", "submit", "refuse", "use up", "free", "other token", "accept"] as const),
-        ...(["return", "take back"] as const),
+        "arrive",
+        "deepen",
+        "gone",
+        "submit",
+        "refuse",
+        "use up",
+        "free",
+        "other token",
+        "accept",
+        "return",
+        "take back",
       ),
     })
     fc.assert(

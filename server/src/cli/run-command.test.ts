@@ -27,7 +27,16 @@ async function sluice(...args: string[]): Promise<{ code: number; out: string; e
 }
 
 const commands = [
-  ...["start", "migrate", "doctor", "deploy", "backup", "invite", "wallet", "signer", "recover", "verify-address"],
+  "start",
+  "migrate",
+  "doctor",
+  "deploy",
+  "backup",
+  "invite",
+  "wallet",
+  "signer",
+  "recover",
+  "verify-address",
 ]
 
 it("are the commands that `sluice` lists", async () => {

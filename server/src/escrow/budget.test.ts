@@ -292,7 +292,8 @@ it("A capture of what a payer reserved who is on a list by now is held, and so i
   await on.work()
   const [row] = await on.calls("capture")
   expect([row?.state, row?.held_reason, row?.held_detail]).toEqual([
-    ...["held", "sanctions"],
+    "held",
+    "sanctions",
     "the payer is on a sanctions list: file",
   ])
   expect((await on.onChain(id)).capturableAmount).toBe(5_000_000n)

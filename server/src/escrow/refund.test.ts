@@ -74,7 +74,10 @@ it("a refund's status follows its call: a reorg reverses a success, an end stays
   })
   expect(ends.map(end => statusByChain(end, standingOf(end) === "counts"))).toEqual([
     ...Array(5).fill("pending"),
-    ...["succeeded", "succeeded", "failed", "failed"],
+    "succeeded",
+    "succeeded",
+    "failed",
+    "failed",
   ])
   expect(shownStatus("pending", call("held", "allowance"))).toBe("needs_approval")
   expect(shownStatus("pending", call("held", "allowance", { behind: true }))).toBe("pending")

@@ -173,7 +173,10 @@ describe("a refund", () => {
     const a = await asked(one.id)
     const b = await asked(two.id)
     expect([a.status, b.status, b.approval, b.message]).toEqual([
-      ...["pending", "pending", null, expect.stringMatching(/another refund of your payout wallet/)],
+      "pending",
+      "pending",
+      null,
+      expect.stringMatching(/another refund of your payout wallet/),
     ])
     later()
     for (let i = 0; i < 2; i++) await on.round()

@@ -127,16 +127,26 @@ describe("the origin of a site", () => {
 
   it("contains nothing that means more in a policy", () => {
     const hostile = [
-      ...["*", "https://*", "https://*.shop.example", "https://shop.example;script-src *", "https://a'none'.example"],
-      ...["https://shop.example https://evil.example", "https://a,b.example", "'self'", "data:", "null", ""],
-      ...["https://shop.example/path", "https://shop.example/?a", "https://shop.example#a", "https://me@shop.example"],
-      ...[
-        "javascript:alert(1)",
-        "file:///",
-        "ftp://shop.example",
-        "https://shop.example\r\nSet-Cookie: a=b/",
-        "https://",
-      ],
+      "*",
+      "https://*",
+      "https://*.shop.example",
+      "https://shop.example;script-src *",
+      "https://a'none'.example",
+      "https://shop.example https://evil.example",
+      "https://a,b.example",
+      "'self'",
+      "data:",
+      "null",
+      "",
+      "https://shop.example/path",
+      "https://shop.example/?a",
+      "https://shop.example#a",
+      "https://me@shop.example",
+      "javascript:alert(1)",
+      "file:///",
+      "ftp://shop.example",
+      "https://shop.example\r\nSet-Cookie: a=b/",
+      "https://",
     ]
     for (const text of hostile) expect([text, readOrigin(text, "sandbox")]).toEqual([text, undefined])
   })

@@ -10,8 +10,19 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
 const COLUMNS = [
-  ...(["id", "batch_id", "kind", "lane", "token", "payer", "auth_nonce", "recipient", "amount"] as const),
-  ...(["payment_id", "escrow_id", "traceparent", "succeeded"] as const),
+  "id",
+  "batch_id",
+  "kind",
+  "lane",
+  "token",
+  "payer",
+  "auth_nonce",
+  "recipient",
+  "amount",
+  "payment_id",
+  "escrow_id",
+  "traceparent",
+  "succeeded",
 ] as const satisfies (keyof Row<"payouts">)[]
 
 /** SQL: whether a row of `transaction_attempts` carries out a row of `payouts`, alone or in a batch. */

@@ -3,7 +3,7 @@
  * payout is `mined`, in a finalized block `final` or `reverted`. When endpoints agree that its block was displaced, the
  * same bytes are sent again.
  */
-import { type RawBuilder, sql } from "kysely"
+import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
@@ -19,27 +19,16 @@ import { unixMs } from "../tracing/trace.ts"
 import { type BatchCall, callsOf, hasAllTransfers, isUsedIn } from "./batch-calls.ts"
 import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
+import { type OpenPayout, readOpenPayouts, topMined } from "./open-payouts.ts"
 import { takeBack } from "./take-back.ts"
 import { tracePayouts } from "./trace-payouts.ts"
 import { haltWallet } from "./wallet-row.ts"
 
 /** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */
 const SUSPICION_MS = 30_000
-/** How many payouts' receipts one round reads. */
-const PAYOUTS_PER_ROUND = 200
 /** A share that failed this often is made once more, and held until a person retries it. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
-
-/** The columns that are read of an open payout: its calldata is most of the row, and not needed. */
-const COLUMNS = [
-  ...(["id", "chain_id", "wallet", "kind", "lane", "state", "nonce", "traceparent"] as const),
-  ...(["payment_id", "escrow_id", "deposit_id", "share", "token", "recipient", "amount", "payer"] as const),
-  ...(["tx_hash", "block_number", "block_hash", "succeeded", "gas_cost"] as const),
-] as const satisfies (keyof Row<"payouts">)[]
-
-/** `hashes`: all transactions that can have used its nonce; those in `empty` do not carry out the payout. */
-type OpenPayout = Pick<Row<"payouts">, (typeof COLUMNS)[number]> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
 /** Writes the states that the chain shows for payouts with a nonce; returns how many changed. */
 export async function confirmPayouts(
@@ -51,7 +40,7 @@ export async function confirmPayouts(
 ): Promise<number> {
   if (latest === undefined) return 0
   const [open, top] = await Promise.all([
-    openPayouts(
+    readOpenPayouts(
       ctx,
       wallet,
       "/* named: open_payouts */",
@@ -165,52 +154,11 @@ async function lockWithHeirs(ctx: TxContext, id: string): Promise<string[]> {
   }
 }
 
-/**
- * Reads the open payouts that meet one of these conditions on `payouts i`, at most {@link PAYOUTS_PER_ROUND} for each
- * condition.
- */
-async function openPayouts(
-  ctx: Context,
-  wallet: Row<"wallets">,
-  name: "/* named: open_payouts */" | "",
-  ...which: RawBuilder<unknown>[]
-): Promise<OpenPayout[]> {
-  const columns = sql.join(COLUMNS.map(column => sql.ref(`i.${column}`)))
-  const parts = which.map(
-    condition => sql`(select ${columns} from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
-      and ${condition} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_PER_ROUND})`,
-  )
-  const { rows } = await sql<OpenPayout>`
-    ${sql.raw(name)} select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
-        order by a.empty, a.n desc) || ${foreignHashes} as hashes,
-      array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty
-        and a.hash is not null) || ${foreignHashes} as empty
-    from (${sql.join(parts, sql` union all `)}) i`.execute(ctx.db)
-  return rows
-}
-
 const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> & Partial<OpenPayout>)[]) =>
   quorum.learn(
     rows.flatMap(row => row.block_number ?? []),
     rows.flatMap(row => row.hashes ?? []),
   )
-
-/** The transaction at the nonce of payout `i` that a person declared to be unrelated to it. */
-const foreignHashes = sql`array(select f.tx_hash::text from foreign_nonces f
-  where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
-
-/** The mined payout in the highest block, if any. */
-async function topMined(
-  ctx: Context,
-  wallet: Row<"wallets">,
-): Promise<Pick<OpenPayout, "block_number" | "block_hash">[]> {
-  const { rows } = await sql<Pick<OpenPayout, "block_number" | "block_hash">>`
-    /* named: top_mined */ select block_number, block_hash from payouts
-    where chain_id = ${wallet.chain_id} and wallet = ${wallet.address} and state = 'mined' order by block_number desc limit 1`.execute(
-    ctx.db,
-  )
-  return rows
-}
 
 /**
  * Returns mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all
@@ -224,7 +172,7 @@ async function displacedPayouts(
 ): Promise<OpenPayout[]> {
   if (!top || top.block_number === null) return []
   if (quorum.blockAt(top.block_number)?.block.hash === top.block_hash) return []
-  const mined = await openPayouts(ctx, wallet, "", sql`i.state = 'mined'`)
+  const mined = await readOpenPayouts(ctx, wallet, "", sql`i.state = 'mined'`)
   await quorum.learn(
     mined.flatMap(row => row.block_number ?? []),
     [],

@@ -33,8 +33,13 @@ export async function lockAccess(ctx: TxContext, paywallId: string, address: Add
 }
 
 const foldColumns = [
-  ...(["since_at", "expires_at", "calls_left", "tx_hash"] as const),
-  ...(["folded_at", "free_until", "calls_kept"] as const),
+  "since_at",
+  "expires_at",
+  "calls_left",
+  "tx_hash",
+  "folded_at",
+  "free_until",
+  "calls_kept",
 ] satisfies (keyof Row<"access">)[]
 
 function foldedOf(row: Pick<Row<"access">, (typeof foldColumns)[number]>): Folded | undefined {

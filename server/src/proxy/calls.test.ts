@@ -158,8 +158,16 @@ async function call(path: string, { method = "GET", headers = {}, body, at = add
 }
 /** They make a browser keep something for the whole host, or send it something. */
 const ofBrowsers = [
-  ...["use-as-dictionary", "available-dictionary", "speculation-rules", "accept-ch", "critical-ch", "set-login"],
-  ...["sec-session-registration", "sec-session-challenge", "secure-session-registration", "shared-storage-write"],
+  "use-as-dictionary",
+  "available-dictionary",
+  "speculation-rules",
+  "accept-ch",
+  "critical-ch",
+  "set-login",
+  "sec-session-registration",
+  "sec-session-challenge",
+  "secure-session-registration",
+  "shared-storage-write",
 ]
 const json = (text: string) => JSON.parse(text)
 const lastAsked = () => asked.at(-1) as Asked

@@ -15,9 +15,18 @@ import { BundleChange, BundleCreate, BundleId, BundleList, BundleWhole, Deleted,
 
 /** The columns of a bundle that a list shows. Without the OpenAPI document, which has up to 128 KB. */
 const listed = [
-  ...(["id", "slug", "name", "description", "origin_url", "currency", "chain_id"] as const),
-  ...(["active", "listed", "created_at", "updated_at"] as const),
-]
+  "id",
+  "slug",
+  "name",
+  "description",
+  "origin_url",
+  "currency",
+  "chain_id",
+  "active",
+  "listed",
+  "created_at",
+  "updated_at",
+] as const
 
 export function bundleConsoleRoutes(app: Server, ctx: Context): void {
   const bundles = "/api/console/bundles"

@@ -6,47 +6,118 @@
 
 /** Headers of one connection (RFC 9110, 7.6.1), in both directions, besides those that `Connection` names. */
 const ofConnection = new Set([
-  ...["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect"],
-  ...["proxy-authenticate", "proxy-authorization", "proxy-authentication-info", "proxy-connection"],
+  "connection",
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "http2-settings",
+  "expect",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-authentication-info",
+  "proxy-connection",
 ])
 
 /** Headers of the caller's request that the origin does not get. */
 const keptFromOrigin = new Set([
   // They are made for the origin.
-  ...["host", "content-length"],
+  "host",
+  "content-length",
   // Credentials: the caller's are for this service, and the origin gets the merchant's.
-  ...["authorization", "cookie", "cookie2", "x-api-key", "x-payment", "wallet-signature", "sign-in-with-x"],
+  "authorization",
+  "cookie",
+  "cookie2",
+  "x-api-key",
+  "x-payment",
+  "wallet-signature",
+  "sign-in-with-x",
   // Who and where the caller is: nobody has verified these.
-  ...["forwarded", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "x-cluster-client-ip", "x-host"],
-  ...["x-original-forwarded-for", "cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-original-host"],
+  "forwarded",
+  "via",
+  "x-real-ip",
+  "x-client-ip",
+  "client-ip",
+  "true-client-ip",
+  "x-cluster-client-ip",
+  "x-host",
+  "x-original-forwarded-for",
+  "cf-connecting-ip",
+  "cf-connecting-ipv6",
+  "fastly-client-ip",
+  "x-original-host",
   // They ask for another method or path than the one that was paid for.
-  ...["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"],
+  "x-http-method",
+  "x-http-method-override",
+  "x-method-override",
+  "x-original-url",
+  "x-rewrite-url",
   // Sent by browsers: this service decides whether a page may read the answer.
-  ...["origin", "referer"],
+  "origin",
+  "referer",
 ])
 const prefixesKeptFromOrigin = ["x-forwarded", "payment-", "x-payment-", "sluice-", "proxy-", "sec-", "access-control-"]
 
 /** Headers of an origin's answer that the caller does not get. */
 const keptFromCaller = new Set([
   // They would apply to our own host, and so to our pages and other bundles, which do not belong to this origin.
-  ...["set-cookie", "set-cookie2", "strict-transport-security", "public-key-pins", "expect-ct", "clear-site-data"],
-  ...["alt-svc", "service-worker-allowed", "report-to", "reporting-endpoints", "nel", "x-frame-options"],
-  ...["content-security-policy", "content-security-policy-report-only", "x-content-type-options"],
-  ...["use-as-dictionary", "available-dictionary", "speculation-rules", "accept-ch", "critical-ch", "set-login"],
+  "set-cookie",
+  "set-cookie2",
+  "strict-transport-security",
+  "public-key-pins",
+  "expect-ct",
+  "clear-site-data",
+  "alt-svc",
+  "service-worker-allowed",
+  "report-to",
+  "reporting-endpoints",
+  "nel",
+  "x-frame-options",
+  "content-security-policy",
+  "content-security-policy-report-only",
+  "x-content-type-options",
+  "use-as-dictionary",
+  "available-dictionary",
+  "speculation-rules",
+  "accept-ch",
+  "critical-ch",
+  "set-login",
   "shared-storage-write",
   // They ask for a credential of the origin, which the caller does not have.
-  ...["www-authenticate", "authentication-info"],
+  "www-authenticate",
+  "authentication-info",
   // A paid answer must not be stored by anyone in between.
-  ...["cache-control", "expires", "pragma", "age", "surrogate-control", "cdn-cache-control"],
+  "cache-control",
+  "expires",
+  "pragma",
+  "age",
+  "surrogate-control",
+  "cdn-cache-control",
   // They point elsewhere: redirects are not followed, and the origin's paths are not ours.
-  ...["location", "content-location", "refresh"],
+  "location",
+  "content-location",
+  "refresh",
   // A proxy in front of us would obey these.
-  ...["x-sendfile", "x-lighttpd-send-file", "x-litespeed-location", "x-reproxy-url", "x-request-id", "via"],
+  "x-sendfile",
+  "x-lighttpd-send-file",
+  "x-litespeed-location",
+  "x-reproxy-url",
+  "x-request-id",
+  "via",
 ])
 const prefixesKeptFromCaller = [
-  ...["access-control-", "x-accel-", "payment-", "x-payment", "sluice-", "proxy-", "x-ratelimit-"],
+  "access-control-",
+  "x-accel-",
+  "payment-",
+  "x-payment",
+  "sluice-",
+  "proxy-",
+  "x-ratelimit-",
   // Sessions that a browser binds to a key, under both names of their draft, and whatever else is a browser's.
-  ...["sec-", "secure-session-", "attribution-reporting-"],
+  "sec-",
+  "secure-session-",
+  "attribution-reporting-",
 ]
 
 /** Added to each answer: a page of the origin must not act as a page of this service. */

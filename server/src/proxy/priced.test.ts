@@ -509,7 +509,10 @@ describe("a priced call", () => {
     expect(found.body).toEqual(body)
     expect(new Set(body.data.map((each: { bundleId: string }) => each.bundleId))).toEqual(new Set([bundleId]))
     const shown = body.data.map(({ type, status, exception, amount }: Record<string, string>) => [
-      ...[type, status, exception, amount],
+      type,
+      status,
+      exception,
+      amount,
     ])
     expect(shown.sort()).toEqual([
       ["agent", "granted", null, "0.05"],

@@ -75,7 +75,7 @@ export function startAnvil(dir: string, port: number, args: readonly string[]): 
   const logFile = join(dir, LOG_FILE)
   const keeper = spawn(
     "/bin/sh",
-    [...["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`], ...args],
+    ["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`, ...args],
     // A process group of its own: otherwise a Ctrl-C in the terminal would end anvil before our last dump.
     { detached: true, stdio: ["pipe", "pipe", "ignore"] },
   )

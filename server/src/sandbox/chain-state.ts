@@ -53,11 +53,7 @@ export async function stateArguments(dir: string, timeOffsetSeconds: number, log
     time: Math.floor(Date.now() / 1_000) + timeOffsetSeconds,
   }
   await writeFileAtomic(genesis, JSON.stringify({ time }), 0o600)
-  return [
-    ...["--timestamp", `${time}`],
-    ...["--dump-state", exit],
-    ...(existsSync(state) ? ["--load-state", state] : []),
-  ]
+  return ["--timestamp", `${time}`, "--dump-state", exit, ...(existsSync(state) ? ["--load-state", state] : [])]
 }
 
 /** Uses anvil's own last dump instead of ours if it is complete and not older; its file is deleted afterwards. */

@@ -116,11 +116,15 @@ async function startWithState(o: ChainOptions): Promise<Anvil> {
   await waitForOrphan(o.dir, o.port)
   removeTemporaryFiles(o.dir)
   return startAnvil(o.dir, o.port, [
-    ...["--chain-id", `${o.chainId}`, "--slots-in-an-epoch", EPOCH_SLOTS],
+    "--chain-id",
+    `${o.chainId}`,
+    "--slots-in-an-epoch",
+    EPOCH_SLOTS,
     // Without this option, anvil writes the state of each block beyond 500 to a file in ~/.foundry, and leaves the
     // files there when it is killed: 5 GB after 20,000 blocks. Every kept state contains all block hashes, so few are
     // kept.
-    ...["--prune-history", "32"],
+    "--prune-history",
+    "32",
     ...(await stateArguments(o.dir, o.timeOffsetSeconds, o.log)),
   ])
 }

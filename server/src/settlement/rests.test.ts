@@ -425,8 +425,20 @@ it.each(["paywalls", "checkouts"] as const)(
   async what => {
     const step = fc.record({
       what: fc.constantFrom(
-        ...["pay", "pay", "settle", "settle", "return", "return", "accept", "sign", "sign", "final", "revert"],
-        ...["gone", "back", "other"],
+        "pay",
+        "pay",
+        "settle",
+        "settle",
+        "return",
+        "return",
+        "accept",
+        "sign",
+        "sign",
+        "final",
+        "revert",
+        "gone",
+        "back",
+        "other",
       ),
       which: fc.nat(30),
       value: fc.bigInt({ min: 1_000n, max: 9_000_000n }),

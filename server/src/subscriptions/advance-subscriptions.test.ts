@@ -70,7 +70,9 @@ describe("the job", () => {
     await rig.look()
     await rig.look()
     expect([(await rig.invoices(id)).length, (await sessions()).length, await types()]).toEqual([
-      ...[2, 2, ["renewal.created"]],
+      2,
+      2,
+      ["renewal.created"],
     ])
   })
 

@@ -171,7 +171,7 @@ describe("money", () => {
       standings.push(`${status} ${new Date(accessUntil) > rig.now()}`)
     }
     expect(standings).toEqual(["past_due false", "past_due false", "active true"])
-    expect(await types()).toEqual([...["renewal.created", "past_due", ...Array(3).fill("renewal.created"), "resumed"]])
+    expect(await types()).toEqual(["renewal.created", "past_due", ...Array(3).fill("renewal.created"), "resumed"])
   })
 
   it("that pays a withdrawn invoice after a move is followed by a whole period", async () => {
@@ -194,7 +194,8 @@ describe("money", () => {
     await rig.look()
     const { period_start, period_end } = (await rig.invoices(id)).at(-1) ?? {}
     expect([period_start?.toISOString(), period_end?.toISOString()]).toEqual([
-      ...["2027-01-15T10:00:00.000Z", "2027-02-15T10:00:00.000Z"],
+      "2027-01-15T10:00:00.000Z",
+      "2027-02-15T10:00:00.000Z",
     ])
   })
 

@@ -201,8 +201,12 @@ describe("a subscriber", () => {
     const reversed = await subscribe(none, { session: { status: "pending", confirmed_at: null, tx_hash: null } })
     const before = await rows()
     const answers = [
-      ...[await invoices(id, theirs), await ask(id, "cancel", theirs), await ask(id, "resume", theirs)],
-      ...[await invoices(reversed.id), await ask(reversed.id, "cancel"), await ask("sub_none", "cancel")],
+      await invoices(id, theirs),
+      await ask(id, "cancel", theirs),
+      await ask(id, "resume", theirs),
+      await invoices(reversed.id),
+      await ask(reversed.id, "cancel"),
+      await ask("sub_none", "cancel"),
     ]
     for (const answer of answers) expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
     expect(await rows()).toEqual(before)

@@ -144,8 +144,12 @@ describe("the facilitator", () => {
     const buyer = await on.buyer()
     const twice = await sign(buyer)
     const claims = await Promise.all([
-      ...[claim(twice), claim(twice), claim(await sign(buyer)), claim(await sign(buyer))],
-      ...[claim(await sign(buyer), "same"), claim(await sign(buyer), "same")],
+      claim(twice),
+      claim(twice),
+      claim(await sign(buyer)),
+      claim(await sign(buyer)),
+      claim(await sign(buyer), "same"),
+      claim(await sign(buyer), "same"),
     ])
     const rows = await Promise.all(claims.map(each => writeFirstClaim(ctx, each)))
     const mine = rows.map((row, i) => row === undefined || row.id === claims[i]?.settlement.id)
