@@ -132,6 +132,20 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     expect(shown.rows).toEqual([{ statement_timeout: "10min" }])
   })
 
+  it("starts no parallel workers for a request, and does for the loops in the background", async () => {
+    const plan = async (db: typeof database.db) => {
+      const { rows } = await db.transaction().execute(async db => {
+        await sql`set local min_parallel_table_scan_size = 0`.execute(db)
+        await sql`set local parallel_setup_cost = 0`.execute(db)
+        await sql`set local parallel_tuple_cost = 0`.execute(db)
+        return await sql`explain (costs off) select count(*) from pg_class`.execute(db)
+      })
+      return JSON.stringify(rows)
+    }
+    expect(await plan(database.db)).not.toContain("Gather")
+    expect(await plan(database.background)).toContain("Gather")
+  })
+
   it("rolls back a transaction that failed when it had just begun, so that its connection serves the next", async () => {
     const pool = new pg.Pool({ connectionString: postgres.url, max: 1 })
     const db = new Kysely({ dialect: acting(new PostgresDialect({ pool }), "begin; select 1/0") })

@@ -8,7 +8,7 @@ import pg from "pg"
 import { transactional } from "./begin.ts"
 import { clientOf, hostsOf } from "./hosts.ts"
 
-/** How long one user of the database may wait, each in milliseconds. */
+/** How long one user of the database may wait, each in milliseconds, and what its statements may take. */
 export interface Deadlines {
   /** For a new connection, and for a free connection in a full pool. */
   connectMs: number
@@ -16,6 +16,8 @@ export interface Deadlines {
   statementMs: number
   /** For a lock that another transaction holds. */
   lockMs: number
+  /** Whether a large read may start parallel workers. To start them takes 5 ms, more than a request's statement. */
+  parallel?: true
 }
 
 /** Limits for requests, where a caller waits. Statements of requests take milliseconds. */
@@ -24,7 +26,12 @@ export const requestDeadlines: Deadlines = { connectMs: 10_000, statementMs: 10_
  * Limits for the loops in the background: the comparison of the books and the deletion of old rows read whole tables. A
  * statement that is too slow must still end at some point, or its connection is lost to a server that vanished.
  */
-export const backgroundDeadlines: Deadlines = { connectMs: 10_000, statementMs: 600_000, lockMs: 60_000 }
+export const backgroundDeadlines: Deadlines = {
+  connectMs: 10_000,
+  statementMs: 600_000,
+  lockMs: 60_000,
+  parallel: true,
+}
 
 /** A transaction that is idle for this long belongs to a process that hangs: its locks are released. */
 const IDLE_IN_TRANSACTION_MS = 60_000
@@ -61,7 +68,7 @@ export function openPool(
   onError: (error: Error) => void,
   size = POOL_SIZE,
 ): pg.Pool {
-  const { connectMs, statementMs, lockMs } = deadlines
+  const { connectMs, statementMs, lockMs, parallel = false } = deadlines
   const hosts = hostsOf(url)
   // The pool calls it with `new`, and gets the client that it returns.
   function HostClient(options: pg.ClientConfig): pg.Client {
@@ -84,6 +91,7 @@ export function openPool(
       // short, and estimates over a large table make Postgres compile some of them first, which takes 20 ms each time.
       const settings = [
         "set jit = off",
+        ...(parallel ? [] : ["set max_parallel_workers_per_gather = 0"]),
         `set statement_timeout = ${statementMs}`,
         `set lock_timeout = ${lockMs}`,
         `set idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`,
