@@ -10,9 +10,11 @@ import { keepUp, relaysOn, type Signed, signAuthorization } from "../../test/rel
 import { batchDeployment } from "../chain/authorization-batch.ts"
 import { AUTHORIZATION_USED } from "../chain/authorization-uses.ts"
 import { type Authorization, authorizationDigest, CONTRACT_RELAY, relayCall } from "../chain/authorizations.ts"
+import { firstFees } from "../chain/fees.ts"
 import type { Address } from "../chain/hex.ts"
 import { marked } from "../chain/release-call.ts"
 import { TRANSFER_TOPIC } from "../chain/transfers.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import { newId } from "../ids.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
@@ -334,6 +336,35 @@ async function bought(path: string, buyer: PrivateKeyAccount): Promise<string> {
   expect([answer.status, JSON.stringify(answer.body)]).toEqual([202, expect.anything()])
   return `${answer.headers["sluice-retry-token"]}`
 }
+
+it("has no more calls than the wallet has gas for, with what the batch itself needs", async () => {
+  const { client } = rig.anvil
+  const address = rig.relayer.address
+  const balance = await client.getBalance({ address })
+  try {
+    await claimed(2)
+    const { market } = await readWalletState(rig.network, address, rig.service.ctx.signal)
+    const fees = market && firstFees(market, rig.service.ctx.settings.payoutMaxFee)
+    // Two calls alone would cost less, and their batch more.
+    await client.setBalance({ address, value: (2n * RELAY_GAS.key + 50_000n) * (fees?.maxFee ?? 0n) })
+    await on.round(AT_ONCE)
+    expect((await rows("settle")).map(row => [row.state, row.held_reason]).sort()).toEqual([
+      ["held", "low_gas"],
+      ["mined", null],
+    ])
+    expect(await rows("batch")).toEqual([])
+  } finally {
+    await client.setBalance({ address, value: balance })
+  }
+  rig.service.advance(31_000)
+  await on.round(AT_ONCE)
+  await finish()
+  expect(await ends()).toEqual([
+    ["final", true],
+    ["final", true],
+  ])
+  await expectSound()
+})
 
 it("makes agents' payments of a paywall, each served once: no webhook, two of one buyer too", async () => {
   const { service, network } = rig

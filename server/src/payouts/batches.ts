@@ -23,6 +23,8 @@ import { gasOf } from "./unsigned-attempt.ts"
 const MAX_IN_BATCH = 32
 /** What a transaction costs in all, and what its data and the contract cost for each call, both in gas and rounded up. */
 const BATCH_GAS = { once: 60_000n, each: 15_000n }
+/** What a call adds to its batch's gas besides its own, at most: a batch has two calls at least. */
+export const BATCH_GAS_OF_CALL = BATCH_GAS.once / 2n + BATCH_GAS.each
 /**
  * A call whose deadline is nearer than this goes alone. A batch that is not sent by the first of its deadlines is
  * emptied, and no payment shall end for another's deadline while a signer is slow.

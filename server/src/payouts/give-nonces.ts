@@ -10,7 +10,7 @@ import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { groupIntoTransactions, writeBatches } from "./batches.ts"
+import { BATCH_GAS_OF_CALL, groupIntoTransactions, writeBatches } from "./batches.ts"
 import { calldataFaults } from "./check-signed-transactions.ts"
 import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
@@ -77,7 +77,7 @@ export async function giveNonces(
   const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
   const isAltered = new Set(altered.map(({ payout }) => payout.id))
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
-  const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
+  const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, mayShare, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   const transactions = groupIntoTransactions(ctx, funded, mayShare)
   const assigned = await assignAll(ctx, wallet, await writeBatches(ctx, transactions), terms)
@@ -143,6 +143,7 @@ async function fitBudgets(
   ctx: TxContext,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
+  mayShare: (payout: Payout) => boolean,
   flying: InFlight,
   { fees, balance, dataFee }: Terms,
 ): Promise<Judged[]> {
@@ -157,7 +158,8 @@ async function fitBudgets(
   let wei = before
   const judge = (payout: Payout): Verdict => {
     if (outdated.has(payout.id)) return { kind: "skip" }
-    const most = gasOf(payout) * fees.maxFee + dataParts(payout.data) * dataFee
+    const gas = gasOf(payout) + (mayShare(payout) ? BATCH_GAS_OF_CALL : 0n)
+    const most = gas * fees.maxFee + dataParts(payout.data) * dataFee
     if (wei < most) return lowGas(wallet)
     if (!totals.holds(payout, most)) return unlessBusy(policy.overTotal(payout), flying.n > 0 || wei < before)
     if (!budgets.take(payout, most)) return unlessBusy(policy.overBudget(payout), budgets.isBusy(payout.merchant_id))
