@@ -21,7 +21,7 @@ import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payo
 import { returnAgain } from "./make-returns.ts"
 import { type OpenPayout, readOpenPayouts, topMined } from "./open-payouts.ts"
 import { takeBack } from "./take-back.ts"
-import { tracePayouts } from "./trace-payouts.ts"
+import { type Traced, tracePayouts } from "./trace-payouts.ts"
 import { haltWallet } from "./wallet-row.ts"
 
 /** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */
@@ -81,9 +81,10 @@ export async function confirmPayouts(
     .filter(each => !isAlone(each))
     .flatMap(each => [each, ...settledCalls(each, calls.get(each.row.id) ?? [])])
   changed += await write(ctx, network, together)
-  const byTrigger = settledNow.filter(({ receipt }) => !receipt.uses).flatMap(({ row }) => calls.get(row.id) ?? [])
-  for (const { lane, succeeded } of byTrigger)
-    payoutEnds.inc({ network: network.name, wallet: lane, end: succeeded ? "final" : "reverted" })
+  const byTrigger = settledNow
+    .filter(({ receipt }) => !receipt.uses)
+    .flatMap(({ row, receipt }) => (calls.get(row.id) ?? []).map(call => ({ ...call, txHash: receipt.txHash })))
+  reportEnds(ctx, network, byTrigger)
   // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
   // its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
@@ -122,6 +123,30 @@ function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly B
       receipt: { txHash, blockNumber, blockHash, succeeded },
       state: state === "final" && !succeeded ? "reverted" : state,
     }
+  })
+}
+
+/** Counts and traces the calls that a trigger ended with their batch. */
+function reportEnds(ctx: Context, network: Network, calls: readonly (BatchCall & { txHash: Hash })[]): void {
+  const endOf = ({ succeeded }: BatchCall) => (succeeded ? "final" : "reverted")
+  for (const call of calls) payoutEnds.inc({ network: network.name, wallet: call.lane, end: endOf(call) })
+  traceEnds(ctx, network, unixMs(), calls, endOf)
+}
+
+/** Adds the step of these payouts to their traces. A batch has none: its calls have. */
+function traceEnds<P extends Traced & { txHash: Hash }>(
+  ctx: Pick<TxContext, "tracing" | "onCommit">,
+  network: NetworkInfo,
+  startMs: number,
+  payouts: readonly P[],
+  stateOf: (payout: P) => string | undefined,
+): void {
+  const step = { name: "confirm payout", startMs, attributes: { "sluice.network": network.name } }
+  const traced = payouts.filter(({ kind }) => kind !== "batch")
+  tracePayouts(ctx, step, traced, payout => {
+    const state = stateOf(payout)
+    const attributes = { "sluice.payout.state": state, "sluice.transaction.hash": payout.txHash }
+    return { attributes, error: state === "reverted" ? state : undefined }
   })
 }
 
@@ -259,13 +284,8 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
   for (const { state, lane, kind } of written.rows)
     if (state !== "mined" && kind !== "batch") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
   const states = new Map(written.rows.map(({ id, state }) => [id, state]))
-  const ours = settled.filter(({ row }) => states.has(row.id)).map(({ row, receipt }) => ({ ...row, receipt }))
-  const step = { name: "confirm payout", startMs, attributes: { "sluice.network": network.name } }
-  tracePayouts(ctx, step, ours, ({ id, receipt: { txHash } }) => {
-    const state = states.get(id)
-    const attributes = { "sluice.payout.state": state, "sluice.transaction.hash": txHash }
-    return { attributes, error: state === "reverted" ? state : undefined }
-  })
+  const ours = settled.flatMap(({ row, receipt }) => (states.has(row.id) ? { ...row, txHash: receipt.txHash } : []))
+  traceEnds(ctx, network, startMs, ours, ({ id }) => states.get(id))
   return written.rows.length
 }
 

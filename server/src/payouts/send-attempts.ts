@@ -15,7 +15,7 @@ import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
-import { tracePayouts } from "./trace-payouts.ts"
+import { tracePayouts, withoutBatches } from "./trace-payouts.ts"
 import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
@@ -86,14 +86,14 @@ export async function sendAttempts(
       "sluice.network": network.name,
     },
   }
-  tracePayouts(ctx, step, due.rows, row => {
-    const result = results[due.rows.indexOf(row)]
-    const error = result === "sent" ? undefined : result
-    return { attributes: { "sluice.transaction.hash": row.hash, "sluice.broadcast.result": result }, error }
-  })
   const noted = noting.then(() => {})
   // The caller that awaits `noted` gets its error. This handler keeps an earlier rejection from being unhandled.
   noted.catch(() => {})
+  const traced = due.rows.map((row, i) => ({ ...row, result: results[i] }))
+  tracePayouts(ctx, step, await withoutBatches(ctx, traced), ({ hash, result }) => {
+    const error = result === "sent" ? undefined : result
+    return { attributes: { "sluice.transaction.hash": hash, "sluice.broadcast.result": result }, error }
+  })
   return { noted }
 }
 

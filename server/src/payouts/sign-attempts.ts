@@ -15,7 +15,7 @@ import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
-import { tracePayouts } from "./trace-payouts.ts"
+import { tracePayouts, withoutBatches } from "./trace-payouts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 import { emptyOverdue, isSound, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
 import { lockWallet } from "./wallet-row.ts"
@@ -74,21 +74,21 @@ export async function signAttempts(
     failingHere.set(network.name, { failures: failures + 1, againAt: performance.now() + waitMs })
   } else if (signed.length > 0) failingHere.delete(network.name)
   const stored = await store(ctx, wallet, signed)
-  trace(ctx, network, startMs, asked, answers)
+  await trace(ctx, network, startMs, asked, answers)
   return stored
 }
 
 /** Adds the signing step to the trace of each payout that was asked for. */
-function trace(
+async function trace(
   ctx: Context,
   network: Network,
   startMs: number,
   asked: readonly Unsigned[],
   answers: readonly PromiseSettledResult<Signed>[],
-): void {
+): Promise<void> {
   const step = { name: "sign payout", startMs, attributes: { "sluice.network": network.name } }
   const payouts = asked.map((each, i) => ({ ...each, id: each.payout_id, answer: answers[i] }))
-  tracePayouts(ctx, step, payouts, ({ answer }) =>
+  tracePayouts(ctx, step, await withoutBatches(ctx, payouts), ({ answer }) =>
     answer?.status === "fulfilled"
       ? { attributes: { "sluice.transaction.hash": answer.value.hash } }
       : { attributes: {}, error: "not signed" },

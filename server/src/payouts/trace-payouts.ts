@@ -2,9 +2,10 @@
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Attributes, unixMs } from "../tracing/trace.ts"
+import { callsOf } from "./batch-calls.ts"
 
 /** The payout of a step. */
-type Traced = Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent">
+export type Traced = Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent">
 
 /** A step that several payouts share. */
 interface Step {
@@ -43,5 +44,26 @@ export function tracePayouts<P extends Traced>(
   })
   onCommit(() => {
     for (const span of spans) span.end(endMs)
+  })
+}
+
+/**
+ * Returns these payouts with each batch replaced by its calls, since each call has a payment and a trace of its own.
+ * Queries nothing if nothing is traced.
+ */
+export async function withoutBatches<P extends Traced>(ctx: TxContext, payouts: readonly P[]): Promise<P[]> {
+  if (!ctx.tracing) return [...payouts]
+  const calls = await callsOf(ctx, payouts)
+  return payouts.flatMap(payout => {
+    const ofBatch = calls.get(payout.id) ?? []
+    const asCalls = ofBatch.map(({ id, kind, payment_id, escrow_id, traceparent }) => ({
+      ...payout,
+      id,
+      kind,
+      payment_id,
+      escrow_id,
+      traceparent,
+    }))
+    return asCalls.length > 0 ? asCalls : [payout]
   })
 }

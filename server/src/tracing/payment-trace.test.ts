@@ -2,6 +2,7 @@
  * The trace of a payment, from the request that created it to the merchant's endpoint, through two processes that share
  * only the rows.
  */
+import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type CollectedSpan, type Collector, startCollector } from "../../test/collector.ts"
 import { until } from "../../test/e2e/program.ts"
@@ -207,28 +208,39 @@ api POST /api/checkouts
     const { accepts } = decoded(`${(await ask({})).headers["payment-required"]}`)
     const validBefore = BigInt(Math.floor(worker.now().getTime() / 1_000) + 60)
     const asked = { to: accepts[0].payTo.toLowerCase() as Address, value: 500_000n, validBefore }
-    const { authorization, signature } = await signAuthorization(await on.buyer(), rig.network, asked)
-    const written = Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`]))
-    const payload = { x402Version: 2, accepted: accepts[0], payload: { signature, authorization: written } }
-    const paying = ask({ "payment-signature": encoded(payload) })
-    await until("both relays are there", async () => (await on.relays()).length === 2)
+    const payAs = async (buyer: PrivateKeyAccount) => {
+      const { authorization, signature } = await signAuthorization(buyer, rig.network, asked)
+      const written = Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`]))
+      const payload = { x402Version: 2, accepted: accepts[0], payload: { signature, authorization: written } }
+      return await ask({ "payment-signature": encoded(payload) })
+    }
+    // Two agents, whose payments share a transaction.
+    const paying = [payAs(await on.buyer()), payAs(await on.buyer())]
+    await until("all relays are there", async () => (await on.relays()).length === 3)
     await on.round()
-    expect((await paying).status).toBe(200)
+    expect((await on.relays()).map(({ kind }) => kind).sort()).toEqual(["authorize", "batch", "settle", "settle"])
+    expect((await Promise.all(paying)).map(({ status }) => status)).toEqual([200, 200])
     await life.mine()
     await on.round()
     await on.look()
 
     const spans = await collected()
     const payments = await worker.db.selectFrom("payments").selectAll().execute()
-    const steps = (resourceId: string | undefined) => {
-      const trace = payments.find(({ resource_id }) => resource_id === resourceId)?.traceparent?.slice(3, 35)
-      const names = spans.filter(({ traceId }) => traceId === trace).map(({ name }) => name)
-      return [...new Set(names)].sort()
+    const steps = (payment: { traceparent: string | null }) => {
+      const names = spans.filter(({ traceId }) => traceId === payment.traceparent?.slice(3, 35)).map(({ name }) => name)
+      return names.filter(name => !["scan", "settle", "transaction"].includes(name)).sort()
     }
-    const common = ["confirm payout", "eth_sendRawTransaction", "scan", "settle", "sign payout", "transaction"]
-    const agents = payments.find(({ resource_id }) => resource_id !== session.id)
-    expect(steps(session.id)).toEqual(["POST /api/console/checkouts", ...common])
-    expect(steps(agents?.resource_id)).toEqual(["GET /api/p/:slug", ...common])
+    const relayed = ["confirm payout", "confirm payout", "eth_sendRawTransaction", "sign payout"]
+    const agents = payments.filter(({ agent }) => agent)
+    const checkout = payments.filter(({ resource_id }) => resource_id === session.id)
+    expect(checkout.map(steps)).toEqual([["POST /api/console/checkouts", ...relayed]])
+    expect(agents.map(steps)).toEqual([
+      ["GET /api/p/:slug", ...relayed],
+      ["GET /api/p/:slug", ...relayed],
+    ])
+    const traces = payments.map(({ traceparent }) => spans.filter(span => span.traceId === traceparent?.slice(3, 35)))
+    for (const trace of traces)
+      expect(trace.map(({ name }) => name)).toEqual(expect.arrayContaining(["scan", "settle", "transaction"]))
     const submitted = spans.find(({ name }) => name === "POST /api/pay/authorize")
     expect(submitted?.links).toHaveLength(1)
   })
