@@ -11,7 +11,7 @@ const moved = parseAbiItem("event Transfer(address indexed from, address indexed
 
 /**
  * Everything that does not hold, in words. `cut`: the settlements that a process was serving when it was killed; an answer that was sent and
- * is not recorded may be sent once more, but not that of a call, which is recorded before.
+ * is not recorded may be sent once more, but not that of a call that does more than read: it is recorded before its answer begins.
  */
 export async function unsettled(
   { rig, on }: { rig: PayoutRig; on: ReturnType<typeof relaysOn> },
@@ -33,8 +33,7 @@ export async function unsettled(
   const settlements = await db.selectFrom("settlements").selectAll().execute()
   const idOf = ({ signed }: Buyer) => `${settlements.find(({ nonce }) => nonce === signed.authorization.nonce)?.id}`
   for (const buyer of buyers.filter(({ answers }) => answers > 1)) {
-    const isCall = buyer.kind === "GET" || buyer.kind === "POST"
-    say(isCall || !cut.has(idOf(buyer)), `${buyer.name} was served twice`)
+    say(buyer.kind === "POST" || !cut.has(idOf(buyer)), `${buyer.name} was served twice`)
   }
 
   const range = { address: rig.token, fromBlock: 0n, toBlock: "latest", strict: true } as const
