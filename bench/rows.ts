@@ -35,7 +35,7 @@ const tables: Record<string, string> = {
   events: `(id, merchant_id, type, dedupe_key, body, created_at)
     select evt, mer, 'checkout.session.completed', 'checkout.session.completed:' || cs, '{"id":"' || evt || '","event":"checkout.session.completed","createdAt":"2026-01-01T00:00:00.000Z","data":{}}', at`,
   deliveries: `(id, event_id, merchant_id, webhook_id, lane, order_key, status, attempts, run_at, created_at, updated_at)
-    select dlv, evt, mer, webhook, webhook, cs, case n % 40 when 1 then 'failed' else 'delivered' end, 1, at, at, at`,
+    select dlv, evt, mer, webhook, webhook, cs, case n % 8 when 1 then 'failed' else 'delivered' end, 1, at, at, at`,
   delivery_attempts: `(delivery_id, started_at, duration_ms, status) select dlv, at, 20, 200`,
   access: `(paywall_id, address, expires_at, tx_hash, since_at) select sold, payer, null, hash, at`,
   grants: `(id, payment_id, paywall_id, address, tx_hash, granted_at) select grant_id, pay, sold, payer, hash, at`,

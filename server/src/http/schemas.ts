@@ -94,7 +94,7 @@ export type Page = Omit<Static<typeof Page>, "after"> & { after?: string | undef
 export const ListEnd = {
   total: Type.Integer({
     description:
-      "The number of results. Only the 2,500 that follow this page are counted: where there are more, `totalIsLeast` is true, and there are at least so many",
+      "The number of results. Only the 1,500 that follow this page are counted: where there are more, `totalIsLeast` is true, and there are at least so many",
   }),
   totalIsLeast: Type.Optional(Type.Literal(true, { type: "boolean", description: "Left out where `total` is exact" })),
   next: Type.Optional(
