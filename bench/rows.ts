@@ -115,7 +115,6 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
       await sql`select setval(pg_get_serial_sequence(${table}, column_name), ${FIRST_ID + to}) from information_schema.columns
         where table_schema = 'public' and table_name = ${table} and is_identity = 'YES'`.execute(tx)
     })
-    await run(`vacuum analyze ${table}`)
   }
   // Two at a time, as a machine has at least two cores.
   const waiting = [...of]
@@ -123,5 +122,7 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
     for (let table = waiting.shift(); table !== undefined; table = waiting.shift()) await add(table)
   }
   await Promise.all([addNext(), addNext()])
+  // Not sooner: while another transaction is open, no page becomes visible to all, and no read is by an index alone.
+  for (const table of of) await run(`vacuum analyze ${table}`)
   await run("checkpoint")
 }
