@@ -102,7 +102,7 @@ export async function writeBatch(
   payouts: readonly [Payout, ...Payout[]],
   { to, data, gas } = batchCall(payouts),
 ): Promise<Payout> {
-  const [{ chain_id, merchant_id, token, traceparent }] = payouts
+  const [{ chain_id, merchant_id, token }] = payouts
   const now = ctx.now()
   const batch = await ctx.db
     .insertInto("payouts")
@@ -111,7 +111,6 @@ export async function writeBatch(
       chain_id,
       merchant_id,
       token,
-      traceparent,
       kind: "batch",
       source_key: `batch:${id}`,
       recipient: to,

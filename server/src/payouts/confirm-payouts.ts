@@ -133,7 +133,7 @@ function reportEnds(ctx: Context, network: Network, calls: readonly (BatchCall &
   traceEnds(ctx, network, unixMs(), calls, endOf)
 }
 
-/** Adds the step of these payouts to their traces. A batch has none: its calls have. */
+/** Adds the step of these payouts to their traces. */
 function traceEnds<P extends Traced & { txHash: Hash }>(
   ctx: Pick<TxContext, "tracing" | "onCommit">,
   network: NetworkInfo,
@@ -142,8 +142,7 @@ function traceEnds<P extends Traced & { txHash: Hash }>(
   stateOf: (payout: P) => string | undefined,
 ): void {
   const step = { name: "confirm payout", startMs, attributes: { "sluice.network": network.name } }
-  const traced = payouts.filter(({ kind }) => kind !== "batch")
-  tracePayouts(ctx, step, traced, payout => {
+  tracePayouts(ctx, step, payouts, payout => {
     const state = stateOf(payout)
     const attributes = { "sluice.payout.state": state, "sluice.transaction.hash": payout.txHash }
     return { attributes, error: state === "reverted" ? state : undefined }

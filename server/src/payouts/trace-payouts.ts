@@ -48,7 +48,7 @@ export function tracePayouts<P extends Traced>(
 }
 
 /**
- * Returns these payouts with each batch replaced by its calls, since each call has a payment and a trace of its own.
+ * Returns these payouts with each batch replaced by its calls: a batch has no trace, each call its payment's.
  * Queries nothing if nothing is traced.
  */
 export async function withoutBatches<P extends Traced>(ctx: TxContext, payouts: readonly P[]): Promise<P[]> {

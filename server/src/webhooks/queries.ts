@@ -8,8 +8,8 @@ import { type ListSource, newestFirst } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
 import type { DeliveryQuery } from "./schema.ts"
 
-/** A merchant's deliveries with their events and destinations. */
-const deliveriesOf = (ctx: TxContext, merchantId: string) =>
+/** Deliveries of all merchants, with their events and destinations. */
+const deliveries = (ctx: TxContext) =>
   ctx.db
     .selectFrom("deliveries")
     // Every delivery has an event. A left join keeps the planner from beginning with the events.
@@ -29,7 +29,6 @@ const deliveriesOf = (ctx: TxContext, merchantId: string) =>
       "deliveries.created_at",
       "deliveries.updated_at",
     ])
-    .where("deliveries.merchant_id", "=", merchantId)
 
 interface DeliveryRow {
   id: string
@@ -82,7 +81,7 @@ export function filteredDeliveries(
     conditions.push(eb("deliveries.webhook_id", destination === "callback" ? "is" : "is not", null))
   if (since !== undefined) conditions.push(eb("deliveries.created_at", ">=", timeAt("since", since)))
   if (until !== undefined) conditions.push(eb("deliveries.created_at", "<", timeAt("until", until)))
-  const query = deliveriesOf(ctx, merchantId).where(eb.and(conditions))
+  const query = deliveries(ctx).where(eb.and(conditions))
   const order = { at: "deliveries.created_at", id: "deliveries.id" }
   // The merchant must be named here too, or the index of a merchant's types can't be used: the join does not show that
   // it is the same merchant.
@@ -95,7 +94,10 @@ export function filteredDeliveries(
 
 /** The merchant's delivery; throws `NOT_FOUND` for one of another merchant. */
 export async function readDelivery(ctx: Context, merchantId: string, id: string) {
-  const row = await deliveriesOf(ctx, merchantId).where("deliveries.id", "=", id).executeTakeFirst()
+  const row = await deliveries(ctx)
+    .where("deliveries.id", "=", id)
+    .where("deliveries.merchant_id", "=", merchantId)
+    .executeTakeFirst()
   if (!row) throw new ApiError("NOT_FOUND")
   return deliveryOf(row)
 }

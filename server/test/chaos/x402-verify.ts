@@ -10,13 +10,14 @@ const used = parseAbiItem("event AuthorizationUsed(address indexed authorizer, b
 const moved = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
 
 /**
- * Everything that does not hold, in words. `cut`: the settlements that a process was serving when it was killed; an answer that was sent and
- * is not recorded may be sent once more, but not that of a call that does more than read: it is recorded before its answer begins.
+ * Everything that does not hold, in words. `cut`: how often a process was killed while it served a settlement. An answer that
+ * was sent and is not recorded may be sent once more for each, but not that of a call that does more than read: it is recorded before
+ * its answer begins.
  */
 export async function unsettled(
   { rig, on }: { rig: PayoutRig; on: ReturnType<typeof relaysOn> },
   buyers: readonly Buyer[],
-  { seller, cut }: { seller: Address; cut: ReadonlySet<string> },
+  { seller, cut }: { seller: Address; cut: ReadonlyMap<string, number> },
 ): Promise<string[]> {
   const { client } = rig.anvil
   const { db } = rig.service.ctx
@@ -32,8 +33,9 @@ export async function unsettled(
   }
   const settlements = await db.selectFrom("settlements").selectAll().execute()
   const idOf = ({ signed }: Buyer) => `${settlements.find(({ nonce }) => nonce === signed.authorization.nonce)?.id}`
-  for (const buyer of buyers.filter(({ answers }) => answers > 1)) {
-    say(buyer.kind === "POST" || !cut.has(idOf(buyer)), `${buyer.name} was served twice`)
+  for (const buyer of buyers) {
+    const mayRepeat = buyer.kind === "POST" ? 0 : (cut.get(idOf(buyer)) ?? 0)
+    say(buyer.answers > 1 + mayRepeat, `${buyer.name} was served ${buyer.answers} times`)
   }
 
   const range = { address: rig.token, fromBlock: 0n, toBlock: "latest", strict: true } as const

@@ -103,8 +103,8 @@ interface Stage {
   key: string
   apis: (string | undefined)[]
   children: Set<ChildProcess>
-  /** Settlements that a killed process was serving: their answer may have been sent. */
-  cut: Set<string>
+  /** How often a process was killed while it served a settlement: its answer may have been sent. */
+  cut: Map<string, number>
   /** What living processes are to be ended by. */
   doomed: Set<string>
 }
@@ -211,7 +211,7 @@ async function setStage({ postgresUrl, mutant }: X402ChaosOptions): Promise<Stag
     key,
     apis: [],
     children: new Set(),
-    cut: new Set(),
+    cut: new Map(),
     doomed: new Set(),
   }
 }
@@ -405,7 +405,7 @@ async function keepServing(
     })
     stage.apis[place] = undefined
     if (killAt) stage.doomed.delete(killAt)
-    for (const id of serves) stage.cut.add(id)
+    for (const id of serves) stage.cut.set(id, (stage.cut.get(id) ?? 0) + 1)
     if (signal.aborted) return
     if (killAt) report.kills[killAt] = (report.kills[killAt] ?? 0) + 1
     options.say?.(`an API process ended ${killAt}`)
