@@ -25,6 +25,6 @@ describe.runIf(postgresBinaries())("agents' payments through chaos", () => {
     const mild = { waves: 2, killsOfEach: 0, reorgs: false, limitMs: 60_000 }
     const report = await runX402Chaos({ ...mild, mutant: true, postgresUrl: postgres.url })
     expect(report.violations).toContainEqual(expect.stringMatching(/^content 0 paid and has nothing/))
-    expect(report.violations).toContainEqual("GET 1 was served twice")
+    expect(report.violations).toContainEqual(expect.stringMatching(/^GET 1 was served \d+ times/))
   })
 })
