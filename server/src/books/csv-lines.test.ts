@@ -10,8 +10,10 @@ import { quoted } from "../http/csv.ts"
 import { booksCsv } from "./books.ts"
 import { transactionsCsv } from "./transactions.ts"
 
-/** Ends within a second part; rows of one microsecond are on both sides of the first part's end. */
+/** Ends within a fourth part; rows of one microsecond are on both sides of a part's end. */
 const MORE_THAN_A_PART = 12_345
+/** Ends with a second part. */
+const TWO_PARTS = 8_000
 
 const texts = [
   "=1+1",
@@ -294,5 +296,15 @@ describe("a file of several parts has each row once and the newest first, also o
     expect(ids).toHaveLength(MORE_THAN_A_PART + 1)
     const times = ids.slice(1).map(line => Math.floor(Number(/\b(?:o|pw_)(\d+)/.exec(line)?.[1]) / 7))
     expect(times).toEqual(times.toSorted((a, b) => b - a))
+  })
+
+  it("also if it ends with a part", async () => {
+    await insert(sql`insert into audit_entries (merchant_id, at, n, actor_kind, action, object_id) overriding system value
+      select 'two', ${at}, n + 50000, 'operator', 'paywall.changed', 'o' || n from generate_series(1, ${TWO_PARTS}::int) n`)
+    let file = ""
+    for await (const part of auditCsv(service.ctx, "two", {})) file += part
+    const numbers = [...file.matchAll(/\bo(\d+)\b/g)].map(([, n]) => Number(n))
+    expect(numbers).toEqual(Array.from({ length: TWO_PARTS }, (_, i) => TWO_PARTS - i))
+    expect(file.split("\r\n")).toHaveLength(TWO_PARTS + 2)
   })
 })
