@@ -213,6 +213,22 @@ describe("a delivery", () => {
     expect(to.received).toHaveLength(2)
   })
 
+  it("is refused for a merchant that does not exist, whatever its kind", async () => {
+    const event = {
+      merchantId: "mer_none",
+      type: "subscription.renewal.created",
+      orderKey: "x",
+      data: {} as never,
+    } as const
+    for (const more of [{}, { callbackUrl: "https://shop.example/hook" }, { onlyTo: "c1" }])
+      await expect(inTransaction(rig.service.ctx, ctx => emit(ctx, { ...event, ...more }))).rejects.toThrow(
+        "merchant_id",
+      )
+    expect(
+      await rig.service.ctx.db.selectFrom("events").where("merchant_id", "=", "mer_none").selectAll().execute(),
+    ).toEqual([])
+  })
+
   it("is sent in order for one payment, while those of other payments are sent in parallel", async () => {
     const to = await rig.receiver()
     await rig.register(to.url)

@@ -84,7 +84,7 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
         not_to text, takes_back jsonb, only_back boolean, delivery_id text)),
     made as (
       insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
-      select id, merchant_id, type, dedupe_key, body, traceparent, ${now}::timestamptz from given order by n
+      select id, ${merchantOf(sql`given.merchant_id`)}, type, dedupe_key, body, traceparent, ${now}::timestamptz from given order by n
       on conflict (merchant_id, dedupe_key) do nothing returning id),
     fresh as (select g.* from given g join made using (id)),
     meant as (
@@ -134,6 +134,12 @@ function rowOf(ctx: TxContext, event: NewEvent<keyof EventData>, now: Date) {
 }
 
 /**
+ * SQL: a merchant's id, or null if there is none, which the table refuses. A foreign key does the same and locks the
+ * merchant's row each time; with that of the deliveries it took a third of the time of emitting an event.
+ */
+const merchantOf = (id: RawBuilder<unknown>) => sql`(select m.id from merchants m where m.id = ${id})`
+
+/**
  * One lane for each origin: the sessions of one shop share its connections, and a shop's callbacks do not delay those
  * of another shop.
  */
@@ -172,7 +178,7 @@ async function emitPlain(ctx: TxContext, event: NewEvent<keyof EventData>): Prom
   await sql`
     /* named: ${name}, deferred */ with made as (
       insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
-      values (${id}, ${merchant_id}, ${type}, ${dedupe_key}, ${body}, ${traceparent}, ${now})
+      values (${id}, ${merchantOf(sql`${merchant_id}`)}, ${type}, ${dedupe_key}, ${body}, ${traceparent}, ${now})
       on conflict (merchant_id, dedupe_key) do nothing returning id, merchant_id, created_at)
     insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, run_at, created_at, updated_at)
     select ${meant}`.execute(ctx.db)
