@@ -266,10 +266,11 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       // As if a cancel request arrived late.
       const client = await pool.connect()
       const { query } = client
-      vi.spyOn(client, "query").mockImplementation(((config: pg.QueryConfig, ...rest: unknown[]) =>
+      const cancelled = Object.assign(new pg.DatabaseError("canceling statement", 0, "error"), { code: "57014" })
+      vi.spyOn(client, "query").mockImplementation(((config: pg.QueryConfig, answered: (error: Error) => void) =>
         config.text === "rollback"
-          ? Promise.reject(Object.assign(new pg.DatabaseError("canceling statement", 0, "error"), { code: "57014" }))
-          : Reflect.apply(query, client, [config, ...rest])) as typeof client.query)
+          ? answered(cancelled)
+          : Reflect.apply(query, client, [config, answered])) as typeof client.query)
       client.release()
       await expect(db.transaction().execute(wrong)).rejects.toThrow()
       expect((await sql<{ one: number }>`select 1 as one`.execute(db)).rows).toEqual([{ one: 1 }])
