@@ -390,7 +390,9 @@ describe("a delivery", () => {
     rig.service.advance(2_000)
     await forgetOldEvents(rig.service.ctx)
     expect(await count(), "what still waits is kept").toBe(1)
-    expect(await rig.service.ctx.db.selectFrom("deliveries").select("status").execute()).toEqual([{ status: "pending" }])
+    expect(await rig.service.ctx.db.selectFrom("deliveries").select("status").execute()).toEqual([
+      { status: "pending" },
+    ])
     expect(await rig.service.ctx.db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
   })
 })
