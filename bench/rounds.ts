@@ -66,11 +66,12 @@ function once(root: string, name: string): Figures {
   return JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as Figures
 }
 
-/** That commit's code with today's benches, so that both are measured in the same way. */
+/** That commit's code with today's benches and Postgres' settings, so that both are measured in the same way. */
 function checkout(commit: string): string {
   const folder = mkdtempSync(join(tmpdir(), "sluice-against-"))
   execFileSync("git", ["worktree", "add", "--quiet", "--detach", "--force", folder, commit], { cwd: ROOT })
-  cpSync(join(ROOT, "bench"), join(folder, "bench"), { recursive: true, force: true })
+  for (const part of ["bench", "server/test/postgres.ts"])
+    cpSync(join(ROOT, part), join(folder, part), { recursive: true, force: true })
   for (const part of ["", "server", "web", "contracts"])
     if (existsSync(join(ROOT, part, "node_modules")))
       symlinkSync(join(ROOT, part, "node_modules"), join(folder, part, "node_modules"))

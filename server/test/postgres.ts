@@ -68,10 +68,9 @@ export async function startPostgres({
   else execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
   const port = given ?? (await freePort())
   const settings = [
-    ...(fsync ? [] : ["fsync=off"]),
+    ...(fsync ? [] : ["fsync=off", "full_page_writes=off"]),
     ...(durable || fsync ? [] : ["synchronous_commit=off"]),
     ...(autovacuum ? [] : ["autovacuum=off"]),
-    "full_page_writes=off",
     "max_connections=200",
     "listen_addresses=127.0.0.1",
   ]
