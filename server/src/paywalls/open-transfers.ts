@@ -172,7 +172,14 @@ export async function submittedOf(
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
     .where(sql<boolean>`tx_hash = any(${given})`)
-  // A payment by an agent's authorization needs no submission.
+  // A payment by an agent's authorization needs no submission, whoever carried it out.
+  const found = ctx.db
+    .selectFrom("settlements")
+    .select("found_hash as tx_hash")
+    .where("resource_id", "=", paywallId)
+    .where("payer", "=", payer)
+    .where(sql<boolean>`found_hash = any(${given})`)
+    .$narrowType<{ tx_hash: Hash }>()
   const relayed = ctx.db
     .selectFrom("payouts")
     .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
@@ -183,7 +190,7 @@ export async function submittedOf(
     .where("deposits.resource_id", "=", paywallId)
     .where(sql<boolean>`transaction_attempts.hash = any(${given})`)
     .$narrowType<{ tx_hash: Hash }>()
-  return new Set((await submissions.unionAll(relayed).execute()).map(row => row.tx_hash))
+  return new Set((await submissions.unionAll(relayed).unionAll(found).execute()).map(row => row.tx_hash))
 }
 
 /**

@@ -688,6 +688,26 @@ describe("what somebody else carried out", () => {
     return { url, buyer, signed, pending }
   }
 
+  it.each(["before", "after"])("is granted at once where the scan reads it %s it is found", async when => {
+    const { pending, signed } = await begun()
+    const scan = async () => {
+      await rig.anvil.client.mine({ blocks: 3 })
+      await on.look()
+    }
+    const shown = async () => {
+      const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
+      return body.data.map(({ type, status }: Record<string, string>) => [type, status])
+    }
+    await carry(signed)
+    await on.round()
+    if (when === "before") await scan()
+    expect((await shown()).filter(([, status]: string[]) => status === "granted")).toEqual([])
+    expect((await statusOf(pending)).status).toBe("settled")
+    if (when === "after") await scan()
+    else await on.look()
+    expect(await shown()).toEqual([["agent", "granted"]])
+  })
+
   it("is no proof any more where a reorg made it fail", async () => {
     const { url, buyer, signed, pending } = await begun()
     const { client } = rig.anvil

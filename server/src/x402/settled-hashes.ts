@@ -27,8 +27,8 @@ export async function settledAmounts(
 }
 
 /**
- * Lets the money that a transaction brought to a bundle be settled again: it carried out a payment, and may already wait
- * as money that bought nothing.
+ * Lets the money that a transaction brought to a bundle or a paywall be settled again: it carried out a payment, and may
+ * already wait as money that bought nothing, or for its sender to submit the transaction.
  */
 export const settleAgain = (
   ctx: TxContext,
@@ -36,5 +36,6 @@ export const settleAgain = (
   hash: Hash,
 ): Promise<unknown> =>
   sql`update transfers t set run_at = ${ctx.now()} from deposits d
-    where t.chain_id = ${chain_id} and t.tx_hash = ${hash} and t.state in ('confirmed', 'final') and t.run_at is null
-      and d.id = t.deposit_id and d.resource_id = ${resource_id} and ${isKind("d.resource_id", "bdl")}`.execute(ctx.db)
+    where t.chain_id = ${chain_id} and t.tx_hash = ${hash} and t.state in ('confirmed', 'final')
+      and (t.run_at is null or t.run_at > ${ctx.now()}) and d.id = t.deposit_id and d.resource_id = ${resource_id}
+      and (${isKind("d.resource_id", "bdl")} or ${isKind("d.resource_id", "pw")})`.execute(ctx.db)
