@@ -110,6 +110,9 @@ export async function takeRetry(
   return isRepeatable || taken.numUpdatedRows > 0n
 }
 
+/** The status of an answer that the payment is pending. */
+const ACCEPTED = 202
+
 /** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
 const begun = new WeakSet<FastifyReply["raw"]>()
 /** How often the lease of an answer that is being sent is renewed; well within it. */
@@ -166,8 +169,8 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
 
 /**
  * Follows the answer to a request that may serve a payment. Once an answer with what was bought, or with a token for a
- * call that failed, was sent, the payment alone gets nothing more. If the caller disconnected first, the next request
- * may be served; `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering}
+ * call that failed, was sent, the payment alone gets nothing more. If the caller disconnected first, or was refused, the
+ * next request may be served; `evenServed`: also where this one had begun to serve it. An answer that {@link holdWhileAnswering}
  * holds counts as sent wherever its caller leaves, but not where this process stops. In all other cases the code that
  * serves the call records how it ended.
  */
@@ -192,7 +195,12 @@ export function followAnswer(
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
     else if (!ctx.signal.aborted) await recordAnswered(ctx, { id, claimId })
   }
-  raw.once("finish", () => note(() => recordAnswered(ctx, { id, claimId })))
+  const finished = async () => {
+    // A 202 keeps its claim. After a refusal or an error the same payment may still be carried out and served.
+    if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
+      await releaseServing(ctx, { id, claimId }, false)
+  }
+  raw.once("finish", () => note(finished))
   raw.once("close", () => note(lost))
   // The connection was cut while the payment was claimed.
   if (raw.destroyed) note(lost)
