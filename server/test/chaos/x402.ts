@@ -1,6 +1,7 @@
 /**
  * The chaos that agents' payments must outlive: two API processes and a relay worker, each ended by SIGKILL at each step between a
- * payment's claim and its answer, while two clients bring each payment at once, blocks are displaced, and one of three endpoints lies.
+ * payment's claim and its answer, while two clients bring each payment at once, somebody else carries out every second authorization,
+ * blocks are displaced, and one of three endpoints lies.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
@@ -10,6 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import { toHex } from "viem"
 import { mnemonicToAccount } from "viem/accounts"
+import { testUsdcAbi } from "../../src/chain/abi.ts"
 import { type Address, checksummed } from "../../src/chain/hex.ts"
 import { openOwnPostgres } from "../database.ts"
 import { plainEnv, root, until } from "../e2e/program.ts"
@@ -59,7 +61,7 @@ const careless = `
 
 export interface X402ChaosOptions {
   postgresUrl: string
-  /** Waves of buyers, one of each kind; more come until every way of being ended was met. */
+  /** Waves of buyers; more come until every way of being ended was met. */
   waves: number
   /** How often each way of being ended is met. */
   killsOfEach: number
@@ -85,6 +87,8 @@ export interface Buyer {
   kind: Kind
   name: string
   signed: Signed
+  /** Whether somebody else carries the authorization out, as soon as it is known here. */
+  isOvertaken: boolean
   /** Whole answers with what was bought. */
   answers: number
   token: string | undefined
@@ -133,13 +137,14 @@ export async function runX402Chaos(options: X402ChaosOptions): Promise<X402Repor
       if (performance.now() > deadline || (came.length >= options.waves * wave.length && isOver(report, options))) break
       came.push(...wave)
       const clients = wave.flatMap((buyer, i) => [0, 1].map(n => buy(stage, buyer, i + n, deadline)))
-      await Promise.all(clients)
+      const rivals = wave.filter(each => each.isOvertaken).map(buyer => overtake(stage, buyer, deadline))
+      await Promise.all([...clients, ...rivals])
       options.say?.(`${came.length} buyers; ${JSON.stringify(report.kills)}`)
     }
     // Whoever repeats a payment that was answered gets nothing for it.
     for (const buyer of came) await repeat(stage, buyer)
     const relays = () => stage.on.relays()
-    const isFinal = async () => (await relays()).every(({ state }) => ["final", "cancelled"].includes(state))
+    const isFinal = async () => (await relays()).every(({ state }) => ["final", "cancelled", "reverted"].includes(state))
     await until("all relays have ended", isFinal, options.limitMs).catch(
       error => void report.violations.push(error.message),
     )
@@ -218,9 +223,9 @@ async function setStage({ postgresUrl, mutant }: X402ChaosOptions): Promise<Stag
 
 /** Whoever may see a careless service be killed comes before those who need it alive. */
 const kindsOf = ({ mutant }: X402ChaosOptions, wave: number): readonly Kind[] =>
-  mutant ? [wave === 0 ? "content" : "GET"] : kinds
+  mutant ? [wave === 0 ? "content" : "GET"] : [...kinds, ...kinds]
 
-/** Waves of buyers, one of each kind, with their signed payments; made before any block is displaced. */
+/** Waves of buyers, two of each kind, with their signed payments; made before any block is displaced. */
 async function enrol({ rig, on, paths }: Stage, options: X402ChaosOptions): Promise<Buyer[][]> {
   const validBefore = BigInt(Math.floor(Date.now() / 1_000) + 3_600)
   const asked = async (kind: Kind): Promise<{ amount: string; payTo: string }> => {
@@ -231,12 +236,14 @@ async function enrol({ rig, on, paths }: Stage, options: X402ChaosOptions): Prom
   const waves: Buyer[][] = []
   for (let n = 0; n < options.waves + WAVES_PER_KILL * options.killsOfEach; n++) {
     const wave: Buyer[] = []
-    for (const kind of kindsOf(options, n)) {
+    for (const [i, kind] of kindsOf(options, n).entries()) {
       const { amount, payTo } = await asked(kind)
       const account = await on.buyer(BigInt(amount))
       const terms = { to: payTo.toLowerCase() as Address, value: BigInt(amount), validBefore }
       const signed = await signAuthorization(account, rig.network, terms)
-      wave.push({ kind, name: `${kind} ${n}`, signed, answers: 0, token: undefined, refusals: [] })
+      const isOvertaken = i >= kinds.length
+      const name = `${kind} ${n}${isOvertaken ? ", overtaken" : ""}`
+      wave.push({ kind, name, signed, isOvertaken, answers: 0, token: undefined, refusals: [] })
     }
     waves.push(wave)
   }
@@ -257,6 +264,31 @@ async function buy(stage: Stage, buyer: Buyer, start: number, deadline: number):
     else if (answer === "answered") buyer.answers++
     else if (answer && answer !== "again") return void buyer.refusals.push(answer)
     else await wait()
+  }
+}
+
+/**
+ * Somebody else carries an authorization out, at a higher fee than the relay's, once the service has claimed it. A reorg
+ * may remove the transaction; then it is sent again, until one of them is final.
+ */
+async function overtake({ rig }: Stage, { signed }: Buyer, deadline: number): Promise<void> {
+  const { client, accounts } = rig.anvil
+  const { from, to, value, validAfter, validBefore, nonce } = signed.authorization
+  const { db } = rig.service.ctx
+  const claim = () => db.selectFrom("settlements").select("id").where("nonce", "=", nonce).executeTakeFirst()
+  while (!(await claim()) && performance.now() < deadline) await wait()
+  const token = { address: rig.token, abi: testUsdcAbi } as const
+  const isUsed = (blockTag: "latest" | "finalized") =>
+    client.readContract({ ...token, functionName: "authorizationState", args: [from, nonce], blockTag })
+  while (!(await isUsed("finalized")) && performance.now() < deadline) {
+    const args = [from, to, value, validAfter, validBefore, nonce, signed.signature] as const
+    const fees = { gas: 200_000n, maxFeePerGas: 10n ** 12n, maxPriorityFeePerGas: 10n ** 11n }
+    // One of the same fee may be pending already.
+    await client
+      .writeContract({ ...token, functionName: "transferWithAuthorization", args, account: accounts[5], ...fees })
+      .catch(() => {})
+    for (let i = 0; i < 10 && !(await isUsed("latest")); i++) await wait()
+    await wait()
   }
 }
 
