@@ -144,7 +144,8 @@ export async function runX402Chaos(options: X402ChaosOptions): Promise<X402Repor
     // Whoever repeats a payment that was answered gets nothing for it.
     for (const buyer of came) await repeat(stage, buyer)
     const relays = () => stage.on.relays()
-    const isFinal = async () => (await relays()).every(({ state }) => ["final", "cancelled", "reverted"].includes(state))
+    const isFinal = async () =>
+      (await relays()).every(({ state }) => ["final", "cancelled", "reverted"].includes(state))
     await until("all relays have ended", isFinal, options.limitMs).catch(
       error => void report.violations.push(error.message),
     )
