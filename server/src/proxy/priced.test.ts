@@ -462,7 +462,7 @@ describe("a priced call", () => {
     const returned = await rig.service.call("POST", back, { address: signed.authorization.from, confirm: true }, as)
     expect(returned.status, JSON.stringify(returned.body)).toBe(200)
     for (const proof of [payment, { "sluice-retry-token": `${pending.headers["sluice-retry-token"]}` }]) {
-      const refused = await call(OSLO, proof)
+      const refused = await call(OSLO, { ...proof, prefer: "wait=0" })
       expect([refused.status, refused.body.error]).toEqual([409, "INVALID_OPERATION"])
       expect(refused.body.message).toContain("returned the money")
     }
