@@ -1,12 +1,12 @@
 /**
  * The programs that tests start, as a few files. From the sources a start loads 1,190 modules and takes 0.57 s of CPU, from the bundle 330
  * and 0.27 s; tests start them some 200 times. It is for whole runs: a file that is run alone starts the sources, and so does
- * everything that is no program of this list; `e2e/package.test.ts` starts what operators get, which is not bundled either.
+ * everything that is no program of this list. What operators get is bundled in the same way (`e2e/package.test.ts`).
  */
 import { writeFileSync } from "node:fs"
 import { basename, join } from "node:path"
 import { pathToFileURL } from "node:url"
-import { rolldown } from "rolldown"
+import { bundle } from "../../ops/bundle.ts"
 
 const root = new URL("../../", import.meta.url)
 
@@ -22,11 +22,8 @@ const programs = [
   "server/test/e2e/limited-api.ts",
 ]
 
-/**
- * These stay where they are: they find files beside their own, test programs change the driver before they start, and the rest is rarely
- * loaded.
- */
-const apart = /^(@aws-sdk|@electric-sql|@fastify\/swagger-ui|google-auth-library|ioredis|pg|pino|tiny-secp256k1)(\/|$)/
+/** Test programs change the driver before they start, and the log's output. */
+const apart = ["pg", "pino"]
 
 /**
  * Makes them in `folder`, and returns the address of a module that a program is started with (`node --import`) to be loaded from there. npm
@@ -35,19 +32,13 @@ const apart = /^(@aws-sdk|@electric-sql|@fastify\/swagger-ui|google-auth-library
 export async function bundlePrograms(folder: string): Promise<string> {
   const addressOf = (path: string) => new URL(path, root).href
   const nameOf = (path: string) => basename(path, ".ts")
-  const bundle = await rolldown({
-    input: Object.fromEntries(programs.map(path => [nameOf(path), path])),
-    platform: "node",
-    cwd: root.pathname,
-    // Whole, as modules of packages have effects when they are loaded; and as this Node runs them.
-    treeshake: false,
-    transform: { target: "esnext" },
-    external: id => apart.test(id),
-    logLevel: "silent",
-    plugins: [{ name: "own-address", transform: (code, id) => withOwnAddress(code, id) }],
+  await bundle({
+    programs: Object.fromEntries(programs.map(path => [nameOf(path), path])),
+    folder,
+    apart,
+    addressOf: path => JSON.stringify(addressOf(path)),
+    chunks: "shared-[hash].js",
   })
-  await bundle.write({ dir: folder, format: "esm", entryFileNames: "[name].js", chunkFileNames: "shared-[hash].js" })
-  await bundle.close()
   writeFileSync(join(folder, "package.json"), '{ "type": "module" }')
   const bundled = programs.map(path => [addressOf(path), pathToFileURL(join(folder, `${nameOf(path)}.js`)).href])
   const hook = join(folder, "use.js")
@@ -69,12 +60,4 @@ module.registerHooks?.({
 `,
   )
   return pathToFileURL(hook).href
-}
-
-/** A source finds the files beside it by its own address, which is another one in the bundle. */
-function withOwnAddress(code: string, id: string): string | undefined {
-  const { href } = pathToFileURL(id)
-  return href.startsWith(new URL("server/", root).href)
-    ? code.replaceAll("import.meta.url", JSON.stringify(href))
-    : undefined
 }
