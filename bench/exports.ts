@@ -1,8 +1,8 @@
 /**
  * How long a merchant waits for the CSV of a million rows, compared with the database's own `COPY … TO STDOUT` of the
- * same rows, and the peak memory of the process that makes it. The process is the program (`sluice start --role api`),
- * from its sources, on a Postgres that survives a power cut; the reader discards what it reads. `script/bench exports
- * [--against COMMIT]`; `BENCH_ROWS` is for a quick try with fewer
+ * same rows, and the peak memory of the process that makes it. The process is what operators run, `sluice start --role api`
+ * of the package, on a Postgres that survives a power cut; the reader discards what it reads. `script/bench exports [--against COMMIT]`;
+ * `BENCH_ROWS` is for a quick try with fewer, and `NODE_OPTIONS` is the program's too
  */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
@@ -11,6 +11,7 @@ import { request } from "node:http"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { performance } from "node:perf_hooks"
+import { pack } from "../ops/pack.ts"
 import { openPostgres } from "../server/src/db/open.ts"
 import { deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../server/test/anvil.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
@@ -57,6 +58,7 @@ async function start(url: string): Promise<Program> {
   const dir = mkdtempSync(join(tmpdir(), "sluice-exports-"))
   const env = {
     PATH: process.env.PATH,
+    NODE_OPTIONS: process.env.NODE_OPTIONS,
     MODE: "test",
     LOG_LEVEL: "warn",
     PORT: `${port}`,
@@ -70,7 +72,8 @@ async function start(url: string): Promise<Program> {
     VERIFY_INTERVAL: "1s",
     DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
   }
-  const args = ["server/src/cli/sluice.ts", "start", "--role", "api"]
+  await pack(join(root, "dist"))
+  const args = ["dist/package/bin/sluice.js", "start", "--role", "api"]
   const child = spawn(process.execPath, args, { cwd: root, env, stdio: ["ignore", "ignore", "inherit"] })
   const kill = () => void child.kill("SIGKILL")
   process.once("exit", kill)

@@ -9,10 +9,10 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 
 /**
- * Some 2 MB of text in a statement of 10 to 35 ms; planning the longest statement takes 3 ms. With 2,000 rows, and with
- * 10,000, files took a tenth more time.
+ * Some 1 MB of text in a statement of 5 to 20 ms; planning the longest statement takes 3 ms. With 4,000 rows files took up to
+ * a tenth less time, and the process twice as much memory if V8 has little room for new objects: it kept texts of the part before.
  */
-const ROWS_PER_READ = 4_000
+const ROWS_PER_READ = 2_000
 /**
  * Lines in a text, some 50 KB, of which a statement returns many. `pg` receives a longer message into buffers of twice
  * the size again and again, and V8 keeps longer texts until it collects all of the heap: with one text a statement, a

@@ -439,6 +439,26 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     expect(none.text).toContain("the database can't be used: there is no such database.")
   })
 
+  it("raises an alarm where the system sorts text in another way than the indexes", async () => {
+    const client = new pg.Client({ connectionString: durable.url })
+    await client.connect()
+    const bytes = await diagnosis({ DATABASE_URL: durable.url })
+    expect(bytes.text).toContain("text is sorted by its bytes.")
+    await client.query(`create database "by language" template template0 locale_provider icu icu_locale 'en-US'`)
+    const url = durable.url.replace(/\/postgres$/, "/by%20language")
+    const language = await diagnosis({ DATABASE_URL: url })
+    expect(language.bad).toEqual([])
+    expect(language.text).toContain("the database sorts text by a language")
+    await client.query("update pg_database set datcollversion = '1' where datname = 'by language'")
+    expect(await diagnosis({ DATABASE_URL: url })).toMatchObject({
+      bad: ["database collation alarm"],
+      text: expect.stringMatching(/run `reindex\s+database "by language"`/),
+    })
+    await client.query(`alter database "by language" refresh collation version`)
+    expect((await diagnosis({ DATABASE_URL: url })).bad).toEqual([])
+    await client.end()
+  })
+
   it("names what is off, a database of another mode, and one of a newer version", async () => {
     expect(await diagnosis({ DATABASE_URL: careless.url })).toMatchObject({
       bad: ["database fsync alarm", "database synchronous_commit alarm"],

@@ -1,6 +1,6 @@
 /**
- * Checks the database: that it is reachable, writable, durable and of this version, and that its clock agrees with
- * ours.
+ * Checks the database: that it is reachable, writable, durable and of this version, that its indexes are sorted as the
+ * system sorts, and that its clock agrees with ours.
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
 import { checksummed } from "../chain/hex.ts"
@@ -39,6 +39,7 @@ export async function checkDatabase(settings: Settings, query: Query | undefined
     return [
       await connection(query),
       ...(await durability(query)),
+      await collation(query),
       await clock(query, now),
       ...(await schema(settings, query)),
       ...(await waiting(settings, query, now)),
@@ -104,6 +105,45 @@ async function durability(query: Query): Promise<Finding[]> {
       `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. It may also be set for the user or the database: \`\\drds\` in psql.`,
     ),
   )
+}
+
+/** The first version that records which version of a collation its indexes were made with. */
+const RECORDS_COLLATIONS = 150_000
+
+/**
+ * Ids and keys are text. An upgrade of the system's library may sort text in another way than before, and then an index misses rows
+ * that it has: what is recorded once would be recorded twice. Bytes ("C") always have the same order.
+ * https://www.postgresql.org/docs/current/sql-altercollation.html
+ */
+async function collation(query: Query): Promise<Finding> {
+  const check = "collation"
+  const [server] = await query("select current_setting('server_version_num')::int as version")
+  const isRecorded = Number(server?.version) >= RECORDS_COLLATIONS
+  const [row] = await query(
+    `select datname, datcollate, ${
+      isRecorded
+        ? "datlocprovider, datcollversion as recorded, pg_database_collation_actual_version(oid) as actual"
+        : "'c' as datlocprovider, null as recorded, null as actual"
+    } from pg_database where datname = current_database()`,
+  )
+  const name = `"${String(row?.datname).replaceAll('"', '""')}"`
+  if (row?.recorded !== row?.actual)
+    return alarm(
+      check,
+      "the system sorts text in another way than when the indexes of the database were made: they may miss rows, and let in what must be there only once",
+      `Stop all processes of Sluice, run \`reindex database ${name}\` and then \`alter database ${name} refresh collation version\`.`,
+    )
+  const isBytes =
+    row?.datlocprovider === "b" || (row?.datlocprovider === "c" && /^(C|POSIX)$/.test(`${row.datcollate}`))
+  if (isBytes) return fine(part, check, "text is sorted by its bytes")
+  return {
+    part,
+    check,
+    level: "note",
+    message:
+      "the database sorts text by a language, which takes a tenth more of its time, and an upgrade of the system can break its indexes",
+    todo: "This check raises an alarm if that happens. A new database is better made with `createdb --template template0 --lc-collate C`.",
+  }
 }
 
 async function clock(query: Query, now: () => Date): Promise<Finding> {
