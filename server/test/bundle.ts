@@ -22,8 +22,8 @@ const programs = [
   "server/test/e2e/limited-api.ts",
 ]
 
-/** Test programs change the driver before they start, and the log's output. */
-const apart = ["pg", "pino"]
+/** Test programs change the driver before they start. */
+const apart = ["pg"]
 
 /**
  * Makes them in `folder`, and returns the address of a module that a program is started with (`node --import`) to be loaded from there. npm

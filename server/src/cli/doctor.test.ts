@@ -456,6 +456,12 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     })
     await client.query(`alter database "by language" refresh collation version`)
     expect((await diagnosis({ DATABASE_URL: url })).bad).toEqual([])
+    expect(language.text).not.toContain("Nothing records")
+    // As before Postgres 15, and for collations without versions.
+    await client.query("update pg_database set datcollversion = null where datname = 'by language'")
+    const unknown = await diagnosis({ DATABASE_URL: url })
+    expect(unknown.bad).toEqual([])
+    expect(unknown.text).toMatch(/Nothing records how its\s+indexes\s+are\s+sorted/)
     await client.end()
   })
 

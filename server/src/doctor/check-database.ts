@@ -127,7 +127,9 @@ async function collation(query: Query): Promise<Finding> {
     } from pg_database where datname = current_database()`,
   )
   const name = `"${String(row?.datname).replaceAll('"', '""')}"`
-  if (row?.recorded !== row?.actual)
+  // Null before version 15, and for a collation without versions, such as C.utf8 of libc.
+  const isKnown = row?.recorded !== null
+  if (isKnown && row?.recorded !== row?.actual)
     return alarm(
       check,
       "the system sorts text in another way than when the indexes of the database were made: they may miss rows, and let in what must be there only once",
@@ -142,7 +144,11 @@ async function collation(query: Query): Promise<Finding> {
     level: "note",
     message:
       "the database sorts text by a language, which takes a tenth more of its time, and an upgrade of the system can break its indexes",
-    todo: "This check raises an alarm if that happens. A new database is better made with `createdb --template template0 --lc-collate C`.",
+    todo: `${
+      isKnown
+        ? "This check raises an alarm if that happens."
+        : `Nothing records how its indexes are sorted, so no check can see that: run \`reindex database ${name}\` after each upgrade of the system.`
+    } A new database is better made with \`createdb --template template0 --lc-collate C\`.`,
   }
 }
 
