@@ -1,6 +1,6 @@
 /** Relays in a test: checkouts of a shop, buyers without ether, and what they sign. */
 import { randomBytes } from "node:crypto"
-import { type Hex, parseAbiItem } from "viem"
+import { type Hex, parseAbi, parseAbiItem } from "viem"
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
 import { expect } from "vitest"
 import { type Authorization, typedAuthorization } from "../src/chain/authorizations.ts"
@@ -36,6 +36,13 @@ export async function signAuthorization(
   return { authorization, signature: await account.signTypedData(typedAuthorization(network, authorization)) }
 }
 
+const abi = parseAbi([
+  "function transferWithAuthorization(address, address, uint256, uint256, uint256, bytes32, bytes)",
+  "function cancelAuthorization(address, bytes32, bytes)",
+])
+/** Fees with which a stranger's transaction is mined before the relay wallet's. */
+export const FIRST = { maxFeePerGas: 10n ** 12n, maxPriorityFeePerGas: 10n ** 11n, gas: 200_000n }
+
 /** A body of `POST /api/pay/authorize`. */
 export const bodyOf = (sessionId: string, { authorization, signature }: Signed) => {
   const { value, validAfter, validBefore, ...rest } = authorization
@@ -58,6 +65,20 @@ export function relaysOn(rig: PayoutRig) {
   const { service, anvil, network } = rig
   const { ctx } = service
   const by = { lane: "relay", signer: rig.relayer } as const
+  /** A call of the token by a stranger, mined before what the relay wallet sends. */
+  const ahead = { address: rig.token, abi, account: anvil.accounts[5], ...FIRST }
+  /** The wallet's signature that cancels an authorization of its own. */
+  const signCancel = (account: PrivateKeyAccount, authorization: Authorization): Promise<Hex> => {
+    const types = {
+      CancelAuthorization: [
+        { name: "authorizer", type: "address" },
+        { name: "nonce", type: "bytes32" },
+      ],
+    } as const
+    const { domain } = typedAuthorization(network, authorization)
+    const message = { authorizer: account.address, nonce: authorization.nonce }
+    return account.signTypedData({ domain, types, primaryType: "CancelAuthorization", message })
+  }
   return {
     /** Empties the database, and resets the wallets and the scan. */
     begin: async () => {
@@ -87,17 +108,18 @@ export function relaysOn(rig: PayoutRig) {
       const validBefore = BigInt(Math.floor(ctx.now().getTime() / 1_000) + 7_200)
       return signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, validBefore, ...given })
     },
-    /** The wallet's signature that cancels an authorization of its own. */
-    signCancel: (account: PrivateKeyAccount, authorization: Authorization): Promise<Hex> => {
-      const types = {
-        CancelAuthorization: [
-          { name: "authorizer", type: "address" },
-          { name: "nonce", type: "bytes32" },
-        ],
-      } as const
-      const { domain } = typedAuthorization(network, authorization)
-      const message = { authorizer: account.address, nonce: authorization.nonce }
-      return account.signTypedData({ domain, types, primaryType: "CancelAuthorization", message })
+    signCancel,
+    /** A stranger carries an authorization out before the relay wallet's next transaction is mined; returns the hash. */
+    carryOutFirst: ({ authorization, signature }: Signed): Promise<Hex> => {
+      const { from, to, value, validAfter, validBefore, nonce } = authorization
+      const args = [from, to, value, validAfter, validBefore, nonce, signature] as const
+      return anvil.client.writeContract({ ...ahead, functionName: "transferWithAuthorization", args })
+    },
+    /** The wallet cancels its authorization before the relay wallet's next transaction is mined; returns the hash. */
+    cancelFirst: async (account: PrivateKeyAccount, { authorization }: Signed): Promise<Hex> => {
+      const { from, nonce } = authorization
+      const args = [from, nonce, await signCancel(account, authorization)] as const
+      return await anvil.client.writeContract({ ...ahead, functionName: "cancelAuthorization", args })
     },
     submit: (session: { id: string }, signed: Signed) =>
       service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),

@@ -128,6 +128,11 @@ export interface Payouts {
   block_number: Optional<bigint>
   block_hash: Optional<Hash>
   succeeded: Optional<boolean>
+  /**
+   * Of a relay that failed: whether another transaction carried its authorization out before; null while the chain has not
+   * been asked.
+   */
+  preempted: Optional<boolean>
   /** In wei, from the receipt. */
   gas_cost: Optional<bigint>
   gas_cost_at: Optional<Date>

@@ -68,11 +68,11 @@ async function pickDue(
   const flying = await inFlight(ctx, wallet)
   const room = MAX_IN_FLIGHT - flying.n
   if (room <= 0 || flying.unsigned > 0 || !fees) return undefined
-  const limit = policy.pickable(room)
-  const due = await duePayouts(ctx, network, wallet, limit)
+  const size = { limit: policy.pickable(room), room }
+  const due = await duePayouts(ctx, network, wallet, size)
   const most = RELEASE_GAS * fees.maxFee + dataFee
   if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined
-  const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, limit, except)
+  const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, size, except)
   const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
   const payouts = groupIntoTransactions(ctx, payable.due).slice(0, room).flat()
   return { payouts, held: payable.held, fees }

@@ -1,12 +1,11 @@
 // Several settlements in one transaction: each ends for itself, by what the chain shows, and none is carried out twice.
 import { randomUUID } from "node:crypto"
-import { parseAbi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { backUp } from "../../test/database.ts"
 import { openOperator } from "../../test/operator.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
-import { keepUp, relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
+import { FIRST, keepUp, relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import { batchDeployment } from "../chain/authorization-batch.ts"
 import { AUTHORIZATION_USED } from "../chain/authorization-uses.ts"
 import { type Authorization, authorizationDigest, CONTRACT_RELAY, relayCall } from "../chain/authorizations.ts"
@@ -24,7 +23,8 @@ import { relayRow } from "./accept-relay.ts"
 import { groupIntoTransactions } from "./batches.ts"
 import type { Payout } from "./lane-policy.ts"
 import { payoutRound } from "./pay-out.ts"
-import { failingPayers, RELAY_GAS } from "./relays.ts"
+import { failingPayers } from "./payer-limits.ts"
+import { RELAY_GAS } from "./relays.ts"
 import { checkWallet } from "./wallet-row.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
@@ -38,13 +38,6 @@ beforeAll(async () => {
 })
 afterAll(() => rig?.stop())
 beforeEach(() => on.begin())
-
-const abi = parseAbi([
-  "function transferWithAuthorization(address, address, uint256, uint256, uint256, bytes32, bytes)",
-  "function cancelAuthorization(address, bytes32, bytes)",
-])
-/** Fees with which a stranger's transaction is mined before the relay wallet's. */
-const FIRST = { maxFeePerGas: 10n ** 12n, maxPriorityFeePerGas: 10n ** 11n, gas: 200_000n }
 
 const sign = (buyer: PrivateKeyAccount, given: Partial<Authorization> = {}): Promise<Signed> =>
   signAuthorization(buyer, rig.network, { to: payTo, value: 10_000n, validBefore: 2n ** 40n, ...given })
@@ -130,22 +123,8 @@ async function moved(work: () => Promise<unknown>): Promise<[bigint, number]> {
 }
 
 /** Carries an authorization out, or cancels it, before the relay wallet's next transaction is mined; returns the hash. */
-async function before({ signed: { authorization, signature }, buyer }: Made, what: "paid" | "cancelled") {
-  const { client, accounts } = rig.anvil
-  const { from, to, value, validAfter, validBefore, nonce } = authorization
-  const call = { address: rig.token, abi, account: accounts[5], ...FIRST }
-  return what === "paid"
-    ? await client.writeContract({
-        ...call,
-        functionName: "transferWithAuthorization",
-        args: [from, to, value, validAfter, validBefore, nonce, signature],
-      })
-    : await client.writeContract({
-        ...call,
-        functionName: "cancelAuthorization",
-        args: [from, nonce, await on.signCancel(buyer, authorization)],
-      })
-}
+const before = ({ signed, buyer }: Made, what: "paid" | "cancelled") =>
+  what === "paid" ? on.carryOutFirst(signed) : on.cancelFirst(buyer, signed)
 
 it("pays all that are due in one transaction, whose gas counts once", async () => {
   const made = await claimed(5)
@@ -251,6 +230,7 @@ it("that fails as a whole is not held against its payers, and a call that fails 
   expect(await failures(() => client.setCode({ address, bytecode: "0x5f5ffd" }))).toEqual([])
   await finish()
   expect(await ends()).toEqual(Array(6).fill(["reverted", false]))
+  expect(await failures(made => before(made, "paid"))).toEqual([])
   expect(await failures(made => before(made, "cancelled"))).toEqual([payer])
 })
 
@@ -571,7 +551,7 @@ it("never loses a call, and no call changes its batch", async () => {
   await expect(change(null)).rejects.toThrow(/never leaves its batch/)
 })
 
-it("takes 32 calls at most, of one merchant and token, that a key signed, in the order in which they are due", () => {
+it("takes 32 calls at most, of one merchant and token, that a key signed, with deadlines alike, in the order in which they are due", () => {
   const call = (n: number, given: Partial<Payout> = {}) =>
     ({
       id: `${n}`,
@@ -598,8 +578,10 @@ it("takes 32 calls at most, of one merchant and token, that a key signed, in the
       call(7, { kind: "authorize" }),
       call(8, { merchant_id: "b" }),
       call(9, { relay_by: new Date(19_999) }),
+      call(10, { relay_by: new Date(14_999) }),
+      call(11, { relay_by: new Date(15_000) }),
     ),
-  ).toEqual(["1 4", "2", "3 8", "5", "6", "7", "9"])
+  ).toEqual(["1 4", "2", "3 8", "5", "6", "7", "9 11", "10"])
   const many = groupIntoTransactions(
     ctx,
     Array.from({ length: 70 }, (_, i) => call(i)),

@@ -272,7 +272,7 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
       ctx.log.warn({ payoutId: row.id, hash: receipt.txHash }, "a settlement failed on chain, or its nonce was used up")
   const written = await sql<{ id: string; state: string; lane: Lane; kind: string }>`
     /* named: confirm_payouts */ update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
-      succeeded = s.succeeded, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
+      succeeded = s.succeeded, preempted = case when i.block_hash = s.block_hash then i.preempted end, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
     from (${givenRows(rows, "id uuid, state text, tx_hash text, block_number bigint, block_hash text, succeeded boolean, cost numeric, amount numeric")}) s

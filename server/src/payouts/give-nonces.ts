@@ -71,7 +71,10 @@ export async function giveNonces(
   const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
   const batched = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
   const mayShare = ({ id }: Payout) => batched.has(id)
-  const backed = locked.filter(row => row.backed)
+  // In the order in which they were approved: what was simulated together comes before what failed together with others and
+  // succeeds alone, which needs a transaction each.
+  const byId = new Map(locked.map(row => [row.id, row]))
+  const backed = approved.flatMap(({ payout: { id } }) => byId.get(id) ?? []).filter(row => row.backed)
   // What does not fit in flight takes nothing from a budget.
   const payouts = groupIntoTransactions(ctx, backed, mayShare).slice(0, room).flat()
   const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []

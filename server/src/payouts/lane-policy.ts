@@ -17,9 +17,10 @@ import { reserveShort } from "./insert-payout.ts"
 import { TAKEN_BACK } from "./orphaned-reserves.ts"
 import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
+import { beyondFlight, failingPayers, findPreempted } from "./payer-limits.ts"
 import { refundsOutOfTurn, waitForTurn, whyUnfunded } from "./refund-funds.ts"
 import { OTHER_OWNER, refundsOfOthers } from "./refund-owners.ts"
-import { balanceCall, failingPayers, NO_BUDGET, tendRelays, whyRefused } from "./relays.ts"
+import { balanceCall, NO_BUDGET, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
 import { hasEnded, usedApproval } from "./used-approval.ts"
 
@@ -49,6 +50,8 @@ export interface Judged {
 const DETAIL_LENGTH = 200
 /** Several relays share a transaction, so more are picked than there is room for transactions. */
 const RELAYS_PICKED = 64
+/** How long a relay waits while too many of its payer are in flight: half a block. */
+const CROWDED_WAIT_MS = 1_000
 /** How long a payout is held while its merchant's budget is spent: the next turn computes the real wait. */
 const BUDGET_WAIT_MS = 30_000
 
@@ -211,9 +214,10 @@ const relayLane: LanePolicy = {
   pickable: room => Math.max(room, RELAYS_PICKED),
   takesTurns: true,
   prepare: tendRelays,
-  // The scan must find the transfer of a mined relay, and the session of an ended relay must be checked.
+  // The scan must find the transfer of a mined relay, the session of an ended relay must be checked, and a failed relay
+  // counts against its payer unless it was preempted.
   afterChange: async (ctx, network) => {
-    await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId)])
+    await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId), findPreempted(ctx, network)])
   },
   // An escrow obeys the wallet that its payer's signature names.
   ours: (_network, address) => sql<boolean>`(escrow_id is null
@@ -227,6 +231,8 @@ const relayLane: LanePolicy = {
     const paused = await pausedPayouts(ctx, network, payouts)
     const needless = await outpaid(ctx, payouts)
     const failing = await failingPayers(ctx, payouts.map(payerOf))
+    const unheld = payouts.filter(payout => !isHeldCall(payout))
+    const crowded = await beyondFlight(ctx, network, unheld)
     const outOfTurn = await refundsOutOfTurn(ctx, payouts)
     const reclaimed = await emptiedPayouts(ctx, payouts)
     const others = await refundsOfOthers(ctx, network, payouts)
@@ -241,6 +247,7 @@ const relayLane: LanePolicy = {
       if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
       if (failing.has(payerOf(payout)))
         return [payout.id, cancelled("Too many authorizations of this wallet failed today.")]
+      if (crowded.has(payout.id)) return [payout.id, { kind: "wait", ms: CROWDED_WAIT_MS }]
       return [payout.id, undefined]
     })
     return new Map(verdicts.flatMap(([id, verdict]) => (verdict ? [[id, verdict]] : [])))

@@ -52,11 +52,11 @@ async function add(id: string, { kind, count, first = false, agoS = 0 }: Copies)
 }
 
 /** Returns the calls that are considered next, each as its checkout and its kind. */
-async function picked(): Promise<string[]> {
+async function picked(limit = PLACES): Promise<string[]> {
   const { ctx } = rig.service
   const wallet = await ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
-  const due = await duePayouts(ctx, rig.network, wallet, PLACES)
-  expect(due.length).toBeLessThanOrEqual(PLACES)
+  const due = await duePayouts(ctx, rig.network, wallet, { limit, room: PLACES })
+  expect(due.length).toBeLessThanOrEqual(limit)
   return due.map(({ escrow_id: id, kind }) => `${id} ${kind}`)
 }
 
@@ -72,6 +72,16 @@ it("buyers go before further captures, of which each merchant has its turn, howe
   expect(due.slice(0, 2).sort()).toEqual([`${shop} reserve`, `${rival} reserve`].sort())
   expect(due.slice(2, 6).sort()).toEqual([shop, shop, rival, rival].map(id => `${id} capture`).sort())
   expect(countOf(due, `${shop} capture`)).toBe(12)
+})
+
+it("each merchant has its turn where what is due needs more transactions than the wallet has room for", async () => {
+  const shop = await waiting("shop")
+  await add(shop, { kind: "capture", count: 20, agoS: 10 })
+  const rival = await waiting("rival")
+  await add(rival, { kind: "capture", count: 2 })
+  const due = await picked(64)
+  expect(due).toHaveLength(24)
+  expect(countOf(due.slice(0, PLACES), `${rival} capture`)).toBe(2)
 })
 
 it("a payment's first capture goes before further ones, and of many each merchant has one after the other", async () => {

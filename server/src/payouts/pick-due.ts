@@ -8,6 +8,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { groupIntoTransactions } from "./batches.ts"
 import { type Except, smallOf } from "./gas-budget.ts"
 import { isSignable } from "./give-nonces.ts"
 import { type Payout, policies } from "./lane-policy.ts"
@@ -18,20 +19,23 @@ import { type Payout, policies } from "./lane-policy.ts"
  */
 const AGED_MS = 60_000
 
-/** Returns at most `limit` due payouts. `except` applies to the payout lane only. */
+/**
+ * Returns at most `limit` due payouts, for a wallet with room for `room` transactions. `except` applies to the payout
+ * lane only.
+ */
 export async function duePayouts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  limit: number,
+  { limit, room }: { limit: number; room: number },
   except: Except = { merchants: [], small: [] },
 ): Promise<Payout[]> {
   // One more than the limit, to know whether all that is due fits.
   const due = await oldest(ctx, network, wallet, limit + 1, except)
-  if (due.length <= limit) return await payoutsOf(ctx, due)
-  return policies[wallet.lane].takesTurns
-    ? await inTurns(ctx, network, wallet, limit)
-    : await payoutsOf(ctx, due.slice(0, limit))
+  const first = await payoutsOf(ctx, due.slice(0, limit))
+  if (!policies[wallet.lane].takesTurns) return first
+  const fits = due.length <= limit && groupIntoTransactions(ctx, first).length <= room
+  return fits ? first : await inTurns(ctx, network, wallet, limit)
 }
 
 /**

@@ -199,14 +199,10 @@ describe("a relay", () => {
 
   it("that somebody else carries out first pays the session anyway, once", async () => {
     const { session, signed } = await submitted()
-    const { client, accounts } = rig.anvil
+    const { client } = rig.anvil
     await client.setAutomine(false)
     await on.round()
-    const { from, to, value, validAfter, validBefore, nonce } = signed.authorization
-    const args = [from, to, value, validAfter, validBefore, nonce, signed.signature] as const
-    const rival = { address: rig.token, abi: testUsdcAbi, functionName: "transferWithAuthorization", args } as const
-    const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n }
-    await client.writeContract({ ...rival, account: accounts[5], gas: 300_000n, ...fees })
+    await on.carryOutFirst(signed)
     await client.mine({ blocks: 1 })
     await client.setAutomine(true)
     await mine()

@@ -13,8 +13,6 @@ import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { dataParts, quorumOf, sharedWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
-import { gatherBy } from "../db/gather.ts"
-import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { watch } from "../deposits/deposits.ts"
@@ -42,11 +40,6 @@ export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 export const RESERVE_GAS = { key: 500_000n, contract: 1_000_000n }
 
 const REASON_LENGTH = 120
-const DAY_MS = 86_400_000
-/**
- * After this many relays of one session, or of one payer in a day, failed on chain, no more are made: each cost us gas.
- */
-export const MAX_REVERTED = 3
 /** The reason for the buyer when the gas budget of the merchant, or of all merchants, is spent. */
 export const NO_BUDGET = "Nothing more is relayed for this merchant today."
 /** The reason when the budget of contract wallets is spent. */
@@ -254,35 +247,6 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
     where t.deposit_id = ${depositId} and t.token = ${token} and ${isArriving}`.execute(ctx.db)
   return rows[0]?.sum ?? 0n
 }
-
-/**
- * Returns the payers whose relays failed on chain too often in a day: a contract wallet can make all its relays fail,
- * at our cost, in as many sessions as it likes.
- */
-export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
-  const given = [...new Set(payers)].map(payer => ({ payer }))
-  // A nonce that an empty transfer used up is not the payer's fault, nor is a batch that failed as a whole. If somebody else carried the authorization out
-  // first, the payer paid.
-  const { rows } = await sql<{ payer: Address }>`
-    /* named: failing_payers */ select payer from (${givenRows(given, "payer text")}) g
-    where ${MAX_REVERTED}::int <= (select count(*) from payouts i
-      where i.payer = g.payer and i.succeeded = false and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
-        and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
-        and not exists (select from payouts b where b.id = i.batch_id and b.succeeded = false)
-        and not exists (select from settlements s where s.payout_id = i.id and s.found_hash is not null))`.execute(
-    ctx.db,
-  )
-  return new Set(rows.map(row => row.payer))
-}
-
-/** Whether a payer's relays failed too often; requests at the same time share one query. */
-export const isFailing = async (ctx: Context, payer: Address): Promise<boolean> =>
-  (await failuresOf(ctx, payer)) === true
-
-const failuresOf = gatherBy(async (ctx: Context, payers: readonly Address[]): Promise<Map<Address, true>> => {
-  const failing = await failingPayers(ctx, payers)
-  return new Map([...failing].map(payer => [payer, true]))
-})
 
 /** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
 export async function cancelRelay(

@@ -5,7 +5,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { type CheckedRelay, checkRelay, type RefusedRelay } from "../payouts/accept-relay.ts"
-import { isFailing } from "../payouts/relays.ts"
+import { isFailing } from "../payouts/payer-limits.ts"
 import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 

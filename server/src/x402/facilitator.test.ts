@@ -6,7 +6,7 @@ import type { FastifyReply } from "fastify"
 import { sql, type UpdateObject } from "kysely"
 import { getGlobalDispatcher } from "undici"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest"
 import { backUp, onPostgres } from "../../test/database.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
@@ -523,6 +523,25 @@ describe("the facilitator", () => {
     expect((await settle(body)).body.success).toBe(true)
     expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
     expect((await on.relays()).length).toBe(1)
+  })
+
+  it("answers success once, though the database fails when the end of the answer is recorded", async () => {
+    const { db } = rig.service.ctx
+    const body = bodyOf(await sign(await on.buyer()))
+    // A sequence counts on where a transaction is rolled back.
+    await sql`create sequence recorded; create function refuse_once() returns trigger language plpgsql as $$ begin
+      if nextval('recorded') = 1 then raise 'disk full' using errcode = '53100'; end if; return new; end $$;
+      create trigger refuse_once before update of answered_at on settlements for each row
+      when (old.answered_at is null and new.answered_at is not null) execute function refuse_once()`.execute(db)
+    onTestFinished(async () => {
+      await sql`drop trigger refuse_once on settlements; drop function refuse_once; drop sequence recorded`.execute(db)
+    })
+    expect((await settled(body)).success).toBe(true)
+    const recorded = async () =>
+      (await db.selectFrom("settlements").select("answered_at").executeTakeFirst())?.answered_at ?? null
+    await expect.poll(recorded, { timeout: 20_000 }).not.toBeNull()
+    await sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(db)
+    expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
   })
 
   it("refuses a payment for more than it was signed for, also where it is settled already or on its way", async () => {

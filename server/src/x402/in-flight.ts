@@ -12,7 +12,8 @@ import type { Context } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import { ApiError } from "../errors.ts"
-import { balanceCall, MAX_REVERTED } from "../payouts/relays.ts"
+import { MAX_REVERTED } from "../payouts/payer-limits.ts"
+import { balanceCall } from "../payouts/relays.ts"
 import { type Refusal, refuse } from "./reasons.ts"
 
 /** Amounts of authorizations by nonce. */

@@ -183,7 +183,7 @@ export function followAnswer(
   const end = async (work: () => Promise<unknown>) => {
     if (isOver) return
     isOver = true
-    await (begun.has(raw) ? untilDone(ctx, id, work) : work())
+    await work()
     // Other requests with this payment wait for this.
     ctx.wakes.wakeSparingly("payments")
   }
@@ -193,13 +193,15 @@ export function followAnswer(
     )
   const lost = async () => {
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
-    else if (!ctx.signal.aborted) await recordAnswered(ctx, { id, claimId })
+    else if (!ctx.signal.aborted) await untilDone(ctx, id, () => recordAnswered(ctx, { id, claimId }))
   }
-  const finished = async () => {
-    // A 202 keeps its claim. After a refusal or an error the same payment may still be carried out and served.
-    if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
-      await releaseServing(ctx, { id, claimId }, false)
-  }
+  // An answer that was sent, and whose end is not recorded, would be given again when its lease is over.
+  const finished = () =>
+    untilDone(ctx, id, async () => {
+      // A 202 keeps its claim. After a refusal or an error the same payment may still be carried out and served.
+      if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
+        await releaseServing(ctx, { id, claimId }, false)
+    })
   raw.once("finish", () => note(finished))
   raw.once("close", () => note(lost))
   // The connection was cut while the payment was claimed.

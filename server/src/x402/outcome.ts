@@ -1,30 +1,18 @@
 /** The outcome of a settlement: by its relay, or by anyone else who carried the authorization out. */
 import { type RawBuilder, sql } from "kysely"
-import { pad, toEventSelector } from "viem"
-import { AUTHORIZATION_USED } from "../chain/authorization-uses.ts"
-import { type Hash, parseHash } from "../chain/hex.ts"
+import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
-import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
-import type { Receipt, Transfer } from "../chain/transfers.ts"
-import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
+import { findUse, isPermitted, type Permitted, unlessSilent } from "../payouts/find-use.ts"
 import { TOO_LATE, wasSigned } from "../payouts/relay-standing.ts"
-import { stateCall } from "../payouts/relays.ts"
-import { askEach } from "../payouts/trials.ts"
 import { settleAgain } from "./settled-hashes.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
-/** The EIP-3009 event that a token emits when a wallet cancels an authorization. */
-const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
-/** Blocks in one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
-const SEARCHED_BLOCKS = 2_000n
-/** How many searches for a used authorization, where the scan was behind when it was claimed: two days of Base. */
-const MOST_SEARCHES = 50
 /** How long after an authorization's end the chain is still asked about it. */
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not carried out."
@@ -101,7 +89,7 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
     )
   )
     return known
-  const found = await unlessSilent(findCarriedOut(ctx, network, settlement))
+  const found = await unlessSilent(findUse(ctx, network, permittedOf(settlement), settlement.from_block))
   if (found === undefined) return { state: "pending" }
   if (found !== null && found !== "used") {
     await ctx.db
@@ -170,7 +158,7 @@ async function isGone(ctx: Context, network: Network, settlement: Settlement): P
   await quorum.learn([], [hash])
   const receipt = quorum.receiptOf(hash)
   if (receipt === undefined) return false
-  const isThere = receipt?.succeeded && receipt.transfers.some(each => isOurs(each, settlement))
+  const isThere = receipt?.succeeded && receipt.transfers.some(each => isPermitted(each, permittedOf(settlement)))
   const now = isThere
     ? { found_final: receipt.blockNumber <= quorum.finalized, found_block: receipt.blockNumber }
     : { found_hash: null, found_block: null }
@@ -178,17 +166,14 @@ async function isGone(ctx: Context, network: Network, settlement: Settlement): P
   return !isThere
 }
 
-const isOurs = (
-  { token, from, to, value }: Transfer,
-  { token: asset, payer, pay_to: payTo, amount }: Settlement,
-): boolean => token === asset && from === payer && to === payTo && value === amount
-
-/** The result of asking endpoints; undefined where too few answer. */
-const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
-  work.catch(error => {
-    if (error instanceof RpcError) return undefined
-    throw error
-  })
+/** What the authorization of a settlement permits. */
+const permittedOf = ({ token, payer, nonce, pay_to: payTo, amount }: Settlement): Permitted => ({
+  token,
+  payer,
+  nonce,
+  payTo,
+  amount,
+})
 
 const noteFailed = (ctx: TxContext, id: string) =>
   ctx.db
@@ -197,90 +182,3 @@ const noteFailed = (ctx: TxContext, id: string) =>
     .where("id", "=", id)
     .where("found_hash", "is", null)
     .execute()
-
-/**
- * The transaction that used an authorization and moved its money; null where a quorum calls it unused, `used` where it
- * was used for something else or cancelled, undefined where that is unknown. A used nonce alone proves nothing: cancelling uses it too, and a payer may sign the same nonce for another
- * amount. A token emits the transfer of an authorization right after the authorization's own event, so the transfer
- * that counts has the next index. Otherwise any number of nonces could point at one transfer elsewhere in the
- * transaction.
- */
-async function findCarriedOut(
-  ctx: Context,
-  network: Network,
-  settlement: Settlement,
-): Promise<Pick<Receipt, "txHash" | "blockNumber"> | "used" | null | undefined> {
-  const { payer, nonce, from_block: start } = settlement
-  const quorum = await openQuorum(network, 0n, ctx.signal)
-  const needed = quorumOf(network)
-  let agreed: Use[] | undefined = []
-  // A node without the log may lag behind the one that reported the nonce as used. Only an unused nonce proves that
-  // nothing was paid.
-  let unused: unknown[] = []
-  for (let i = 0n, from = start; agreed?.length === 0 && from <= quorum.head && i < MOST_SEARCHES; i++) {
-    // Nodes refuse a range that ends beyond their head.
-    const to = minOf(quorum.head, from + SEARCHED_BLOCKS - 1n)
-    const calls = [usesCall(settlement, from, to), ...(i === 0n ? [stateCall(network, payer, nonce)] : [])]
-    const answers = await askEach(network, calls, ctx.signal)
-    agreed = agreedUses(answers, needed)
-    if (i === 0n)
-      unused = answers.filter(
-        results => results?.[0]?.ok && usesOf(results[0].value).length === 0 && isZero(results[1]),
-      )
-    if (unused.length >= needed) break
-    from = to + 1n
-  }
-  if (agreed === undefined || quorum.head < start) return undefined
-  if (agreed.length === 0) return unused.length >= needed ? null : undefined
-  await quorum.learn(
-    [],
-    agreed.map(({ txHash }) => txHash),
-  )
-  for (const { txHash, logIndex } of agreed) {
-    const receipt = quorum.receiptOf(txHash)
-    // A quorum has just agreed on its log, so a missing receipt is no evidence that nothing was paid.
-    if (!receipt) return undefined
-    const transfer = receipt.transfers.find(each => each.logIndex === logIndex + 1)
-    if (receipt.succeeded && transfer && isOurs(transfer, settlement)) return receipt
-  }
-  return "used"
-}
-
-const minOf = (a: bigint, b: bigint): bigint => (a < b ? a : b)
-
-/** The call that reads where a settlement's authorization was used or cancelled. */
-function usesCall({ payer, nonce, token }: Settlement, from: bigint, to: bigint): RpcCall {
-  const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
-  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
-  return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
-}
-
-/** The uses that enough endpoints report in their first answer; undefined where too few answer. */
-function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
-  const lists = answers.flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
-  if (lists.length < needed) return undefined
-  return lists
-    .flat()
-    .filter((use, i, all) => all.findIndex(each => isSame(each, use)) === i)
-    .filter(use => lists.filter(list => list.some(each => isSame(each, use))).length >= needed)
-}
-
-const isZero = (result: RpcResult | undefined): boolean => result?.ok === true && /^0x0+$/.test(`${result.value}`)
-
-/** The position of a log. */
-interface Use {
-  txHash: Hash
-  logIndex: number
-}
-
-const isSame = (a: Use, b: Use): boolean => a.txHash === b.txHash && a.logIndex === b.logIndex
-
-/** The positions of a list of logs; none where the answer is not a list. */
-function usesOf(logs: unknown): Use[] {
-  if (!Array.isArray(logs)) return []
-  return logs.flatMap(log => {
-    const txHash = log?.removed === true ? undefined : parseHash(log?.transactionHash)
-    const isIndex = typeof log?.logIndex === "string" && /^0x[0-9a-f]{1,8}$/i.test(log.logIndex)
-    return txHash && isIndex ? [{ txHash, logIndex: Number(log.logIndex) }] : []
-  })
-}
