@@ -10,6 +10,7 @@ import { forgetExpiredNonces } from "./identity/nonces.ts"
 import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
 import { reportWaiting } from "./payouts/alarms.ts"
+import { findPreempted } from "./payouts/find-preempted.ts"
 import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
@@ -38,6 +39,7 @@ const NOTIFY_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
 /** Buyers wait for relays. */
 const RELAY_GAP_MS = 20
+const FAILED_RELAYS_GAP_MS = 1_000
 const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
 
@@ -83,13 +85,25 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
   },
 ]
 
-const payoutLoops = ({ settings }: Context, network: Network): Loop[] =>
-  laneSigners(settings).map(by => ({
-    name: `${by.lane}s ${network.name}`,
-    wokenBy: "payouts",
-    gapMs: by.lane === "relay" ? RELAY_GAP_MS : PAYOUT_GAP_MS,
-    round: ctx => payoutRound(ctx, network, by),
-  }))
+function payoutLoops({ settings }: Context, network: Network): Loop[] {
+  const lanes = laneSigners(settings).map(
+    (by): Loop => ({
+      name: `${by.lane}s ${network.name}`,
+      wokenBy: "payouts",
+      gapMs: by.lane === "relay" ? RELAY_GAP_MS : PAYOUT_GAP_MS,
+      round: ctx => payoutRound(ctx, network, by),
+    }),
+  )
+  if (!settings.relaySigner) return lanes
+  // Apart from the rounds of the relay wallet: an endpoint that hangs on logs must not delay buyers.
+  const failed: Loop = {
+    name: `failed relays ${network.name}`,
+    wokenBy: "payments",
+    gapMs: FAILED_RELAYS_GAP_MS,
+    round: ctx => findPreempted(ctx, network),
+  }
+  return [...lanes, failed]
+}
 
 /** The comparisons run apart from the payout rounds, so that a failing one does not delay payouts. */
 function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop[] {

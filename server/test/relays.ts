@@ -65,8 +65,14 @@ export function relaysOn(rig: PayoutRig) {
   const { service, anvil, network } = rig
   const { ctx } = service
   const by = { lane: "relay", signer: rig.relayer } as const
-  /** A call of the token by a stranger, mined before what the relay wallet sends. */
-  const ahead = { address: rig.token, abi, account: anvil.accounts[5], ...FIRST }
+  /** A call of the token by a stranger. */
+  const stranger = { address: rig.token, abi, account: anvil.accounts[5] }
+  /** A stranger sends a transaction that carries an authorization out, with these fees; returns its hash. */
+  const carryOut = ({ authorization, signature }: Signed, fees: typeof FIRST): Promise<Hex> => {
+    const { from, to, value, validAfter, validBefore, nonce } = authorization
+    const args = [from, to, value, validAfter, validBefore, nonce, signature] as const
+    return anvil.client.writeContract({ ...stranger, functionName: "transferWithAuthorization", args, ...fees })
+  }
   /** The wallet's signature that cancels an authorization of its own. */
   const signCancel = (account: PrivateKeyAccount, authorization: Authorization): Promise<Hex> => {
     const types = {
@@ -109,17 +115,14 @@ export function relaysOn(rig: PayoutRig) {
       return signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, validBefore, ...given })
     },
     signCancel,
+    carryOut,
     /** A stranger carries an authorization out before the relay wallet's next transaction is mined; returns the hash. */
-    carryOutFirst: ({ authorization, signature }: Signed): Promise<Hex> => {
-      const { from, to, value, validAfter, validBefore, nonce } = authorization
-      const args = [from, to, value, validAfter, validBefore, nonce, signature] as const
-      return anvil.client.writeContract({ ...ahead, functionName: "transferWithAuthorization", args })
-    },
+    carryOutFirst: (signed: Signed): Promise<Hex> => carryOut(signed, FIRST),
     /** The wallet cancels its authorization before the relay wallet's next transaction is mined; returns the hash. */
     cancelFirst: async (account: PrivateKeyAccount, { authorization }: Signed): Promise<Hex> => {
       const { from, nonce } = authorization
       const args = [from, nonce, await signCancel(account, authorization)] as const
-      return await anvil.client.writeContract({ ...ahead, functionName: "cancelAuthorization", args })
+      return await anvil.client.writeContract({ ...stranger, functionName: "cancelAuthorization", args, ...FIRST })
     },
     submit: (session: { id: string }, signed: Signed) =>
       service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),

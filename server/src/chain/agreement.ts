@@ -98,6 +98,7 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: numb
     const same = receipts.filter(receipt => receiptStatement(receipt) === receiptStatement(agreed))
     return {
       ...agreed,
+      position: agreedOn(same, ({ position }) => `${position}`, needed)?.value.position,
       cost: reachedBy(
         same.map(({ cost }) => cost),
         needed,

@@ -38,6 +38,8 @@ export interface Receipt {
   succeeded: boolean
   blockNumber: bigint
   blockHash: Hash
+  /** The index of its transaction in the block; undefined from nodes that don't report it, or don't agree on it. */
+  position: number | undefined
   transfers: Transfer[]
   /** The authorizations that tokens carried out in it. */
   uses: AuthorizationUse[]
@@ -86,7 +88,7 @@ export function readBlock(value: unknown): Block | undefined {
 /** A receipt as a node reports it, undefined for null; throws an {@link RpcError} when it is neither. */
 export function readReceipt(value: unknown): Receipt | undefined {
   if (value === null) return undefined
-  const { status, transactionHash, blockNumber, blockHash, logs, logsBloom, ...rest } = object(value)
+  const { status, transactionHash, blockNumber, blockHash, transactionIndex, logs, logsBloom, ...rest } = object(value)
   // A bloom with bits but no logs: the logs were lost, and an empty list proves nothing.
   if (Array.isArray(logs) && logs.length === 0 && /^0x0*[1-9a-f]/i.test(String(logsBloom)))
     throw new RpcError("a receipt lacks its logs")
@@ -95,6 +97,7 @@ export function readReceipt(value: unknown): Receipt | undefined {
     succeeded: quantity(status) === 1n,
     blockNumber: quantity(blockNumber),
     blockHash: hashOf(blockHash),
+    position: isQuantity(transactionIndex) ? Number(BigInt(transactionIndex)) : undefined,
     transfers: readTransfers(logs),
     uses: readUses(logs as unknown[]),
     givenBack: readGivenBack(logs as unknown[]),

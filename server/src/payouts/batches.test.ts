@@ -21,6 +21,7 @@ import { readSettlement, resolveOutcome } from "../x402/outcome.ts"
 import { writeFirstClaim } from "../x402/write-claims.ts"
 import { relayRow } from "./accept-relay.ts"
 import { groupIntoTransactions } from "./batches.ts"
+import { findPreempted } from "./find-preempted.ts"
 import type { Payout } from "./lane-policy.ts"
 import { payoutRound } from "./pay-out.ts"
 import { failingPayers } from "./payer-limits.ts"
@@ -224,6 +225,7 @@ it("that fails as a whole is not held against its payers, and a call that fails 
       await client.setAutomine(true)
       await on.round()
     }
+    await findPreempted(rig.service.ctx, rig.network, 0)
     return [...(await failingPayers(rig.service.ctx, [payer]))]
   }
   // PUSH0 PUSH0 REVERT.
@@ -231,7 +233,7 @@ it("that fails as a whole is not held against its payers, and a call that fails 
   await finish()
   expect(await ends()).toEqual(Array(6).fill(["reverted", false]))
   expect(await failures(made => before(made, "paid"))).toEqual([])
-  expect(await failures(made => before(made, "cancelled"))).toEqual([payer])
+  expect(await failures(made => before(made, "cancelled"))).toEqual([[payer, "failed"]])
 })
 
 it("ends its calls by a trigger too: a process of an older version knows only the batch", async () => {

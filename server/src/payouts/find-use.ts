@@ -58,7 +58,7 @@ export async function findUse(
   network: Network,
   permitted: Permitted,
   start: bigint,
-): Promise<Pick<Receipt, "txHash" | "blockNumber"> | "used" | null | undefined> {
+): Promise<Pick<Receipt, "txHash" | "blockNumber" | "position"> | "used" | null | undefined> {
   const quorum = await openQuorum(network, 0n, ctx.signal)
   const needed = quorumOf(network)
   let agreed: Use[] | undefined = []

@@ -76,13 +76,19 @@ export async function giveNonces(
   const byId = new Map(locked.map(row => [row.id, row]))
   const backed = approved.flatMap(({ payout: { id } }) => byId.get(id) ?? []).filter(row => row.backed)
   // What does not fit in flight takes nothing from a budget.
-  const payouts = groupIntoTransactions(ctx, backed, mayShare).slice(0, room).flat()
+  const fitting = groupIntoTransactions(ctx, backed, mayShare).slice(0, room)
+  const payouts = fitting.flat()
   const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
   const isAltered = new Set(altered.map(({ payout }) => payout.id))
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
   const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, mayShare, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
-  const transactions = groupIntoTransactions(ctx, funded, mayShare)
+  const isFunded = new Set(funded.map(({ id }) => id))
+  // Not grouped anew: locks take time, and deadlines that have come nearer would make more transactions than fit.
+  const transactions = fitting.flatMap(each => {
+    const [first, ...rest] = each.filter(({ id }) => isFunded.has(id))
+    return first ? [[first, ...rest] as const] : []
+  })
   const assigned = await assignAll(ctx, wallet, await writeBatches(ctx, transactions), terms)
   return { assigned, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }

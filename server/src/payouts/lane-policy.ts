@@ -17,7 +17,7 @@ import { reserveShort } from "./insert-payout.ts"
 import { TAKEN_BACK } from "./orphaned-reserves.ts"
 import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
-import { beyondFlight, failingPayers, findPreempted } from "./payer-limits.ts"
+import { beyondFlight, failingPayers } from "./payer-limits.ts"
 import { refundsOutOfTurn, waitForTurn, whyUnfunded } from "./refund-funds.ts"
 import { OTHER_OWNER, refundsOfOthers } from "./refund-owners.ts"
 import { balanceCall, NO_BUDGET, tendRelays, whyRefused } from "./relays.ts"
@@ -50,8 +50,8 @@ export interface Judged {
 const DETAIL_LENGTH = 200
 /** Several relays share a transaction, so more are picked than there is room for transactions. */
 const RELAYS_PICKED = 64
-/** How long a relay waits while too many of its payer are in flight: half a block. */
-const CROWDED_WAIT_MS = 1_000
+/** How long a relay waits for others of its payer: half a block. */
+const PAYER_WAIT_MS = 1_000
 /** How long a payout is held while its merchant's budget is spent: the next turn computes the real wait. */
 const BUDGET_WAIT_MS = 30_000
 
@@ -84,7 +84,7 @@ export interface LanePolicy {
    * the map.
    */
   vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
-  /** Returns the ids of payouts that are no longer wanted; called again under the wallet's lock. */
+  /** Returns the ids of payouts that must not be signed any more; called under the wallet's lock. */
   outdated(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>>
   /**
    * Returns calls that read what receiving addresses hold, by the deposit's id: the payer may have paid by hand
@@ -146,6 +146,9 @@ const payoutLane: LanePolicy = {
  * its payer waits for it.
  */
 const isHeldCall = ({ kind }: Payout): boolean => kind === "capture" || kind === "void" || kind === "refund"
+
+/** Whether a payer waits for the call. */
+const isAwaited = (payout: Payout): boolean => !isHeldCall(payout)
 
 const overRelays =
   (held: Verdict) =>
@@ -214,10 +217,10 @@ const relayLane: LanePolicy = {
   pickable: room => Math.max(room, RELAYS_PICKED),
   takesTurns: true,
   prepare: tendRelays,
-  // The scan must find the transfer of a mined relay, the session of an ended relay must be checked, and a failed relay
-  // counts against its payer unless it was preempted.
+  // The scan must find the transfer of a mined relay, the session of an ended relay must be checked, and the chain asked
+  // about a failed one.
   afterChange: async (ctx, network) => {
-    await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId), findPreempted(ctx, network)])
+    await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId)])
   },
   // An escrow obeys the wallet that its payer's signature names.
   ours: (_network, address) => sql<boolean>`(escrow_id is null
@@ -231,8 +234,7 @@ const relayLane: LanePolicy = {
     const paused = await pausedPayouts(ctx, network, payouts)
     const needless = await outpaid(ctx, payouts)
     const failing = await failingPayers(ctx, payouts.map(payerOf))
-    const unheld = payouts.filter(payout => !isHeldCall(payout))
-    const crowded = await beyondFlight(ctx, network, unheld)
+    const crowded = await beyondFlight(ctx, network, payouts.filter(isAwaited))
     const outOfTurn = await refundsOutOfTurn(ctx, payouts)
     const reclaimed = await emptiedPayouts(ctx, payouts)
     const others = await refundsOfOthers(ctx, network, payouts)
@@ -245,14 +247,23 @@ const relayLane: LanePolicy = {
       if (isHeldCall(payout)) return [payout.id, undefined]
       if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
       if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
-      if (failing.has(payerOf(payout)))
-        return [payout.id, cancelled("Too many authorizations of this wallet failed today.")]
-      if (crowded.has(payout.id)) return [payout.id, { kind: "wait", ms: CROWDED_WAIT_MS }]
+      const standing = failing.get(payerOf(payout))
+      if (standing === "failed") return [payout.id, cancelled("Too many authorizations of this wallet failed today.")]
+      if (standing === "unexplained" || crowded.has(payout.id)) return [payout.id, { kind: "wait", ms: PAYER_WAIT_MS }]
       return [payout.id, undefined]
     })
     return new Map(verdicts.flatMap(([id, verdict]) => (verdict ? [[id, verdict]] : [])))
   },
-  outdated: async (ctx, payouts) => (await outpaid(ctx, payouts, true)).union(await refundsOutOfTurn(ctx, payouts)),
+  outdated: async (ctx, payouts) => {
+    const needless = await outpaid(ctx, payouts, true)
+    const outOfTurn = await refundsOutOfTurn(ctx, payouts)
+    const [first] = payouts
+    // Another worker may have signed for the same payers since these were vetted.
+    const crowded = first
+      ? await beyondFlight(ctx, { chainId: first.chain_id }, payouts.filter(isAwaited))
+      : new Set<string>()
+    return needless.union(outOfTurn).union(crowded)
+  },
   arrivalReads: (network, payouts) =>
     // Other buyers also pay at the address of a settlement, so money that arrives there says nothing about this
     // payment.

@@ -5,8 +5,10 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { failed } from "../../test/node.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { FIRST, relaysOn, type Session, type Signed } from "../../test/relays.ts"
+import type { Address } from "../chain/hex.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { beyondFlight, FIRST_IN_FLIGHT } from "./payer-limits.ts"
+import { findPreempted } from "./find-preempted.ts"
+import { beyondFlight, FIRST_IN_FLIGHT, failingPayers } from "./payer-limits.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -41,7 +43,7 @@ async function minedAfter(others: () => Promise<unknown>): Promise<void> {
 async function moveAway(wallet: PrivateKeyAccount): Promise<void> {
   const { client } = rig.anvil
   await client.setBalance({ address: wallet.address, value: 10n ** 18n })
-  const args = [recipient(8), await rig.balanceOf(wallet.address.toLowerCase() as never)] as const
+  const args = [recipient(8), await rig.balanceOf(addressOf(wallet))] as const
   await client.writeContract({
     address: rig.token,
     abi: erc20Abi,
@@ -52,7 +54,15 @@ async function moveAway(wallet: PrivateKeyAccount): Promise<void> {
   })
 }
 
+/** Asks the chain about failed relays, as the worker does beside its rounds. */
+const explained = () => findPreempted(rig.service.ctx, rig.network, 0)
+const outcomes = async () => (await on.relays()).map(row => [row.succeeded, row.preempted])
+const addressOf = (wallet: PrivateKeyAccount) => wallet.address.toLowerCase() as Address
+const standing = async (wallet: PrivateKeyAccount) =>
+  (await failingPayers(rig.service.ctx, [addressOf(wallet)])).get(addressOf(wallet))
+
 const relaysBy = async () => Map.groupBy(await on.relays(), row => row.state)
+const attempts = () => rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("id").execute()
 const counts = async () => Object.fromEntries([...(await relaysBy())].map(([state, rows]) => [state, rows.length]))
 const expectSound = async () => expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
 
@@ -65,7 +75,10 @@ it("a payer whose authorizations a stranger carried out first has paid, and goes
     sessions.push(session)
     await minedAfter(() => on.carryOutFirst(signed))
   }
-  expect((await on.relays()).map(row => [row.succeeded, row.preempted])).toEqual(Array(3).fill([false, true]))
+  expect(await standing(wallet)).toBe("unexplained")
+  await explained()
+  expect(await outcomes()).toEqual(Array(3).fill([false, true]))
+  expect(await standing(wallet)).toBeUndefined()
   await submitted(wallet)
   await client.mine({ blocks: 3 })
   await on.look()
@@ -82,22 +95,93 @@ it("a payer that cancelled its authorizations, or used them for something else, 
     const other = await on.sign(wallet, { ...session, payTo: recipient(3) }, { nonce, value: 5_000_000n })
     await minedAfter(() => (i === 0 ? on.cancelFirst(wallet, signed) : on.carryOutFirst(other)))
   }
-  expect((await on.relays()).map(row => [row.succeeded, row.preempted])).toEqual(Array(3).fill([false, false]))
+  await explained()
+  expect(await outcomes()).toEqual(Array(3).fill([false, false]))
+  expect(await standing(wallet)).toBe("failed")
   const session = await on.start()
   const { status, body } = await on.submit(session, await on.sign(wallet, session))
   expect([status, body.message]).toEqual([409, expect.stringMatching(/^Too many authorizations of this wallet/)])
 })
 
-it("is asked about again where no quorum answered when the relay failed", async () => {
+it("a payer that had its relay burn gas, and carried the authorization out behind it, has not paid first", async () => {
+  const { client } = rig.anvil
+  const burner = `0x${"bd".repeat(20)}` as Address
+  await client.setCode({ address: burner, bytecode: "0xfe" })
+  const wallet = await on.buyer()
+  const { signed } = await submitted(wallet)
+  await client.setAutomine(false)
+  await on.round()
+  const delegate = async (contractAddress: Address, nonce: number, fees: object) => {
+    const delegation = await wallet.signAuthorization({ contractAddress, chainId: 84532, nonce })
+    const [, , , account, , other] = rig.anvil.accounts
+    const by = nonce === 0 ? account : other
+    await client.sendTransaction({ account: by, to: by?.address, authorizationList: [delegation], ...fees } as never)
+  }
+  await delegate(burner, 0, FIRST)
+  const { baseFeePerGas } = await client.getBlock()
+  const last = { maxFeePerGas: ((baseFeePerGas ?? 0n) * 9n) / 8n, maxPriorityFeePerGas: 0n, gas: 200_000n }
+  await delegate(`0x${"0".repeat(40)}` as Address, 1, last)
+  await on.carryOut(signed, last)
+  await client.mine({ blocks: 1 })
+  await client.setAutomine(true)
+  expect(await on.received(signed.authorization.to)).toEqual([5_000_000n])
+  await on.round()
+  await explained()
+  expect(await outcomes()).toEqual([[false, false]])
+})
+
+it("what a node does not know yet is asked again: a node that is behind calls the nonce unused", async () => {
   const wallet = await on.buyer()
   const { signed } = await submitted(wallet)
   rig.proxy.spoil = (method, _params, result) => (method === "eth_getLogs" ? failed("no logs today") : result)
   await minedAfter(() => on.carryOutFirst(signed))
-  expect((await on.relays()).map(row => [row.succeeded, row.preempted])).toEqual([[false, null]])
+  await explained()
+  expect(await outcomes()).toEqual([[false, null]])
+  const isState = (params: unknown[]) => JSON.stringify(params[0]).includes("0xe94a0102")
+  rig.proxy.spoil = (method, params, result) =>
+    method === "eth_getLogs" ? [] : method === "eth_call" && isState(params) ? `0x${"0".repeat(64)}` : result
+  await explained()
+  expect(await outcomes()).toEqual([[false, false]])
   rig.proxy.spoil = (_method, _params, result) => result
-  await rig.anvil.client.mine({ blocks: 3 })
+  await explained()
+  expect(await outcomes()).toEqual([[false, true]])
+})
+
+it("is found though the relay was mined thousands of blocks after it", async () => {
+  const { client } = rig.anvil
+  const wallet = await on.buyer()
+  const { signed } = await submitted(wallet)
+  await client.setAutomine(false)
   await on.round()
-  expect((await on.relays()).map(row => [row.state, row.preempted])).toEqual([["reverted", true]])
+  await on.carryOutFirst(signed)
+  await client.request({ method: "anvil_dropTransaction", params: [(await attempts()).at(-1)?.hash] } as never)
+  await client.mine({ blocks: 2_100 })
+  rig.service.advance(4_200_000)
+  await client.setAutomine(true)
+  await on.round({ resendMs: 0, replaceMs: 4_000_000_000 })
+  await on.round()
+  await explained()
+  expect(await outcomes()).toEqual([[false, true]])
+})
+
+it("relays of a payer wait while it is not known whose fault its failures are, and are made when it is not its own", async () => {
+  const wallet = await on.buyer(200_000_000n)
+  const signed: Signed[] = []
+  for (let i = 0; i < 2 * FIRST_IN_FLIGHT; i++) signed.push((await submitted(wallet)).signed)
+  await minedAfter(async () => {
+    for (const each of signed.slice(0, FIRST_IN_FLIGHT)) await on.carryOutFirst(each)
+  })
+  rig.service.advance(1_000)
+  await on.round()
+  expect(await counts()).toEqual({ mined: FIRST_IN_FLIGHT, queued: FIRST_IN_FLIGHT })
+  expect(await explained()).toBe(0)
+  rig.service.advance(1_000)
+  await on.round()
+  expect((await on.relays()).map(row => row.succeeded)).toEqual([
+    ...Array(FIRST_IN_FLIGHT).fill(false),
+    ...Array(FIRST_IN_FLIGHT).fill(true),
+  ])
+  await expectSound()
 })
 
 it("a new payer has a few relays in flight, and twice as many in each block while they succeed", async () => {
@@ -127,10 +211,24 @@ it("a payer that moves its money away has a few relays fail, and the others are 
   const wallet = await on.buyer(200_000_000n)
   for (let i = 0; i < 2 * FIRST_IN_FLIGHT; i++) await submitted(wallet)
   await minedAfter(() => moveAway(wallet))
-  await rig.mint(wallet.address.toLowerCase() as never, 200_000_000n)
+  await rig.mint(addressOf(wallet), 200_000_000n)
   expect(await counts()).toEqual({ mined: FIRST_IN_FLIGHT, queued: FIRST_IN_FLIGHT })
+  await explained()
   rig.service.advance(1_000)
   await on.round()
   expect(await counts()).toEqual({ mined: FIRST_IN_FLIGHT, cancelled: FIRST_IN_FLIGHT })
   await expectSound()
+})
+
+it("what a payer paid one merchant lets no more of its relays be in flight at another", async () => {
+  const { ctx } = rig.service
+  const wallet = await on.buyer(200_000_000n)
+  for (let i = 0; i < 3; i++) await submitted(wallet)
+  await on.round()
+  const [{ merchant_id: merchant } = { merchant_id: "" }] = await on.relays()
+  const due = (merchant_id: string) =>
+    Array.from({ length: 20 }, (_, i) => ({ id: `${merchant_id} ${i}`, payer: addressOf(wallet), merchant_id }))
+  const beyond = await beyondFlight(ctx, rig.network, [...due(merchant), ...due("another")])
+  expect([...beyond].map(id => id.split(" ")[0]).filter(id => id === merchant)).toHaveLength(20 - FIRST_IN_FLIGHT - 3)
+  expect(beyond.size).toBe(2 * (20 - FIRST_IN_FLIGHT) - 3)
 })

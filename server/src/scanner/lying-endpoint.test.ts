@@ -359,6 +359,7 @@ it("of three statements about a block, a receipt, a log or a number one decides 
     succeeded: fc.boolean(),
     blockNumber: height,
     blockHash: hash,
+    position: fc.constant(undefined),
     transfers: fc.array(log, { maxLength: 2 }),
     givenBack: fc.constant([]),
     uses: fc.array(
@@ -404,6 +405,7 @@ it("of three receipts that differ in the authorizations that were used, two deci
   const receipt: Receipt = {
     txHash,
     blockHash,
+    position: 0,
     succeeded: true,
     blockNumber: 1n,
     transfers: [],

@@ -525,22 +525,43 @@ describe("the facilitator", () => {
     expect((await on.relays()).length).toBe(1)
   })
 
+  /** Has the database refuse the first change of a column of `settlements`, until the test ends. */
+  async function failOnce(column: "answered_at" | "identifier"): Promise<void> {
+    const { db } = rig.service.ctx
+    const name = sql.ref(column)
+    // A sequence counts on where a transaction is rolled back.
+    await sql`create sequence refused; create function refuse_once() returns trigger language plpgsql as $$ begin
+      if nextval('refused') = 1 then raise 'disk full' using errcode = '53100'; end if; return new; end $$;
+      create trigger refuse_once before update of ${name} on settlements for each row
+      when (old.${name} is distinct from new.${name}) execute function refuse_once()`.execute(db)
+    onTestFinished(async () => {
+      await sql`drop trigger refuse_once on settlements; drop function refuse_once; drop sequence refused`.execute(db)
+    })
+  }
+
   it("answers success once, though the database fails when the end of the answer is recorded", async () => {
     const { db } = rig.service.ctx
     const body = bodyOf(await sign(await on.buyer()))
-    // A sequence counts on where a transaction is rolled back.
-    await sql`create sequence recorded; create function refuse_once() returns trigger language plpgsql as $$ begin
-      if nextval('recorded') = 1 then raise 'disk full' using errcode = '53100'; end if; return new; end $$;
-      create trigger refuse_once before update of answered_at on settlements for each row
-      when (old.answered_at is null and new.answered_at is not null) execute function refuse_once()`.execute(db)
-    onTestFinished(async () => {
-      await sql`drop trigger refuse_once on settlements; drop function refuse_once; drop sequence recorded`.execute(db)
-    })
+    await failOnce("answered_at")
     expect((await settled(body)).success).toBe(true)
     const recorded = async () =>
       (await db.selectFrom("settlements").select("answered_at").executeTakeFirst())?.answered_at ?? null
     await expect.poll(recorded, { timeout: 20_000 }).not.toBeNull()
     await sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(db)
+    expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
+  })
+
+  it("answers success once after an error that came when the right to answer had been taken", async () => {
+    const { db } = rig.service.ctx
+    const body = bodyOf(await sign(await on.buyer()))
+    const quick = { ...body, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    expect((await settle(quick, { "idempotency-key": "order-1" })).body.errorReason).toBe("settlement_pending")
+    await on.round()
+    await failOnce("identifier")
+    expect((await settle(body, { "idempotency-key": "order-2" })).status).toBe(503)
+    const free = async () => (await db.selectFrom("settlements").select("claim_id").executeTakeFirst())?.claim_id
+    await expect.poll(free, { timeout: 20_000 }).toBeNull()
+    expect((await settle(body)).body.success).toBe(true)
     expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
   })
 

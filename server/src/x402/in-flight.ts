@@ -25,7 +25,7 @@ const checking = new Map<string, Amounts>()
 /**
  * Does `work`, which checks and writes a claim; a refusal instead where too much of the payer is in flight. As many as
  * may revert in a day may be beyond the balance: what was mined a moment ago still counts as in flight. Each process
- * counts what it is checking for itself. Throws `CHAIN_UNAVAILABLE`.
+ * counts what it is checking for itself. Throws `RATE_LIMITED` and `CHAIN_UNAVAILABLE`.
  */
 export async function withinBalance<T>(
   ctx: Context,
@@ -41,6 +41,7 @@ export async function withinBalance<T>(
   try {
     const others: Amounts = new Map([...before, ...((await inFlight(ctx, key)) ?? [])])
     others.delete(nonce)
+    if (others.size >= MOST_OPEN) throw new ApiError("RATE_LIMITED", undefined, TOO_MANY)
     if (others.size >= MAX_REVERTED && (await isBeyond(ctx, network, from, [...others.values(), value])))
       return refuse("insufficient_funds", BEYOND)
     return await work()
@@ -50,6 +51,12 @@ export async function withinBalance<T>(
   }
 }
 
+/**
+ * How many payments of a payer may wait and be in flight. Few of them are signed before any succeeded, and each turn of
+ * the engine considers those that wait: 4,000 delayed the merchant's other buyers by 6 seconds.
+ */
+const MOST_OPEN = 256
+const TOO_MANY = `${MOST_OPEN} payments of this wallet are being carried out already. Nothing was paid by this one: ask again when some have ended.`
 const BEYOND =
   "More payments of this wallet are being carried out than it holds the money for. Nothing was paid by this one: wait until they have ended, then ask again."
 

@@ -112,6 +112,8 @@ export async function takeRetry(
 
 /** The status of an answer that the payment is pending. */
 const ACCEPTED = 202
+/** The lowest status of an error of the service. */
+const LEAST_ERROR = 500
 
 /** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
 const begun = new WeakSet<FastifyReply["raw"]>()
@@ -198,6 +200,9 @@ export function followAnswer(
   // An answer that was sent, and whose end is not recorded, would be given again when its lease is over.
   const finished = () =>
     untilDone(ctx, id, async () => {
+      // Without a token an error gives its caller nothing, though the right to serve was taken.
+      const gaveNothing = raw.statusCode >= LEAST_ERROR && !raw.hasHeader(RETRY_TOKEN) && !begun.has(raw)
+      if (gaveNothing) return void (await releaseServing(ctx, { id, claimId }, true))
       // A 202 keeps its claim. After a refusal or an error the same payment may still be carried out and served.
       if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
         await releaseServing(ctx, { id, claimId }, false)
