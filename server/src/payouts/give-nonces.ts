@@ -84,7 +84,8 @@ export async function giveNonces(
   const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, mayShare, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   const isFunded = new Set(funded.map(({ id }) => id))
-  // Not grouped anew: locks take time, and deadlines that have come nearer would make more transactions than fit.
+  // The same groups: while the budgets were locked, deadlines came nearer, and grouping by them would make more
+  // transactions than fit.
   const transactions = fitting.flatMap(each => {
     const [first, ...rest] = each.filter(({ id }) => isFunded.has(id))
     return first ? [[first, ...rest] as const] : []

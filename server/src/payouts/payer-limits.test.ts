@@ -5,9 +5,13 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { failed } from "../../test/node.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { FIRST, relaysOn, type Session, type Signed } from "../../test/relays.ts"
+import { firstFees } from "../chain/fees.ts"
 import type { Address } from "../chain/hex.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
+import { inTransaction } from "../context.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { findPreempted } from "./find-preempted.ts"
+import { giveNonces } from "./give-nonces.ts"
 import { beyondFlight, FIRST_IN_FLIGHT, failingPayers } from "./payer-limits.ts"
 
 let rig: PayoutRig
@@ -205,6 +209,29 @@ it("a new payer has a few relays in flight, and twice as many in each block whil
   await on.look()
   expect((await on.status(other.session.id)).status).toBe("confirmed")
   await expectSound()
+})
+
+it("two workers that judged a payer's relays at the same time sign no more of them together", async () => {
+  const { ctx } = rig.service
+  const wallet = await on.buyer(200_000_000n)
+  for (let i = 0; i < 2 * FIRST_IN_FLIGHT; i++) await submitted(wallet)
+  const row = await ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
+  const {
+    market,
+    balance = 0n,
+    latest = 0n,
+    dataFee,
+  } = await readWalletState(rig.network, rig.relayer.address, ctx.signal)
+  const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
+  if (!fees) throw new Error("no fees")
+  const approved = (await on.relays()).map(payout => ({ payout, verdict: { kind: "sign" } as const }))
+  const given: number[] = []
+  for (const half of [approved.slice(0, FIRST_IN_FLIGHT), approved.slice(FIRST_IN_FLIGHT)])
+    await inTransaction(ctx, async ctx => {
+      const { assigned } = await giveNonces(ctx, row, half, { fees, balance, count: latest, dataFee })
+      given.push(assigned.length)
+    })
+  expect(given).toEqual([FIRST_IN_FLIGHT, 0])
 })
 
 it("a payer that moves its money away has a few relays fail, and the others are not made", async () => {

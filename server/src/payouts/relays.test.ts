@@ -15,6 +15,7 @@ import { cancel } from "../operator/held-payouts.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { checkDormantDeposits } from "../scanner/check-dormant-deposits.ts"
 import { assignPayouts } from "./assign-payouts.ts"
+import { findPreempted } from "./find-preempted.ts"
 import { inFlight } from "./in-flight.ts"
 import { payoutRound } from "./pay-out.ts"
 import { checkWallet } from "./wallet-row.ts"
@@ -697,6 +698,7 @@ describe("what relays may cost", () => {
       .set({ run_at: new Date(0) })
       .where("id", "=", ids[3] ?? "")
       .execute()
+    await findPreempted(rig.service.ctx, rig.network, 0)
     await on.round()
     expect((await states())[3]).toBe("cancelled")
     await mine()
