@@ -222,7 +222,7 @@ export const errorTable = {
   RATE_LIMITED: {
     status: 429,
     message: "Too many requests. Wait for the seconds in `retryAfter`, then try again.",
-    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer give the requests left and the time of the reset. The long lists and CSV files that one API key, or one merchant's console, reads at the same time are limited too (`MAX_DOWNLOADS`): read one to its end before you ask for another.",
+    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer give the requests left and the time of the reset. The long lists and CSV files that one API key, or one merchant's console, reads at the same time are limited too (`MAX_DOWNLOADS`): read one to its end before you ask for another. So are the payments of one wallet that wait to be carried out: ask again when some have ended.",
     retryAfterS: 1,
   },
   INTERNAL_ERROR: {

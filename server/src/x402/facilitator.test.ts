@@ -565,6 +565,30 @@ describe("the facilitator", () => {
     expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
   })
 
+  it("takes no more of a wallet of which 256 payments wait, and still answers those that it took", async () => {
+    const { db } = rig.service.ctx
+    const wallet = await on.buyer()
+    const first = { ...bodyOf(await sign(wallet)), paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    expect((await settle(first)).body.errorReason).toBe("settlement_pending")
+    await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(),
+        'source_key', 'copy:' || n, 'auth_nonce', '0x' || lpad(to_hex(n), 64, '0'), 'amount', 1))).*
+      from payouts i, generate_series(1, 255) n`.execute(db)
+    const next = bodyOf(await sign(wallet))
+    const answer = await settle(next)
+    expect([answer.status, answer.body.error, answer.body.message]).toEqual([
+      429,
+      "RATE_LIMITED",
+      expect.stringMatching(/^256 payments of this wallet .* Nothing was paid by this one/),
+    ])
+    expect((await stored())[0]).toBe(1)
+    expect((await settle(first)).body.errorReason).toBe("settlement_pending")
+    await sql`delete from payouts where source_key = 'copy:1'`.execute(db)
+    expect((await settle({ ...first, ...next, paymentRequirements: first.paymentRequirements })).body.errorReason).toBe(
+      "settlement_pending",
+    )
+    expect((await stored())[0]).toBe(2)
+  })
+
   it("refuses a payment for more than it was signed for, also where it is settled already or on its way", async () => {
     const body = bodyOf(await sign(await on.buyer()))
     const dear = { ...body, paymentRequirements: termsOf("100000000") }
