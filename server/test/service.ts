@@ -24,6 +24,8 @@ export { paperNetwork } from "./paper-network.ts"
 /** Not an account that a test uses as a wallet of the service, because a merchant's payout address must not be one. */
 export const PAYOUT_ADDRESS = "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720"
 
+type CallOptions = { as?: string } & InjectOptions
+
 interface Answer {
   status: number
   headers: Record<string, unknown>
@@ -41,12 +43,12 @@ export interface TestService {
   /** Moves the service's clock forward. */
   advance(ms: number): void
   /** One request; `as` is the subject whose token it carries. Throws when its document does not declare the answer. */
-  call(
-    method: "GET" | "POST" | "PUT" | "DELETE",
-    url: string,
-    body?: unknown,
-    options?: { as?: string } & InjectOptions,
-  ): Promise<Answer>
+  call(method: "GET" | "POST" | "PUT" | "DELETE", url: string, body?: unknown, options?: CallOptions): Promise<Answer>
+  /**
+   * Does the same as `call` over a real connection: what is recorded when an answer ends depends on how it was sent. Only
+   * `as` and `headers` of the options count.
+   */
+  request: TestService["call"]
   /** A merchant with a payout address, by its subject; returns its id. */
   merchant(sub: string): Promise<string>
   empty(): Promise<void>
@@ -104,18 +106,36 @@ export async function startService(
   const document = app.swagger() as unknown as Document
   const expectDeclared = contractOf(document)
 
-  const call: TestService["call"] = async (method, url, body, { as, ...rest } = {}) => {
-    const authorization = as === undefined ? {} : { authorization: `Bearer ${await issuer.token(as)}` }
+  let listening: Promise<string> | undefined
+  const listen = () => (listening ??= app.listen({ host: "127.0.0.1", port: 0 }))
+  const textOf = (body: unknown) => (typeof body === "string" ? body : JSON.stringify(body))
+  const headersOf = async (body: unknown, { as, headers }: CallOptions) => ({
+    ...(body === undefined ? {} : { "content-type": "application/json" }),
+    ...(as === undefined ? {} : { authorization: `Bearer ${await issuer.token(as)}` }),
+    ...headers,
+  })
+  const request: TestService["request"] = async (method, url, body, options = {}) => {
+    const headers = (await headersOf(body, options)) as Record<string, string>
+    const sent = { method, headers, redirect: "manual", ...(body === undefined ? {} : { body: textOf(body) }) } as const
+    const response = await fetch((await listen()) + url, sent)
+    const text = await response.text()
+    const isJson = response.headers.get("content-type")?.includes("json") && text !== ""
+    const answer = {
+      status: response.status,
+      headers: Object.fromEntries(response.headers),
+      body: isJson ? JSON.parse(text) : text,
+    }
+    expectDeclared(method, url, answer)
+    return answer
+  }
+  const call: TestService["call"] = async (method, url, body, options = {}) => {
+    const { as: _, ...rest } = options
     const response = await app.inject({
       method,
       url,
-      ...(body === undefined ? {} : { payload: typeof body === "string" ? body : JSON.stringify(body) }),
+      ...(body === undefined ? {} : { payload: textOf(body) }),
       ...rest,
-      headers: {
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
-        ...authorization,
-        ...rest.headers,
-      },
+      headers: await headersOf(body, options),
     })
     const isJson = String(response.headers["content-type"]).includes("json")
     const { statusCode: status, headers } = response
@@ -127,7 +147,8 @@ export async function startService(
     ctx,
     issuer,
     document,
-    listen: () => app.listen({ host: "127.0.0.1", port: 0 }),
+    listen,
+    request,
     advance: ms => {
       offsetMs += ms
     },

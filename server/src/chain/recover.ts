@@ -6,11 +6,24 @@ import { recover } from "tiny-secp256k1"
 import type { Hex } from "viem"
 import { type Address, bytesOf, keccak, parseAddress } from "./hex.ts"
 
+/** What was recovered lately: a payment is asked about twice within milliseconds, and its buyer again while it waits. */
+const recent = new Map<string, Address | undefined>()
+const MOST_RECENT = 1_000
+
 /**
  * Returns the address whose key made a signature (65 bytes: r, s, and v as 0, 1, 27 or 28) of a hash; undefined if no
  * key can have made it.
  */
 export function recoverSigner(hash: Hex, signature: Hex): Address | undefined {
+  const asked = `${hash}${signature}`
+  if (recent.has(asked)) return recent.get(asked)
+  if (recent.size >= MOST_RECENT) recent.clear()
+  const signer = recovered(hash, signature)
+  recent.set(asked, signer)
+  return signer
+}
+
+function recovered(hash: Hex, signature: Hex): Address | undefined {
   const bytes = bytesOf(signature)
   const v = bytes[64] ?? -1
   const bit = v >= 27 ? v - 27 : v

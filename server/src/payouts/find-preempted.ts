@@ -10,15 +10,10 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { findUse, SEARCHED_BLOCKS, unlessSilent } from "./find-use.ts"
-import { UNEXPLAINED_MS } from "./payer-limits.ts"
+import { DOUBTED_MS, UNEXPLAINED_MS } from "./payer-limits.ts"
 
 /** Failed relays that the chain is asked about in one round; each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10
-/**
- * How long after a failure a use that was not found is looked for again: a node that is some blocks behind calls the
- * nonce unused.
- */
-const DOUBTED_MS = 60_000
 /** The least time between two questions about one relay. */
 const AGAIN_MS = 5_000
 /** The wait before the next round where no relay failed lately. */

@@ -24,6 +24,11 @@ export const FIRST_IN_FLIGHT = 8
 const MOST_IN_FLIGHT = 512
 /** For how long a failure may be the fault of somebody else, while the chain does not say. */
 export const UNEXPLAINED_MS = 3_600_000
+/**
+ * How long after a failure a use that was not found is looked for again, and may still be found: a node that is some
+ * blocks behind calls the nonce unused.
+ */
+export const DOUBTED_MS = 15_000
 
 /**
  * Why no more relays of a payer are made: too many `failed` in a day, or too many did and it is `unexplained` whose fault
@@ -38,18 +43,17 @@ export type Standing = "failed" | "unexplained"
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, Standing>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))
-  const unexplained = new Date(ctx.now().getTime() - UNEXPLAINED_MS)
+  const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<{ payer: Address; sure: number }>`
     /* named: failing_payers */ select payer, sure from (${givenRows(given, "payer text")}) g cross join lateral (
-      select count(*)::int as n, count(*) filter (where i.preempted = false or i.updated_at <= ${unexplained})::int as sure
-      from payouts i where i.payer = g.payer and i.succeeded = false and i.updated_at > ${dayAgo(ctx)} and i.preempted is not true
+      select count(*)::int as n, count(*) filter (where i.updated_at <= ${ago(UNEXPLAINED_MS)}
+          or (i.preempted = false and (i.state = 'reverted' or i.updated_at <= ${ago(DOUBTED_MS)})))::int as sure
+      from payouts i where i.payer = g.payer and i.succeeded = false and i.updated_at > ${ago(DAY_MS)} and i.preempted is not true
         and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
         and not exists (select from payouts b where b.id = i.batch_id and b.succeeded = false)) failed
     where n >= ${MAX_REVERTED}::int`.execute(ctx.db)
   return new Map(rows.map(({ payer, sure }) => [payer, sure >= MAX_REVERTED ? "failed" : "unexplained"]))
 }
-
-const dayAgo = (ctx: TxContext): Date => new Date(ctx.now().getTime() - DAY_MS)
 
 /** Whether a payer's relays failed too often; requests at the same time share one query. */
 export const isFailing = async (ctx: Context, payer: Address): Promise<boolean> =>
@@ -87,7 +91,7 @@ export async function beyondFlight(
     /* named: payer_flights */ with flying as (select payer, merchant_id, count(*)::int as n from payouts
       where chain_id = ${chainId} and lane = 'relay' and state = 'assigned' and payer is not null group by payer, merchant_id)
     select g.payer, g.merchant_id, ${FIRST_IN_FLIGHT}::int - coalesce(f.n, 0) + (select count(*)::int from (select from payouts i
-        where i.payer = g.payer and i.merchant_id = g.merchant_id and i.succeeded and i.updated_at > ${dayAgo(ctx)}
+        where i.payer = g.payer and i.merchant_id = g.merchant_id and i.succeeded and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
         limit ${MOST_IN_FLIGHT}) s) as room
     from (${givenRows(given, "payer text, merchant_id text, due integer")}) g
       left join flying f on f.payer = g.payer and f.merchant_id = g.merchant_id

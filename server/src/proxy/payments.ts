@@ -76,4 +76,6 @@ export interface Payments {
   release(ctx: Context, paid: Paid): Promise<unknown>
   /** Lets `retryToken` repeat a failed call for 24 hours. False where another request has the right to it. */
   giveBack(ctx: Context, paid: Paid): Promise<boolean>
+  /** The same for an answer that was cut off; it is tried until the database takes it. */
+  giveBackLate(ctx: Context, paid: Paid): Promise<boolean>
 }

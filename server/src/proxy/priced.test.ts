@@ -6,7 +6,7 @@ import { compactVerify, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, parseAbi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
@@ -57,7 +57,7 @@ const decode = (header: unknown) => JSON.parse(Buffer.from(`${header}`, "base64"
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64")
 const json = (body: unknown) => (typeof body === "string" ? JSON.parse(body) : body)
 const call = (url: string, headers: Record<string, string> = {}, body?: object) =>
-  rig.service.call(body ? "POST" : "GET", url, body, { headers })
+  rig.service.request(body ? "POST" : "GET", url, body, { headers })
 
 interface Required {
   accepts: [{ amount: string; payTo: Address }]
@@ -404,6 +404,71 @@ describe("a priced call", () => {
     respond = response => response.end("{}")
     expect((await call(OSLO, payment)).status).toBe(200)
     expect((await failures())[0].servedAt).not.toBeNull()
+  })
+
+  /** Has the database refuse all changes of payments, from `begin` to `end`. */
+  async function outage() {
+    const { db } = rig.service.ctx
+    const end = () => sql`drop trigger if exists outage on settlements`.execute(db)
+    onTestFinished(async () => void (await end()))
+    await sql`create or replace function outage() returns trigger language plpgsql as $$ begin
+      raise 'the database system is shutting down' using errcode = '57P01'; end $$`.execute(db)
+    const begin = () =>
+      sql`create trigger outage before update on settlements for each row execute function outage()`.execute(db)
+    return { begin, end }
+  }
+  const ofLast = async () => {
+    const row = (await stored()).at(-1)
+    return { answered: row?.answered_at != null, served: row?.served_at != null, retry: row?.retry_until != null }
+  }
+  const KEPT = { answered: true, served: false, retry: true }
+
+  it.each([
+    ["GET, its origin fails", undefined, (response: ServerResponse) => response.writeHead(503).end()],
+    ["POST, its origin fails", { days: 1 }, (response: ServerResponse) => response.writeHead(503).end()],
+    ["GET, its origin answers", undefined, (response: ServerResponse) => response.end("{}")],
+  ])("is kept for its token where the database fails with it: %s", async (_what, body, answers) => {
+    const { begin, end } = await outage()
+    respond = response => void begin().then(() => answers(response))
+    const { answer, payment } = await paid(OSLO, body)
+    expect(answer.status).toBe(503)
+    await end()
+    await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
+    respond = response => response.end("{}")
+    expect((await call(OSLO, payment, body)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    const token = { "sluice-retry-token": `${answer.headers["sluice-retry-token"]}` }
+    expect((await call(OSLO, token, body)).status).toBe(200)
+  })
+
+  it("that its origin cuts off is kept for its token, though the database fails at that moment", async () => {
+    const { begin, end } = await outage()
+    let cutOff = async () => {}
+    respond = response => {
+      response.writeHead(200, { "content-length": "100000" }).write("x".repeat(5_000))
+      cutOff = async () => {
+        await begin()
+        response.destroy()
+      }
+    }
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const sent = httpRequest((await listening) + OSLO, { headers: payment }).end()
+    const answered = once(sent, "response")
+    await carryOut(1)
+    const [answer] = await answered
+    const closed = new Promise(resolve =>
+      answer
+        .on("error", () => {})
+        .on("close", resolve)
+        .resume(),
+    )
+    await cutOff()
+    await closed
+    await end()
+    await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
+    respond = response => response.end("{}")
+    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect((await call(OSLO, { "sluice-retry-token": answer.headers["sluice-retry-token"] })).status).toBe(200)
   })
 
   it("that another transaction settled beside dust is booked, and the dust is not", async () => {

@@ -264,7 +264,7 @@ async function failLate(
 ): Promise<void> {
   const reason = "did not end its answer"
   try {
-    if (await payments.giveBack(ctx, paid)) await recordFailure(ctx, failureOfCall(request, call, paid, reason))
+    if (await payments.giveBackLate(ctx, paid)) await recordFailure(ctx, failureOfCall(request, call, paid, reason))
   } catch (error) {
     ctx.log.error(
       { err: error, requestId: request.id },

@@ -10,6 +10,7 @@ import {
   idOfRetryToken,
   isRetryable,
   noteFailure,
+  noteLateFailure,
   RETRY_TOKEN,
   recordAnswered,
   releaseServing,
@@ -70,4 +71,5 @@ export const callPayments: Payments = {
   end: recordAnswered,
   release: (ctx, paid) => releaseServing(ctx, paid, true),
   giveBack: noteFailure,
+  giveBackLate: noteLateFailure,
 }

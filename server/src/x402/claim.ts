@@ -95,7 +95,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     if (sale.over) return sale.over
     const price = matchPrice(ctx, sale.prices, payment)
     if ("reason" in price) return price
-    const written = await withinBalance(ctx, sale.network, payment.authorization, async () => {
+    const written = await withinBalance(ctx, sale.network, payment, async () => {
       const checked = await checkPayment(ctx, sale.network, payment, sale)
       if ("reason" in checked) return checked
       return await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })

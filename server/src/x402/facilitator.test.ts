@@ -82,7 +82,7 @@ const bodyOf = (signed: Signed, identifier?: string) => ({
 })
 
 const post = (url: string, body: object, headers: Record<string, string> = {}) =>
-  rig.service.call("POST", url, body, { headers: { "x-api-key": key, ...headers } })
+  rig.service.request("POST", url, body, { headers: { "x-api-key": key, ...headers } })
 const settle = (body: object, headers: Record<string, string> = {}) => post("/x402/settle", body, headers)
 const relayed = (count = 1) =>
   expect.poll(async () => (await on.relays()).length, { interval: 5, timeout: 20_000 }).toBeGreaterThanOrEqual(count)
@@ -587,6 +587,30 @@ describe("the facilitator", () => {
       "settlement_pending",
     )
     expect((await stored())[0]).toBe(2)
+  })
+
+  it("takes a wallet's payment, though hundreds that others forged in its name are being checked", async () => {
+    const wallet = await on.buyer()
+    const other = await on.buyer()
+    const held = Promise.withResolvers<void>()
+    // A forged signature may be a contract's, so the chain is asked.
+    const isAsked = (params: unknown[]) => JSON.stringify(params).includes("1626ba7e")
+    let asked = 0
+    rig.proxy.spoil = async (_method, params, result) => {
+      if (!isAsked(params)) return result
+      asked++
+      await held.promise
+      return result
+    }
+    const from = wallet.address.toLowerCase() as Address
+    const forged = Array.from({ length: 300 }, async () => settle(bodyOf(await sign(other, { from }))))
+    await expect.poll(() => asked, { timeout: 20_000 }).toBeGreaterThanOrEqual(256)
+    const own = { ...bodyOf(await sign(wallet)), paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    expect((await settle(own)).body.errorReason).toBe("settlement_pending")
+    held.resolve()
+    const reasons = new Set((await Promise.all(forged)).map(({ body }) => body.errorReason))
+    expect(reasons).toEqual(new Set(["invalid_exact_evm_payload_signature"]))
+    expect((await stored())[0]).toBe(1)
   })
 
   it("refuses a payment for more than it was signed for, also where it is settled already or on its way", async () => {

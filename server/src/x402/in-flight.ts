@@ -3,10 +3,11 @@
  * passes its simulation alone, and all but the covered ones revert at our cost.
  */
 import { sql } from "kysely"
-import type { Authorization } from "../chain/authorizations.ts"
+import { authorizationDigest } from "../chain/authorizations.ts"
 import { askAny } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { recoverSigner } from "../chain/recover.ts"
 import { RpcError } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
@@ -14,6 +15,7 @@ import { givenRows } from "../db/given-rows.ts"
 import { ApiError } from "../errors.ts"
 import { MAX_REVERTED } from "../payouts/payer-limits.ts"
 import { balanceCall } from "../payouts/relays.ts"
+import type { Payment } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
 
 /** Amounts of authorizations by nonce. */
@@ -26,18 +28,23 @@ const checking = new Map<string, Amounts>()
  * Does `work`, which checks and writes a claim; a refusal instead where too much of the payer is in flight. As many as
  * may revert in a day may be beyond the balance: what was mined a moment ago still counts as in flight. Each process
  * counts what it is checking for itself. Throws `RATE_LIMITED` and `CHAIN_UNAVAILABLE`.
+ *
+ * Anyone can send an authorization in a payer's name, so only those that its key signed take its places while they are
+ * checked. A contract wallet's count once they are written.
  */
 export async function withinBalance<T>(
   ctx: Context,
   network: Network,
-  { from, nonce, value }: Authorization,
+  { authorization, signature }: Pick<Payment, "authorization" | "signature">,
   work: () => Promise<T>,
 ): Promise<T | Refusal> {
+  const { from, nonce, value } = authorization
   const key = `${network.chainId} ${from}`
   const mine = checking.get(key) ?? new Map<Hash, bigint>()
   const before = [...mine]
-  const isFirst = !mine.has(nonce)
-  checking.set(key, mine.set(nonce, value))
+  const isSigned = recoverSigner(authorizationDigest(network, authorization), signature) === from
+  const isFirst = isSigned && !mine.has(nonce)
+  if (isFirst) checking.set(key, mine.set(nonce, value))
   try {
     const others: Amounts = new Map([...before, ...((await inFlight(ctx, key)) ?? [])])
     others.delete(nonce)
@@ -47,7 +54,7 @@ export async function withinBalance<T>(
     return await work()
   } finally {
     if (isFirst) mine.delete(nonce)
-    if (mine.size === 0) checking.delete(key)
+    if (mine.size === 0 && checking.get(key) === mine) checking.delete(key)
   }
 }
 

@@ -112,8 +112,9 @@ export async function takeRetry(
 
 /** The status of an answer that the payment is pending. */
 const ACCEPTED = 202
-/** The lowest status of an error of the service. */
-const LEAST_ERROR = 500
+/** The lowest status of a refusal or an error, and of an error of the service. */
+const CLIENT_ERROR = 400
+const SERVER_ERROR = 500
 
 /** Replies whose answer with what was bought has begun: their end is recorded as an answer, wherever it was cut. */
 const begun = new WeakSet<FastifyReply["raw"]>()
@@ -130,17 +131,20 @@ export async function holdWhileAnswering(
   { raw }: Pick<FastifyReply, "raw">,
   right: Right,
 ): Promise<boolean> {
-  begun.add(raw)
-  const renewal = setInterval(() => {
-    renew(ctx, right).catch(error =>
-      ctx.log.warn({ err: error, settlementId: right.id }, "the lease of an answer could not be renewed"),
-    )
-  }, RENEWED_MS).unref()
-  const stop = () => clearInterval(renewal)
-  raw.once("close", stop).once("finish", stop)
-  const isMine = await renew(ctx, right)
-  if (!isMine || raw.destroyed) stop()
-  return isMine
+  if (!(await renew(ctx, right))) return false
+  // Its caller disconnected meanwhile, and nothing was sent.
+  if (raw.destroyed) await releaseServing(ctx, right, true)
+  else {
+    begun.add(raw)
+    const renewal = setInterval(() => {
+      renew(ctx, right).catch(error =>
+        ctx.log.warn({ err: error, settlementId: right.id }, "the lease of an answer could not be renewed"),
+      )
+    }, RENEWED_MS).unref()
+    const stop = () => clearInterval(renewal)
+    raw.once("close", stop).once("finish", stop)
+  }
+  return true
 }
 
 const renew = async (ctx: TxContext, right: Right): Promise<boolean> => (await renewAll(ctx, right)) === true
@@ -178,9 +182,10 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
  */
 export function followAnswer(
   ctx: Context,
-  { raw }: Pick<FastifyReply, "raw">,
+  reply: Pick<FastifyReply, "raw" | "hasHeader">,
   { id, claimId, evenServed }: Right & { evenServed: boolean },
 ): void {
+  const { raw } = reply
   let isOver = false
   const end = async (work: () => Promise<unknown>) => {
     if (isOver) return
@@ -200,13 +205,22 @@ export function followAnswer(
   // An answer that was sent, and whose end is not recorded, would be given again when its lease is over.
   const finished = () =>
     untilDone(ctx, id, async () => {
-      // Without a token an error gives its caller nothing, though the right to serve was taken.
-      const gaveNothing = raw.statusCode >= LEAST_ERROR && !raw.hasHeader(RETRY_TOKEN) && !begun.has(raw)
-      if (gaveNothing) return void (await releaseServing(ctx, { id, claimId }, true))
-      // A 202 keeps its claim. After a refusal or an error the same payment may still be carried out and served.
-      if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
+      // The origin's own error statuses are answers that have begun; those from 500 on are never passed on.
+      const isError = raw.statusCode >= SERVER_ERROR || (raw.statusCode >= CLIENT_ERROR && !begun.has(raw))
+      if (isError) await endWithError()
+      // A 202 keeps its claim.
+      else if (!(await recordAnswered(ctx, { id, claimId })) && raw.statusCode !== ACCEPTED)
         await releaseServing(ctx, { id, claimId }, false)
     })
+  const endWithError = async () => {
+    // The raw answer does not know the headers that Fastify sent.
+    const hasToken = reply.hasHeader(RETRY_TOKEN)
+    // After a refusal or an error without a token the same payment may still be carried out and served, though the right
+    // to serve was taken: the answer gave its caller nothing.
+    if (!hasToken) await releaseServing(ctx, { id, claimId }, true)
+    else if (evenServed) await recordAnswered(ctx, { id, claimId })
+    else await keepForToken(ctx, { id, claimId })
+  }
   raw.once("finish", () => note(finished))
   raw.once("close", () => note(lost))
   // The connection was cut while the payment was claimed.
@@ -217,11 +231,10 @@ export function followAnswer(
 const AGAIN_MS = 1_000
 
 /** Once the database is back, this end of an answer must be known before its lease is taken for that of a dead process. */
-async function untilDone(ctx: Context, settlementId: string, work: () => Promise<unknown>): Promise<void> {
+async function untilDone<T>(ctx: Context, settlementId: string, work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
-      await work()
-      return
+      return await work()
     } catch (error) {
       if (ctx.signal.aborted) throw error
       if (tries === 1) ctx.log.warn({ err: error, settlementId }, "the end of an answer can't be recorded yet")
@@ -260,12 +273,35 @@ const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
 export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promise<boolean> {
   const noted = await ctx.db
     .updateTable("settlements")
-    .set({ served_at: null, retry_until: new Date(ctx.now().getTime() + RETRY_MS), updated_at: ctx.now() })
+    .set(failed(ctx))
     .where("id", "=", id)
     .where("claim_id", "=", claimId)
     .executeTakeFirst()
   return noted.numUpdatedRows > 0n
 }
+
+/** Does the same as {@link noteFailure} for an answer that was cut off, and tries until the database takes it. */
+export const noteLateFailure = (ctx: Context, right: Right): Promise<boolean> =>
+  untilDone(ctx, right.id, () => noteFailure(ctx, right))
+
+/**
+ * Records that a payment was answered with an error and its retry token, which serves it again for a day; a no-op where
+ * it was answered. The failure may not have been noted, if the database failed too.
+ */
+const keepForToken = (ctx: TxContext, { id, claimId }: Right): Promise<unknown> =>
+  ctx.db
+    .updateTable("settlements")
+    .set({ ...failed(ctx), answered_at: ctx.now() })
+    .where("id", "=", id)
+    .where("claim_id", "=", claimId)
+    .where("answered_at", "is", null)
+    .execute()
+
+const failed = (ctx: TxContext) => ({
+  served_at: null,
+  retry_until: new Date(ctx.now().getTime() + RETRY_MS),
+  updated_at: ctx.now(),
+})
 
 /**
  * Where a request comes from, as a MAC: a caller that repeats a payment from elsewhere may have read it on chain. A /64
