@@ -59,7 +59,7 @@ const v2 = (required: Required, signed: Signed, identifier?: string) => ({
 })
 const v1 = (signed: Signed) => ({ x402Version: 1, scheme: "exact", network: "base-sepolia", payload: written(signed) })
 
-const get = (url: string, headers: Record<string, string> = {}) => rig.service.call("GET", url, undefined, { headers })
+const get = (url: string, headers: Record<string, string> = {}) => rig.service.request("GET", url, undefined, { headers })
 const pay = (url: string, payload: object, headers: Record<string, string> = {}) =>
   get(url, { "payment-signature": encode(payload), ...headers })
 const required = async (url: string): Promise<Required> => decode((await get(url)).headers["payment-required"])
@@ -67,7 +67,7 @@ const required = async (url: string): Promise<Required> => decode((await get(url
 /** A paywall for 0.50 with content, under a slug. */
 async function paywall(slug = "report"): Promise<{ id: string; url: string }> {
   const body = { name: "Report", price: "0.50", slug, contentData: { text: "the content" } }
-  const { body: made } = await rig.service.call("POST", "/api/console/paywalls", body, { as: "shop" })
+  const { body: made } = await rig.service.request("POST", "/api/console/paywalls", body, { as: "shop" })
   return { id: made.id, url: `/api/p/${slug}` }
 }
 
@@ -163,7 +163,7 @@ describe("a 402", () => {
     await wallet.set({ status: "halted", halted_reason: "by hand" }).execute()
     expect((await get(url)).body.error).toBe("PAYMENTS_PAUSED")
     await wallet.set({ status: "active", halted_reason: null }).execute()
-    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+    await rig.service.request("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
     expect((await get(url)).body.error).toBe("INVALID_OPERATION")
   })
 })
@@ -199,7 +199,7 @@ describe("a payment", () => {
     )
     const settleUrl = `/api/agent/paywalls/${id}/settle`
     const [second] = await Promise.all([
-      rig.service.call("POST", settleUrl, undefined, { headers: { "x-payment": encode(v1(signed1)) } }),
+      rig.service.request("POST", settleUrl, undefined, { headers: { "x-payment": encode(v1(signed1)) } }),
       carryOut(2),
     ])
     expect(second.status, JSON.stringify(second.body)).toBe(200)
@@ -208,7 +208,7 @@ describe("a payment", () => {
     await rig.anvil.client.mine({ blocks: 3 })
     await on.look()
     expect((await get(`/api/paywalls/${id}/verify?address=${from}`)).body.hasAccess).toBe(true)
-    const { body } = await rig.service.call("GET", "/api/console/transactions?type=agent", undefined, { as: "shop" })
+    const { body } = await rig.service.request("GET", "/api/console/transactions?type=agent", undefined, { as: "shop" })
     expect(body.data.map((row: { amount: string; status: string }) => [row.amount, row.status])).toEqual([
       ["0.50", "granted"],
       ["0.50", "granted"],
@@ -245,7 +245,7 @@ describe("a payment", () => {
     const same = await pay(url, payload)
     expect(same.body).toEqual(answer.body)
     const token = `${answer.headers["sluice-retry-token"]}`
-    const retried = await rig.service.call("POST", `/api/agent/paywalls/${id}/settle`, undefined, {
+    const retried = await rig.service.request("POST", `/api/agent/paywalls/${id}/settle`, undefined, {
       headers: { "sluice-retry-token": token },
     })
     expect(retried.body.contentData).toEqual({ text: "the content" })
@@ -418,7 +418,7 @@ describe("a payment", () => {
       pay(url, payload),
       (async () => {
         await vi.waitUntil(async () => (await on.relays()).length === 1)
-        const off = await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+        const off = await rig.service.request("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
         expect(off.status).toBe(200)
         // By the chain's clock it was accepted half an hour ago, and the paywall switched off ten minutes later.
         const { timestamp } = await rig.anvil.client.getBlock()
@@ -443,7 +443,7 @@ describe("a payment", () => {
   it("of an old price or address is taken for an hour after a change", async () => {
     const { id, url } = await paywall()
     const asked = await required(url)
-    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { price: "0.90" }, { as: "shop" })
+    await rig.service.request("PUT", `/api/console/paywalls/${id}`, { price: "0.90" }, { as: "shop" })
     const payload = v2(asked, await sign(await on.buyer(), asked))
     const [answer] = await Promise.all([pay(url, payload), carryOut()])
     expect([answer.status, answer.body.amount]).toEqual([200, "0.50"])
@@ -549,7 +549,7 @@ describe("a thief", () => {
 describe("a nonce", () => {
   it("whose first relay was cancelled comes back with what was signed now", async () => {
     const { url: dear } = await paywall("dear")
-    await rig.service.call("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
+    await rig.service.request("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
     const buyer = await on.buyer(500_000n)
     const first = await sign(buyer, await required(dear))
     const answer = pay(dear, v2(await required(dear), first))
@@ -730,7 +730,7 @@ describe("what somebody else carried out", () => {
       await on.look()
     }
     const shown = async () => {
-      const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
+      const { body } = await rig.service.request("GET", "/api/console/transactions", undefined, { as: "shop" })
       return body.data.map(({ type, status }: Record<string, string>) => [type, status])
     }
     await carry(signed)
@@ -828,7 +828,7 @@ describe("what was paid", () => {
   it("is served by its retry token when the paywall is off, and sold to nobody else", async () => {
     const { id, url } = await paywall()
     const { answer } = await bought(url)
-    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+    await rig.service.request("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
     const token = `${answer.headers["sluice-retry-token"]}`
     expect((await get(url, { "sluice-retry-token": token })).body).toEqual(answer.body)
     expect((await get(url)).body.error).toBe("INVALID_OPERATION")
@@ -839,8 +839,8 @@ describe("what was paid", () => {
     const { answer } = await bought(url)
     await rig.anvil.client.mine({ blocks: 3 })
     await on.look()
-    const { body } = await rig.service.call("GET", `/api/console/paywalls/${id}/grants`, undefined, { as: "shop" })
-    await rig.service.call("DELETE", `/api/console/paywalls/${id}/grants/${body.data[0].id}`, {}, { as: "shop" })
+    const { body } = await rig.service.request("GET", `/api/console/paywalls/${id}/grants`, undefined, { as: "shop" })
+    await rig.service.request("DELETE", `/api/console/paywalls/${id}/grants/${body.data[0].id}`, {}, { as: "shop" })
     const token = `${answer.headers["sluice-retry-token"]}`
     expect((await get(url, { "sluice-retry-token": token })).body.error).toBe("ACCESS_REQUIRED")
   })
@@ -1015,7 +1015,7 @@ describe("a refused payment", () => {
 describe("a payment link", () => {
   it("sells a checkout of its own to each agent, with a receipt, and no event", async () => {
     const link = { title: "Donation", slug: "donate", amount: 2 }
-    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    await rig.service.request("POST", "/api/console/payment-links", link, { as: "shop" })
     const url = "/api/p/donate"
     const { accepts } = await required(url)
     expect((await required(url)).accepts).toEqual(accepts)
@@ -1037,7 +1037,7 @@ describe("a payment link", () => {
 
   it("with one use is paid by one of two agents, and the other keeps its money", async () => {
     const link = { title: "Ticket", slug: "one-place", amount: 2, maxUses: 1 }
-    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    await rig.service.request("POST", "/api/console/payment-links", link, { as: "shop" })
     const url = "/api/p/one-place"
     const first = await required(url)
     const elsewhere = await rig.service.call("GET", url, undefined, { remoteAddress: "192.0.2.9" })
@@ -1051,7 +1051,7 @@ describe("a payment link", () => {
 
   it("with one use is paid by who can pay: a relay whose wallet was emptied takes no place", async () => {
     const link = { title: "Ticket", slug: "last-place", amount: 2, maxUses: 1 }
-    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    await rig.service.request("POST", "/api/console/payment-links", link, { as: "shop" })
     const url = "/api/p/last-place"
     const remoteAddress = "192.0.2.9"
     const elsewhere = (headers: Record<string, string> = {}) =>
@@ -1072,7 +1072,7 @@ describe("a payment link", () => {
   })
 
   it("asks two agents of one place for one checkout, and is paid by the first: the other keeps its money and asks again", async () => {
-    await rig.service.call(
+    await rig.service.request(
       "POST",
       "/api/console/payment-links",
       { title: "Tip", slug: "tip-two", amount: 2 },
@@ -1094,10 +1094,10 @@ describe("a payment link", () => {
 
   it("sells no checkout that is over, and honours what was claimed in time", async () => {
     const made = { title: "Report", slug: "old-402", amount: 2 }
-    const { body: link } = await rig.service.call("POST", "/api/console/payment-links", made, { as: "shop" })
+    const { body: link } = await rig.service.request("POST", "/api/console/payment-links", made, { as: "shop" })
     const url = "/api/p/old-402"
     const switchTo = (active: boolean) =>
-      rig.service.call("PUT", `/api/console/payment-links/${link.id}`, { active }, { as: "shop" })
+      rig.service.request("PUT", `/api/console/payment-links/${link.id}`, { active }, { as: "shop" })
     const { db } = rig.service.ctx
     const first = await required(url)
     const claimed = v2(first, await sign(await on.buyer(), first))
@@ -1122,7 +1122,7 @@ describe("a payment link", () => {
   })
 
   it("has its relay signed before its checkout ends", async () => {
-    await rig.service.call(
+    await rig.service.request(
       "POST",
       "/api/console/payment-links",
       { title: "T", slug: "ends", amount: 2 },
@@ -1137,7 +1137,7 @@ describe("a payment link", () => {
   })
 
   it("asks for the amount where it leaves it open", async () => {
-    await rig.service.call("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
+    await rig.service.request("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
     expect((await get("/api/p/tip-jar")).body.error).toBe("VALIDATION_ERROR")
     expect((await required("/api/p/tip-jar?amount=3")).accepts[0]?.amount).toBe("3000000")
   })
@@ -1147,7 +1147,7 @@ describe("/.well-known/x402", () => {
   it("lists what merchants want to be found, with the prices of now", async () => {
     await paywall("hidden")
     const { id } = await paywall("found")
-    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { listed: true }, { as: "shop" })
+    await rig.service.request("PUT", `/api/console/paywalls/${id}`, { listed: true }, { as: "shop" })
     const bundle = {
       name: "Weather",
       slug: "weather",
@@ -1159,14 +1159,14 @@ describe("/.well-known/x402", () => {
         { method: "GET", path: "/at/:city", price: "0.02" },
       ],
     }
-    expect((await rig.service.call("POST", "/api/console/bundles", bundle, { as: "shop" })).status).toBe(201)
+    expect((await rig.service.request("POST", "/api/console/bundles", bundle, { as: "shop" })).status).toBe(201)
     const { body } = await get("/.well-known/x402")
     expect(body.resources).toEqual([
       expect.stringMatching(/\/api\/p\/found$/),
       expect.stringMatching(/\/api\/p\/weather\/today$/),
     ])
     expect(body.items[0].accepts).toEqual((await required("/api/p/found")).accepts)
-    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+    await rig.service.request("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
     expect((await get("/.well-known/x402")).body.resources.length).toBe(1)
   })
 })
