@@ -117,6 +117,19 @@ export function noteFailure(endpoint: Endpoint): void {
   endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
 }
 
+/**
+ * Returns a function that gives each endpoint a copy with failures of its own, always the same: a job's questions that
+ * hang or are refused must not silence the endpoint for others.
+ */
+export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
+  const copies = new WeakMap<Endpoint, Endpoint>()
+  return endpoint => {
+    const copy = copies.get(endpoint) ?? { ...endpoint, failures: 0, silentUntil: 0 }
+    copies.set(endpoint, copy)
+    return copy
+  }
+}
+
 /** The endpoints that may be asked now; all of them when every one is paused: a late answer is better than none. */
 export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   const ready = endpoints.filter(endpoint => endpoint.silentUntil <= Date.now())

@@ -3,6 +3,7 @@
  * payers paid, and the failures do not count against them.
  */
 import { sql } from "kysely"
+import { endpointCopies } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
@@ -12,7 +13,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { findUse, SEARCHED_BLOCKS, unlessSilent } from "./find-use.ts"
 import { DOUBTED_MS, UNEXPLAINED_MS } from "./payer-limits.ts"
 
-/** Failed relays that the chain is asked about in one round; each takes a few RPC requests. */
+/** Failed relays that the chain is asked about in one round, one after the other; each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10
 /** The least time between two questions about one relay. */
 const AGAIN_MS = 5_000
@@ -27,6 +28,9 @@ type Failed = Pick<
   | ("created_at" | "updated_at")
 >
 
+/** An endpoint that hangs on logs must not be silenced for the rounds of the relay wallet. */
+const ownCopy = endpointCopies()
+
 /** When each relay was last asked about, by this process's clock. */
 const asked = new Map<string, number>()
 
@@ -36,7 +40,8 @@ export async function findPreempted(ctx: Context, network: Network, againMs = AG
   for (const [id, at] of asked) if (at <= now - againMs) asked.delete(id)
   const failed = await unexplained(ctx, network, [...asked.keys()])
   for (const { id } of failed) asked.set(id, now)
-  await Promise.all(failed.map(relay => explain(ctx, network, relay)))
+  const apart = { ...network, endpoints: network.endpoints.map(ownCopy) }
+  for (const relay of failed) await explain(ctx, apart, relay)
   if (failed.length === ASKED_AT_ONCE) return 0
   return asked.size > 0 ? againMs : IDLE_MS
 }

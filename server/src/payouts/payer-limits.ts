@@ -39,7 +39,8 @@ export type Standing = "failed" | "unexplained"
 /**
  * Returns the payers whose relays failed on chain too often in a day: a contract wallet can make all its relays fail,
  * at our cost, in as many sessions as it likes. Not counted is what is not the payer's fault: a nonce that an empty
- * transaction used up, a batch that failed as a whole, and an authorization that somebody else carried out first.
+ * transaction used up, a batch that failed as a whole, and an authorization that somebody else carried out first. Only
+ * the collector of an escrow can carry a reservation out.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, Standing>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))
@@ -47,7 +48,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   const { rows } = await sql<{ payer: Address; sure: number }>`
     /* named: failing_payers */ select payer, sure from (${givenRows(given, "payer text")}) g cross join lateral (
       select count(*)::int as n, count(*) filter (where i.updated_at <= ${ago(UNEXPLAINED_MS)}
-          or (i.preempted = false and (i.state = 'reverted' or i.updated_at <= ${ago(DOUBTED_MS)})))::int as sure
+          or i.kind = 'reserve' or (i.preempted = false and (i.state = 'reverted' or i.updated_at <= ${ago(DOUBTED_MS)})))::int as sure
       from payouts i where i.payer = g.payer and i.succeeded = false and i.updated_at > ${ago(DAY_MS)} and i.preempted is not true
         and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
         and not exists (select from payouts b where b.id = i.batch_id and b.succeeded = false)) failed

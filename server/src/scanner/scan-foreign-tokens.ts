@@ -8,7 +8,7 @@
  */
 import { sql } from "kysely"
 import { statementOf, votesNeeded } from "../chain/agreement.ts"
-import { awake, type Endpoint } from "../chain/endpoints.ts"
+import { awake, type Endpoint, endpointCopies } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import { type Allowance, readAnyToken } from "../chain/read-any-token.ts"
@@ -70,16 +70,8 @@ async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   return there !== undefined
 }
 
-const copies = new WeakMap<Endpoint, Endpoint>()
-
-/**
- * Returns a copy of the endpoint with failures of its own: a refusal of this job must not pause the scan for payments.
- */
-function ownCopy(endpoint: Endpoint): Endpoint {
-  const copy = copies.get(endpoint) ?? { ...endpoint, failures: 0, silentUntil: 0 }
-  copies.set(endpoint, copy)
-  return copy
-}
+/** A refusal of this job must not pause the scan for payments. */
+const ownCopy = endpointCopies()
 
 async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolean> {
   const since = new Date(ctx.now().getTime() - DAY_MS)

@@ -59,7 +59,8 @@ const v2 = (required: Required, signed: Signed, identifier?: string) => ({
 })
 const v1 = (signed: Signed) => ({ x402Version: 1, scheme: "exact", network: "base-sepolia", payload: written(signed) })
 
-const get = (url: string, headers: Record<string, string> = {}) => rig.service.request("GET", url, undefined, { headers })
+const get = (url: string, headers: Record<string, string> = {}) =>
+  rig.service.request("GET", url, undefined, { headers })
 const pay = (url: string, payload: object, headers: Record<string, string> = {}) =>
   get(url, { "payment-signature": encode(payload), ...headers })
 const required = async (url: string): Promise<Required> => decode((await get(url)).headers["payment-required"])

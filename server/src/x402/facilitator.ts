@@ -170,6 +170,9 @@ export async function settle(
   } catch (error) {
     if (error instanceof ApiError && error.code === "AUTHORIZATION_ALREADY_USED")
       return failed(refuse("invalid_exact_evm_nonce_already_used"), payer)
+    // Stock servers throw at any status but 200.
+    if (error instanceof ApiError && error.code === "RATE_LIMITED")
+      return failed(refuse("settlement_pending", error.message), payer)
     return failed(listedRefusal(error), payer)
   }
   if ("reason" in claimed) return failed(claimed, payer)
