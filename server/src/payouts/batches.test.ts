@@ -24,7 +24,7 @@ import { groupIntoTransactions } from "./batches.ts"
 import { findPreempted } from "./find-preempted.ts"
 import type { Payout } from "./lane-policy.ts"
 import { payoutRound } from "./pay-out.ts"
-import { failingPayers } from "./payer-limits.ts"
+import { DOUBTED_MS, failingPayers } from "./payer-limits.ts"
 import { RELAY_GAS } from "./relays.ts"
 import { checkWallet } from "./wallet-row.ts"
 
@@ -226,6 +226,7 @@ it("that fails as a whole is not held against its payers, and a call that fails 
       await on.round()
     }
     await findPreempted(rig.service.ctx, rig.network, 0)
+    rig.service.advance(DOUBTED_MS)
     return [...(await failingPayers(rig.service.ctx, [payer]))]
   }
   // PUSH0 PUSH0 REVERT.

@@ -12,7 +12,7 @@ import { inTransaction } from "../context.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { findPreempted } from "./find-preempted.ts"
 import { giveNonces } from "./give-nonces.ts"
-import { beyondFlight, FIRST_IN_FLIGHT, failingPayers } from "./payer-limits.ts"
+import { beyondFlight, DOUBTED_MS, FIRST_IN_FLIGHT, failingPayers } from "./payer-limits.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -101,6 +101,9 @@ it("a payer that cancelled its authorizations, or used them for something else, 
   }
   await explained()
   expect(await outcomes()).toEqual(Array(3).fill([false, false]))
+  // A node that is behind may have said so.
+  expect(await standing(wallet)).toBe("unexplained")
+  rig.service.advance(DOUBTED_MS)
   expect(await standing(wallet)).toBe("failed")
   const session = await on.start()
   const { status, body } = await on.submit(session, await on.sign(wallet, session))
@@ -242,6 +245,9 @@ it("a payer that moves its money away has a few relays fail, and the others are 
   expect(await counts()).toEqual({ mined: FIRST_IN_FLIGHT, queued: FIRST_IN_FLIGHT })
   await explained()
   rig.service.advance(1_000)
+  await on.round()
+  expect(await counts()).toEqual({ mined: FIRST_IN_FLIGHT, queued: FIRST_IN_FLIGHT })
+  rig.service.advance(DOUBTED_MS)
   await on.round()
   expect(await counts()).toEqual({ mined: FIRST_IN_FLIGHT, cancelled: FIRST_IN_FLIGHT })
   await expectSound()

@@ -18,6 +18,7 @@ import { assignPayouts } from "./assign-payouts.ts"
 import { findPreempted } from "./find-preempted.ts"
 import { inFlight } from "./in-flight.ts"
 import { payoutRound } from "./pay-out.ts"
+import { DOUBTED_MS } from "./payer-limits.ts"
 import { checkWallet } from "./wallet-row.ts"
 
 type Buyer = Awaited<ReturnType<ReturnType<typeof relaysOn>["buyer"]>>
@@ -699,6 +700,7 @@ describe("what relays may cost", () => {
       .where("id", "=", ids[3] ?? "")
       .execute()
     await findPreempted(rig.service.ctx, rig.network, 0)
+    rig.service.advance(DOUBTED_MS)
     await on.round()
     expect((await states())[3]).toBe("cancelled")
     await mine()
