@@ -116,8 +116,9 @@ function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
 const decidedOf = (transfers: SessionFacts["transfers"]): SessionTransfer[] =>
   rowsOf(transfers.filter(({ row, stands }) => stands && (row.payment_status === "returned" || row.beside)))
 
-function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted): Arrival[] {
+function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted, isReplaced = false): Arrival[] {
   const isAccepted = acceptedOf(payments) !== undefined
+  const late = new Date(session.expires_at.getTime() + 1)
   // Transfers that already pay come first and count as in time, even if a reorg moves them: a payment keeps its
   // transfers.
   const inOrder = [...clean.filter(each => each.counted), ...clean.filter(each => !each.counted)]
@@ -125,8 +126,9 @@ function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorte
     id: row.id,
     value: row.value,
     // A relay is signed only in time. If it is mined late, that is not the payer's fault.
-    minedAt:
-      (counted || relay.hashes.has(row.tx_hash)) && row.block_time > session.expires_at
+    minedAt: isReplaced
+      ? late
+      : (counted || relay.hashes.has(row.tx_hash)) && row.block_time > session.expires_at
         ? session.expires_at
         : row.block_time,
     // A transfer that already counts stays confirmed while it moves to another block, or while its block is suspected
@@ -136,20 +138,29 @@ function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorte
   }))
 }
 
-/** Whether the session would be confirmed by its first payment, which takes one of its link's uses. */
-export function takesUse(facts: SessionFacts): boolean {
+/** Whether the session would be confirmed, and whether by its first payment, which takes one of its link's uses. */
+export function confirms(facts: SessionFacts): { isConfirmed: boolean; takesUse: boolean } {
   const sorted = sort(facts.transfers)
   const { status } = foldSession(factsOf(facts, sorted), arrivalsOf(facts, sorted), facts.now)
-  return status === "confirmed" && !facts.payments.some(everPaid)
+  const isConfirmed = status === "confirmed"
+  return { isConfirmed, takesUse: isConfirmed && !facts.payments.some(everPaid) }
 }
 
-/** Plans what has to happen. `usedUp`: other sessions have taken all uses of the session's link. */
-export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
+/** Why a session can't be confirmed, however much arrives. */
+export interface Barred {
+  /** Other sessions have taken all uses of its link. */
+  usedUp?: boolean
+  /** It is of an invoice that was closed, and a later one has taken its place: what arrives is late. */
+  isReplaced?: boolean
+}
+
+/** Plans what has to happen. */
+export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = false }: Barred = {}): SessionPlan {
   const { session, transfers, payments, now } = facts
   const sorted = sort(facts.transfers)
   const { undecided, clean, others } = sorted
   const rules = { ...factsOf(facts, sorted), usedUp }
-  const folded = foldSession(rules, arrivalsOf(facts, sorted), now)
+  const folded = foldSession(rules, arrivalsOf(facts, sorted, isReplaced), now)
   const accepted = acceptedOf(payments)
   const byId = new Map(clean.map(({ row }) => [row.id, row]))
   const rowsById = (arrivals: readonly Arrival[]) => arrivals.flatMap(({ id }) => byId.get(id) ?? [])

@@ -17,7 +17,7 @@ import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { Group, Sellable } from "../settlement/sellable.ts"
 import { settle } from "../settlement/settle.ts"
 import { holdSession, loadSession, lockSession, type SessionPart } from "./load-session.ts"
-import { everPaid, planSession, type SessionPlan, takesUse } from "./plan-session.ts"
+import { confirms, everPaid, planSession, type SessionPlan } from "./plan-session.ts"
 import { dueSessions, wakeSessions } from "./session-batch.ts"
 
 /** The `Sellable` for checkout sessions. */
@@ -43,8 +43,12 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 
   async plan(ctx, part, screened) {
     const facts = await loadSession(ctx, part, screened)
-    const usedUp = takesUse(facts) && !(await takeUse(ctx, part.session.link_id))
-    return planSession(facts, usedUp)
+    const { session } = part
+    const { isConfirmed, takesUse } = confirms(facts)
+    // A payment that confirmed it before stays, whatever came later.
+    if (isConfirmed && session.status !== "confirmed" && (await isReplaced(ctx, session.id)))
+      return planSession(facts, { isReplaced: true })
+    return planSession(facts, { usedUp: takesUse && !(await takeUse(ctx, session.link_id)) })
   },
 
   // Nothing to do: a payment buys the session's status, and `finish` writes that on every settlement.
@@ -111,17 +115,22 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
 }
 
 /**
- * Throws `INVALID_OPERATION` for the session of an invoice that was voided and that a later one has replaced: it would
- * be confirmed, and its subscription would get nothing for it. Locks the subscription, so that none is made meanwhile.
+ * Whether a session is of an invoice that was voided and that a later one has replaced: confirmed, its subscription would
+ * get nothing for it. Locks the subscription, so that none is made meanwhile.
  */
-async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> {
+async function isReplaced(ctx: TxContext, sessionId: string): Promise<boolean> {
   const { rows } = await sql<{ subscription_id: string; sequence: number }>`
     select v.subscription_id, v.sequence from invoices v join subscriptions s on s.id = v.subscription_id
     where v.session_id = ${sessionId} and v.voided_at is not null for no key update of s`.execute(ctx.db)
   const [voided] = rows
-  if (!voided) return
+  if (!voided) return false
   const later = ctx.db.selectFrom("invoices").select("id").where("subscription_id", "=", voided.subscription_id)
-  if (!(await later.where("sequence", ">", voided.sequence).executeTakeFirst())) return
+  return (await later.where("sequence", ">", voided.sequence).executeTakeFirst()) !== undefined
+}
+
+/** Throws `INVALID_OPERATION` where a session's invoice was replaced. */
+async function refuseReplaced(ctx: TxContext, sessionId: string): Promise<void> {
+  if (!(await isReplaced(ctx, sessionId))) return
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,

@@ -64,13 +64,31 @@ export async function advance(ctx: TxContext, all: readonly Held[]): Promise<Row
   return rows
 }
 
-function standingOf(ctx: TxContext, before: Held): Standing {
+/**
+ * Returns a locked subscription as its invoices' sessions make it now. Its row says what the last round made of them, and
+ * an invoice may have been paid since. Writes nothing.
+ */
+export function asOfNow(ctx: TxContext, before: Held): Held {
+  const { held, folded } = presentOf(ctx, before)
+  if (folded.status === null) return before
+  const { status, cancelReason: cancel_reason, paidUntil: paid_until, accessUntil: access_until } = folded
+  return { ...held, subscription: { ...held.subscription, status, cancel_reason, paid_until, access_until } }
+}
+
+function presentOf(ctx: TxContext, before: Held): Pick<Standing, "held" | "folded"> {
   const held = noteLast(ctx, healed(ctx, begun(before)))
-  const folded = foldedOf(ctx, held)
+  return { held, folded: foldedOf(ctx, held) }
+}
+
+function standingOf(ctx: TxContext, before: Held): Standing {
+  const { held, folded } = presentOf(ctx, before)
   const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
   if (!folded.isVoiding) return standing
   const last = lastOf(held.invoices)
-  const voiding = withLast(held, { ...last, void_asked_at: last.void_asked_at ?? ctx.now() })
+  // What was paid at the cancellation, and lost its payment to a reorg, was not unpaid then.
+  const { canceled_at: canceledAt } = held.subscription
+  const askedAt = canceledAt ? new Date(canceledAt.getTime() - 1) : ctx.now()
+  const voiding = withLast(held, { ...last, void_asked_at: last.void_asked_at ?? askedAt })
   // A session created since the locks were taken is not locked, so it can't be closed now. The next round locks it.
   return { ...standing, held: voiding, folded: held.isSessionHeld ? folded : { ...folded, runAt: ctx.now() } }
 }
@@ -131,7 +149,9 @@ function noteLast(ctx: TxContext, held: Held): Held {
   const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
   // Without its first payment the subscription has not begun, and its first invoice has no period.
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
-  const noted = withLast(held, { ...last, paid_at, voided_at, ...period })
+  // Paid in spite of it, it is not to be voided if a reorg opens it. After a cancellation it says what was unpaid then.
+  const void_asked_at = isPaid && !subscription.canceled_at ? null : last.void_asked_at
+  const noted = withLast(held, { ...last, paid_at, voided_at, void_asked_at, ...period })
   const isBack = isPaid && !last.paid_at && (subscription.cancel_reason === "unpaid" || last.voided_at !== null)
   return isBack ? back(ctx, noted) : noted
 }
@@ -216,11 +236,15 @@ type Next = NonNullable<FoldedSubscription["next"]>
 /** Records why the next invoice can't be created, and when to retry. */
 function block(ctx: TxContext, standing: Standing, { graceUntil }: Next, blockedBy: BlockedBy): void {
   const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
-  standing.blockedBy = blockedBy
+  const { blocked_by: blockedBefore, access_until: accessUntil } = standing.before
+  // A pause gives nobody back the access that the merchant's own fault had ended.
+  const isOver = accessUntil !== null && accessUntil <= ctx.now()
+  const isMerchants = blockedBefore !== null && blockedBefore !== "payments_paused" && isOver
+  standing.blockedBy = isMerchants ? blockedBefore : blockedBy
   standing.folded = { ...standing.folded, runAt }
   // While the network is paused nobody can pay, so nobody loses access because of it. Where the merchant has something
   // to change, access ends with the grace: otherwise a price that is too low now would give access forever.
-  if (blockedBy !== "payments_paused") return
+  if (standing.blockedBy !== "payments_paused") return
   const status = ctx.now() < graceUntil ? "active" : "past_due"
   standing.folded = { ...standing.folded, accessUntil: graceUntil, status }
 }

@@ -7,7 +7,7 @@ import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
-import { advance } from "./advance-subscription.ts"
+import { advance, asOfNow } from "./advance-subscription.ts"
 import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
@@ -33,7 +33,9 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
     // After too many voided invoices the service refuses the subscriber. The merchant may then withdraw any
     // cancellation.
-    const isUsedUp = invoices.slice(-MOST_VOIDED).every(each => each.voided_at)
+    const lastOnes = invoices.slice(-MOST_VOIDED)
+    const isOnePeriod = new Set(lastOnes.map(each => each.period_start?.getTime())).size === 1
+    const isUsedUp = isOnePeriod && lastOnes.every(each => each.voided_at)
     const left = "merchantId" in owner && isUsedUp ? null : removeAsker(cancel_asked_by, askerOf(owner))
     const isKept = left !== cancel_asked_by
     // Only the merchant can end a pause.
@@ -156,9 +158,10 @@ async function change(
   const isTheirs =
     "merchantId" in owner ? subscription?.merchant_id === owner.merchantId : subscription?.payer === owner.payer
   if (!held || !subscription?.status || !isTheirs) throw new ApiError("NOT_FOUND")
-  if (subscription.status === "canceled")
+  const present = asOfNow(ctx, held)
+  if (present.subscription.status === "canceled")
     throw refused("This subscription is canceled. Its subscriber can start a new one with a new checkout.")
-  const fields = changeOf(held)
+  const fields = changeOf(present)
   if (Object.keys(fields).length > 0)
     await ctx.db.updateTable("subscriptions").set(fields).where("id", "=", id).execute()
   const asked = { ...held, subscription: { ...subscription, ...fields } }
