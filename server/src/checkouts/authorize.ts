@@ -19,7 +19,7 @@ import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { checkRelay, relaysOf, writeRelay } from "../payouts/accept-relay.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
-import { failingPayers, MAX_REVERTED } from "../payouts/payer-limits.ts"
+import { failingPayers, isFull, MAX_REVERTED, MOST_OPEN } from "../payouts/payer-limits.ts"
 import { relayError } from "../payouts/relay-error.ts"
 import { replayable, replayableUntil, wasSigned } from "../payouts/relay-standing.ts"
 import { arrivingAt, voided } from "../payouts/relays.ts"
@@ -235,6 +235,12 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
     throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
+  if (await isFull(ctx, network, authorization.from))
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `${MOST_OPEN} authorizations of this wallet wait already. ${otherWay}`,
+    )
 
   await assertExact(ctx, session, asked)
   const validMs = authorization.validBefore * 1_000n

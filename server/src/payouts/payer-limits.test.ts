@@ -1,4 +1,5 @@
 // What one payer's relays may cost: its failures end its relays for a day, unless it paid, and what is in flight grows with what it paid.
+import { sql } from "kysely"
 import { erc20Abi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
@@ -12,7 +13,7 @@ import { inTransaction } from "../context.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { findPreempted } from "./find-preempted.ts"
 import { giveNonces } from "./give-nonces.ts"
-import { beyondFlight, DOUBTED_MS, FIRST_IN_FLIGHT, failingPayers } from "./payer-limits.ts"
+import { beyondFlight, DOUBTED_MS, FIRST_IN_FLIGHT, failingPayers, MOST_OPEN } from "./payer-limits.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -264,4 +265,22 @@ it("what a payer paid one merchant lets no more of its relays be in flight at an
   const beyond = await beyondFlight(ctx, rig.network, [...due(merchant), ...due("another")])
   expect([...beyond].map(id => id.split(" ")[0]).filter(id => id === merchant)).toHaveLength(20 - FIRST_IN_FLIGHT - 3)
   expect(beyond.size).toBe(2 * (20 - FIRST_IN_FLIGHT) - 3)
+})
+
+it("no more authorizations of a wallet are taken while 256 wait, and a transfer still pays", async () => {
+  const { ctx } = rig.service
+  const wallet = await on.buyer(200_000_000n)
+  await submitted(wallet)
+  await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(),
+      'source_key', 'copy:' || n, 'auth_nonce', '0x' || lpad(to_hex(n), 64, '0'), 'deposit_id', null, 'kind', 'settle'))).*
+    from payouts i, generate_series(1, ${MOST_OPEN - 1}::int) n`.execute(ctx.db)
+  const session = await on.start()
+  const { status, body } = await on.submit(session, await on.sign(wallet, session))
+  expect([status, body.error, body.message]).toEqual([
+    429,
+    "RATE_LIMITED",
+    "256 authorizations of this wallet wait already. Pay with a transfer of your own.",
+  ])
+  await sql`delete from payouts where source_key = 'copy:1'`.execute(ctx.db)
+  expect((await on.submit(session, await on.sign(wallet, session))).status).toBe(200)
 })

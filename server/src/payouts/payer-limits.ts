@@ -22,6 +22,11 @@ export const MAX_REVERTED = 3
 export const FIRST_IN_FLIGHT = 8
 /** More relays than this are never in flight, so no more of a payer's successes are counted. */
 const MOST_IN_FLIGHT = 512
+/**
+ * How many relays of a payer may wait and be in flight. Each turn of the engine considers those that wait: 4,000 delayed
+ * the merchant's other buyers by 6 seconds.
+ */
+export const MOST_OPEN = 256
 /** For how long a failure may be the fault of somebody else, while the chain does not say. */
 export const UNEXPLAINED_MS = 3_600_000
 /**
@@ -90,7 +95,7 @@ export async function beyondFlight(
   if (given.length === 0) return new Set()
   const { rows } = await sql<Pick<Call, "payer" | "merchant_id"> & { room: number }>`
     /* named: payer_flights */ with flying as (select payer, merchant_id, count(*)::int as n from payouts
-      where chain_id = ${chainId} and lane = 'relay' and state = 'assigned' and payer is not null group by payer, merchant_id)
+      where chain_id = ${chainId} and lane = 'relay' and state = 'assigned' and payer is not null and transfer_missing_at is null group by payer, merchant_id)
     select g.payer, g.merchant_id, ${FIRST_IN_FLIGHT}::int - coalesce(f.n, 0) + (select count(*)::int from (select from payouts i
         where i.payer = g.payer and i.merchant_id = g.merchant_id and i.succeeded and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
         limit ${MOST_IN_FLIGHT}) s) as room
@@ -99,4 +104,13 @@ export async function beyondFlight(
     where coalesce(f.n, 0) + g.due > ${FIRST_IN_FLIGHT}::int`.execute(ctx.db)
   const beyond = rows.flatMap(row => groups.get(keyOf(row))?.slice(Math.max(0, row.room)) ?? [])
   return new Set(beyond.map(({ id }) => id))
+}
+
+/** Whether as many of a payer's relays wait and are in flight as may. */
+export async function isFull(ctx: TxContext, { chainId }: Pick<Network, "chainId">, payer: Address): Promise<boolean> {
+  const { rows } = await sql<{ n: number }>`/* named: open_relays */ select count(*)::int as n from payouts
+    where chain_id = ${chainId} and lane = 'relay' and state in ('queued', 'held', 'assigned') and payer = ${payer}`.execute(
+    ctx.db,
+  )
+  return (rows[0]?.n ?? 0) >= MOST_OPEN
 }

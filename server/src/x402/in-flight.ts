@@ -13,7 +13,7 @@ import type { Context } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import { ApiError } from "../errors.ts"
-import { MAX_REVERTED } from "../payouts/payer-limits.ts"
+import { MAX_REVERTED, MOST_OPEN } from "../payouts/payer-limits.ts"
 import { balanceCall } from "../payouts/relays.ts"
 import type { Payment } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -58,11 +58,6 @@ export async function withinBalance<T>(
   }
 }
 
-/**
- * How many payments of a payer may wait and be in flight. Few of them are signed before any succeeded, and each turn of
- * the engine considers those that wait: 4,000 delayed the merchant's other buyers by 6 seconds.
- */
-const MOST_OPEN = 256
 const TOO_MANY = `${MOST_OPEN} payments of this wallet are being carried out already. Nothing was paid by this one: ask again when some have ended.`
 const BEYOND =
   "More payments of this wallet are being carried out than it holds the money for. Nothing was paid by this one: wait until they have ended, then ask again."

@@ -219,7 +219,7 @@ export function followAnswer(
     // to serve was taken: the answer gave its caller nothing.
     if (!hasToken) await releaseServing(ctx, { id, claimId }, true)
     else if (evenServed) await recordAnswered(ctx, { id, claimId })
-    else await keepForToken(ctx, { id, claimId })
+    else await keepForToken(ctx, { id, claimId }, raw.statusCode >= SERVER_ERROR)
   }
   raw.once("finish", () => note(finished))
   raw.once("close", () => note(lost))
@@ -285,16 +285,17 @@ export const noteLateFailure = (ctx: Context, right: Right): Promise<boolean> =>
   untilDone(ctx, right.id, () => noteFailure(ctx, right))
 
 /**
- * Records that a payment was answered with an error and its retry token, which serves it again for a day; a no-op where
- * it was answered. The failure may not have been noted, if the database failed too.
+ * Records that a payment was answered with an error and its retry token, which serves it again for a day. The failure may
+ * not have been noted, if the database failed too. `evenAnswered`: also where the call was recorded as made; otherwise
+ * the status may be the origin's own.
  */
-const keepForToken = (ctx: TxContext, { id, claimId }: Right): Promise<unknown> =>
+const keepForToken = (ctx: TxContext, { id, claimId }: Right, evenAnswered: boolean): Promise<unknown> =>
   ctx.db
     .updateTable("settlements")
     .set({ ...failed(ctx), answered_at: ctx.now() })
     .where("id", "=", id)
     .where("claim_id", "=", claimId)
-    .where("answered_at", "is", null)
+    .$if(!evenAnswered, query => query.where("answered_at", "is", null))
     .execute()
 
 const failed = (ctx: TxContext) => ({
