@@ -133,6 +133,8 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         ...product,
         operationId: "deleteProduct",
         summary: "Deactivates a product; one that is already inactive is not found",
+        description:
+          "No checkout of it can be created any more. A payment link has the price of its creation, and goes on selling: switch it off too. The links of a product with `billingInterval` end with it.",
         params: ProductId,
         response: { 200: Deleted },
       },

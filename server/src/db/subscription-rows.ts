@@ -64,6 +64,8 @@ export interface Invoices {
   paid_at: Optional<Date>
   /** Since when the invoice should not be paid any more. */
   void_asked_at: Optional<Date>
+  /** Whose request that was: a pause is its merchant's. */
+  void_asked_by: Optional<"merchant" | "subscriber">
   voided_at: Optional<Date>
   created_at: Date
   updated_at: Date

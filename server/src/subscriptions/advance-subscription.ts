@@ -86,9 +86,11 @@ function standingOf(ctx: TxContext, before: Held): Standing {
   if (!folded.isVoiding) return standing
   const last = lastOf(held.invoices)
   // What was paid at the cancellation, and lost its payment to a reorg, was not unpaid then.
-  const { canceled_at: canceledAt } = held.subscription
+  const { canceled_at: canceledAt, paused_at: pausedAt, cancel_asked_by: canceledBy } = held.subscription
+  const askedBy = pausedAt === null && canceledBy === "subscriber" ? "subscriber" : "merchant"
   const askedAt = canceledAt ? new Date(canceledAt.getTime() - 1) : ctx.now()
-  const voiding = withLast(held, { ...last, void_asked_at: last.void_asked_at ?? askedAt })
+  const asked = last.void_asked_at ? {} : ({ void_asked_at: askedAt, void_asked_by: askedBy } as const)
+  const voiding = withLast(held, { ...last, ...asked })
   // A session created since the locks were taken is not locked, so it can't be closed now. The next round locks it.
   return { ...standing, held: voiding, folded: held.isSessionHeld ? folded : { ...folded, runAt: ctx.now() } }
 }
@@ -152,20 +154,24 @@ function noteLast(ctx: TxContext, held: Held): Held {
   // Paid in spite of it, it is not to be voided if a reorg opens it. After a cancellation it says what was unpaid then.
   const void_asked_at = isPaid && !subscription.canceled_at ? null : last.void_asked_at
   const noted = withLast(held, { ...last, paid_at, voided_at, void_asked_at, ...period })
-  const isBack = isPaid && !last.paid_at && (subscription.cancel_reason === "unpaid" || last.voided_at !== null)
-  return isBack ? back(ctx, noted) : noted
+  const wasVoided = last.voided_at !== null
+  const isBack = isPaid && !last.paid_at && (subscription.cancel_reason === "unpaid" || wasVoided)
+  return isBack ? back(ctx, noted, wasVoided) : noted
 }
 
 /**
  * Restores an invoice that was paid after it was void, or after it had canceled its subscription. If its period has
- * passed without access, the period begins now.
+ * passed without access, or was closed and access is over, the period begins now: a period costs its whole price.
  */
-function back(ctx: TxContext, held: Held): Held {
+function back(ctx: TxContext, held: Held, wasVoided: boolean): Held {
+  const { access_until: accessUntil, canceled_at: canceledAt } = held.subscription
   const subscription = { ...held.subscription, cancel_reason: null }
   const last = lastOf(held.invoices)
   const { period_start, period_end, product_id } = last
   const now = ctx.now()
-  if (!period_start || !period_end || period_end > now) return { ...held, subscription }
+  const isOver = accessUntil !== null && accessUntil <= now
+  const isUnused = wasVoided && canceledAt === null && isOver && period_start !== null && period_start <= now
+  if (!period_start || !period_end || (period_end > now && !isUnused)) return { ...held, subscription }
   // The subscription has moved to another product since: the period that was paid keeps its length.
   if (product_id !== subscription.product_id) {
     const asLong = new Date(now.getTime() + period_end.getTime() - period_start.getTime())
@@ -275,6 +281,7 @@ function bill(
     updated_at: now,
     paid_at: null,
     void_asked_at: null,
+    void_asked_by: null,
     voided_at: null,
   }
   const subscription = { ...held.subscription, anchor, event_sequence: event_sequence + 1 }

@@ -35,7 +35,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     // cancellation.
     const lastOnes = invoices.slice(-MOST_VOIDED)
     const isOnePeriod = new Set(lastOnes.map(each => each.period_start?.getTime())).size === 1
-    const isUsedUp = isOnePeriod && lastOnes.every(each => each.voided_at)
+    const isUsedUp = isOnePeriod && lastOnes.every(each => each.voided_at && each.void_asked_by === "subscriber")
     const left = "merchantId" in owner && isUsedUp ? null : removeAsker(cancel_asked_by, askerOf(owner))
     const isKept = left !== cancel_asked_by
     // Only the merchant can end a pause.

@@ -106,6 +106,26 @@ describe("money for an invoice that was closed and replaced", () => {
     expect(await rig.read(id)).toMatchObject({ status: "active", paidUntil: RENEWED_UNTIL })
   })
 
+  it.each([
+    ["while the paid time lasts", "2027-02-27T10:00:00Z", "2027-03-31T10:00"],
+    ["when access is over, shortly before its period ends", "2027-03-31T09:00:00Z", "2027-04-30T09:00"],
+    ["when its period is over", "2027-03-31T11:00:00Z", "2027-04-30T11:00"],
+  ])("that its merchant accepts %s buys the whole of it, if none was made", async (_when, at, until) => {
+    const { id, session } = await billed()
+    await rig.ask(id, "pause")
+    await rig.look()
+    wait()
+    await rig.pay(session)
+    await rig.look()
+    rig.to(at)
+    await rig.look()
+    const { data } = (await rig.call("GET", "payments")).body
+    const late = data.find(({ status }: { status: string }) => status === "open")
+    expect((await rig.call("POST", `payments/${late.id}/accept`, {})).status).toBe(200)
+    await rig.look()
+    expect((await rig.read(id)).paidUntil.slice(0, 16)).toBe(until)
+  })
+
   it("pays where no later invoice was made", async () => {
     const { id, session } = await billed()
     const inTime = rig.now()
@@ -117,6 +137,30 @@ describe("money for an invoice that was closed and replaced", () => {
     expect((await sessionOf(session)).status).toBe("confirmed")
     expect(await rig.read(id)).toMatchObject({ status: "paused", paidUntil: RENEWED_UNTIL })
   })
+})
+
+it("a merchant's pauses do not use up its subscriber's right to take a cancellation back; its own cancellations do", async () => {
+  const { id } = await billed()
+  const asSubscriber = async (what: "cancel" | "resume") => {
+    const work = what === "cancel" ? cancel(await subscriber(), id, "period_end") : resume()
+    const answer = await work.then(
+      () => "done",
+      error => error.message as string,
+    )
+    await rig.look()
+    return answer
+  }
+  const resume = () =>
+    inTransaction(rig.service.ctx, ctx => resumeSubscription(ctx, { payer: SUBSCRIBER }, id)).then(() => {})
+  for (const what of ["pause", "resume", "pause", "resume"] as const) {
+    await rig.ask(id, what)
+    await rig.look()
+  }
+  const answers: string[] = []
+  for (let i = 0; i < 3; i++) answers.push(await asSubscriber("cancel"), await asSubscriber("resume"))
+  expect(answers.slice(0, 5)).toEqual(Array(5).fill("done"))
+  expect(answers[5]).toMatch(/^This subscription was canceled and resumed too often/)
+  expect((await rig.ask(id, "resume")).body).toMatchObject({ status: "active", cancelAtPeriodEnd: false })
 })
 
 describe("a reorg", () => {

@@ -83,13 +83,13 @@ export async function lostPayments(
 export async function writeInvoices(ctx: TxContext, invoices: readonly Row<"invoices">[]): Promise<void> {
   if (invoices.length === 0) return
   const rows = JSON.stringify(
-    invoices.map(({ id, paid_at, voided_at, void_asked_at, period_start, period_end }) => {
-      return { id, paid_at, voided_at, void_asked_at, period_start, period_end }
+    invoices.map(({ id, paid_at, voided_at, void_asked_at, void_asked_by, period_start, period_end }) => {
+      return { id, paid_at, voided_at, void_asked_at, void_asked_by, period_start, period_end }
     }),
   )
   await sql`update invoices i set paid_at = r.paid_at, voided_at = r.voided_at, void_asked_at = r.void_asked_at,
-      period_start = r.period_start, period_end = r.period_end, updated_at = ${ctx.now()}
-    from jsonb_to_recordset(${rows}::jsonb) as r(id text, paid_at timestamptz, voided_at timestamptz, void_asked_at timestamptz,
+      void_asked_by = r.void_asked_by, period_start = r.period_start, period_end = r.period_end, updated_at = ${ctx.now()}
+    from jsonb_to_recordset(${rows}::jsonb) as r(id text, paid_at timestamptz, voided_at timestamptz, void_asked_at timestamptz, void_asked_by text,
       period_start timestamptz, period_end timestamptz) where i.id = r.id`.execute(ctx.db)
 }
 
