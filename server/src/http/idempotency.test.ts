@@ -10,7 +10,7 @@ import type { TxContext } from "../context.ts"
 import { openIdentities } from "../identity/identities.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
 import { runWorker } from "../worker.ts"
-import { idempotently } from "./idempotency.ts"
+import { forgetExpiredKeys, idempotently } from "./idempotency.ts"
 import { callingMerchant, openServer, type Server } from "./server.ts"
 
 let service: TestService
@@ -49,6 +49,9 @@ beforeEach(async () => {
   await service.merchant("shop")
 })
 
+/** Lets this many seconds pass for the keys that are there, by the database's clock. */
+const passTime = (seconds: number) =>
+  sql`update idempotency_keys set expires_at = expires_at - make_interval(secs => ${seconds})`.execute(service.ctx.db)
 const url = "/api/console/paywalls"
 const film = { name: "Film", price: 5 }
 const create = (body: unknown, key?: string, as = "shop") =>
@@ -142,9 +145,12 @@ describe("a request that is repeated with its key", () => {
 
   it("is carried out again after 24 hours, and not a second before", async () => {
     const first = await create(film, "order-1")
-    service.advance(24 * 3_600_000 - 60_000)
+    // The process's own clock may have any value.
+    service.advance(2 * 24 * 3_600_000)
+    await forgetExpiredKeys(service.ctx)
+    await passTime(24 * 3_600 - 60)
     expect(await create(film, "order-1")).toMatchObject({ body: { id: first.body.id }, headers: replayed })
-    service.advance(60_000)
+    await passTime(60)
     const second = await create(film, "order-1")
     expect(second.status).toBe(201)
     expect(second.body.id).not.toBe(first.body.id)
@@ -315,7 +321,7 @@ describe("the worker", () => {
         .execute()
     await reserve("cut-off", new Date(0))
     await reserve("running", new Date(Date.now() + 3_600_000))
-    service.advance(24 * 3_600_000)
+    await passTime(24 * 3_600)
     await create(film, "young")
     const working = runWorker({ ...service.ctx, chain: { ...service.ctx.chain, networks: [] }, signal: stop.signal })
     await until("two keys are forgotten", async () => (await keys()).length === 2)

@@ -16,7 +16,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "./json.ts"
 
-const KEPT_MS = 24 * 3_600_000
+const KEPT_S = 24 * 3_600
 const LEASE_S = 60
 /** A running request ends within this time, or its process was killed and the lease expires. */
 const RETRY_AFTER_S = 1
@@ -112,11 +112,14 @@ export async function idempotentlyPrepared<P, T>(
   }
 }
 
-/** Deletes answers that were stored for 24 hours, and reservations of processes that died. */
+/**
+ * Deletes answers that were stored for 24 hours, and reservations of processes that died. Keys end by the database's
+ * clock: a process whose own is a day ahead would have a repeated capture or refund carried out twice.
+ */
 export async function forgetExpiredKeys(ctx: Context): Promise<void> {
   await ctx.db
     .deleteFrom("idempotency_keys")
-    .where("expires_at", "<=", ctx.now())
+    .where("expires_at", "<=", sql<Date>`clock_timestamp()`)
     .where(sql<boolean>`coalesce(lease_until < clock_timestamp(), true)`)
     .execute()
 }
@@ -153,17 +156,16 @@ async function reserve(
   reply: Reply,
 ): Promise<Answer | undefined> {
   for (;;) {
-    const now = ctx.now()
     // A reservation whose lease has expired had no effect and can't have one any more, because this removes its claim.
     const { rows } = await sql`
       insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
-        clock_timestamp() + make_interval(secs => ${LEASE_S}), ${new Date(now.getTime() + KEPT_MS)})
+        clock_timestamp() + make_interval(secs => ${LEASE_S}), clock_timestamp() + make_interval(secs => ${KEPT_S}))
       on conflict (merchant_id, route, key) do update set request_hash = excluded.request_hash,
         claim_id = excluded.claim_id, lease_until = excluded.lease_until, expires_at = excluded.expires_at,
         status = null, answer = null
       where idempotency_keys.lease_until < clock_timestamp()
-        or (idempotency_keys.lease_until is null and idempotency_keys.expires_at <= ${now})
+        or (idempotency_keys.lease_until is null and idempotency_keys.expires_at <= clock_timestamp())
       returning key`.execute(ctx.db)
     if (rows.length > 0) return undefined
 

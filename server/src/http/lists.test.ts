@@ -1,7 +1,9 @@
 import { once } from "node:events"
 import { connect } from "node:net"
+import { setImmediate } from "node:timers/promises"
+import Fastify from "fastify"
 import { sql } from "kysely"
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { newId } from "../ids.ts"
@@ -245,6 +247,34 @@ describe("a list", () => {
     held.destroy()
     await once(held, "close")
     ;(await long(stolen)).destroy()
+  })
+
+  it("is not read for a HEAD beyond what was asked for first", async () => {
+    const parts = { made: 0, ended: false }
+    const app = Fastify()
+    app.get("/file", (_request, reply) =>
+      sendParts(
+        service.ctx,
+        reply as never,
+        "text/csv",
+        (async function* () {
+          try {
+            while (parts.made++ < 100_000) {
+              // A turn of the event loop for each part, as a read of the database takes.
+              await setImmediate()
+              yield "a".repeat(1_000)
+            }
+          } finally {
+            parts.ended = true
+          }
+        })(),
+      ),
+    )
+    const address = await app.listen({ port: 0 })
+    onTestFinished(() => app.close())
+    expect((await fetch(`${address}/file`, { method: "HEAD" })).status).toBe(200)
+    await expect.poll(() => parts.ended, { timeout: 20_000 }).toBe(true)
+    expect(parts.made).toBeLessThan(100_000)
   })
 
   it("whose later part fails is cut off, not ended, and the log says so", async () => {

@@ -109,5 +109,8 @@ export async function sendParts(
     }
   }
   reply.type(contentType)
-  return Readable.from(logged()).once("close", giveBack)
+  const stream = Readable.from(logged()).once("close", giveBack)
+  // Fastify answers a HEAD at once, and would read the whole stream afterwards.
+  reply.raw.once("close", () => stream.destroy())
+  return stream
 }

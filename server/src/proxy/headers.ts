@@ -61,6 +61,8 @@ const prefixesKeptFromOrigin = ["x-forwarded", "payment-", "x-payment-", "sluice
 
 /** Headers of an origin's answer that the caller does not get. */
 const keptFromCaller = new Set([
+  // It would set the prototype of the reply's headers, which are then sent by its names.
+  "__proto__",
   // They would apply to our own host, and so to our pages and other bundles, which do not belong to this origin.
   "set-cookie",
   "set-cookie2",
