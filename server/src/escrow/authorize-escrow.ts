@@ -15,7 +15,7 @@ import { isUsedUp } from "../db/used-up.ts"
 import { ApiError } from "../errors.ts"
 import { type CheckedRelay, checkRelay, relayRow, relaysOf, writeRelays } from "../payouts/accept-relay.ts"
 import { isPaused } from "../payouts/pause.ts"
-import { failingPayers } from "../payouts/payer-limits.ts"
+import { failingPayers, isFull, MOST_OPEN } from "../payouts/payer-limits.ts"
 import { relayError } from "../payouts/relay-error.ts"
 import { RESERVE_GAS } from "../payouts/relays.ts"
 import { isSpent } from "./fold-escrow.ts"
@@ -152,6 +152,12 @@ async function assertReservable(
     throw stop("Too many authorizations of this checkout by this wallet failed. Pay with another wallet.")
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${OTHER_WAY}`)
+  if (await isFull(ctx, network, authorization.from))
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `${MOST_OPEN} authorizations of this wallet wait already. ${OTHER_WAY}`,
+    )
   const differing = authorizationFaults(escrow, authorization)
   if (differing.length > 0) throw new ApiError("AUTHORIZATION_REFUSED", differing)
 }

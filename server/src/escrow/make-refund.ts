@@ -11,9 +11,10 @@ import { type Funds, firstLook, type Purse, readFunds } from "../payouts/refund-
 import { OTHER_OWNER, refundOwners } from "../payouts/refund-owners.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall, LEAST_TIME_MS, limitOf } from "./make-calls.ts"
-import { NOT_ESCROW, NOT_OURS, notCaptured, refundable } from "./refund.ts"
+import { NOT_ESCROW, NOT_OURS, notCaptured, REMADE, refundable } from "./refund.ts"
 import { keyOf, neededOf, refundsWhere, refundsWith } from "./refund-queries.ts"
 import type { RefundCreate } from "./refund-schema.ts"
+import { lostRefund } from "./remake-refund.ts"
 
 /** A captured escrow whose refunds this installation can make. */
 type Refundable = Row<"escrows"> & { payer: Address; refund_collector: Address }
@@ -67,6 +68,7 @@ export async function makeRefund(ctx: TxContext, merchantId: string, body: Refun
   if (escrowed?.session.merchant_id !== merchantId) throw new ApiError("SESSION_NOT_FOUND")
   const standing = await standingOfEscrow(ctx, escrowed)
   const { folded } = standing
+  if (await lostRefund(ctx, standing)) throw refused(REMADE)
   const escrow = refundableOf(ctx, escrowed.escrow, folded.status)
   const { refund_expiry: expiry, chain_id: chainId } = escrow
   const refundBy = new Date(expiry.getTime() - LEAST_TIME_MS)

@@ -71,6 +71,7 @@ it("a refund's status follows its call: a reorg reverses a success, an end stays
     held_detail: null,
     behind,
     ours,
+    notified_at: null,
   })
   expect(ends.map(end => statusByChain(end, standingOf(end) === "counts"))).toEqual([
     ...Array(5).fill("pending"),

@@ -27,6 +27,10 @@ export const NOT_OURS =
 export const WITHDRAWN =
   "You withdrew it, and nothing was refunded. If your payout wallet has approved it already, approve what the other open refunds need, or nothing: `approve(collector, 0)`."
 
+/** The message while a refund that had counted, and that a reorg removed, has not been made again. */
+export const REMADE =
+  "A refund of this payment had counted, and a reorg removed it. It is made again by itself: read it again in a minute."
+
 /** Returns why a checkout without a capture can't be refunded. */
 export const notCaptured = (status: SessionStatus): string =>
   status === "authorized"
@@ -49,6 +53,8 @@ interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "hel
   behind: boolean
   /** Whether this service can still call its escrow. */
   ours: boolean
+  /** When its merchant was notified that it had counted. */
+  notified_at: Date | null
 }
 
 /** Returns the status of a refund by its call on chain. `counts`: the call succeeded in a block that is deep enough. */
@@ -66,6 +72,7 @@ export function shownStatus(status: Row<"refunds">["status"], call: RefundCall):
 /** Returns what its merchant should know about a refund, in sentences; null if there is nothing to do or to know. */
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
   const { state, held_reason: reason, held_detail, behind, ours } = call
+  if (state === "reverted" && call.notified_at) return REMADE
   if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
   if (state === "cancelled") return held_detail ?? "It was not carried out."
   if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS

@@ -387,18 +387,44 @@ describe("a refund", () => {
     expect(await sentOf("payment.refunded")).toHaveLength(2)
   })
 
-  it("that counted, and for which nothing is left when it could be made again, is taken back when its time is over", async () => {
+  it("that counted, and that nobody can make again, is taken back when its time is over", async () => {
     const { id, refundId } = await displaced()
     await on.round()
-    await on.allow(5_000_000n)
-    const other = await asked(id)
-    await on.settle()
-    expect(await session(id)).toMatchObject({ status: "refunded" })
+    const { settings } = rig.service.ctx
+    const own = settings.relayWallet
+    settings.relayWallet = rig.token
+    onTestFinished(() => {
+      settings.relayWallet = own
+    })
+    await on.look()
     expect(await sentOf("checkout.session.reversed")).toEqual([])
     await on.advance(98 * 86_400_000)
     await on.look()
-    expect(await sentOf("checkout.session.reversed")).toMatchObject([{ refundId, status: "refunded" }])
-    expect((await sentOf("payment.refunded")).map(data => data.refundId)).toContain(other.refundId)
+    expect(await sentOf("checkout.session.reversed")).toMatchObject([{ sessionId: id, refundId }])
+  })
+
+  it("that counted, and that a reorg removed for good, is made again before any other: its merchant refunds it once", async () => {
+    const { id, buyer, refundId } = await displaced("2.00")
+    await on.round()
+    const remade = "A refund of this payment had counted, and a reorg removed it. It is made again by itself"
+    expect((await call("GET", `payments/refunds/${refundId}`)).body.message).toContain(remade)
+    for (const answer of [
+      await call("DELETE", `payments/refunds/${refundId}`),
+      await call("POST", "payments/refund", { sessionId: id, amount: "2.00" }),
+    ])
+      expect([answer.status, answer.body.message]).toEqual([409, expect.stringContaining(remade)])
+    await on.settle()
+    const open = (await refunds("?status=needs_approval")).data
+    expect(open).toMatchObject([{ refundId, amount: "2.00", approval: { needed: "2.00" } }])
+    await approve(open[0])
+    later()
+    await on.settle()
+    expect(await rig.balanceOf(buyer)).toBe(2_000_000n)
+    expect([await sentOf("payment.refunded"), await sentOf("checkout.session.reversed")]).toMatchObject([
+      [{ refundId }],
+      [],
+    ])
+    await expectBooks()
   })
 
   it("asks for no approval once the service has another relay wallet, which its collector does not serve", async () => {

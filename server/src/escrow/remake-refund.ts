@@ -22,16 +22,15 @@ export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "ref
   new Date(expiry.getTime() - LEAST_TIME_MS)
 
 /**
- * Makes the call of one such refund again; returns whether it did. Its first call had counted. Then a reorg displaced
- * it together with the allowance, or the allowance was withdrawn before it was mined again, so it failed. The new call
- * waits for the wallet as any new refund does. Call it under the escrow's lock.
+ * Returns the first refund that had counted, that a reorg removed for good, and that can be made again. Until it is, no
+ * other is made: its merchant would refund the same money twice.
  */
-export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<boolean> {
+export async function lostRefund(ctx: TxContext, standing: Standing): Promise<Row<"refunds"> | undefined> {
   const { escrow, folded, calls } = standing
   const reverted = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted")
-  if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return false
-  if (escrow.operator !== ctx.settings.relayWallet) return false
-  const lost = await ctx.db
+  if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return undefined
+  if (escrow.operator !== ctx.settings.relayWallet) return undefined
+  return await ctx.db
     .selectFrom("refunds")
     .selectAll()
     .where("session_id", "=", escrow.session_id)
@@ -45,6 +44,16 @@ export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<
     .orderBy("created_at")
     .orderBy("id")
     .executeTakeFirst()
+}
+
+/**
+ * Makes the call of one such refund again; returns whether it did. Its first call had counted. Then a reorg displaced
+ * it together with the allowance, or the allowance was withdrawn before it was mined again, so it failed. The new call
+ * waits for the wallet as any new refund does. Call it under the escrow's lock.
+ */
+export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<boolean> {
+  const { escrow } = standing
+  const lost = await lostRefund(ctx, standing)
   if (!lost) return false
   const now = ctx.now()
   const { id } = await insertCall(ctx, standing, { kind: "refund", amount: lost.amount, heldUntil: firstLook(now) })

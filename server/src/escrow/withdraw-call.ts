@@ -6,7 +6,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { cancelRelay } from "../payouts/relays.ts"
 import { lockEscrow } from "./load-escrow.ts"
-import { WITHDRAWN } from "./refund.ts"
+import { REMADE, WITHDRAWN } from "./refund.ts"
 import { refundsWhere, refundsWith } from "./refund-queries.ts"
 
 /**
@@ -49,7 +49,8 @@ export async function withdrawRefund(ctx: TxContext, merchantId: string, id: str
 }
 
 /** Returns why a refund can't be withdrawn, in sentences. */
-function whyNot({ state }: Pick<Row<"payouts">, "state">): string {
+function whyNot({ state, notified_at }: Pick<Row<"payouts">, "state"> & Pick<Row<"refunds">, "notified_at">): string {
+  if (state === "reverted" && notified_at) return `${REMADE} Withdraw it then.`
   switch (state) {
     case "assigned":
     case "mined":

@@ -189,7 +189,9 @@ export async function settle(
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
     const taken = await takeServing(ctx, right, merchantId)
     if (taken) {
-      if (!isIdentified && taken.identifier !== null) await forgetIdentifier(ctx, right)
+      // Its caller disconnected while the payment was settled, and was not answered.
+      if (reply.raw.destroyed) await releaseServing(ctx, right, true)
+      else if (!isIdentified && taken.identifier !== null) await forgetIdentifier(ctx, right)
       return success
     }
     // While nobody has been answered, the next call may be. The key that named the payment gets only an answer that was
