@@ -56,7 +56,9 @@ export function openApp(
 ): Server {
   const assets = readAssets()
   const app = openServer(ctx, openIdentities(ctx, tokens), undefined, browserErrors(assets))
-  app.addHook("onRequest", (_request, reply, done) => {
+  // When the answer is sent, and not when its request came: long-polls and payments wait, and their connections would
+  // otherwise be kept until the stop breaks them.
+  app.addHook("onSend", (_request, reply, _payload, done) => {
     if (draining.aborted) reply.header("connection", "close")
     done()
   })

@@ -62,6 +62,12 @@ export interface HeldConnections {
   drop(socket: Socket, reason: DropReason): void
 }
 
+/** Connections that were closed to make room for others. */
+const madeRoom = new WeakSet<Socket>()
+
+/** Whether a connection was closed to make room for others, which is not its caller's doing. */
+export const hasMadeRoom = (socket: Socket): boolean => madeRoom.has(socket)
+
 /** Opens the record, without connections. */
 export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnections {
   const connections = new Map<Socket, Connection>()
@@ -93,8 +99,7 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
   }
 
   function finished(socket: Socket): void {
-    answers.letGo(socket)
-    requests.letGo(socket)
+    for (const held of [answers, requests]) held.letGo(socket)
     running.delete(socket)
     idle.add(socket)
   }
@@ -114,6 +119,7 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
 
   function drop(socket: Socket, reason: DropReason): void {
     dropped(reason, socket.remoteAddress)
+    if (reason === "too_many") madeRoom.add(socket)
     forget(socket)
     stopParsing(socket)
     socket.destroy()
@@ -122,16 +128,15 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
   function forget(socket: Socket): void {
     const connection = connections.get(socket)
     if (!connection) return
-    answers.letGo(socket)
-    requests.letGo(socket)
+    for (const held of [answers, requests]) held.letGo(socket)
     connection.waiting = []
     connections.delete(socket)
     idle.delete(socket)
     running.delete(socket)
   }
 
-  const of = (socket: Socket) => connections.get(socket)
-  return { of, all: () => connections.keys(), opened, began, finished, holdAnswer, holdRequest, drop }
+  const kept = { of: (socket: Socket) => connections.get(socket), all: () => connections.keys() }
+  return { ...kept, opened, began, finished, holdAnswer, holdRequest, drop }
 }
 
 /**

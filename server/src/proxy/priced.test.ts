@@ -1,7 +1,7 @@
 /** Priced calls with real payments on a real chain: paid, forwarded, failed by their origin, repeated, settled. */
 import { once } from "node:events"
 import { createServer, request as httpRequest, type Server, type ServerResponse } from "node:http"
-import { type AddressInfo, createServer as createTcpServer } from "node:net"
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from "node:net"
 import { compactVerify, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, parseAbi } from "viem"
@@ -11,8 +11,13 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { nobodyKnown } from "../http/authenticate.ts"
+import { defaultBounds } from "../http/connections.ts"
+import { openServer } from "../http/server.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
+import { callPayments } from "../x402/call-payments.ts"
 import { findCarriedOut } from "../x402/find-carried-out.ts"
+import { proxyRoutes } from "./routes.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -465,6 +470,49 @@ describe("a priced call", () => {
     await cutOff()
     await closed
     await end()
+    await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
+    respond = response => response.end("{}")
+    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect((await call(OSLO, { "sluice-retry-token": answer.headers["sluice-retry-token"] })).status).toBe(200)
+  })
+
+  it("that was cut off to make room for others' connections is kept for its token", async () => {
+    respond = response => {
+      response.write("x".repeat(1_000))
+    }
+    const app = openServer(rig.service.ctx, nobodyKnown, { ...defaultBounds, connections: 3 })
+    proxyRoutes(app, rig.service.ctx, callPayments)
+    let waiting = 0
+    app.get("/waits", () => {
+      waiting++
+      return new Promise(() => {})
+    })
+    const base = await app.listen({ host: "127.0.0.1", port: 0 })
+    onTestFinished(async () => {
+      origin.closeAllConnections()
+      await app.close()
+    })
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const sent = httpRequest(base + OSLO, { headers: payment, agent: false }).end()
+    const answered = once(sent, "response")
+    await carryOut(1)
+    const [answer] = await answered
+    const closed = new Promise(resolve =>
+      answer
+        .on("error", () => {})
+        .on("close", resolve)
+        .resume(),
+    )
+    const strangers: Socket[] = []
+    for (let i = 1; i <= 3; i++) {
+      const socket = connect(Number(new URL(base).port), "127.0.0.1").on("error", () => {})
+      socket.write("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n")
+      strangers.push(socket)
+      await expect.poll(() => waiting, { interval: 5 }).toBe(i)
+    }
+    await closed
+    for (const socket of strangers) socket.destroy()
     await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
     respond = response => response.end("{}")
     expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")

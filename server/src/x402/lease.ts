@@ -13,6 +13,7 @@ import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { hasMadeRoom } from "../http/held-connections.ts"
 import { addressGroup } from "../limits/buckets.ts"
 
 /** Longer than any answer waits for its settlement. The lease of a process that was killed ends after this time. */
@@ -200,7 +201,10 @@ export function followAnswer(
     )
   const lost = async () => {
     if (!begun.has(raw)) await releaseServing(ctx, { id, claimId }, evenServed)
-    else if (!ctx.signal.aborted) await untilDone(ctx, id, () => recordAnswered(ctx, { id, claimId }))
+    else if (ctx.signal.aborted) return
+    // Strangers who hold all connections must not use up what a caller paid for.
+    else if (hasMadeRoom(raw.req.socket)) await untilDone(ctx, id, () => keepForToken(ctx, { id, claimId }, true))
+    else await untilDone(ctx, id, () => recordAnswered(ctx, { id, claimId }))
   }
   // An answer that was sent, and whose end is not recorded, would be given again when its lease is over.
   const finished = () =>
