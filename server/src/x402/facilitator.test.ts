@@ -478,6 +478,19 @@ describe("the facilitator", () => {
     expect((await settle(body, headers)).body.success).toBe(true)
   })
 
+  it("answers the next call at once where the caller of the one before was gone when its payment was settled", async () => {
+    const { ctx } = rig.service
+    const signed = bodyOf(await sign(await on.buyer()))
+    const body = { ...signed, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    expect((await settle(body)).body.errorReason).toBe("settlement_pending")
+    await on.round()
+    const gone = { raw: Object.assign(new EventEmitter(), { destroyed: true }) } as unknown as FastifyReply
+    const options = { merchantId: await rig.service.merchant("shop"), idempotencyKey: undefined, confirmations: 1 }
+    await settleCall(ctx, gone, body, options)
+    expect((await settle(body)).body.success).toBe(true)
+    expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
+  })
+
   it("repeats an answer by its key only once it was sent: another call with the key does not take the right away", async () => {
     const { ctx } = rig.service
     const body = {
