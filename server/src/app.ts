@@ -1,4 +1,5 @@
 /** The HTTP API: the server and the list of everything it serves. */
+import type { FastifyReply } from "fastify"
 import { auditRoutes } from "./audit/routes.ts"
 import { bookRoutes } from "./books/routes.ts"
 import { transactionRoutes } from "./books/transaction-routes.ts"
@@ -56,12 +57,10 @@ export function openApp(
 ): Server {
   const assets = readAssets()
   const app = openServer(ctx, openIdentities(ctx, tokens), undefined, browserErrors(assets))
-  // When the answer is sent, and not when its request came: long-polls and payments wait, and their connections would
-  // otherwise be kept until the stop breaks them.
-  app.addHook("onSend", (_request, reply, _payload, done) => {
-    if (draining.aborted) reply.header("connection", "close")
-    done()
-  })
+  // When its request comes for a stream of events, which Fastify does not send, and for all else when it is sent: long-polls
+  // and payments wait, and their connections would otherwise be kept until the stop breaks them.
+  app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
+  app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
@@ -103,4 +102,8 @@ export function openApp(
   })
   app.addHook("onClose", () => sender.close())
   return app
+}
+
+function closeWhile(draining: AbortSignal, reply: FastifyReply): void {
+  if (draining.aborted) reply.header("connection", "close")
 }

@@ -9,12 +9,15 @@ import { type Address, bytesOf, keccak, parseAddress } from "./hex.ts"
 /** What was recovered lately: a payment is asked about twice within milliseconds, and its buyer again while it waits. */
 const recent = new Map<string, Address | undefined>()
 const MOST_RECENT = 1_000
+/** Of 65 bytes in hex. A contract's signature may be of any length, and is not kept. */
+const SIGNATURE_LENGTH = 132
 
 /**
  * Returns the address whose key made a signature (65 bytes: r, s, and v as 0, 1, 27 or 28) of a hash; undefined if no
  * key can have made it.
  */
 export function recoverSigner(hash: Hex, signature: Hex): Address | undefined {
+  if (signature.length !== SIGNATURE_LENGTH) return undefined
   const asked = `${hash}${signature}`
   if (recent.has(asked)) return recent.get(asked)
   if (recent.size >= MOST_RECENT) recent.clear()
@@ -27,7 +30,7 @@ function recovered(hash: Hex, signature: Hex): Address | undefined {
   const bytes = bytesOf(signature)
   const v = bytes[64] ?? -1
   const bit = v >= 27 ? v - 27 : v
-  if (bytes.length !== 65 || (bit !== 0 && bit !== 1)) return undefined
+  if (bit !== 0 && bit !== 1) return undefined
   try {
     const key = recover(bytesOf(hash), bytes.subarray(0, 64), bit, false)
     return key ? parseAddress(`0x${keccak(key.subarray(1)).slice(-40)}`) : undefined

@@ -135,8 +135,8 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     running.delete(socket)
   }
 
-  const kept = { of: (socket: Socket) => connections.get(socket), all: () => connections.keys() }
-  return { ...kept, opened, began, finished, holdAnswer, holdRequest, drop }
+  const of = (socket: Socket) => connections.get(socket)
+  return { of, all: () => connections.keys(), opened, began, finished, holdAnswer, holdRequest, drop }
 }
 
 /**

@@ -274,6 +274,19 @@ describe("health", () => {
     expect(await service.call("GET", "/healthz")).toMatchObject({ status: 200, body: { status: "ok" } })
   })
 
+  it("an answer that waits when the stop begins closes its connection", async () => {
+    const draining = new AbortController()
+    const tokens = tokenIssuer(service.issuer.issuer, AUDIENCE)
+    const app = openApp(service.ctx, tokens, undefined, draining.signal)
+    app.get("/waits", async () => {
+      draining.abort()
+      return {}
+    })
+    const answer = await fetch(`${await app.listen({ host: "127.0.0.1", port: 0 })}/waits`)
+    expect([answer.status, answer.headers.get("connection")]).toEqual([200, "close"])
+    await app.close()
+  })
+
   it("probes leave no line in the log, whatever they are answered", async () => {
     const lines: string[] = []
     const log = openLog("info", { write: line => void lines.push(line) })

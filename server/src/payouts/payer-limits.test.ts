@@ -3,9 +3,11 @@ import { sql } from "kysely"
 import { erc20Abi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { escrowsOn } from "../../test/escrow.ts"
 import { failed } from "../../test/node.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { FIRST, relaysOn, type Session, type Signed } from "../../test/relays.ts"
+import { reservesOn } from "../../test/reserve.ts"
 import { firstFees } from "../chain/fees.ts"
 import type { Address } from "../chain/hex.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
@@ -155,6 +157,18 @@ it("what a node does not know yet is asked again: a node that is behind calls th
   expect(await outcomes()).toEqual([[false, true]])
 })
 
+it("questions about failed relays silence no endpoint for the rounds of the wallet", async () => {
+  const wallet = await on.buyer()
+  const { signed } = await submitted(wallet)
+  await minedAfter(() => on.carryOutFirst(signed))
+  rig.proxy.broken = 500
+  rig.proxy.brokenFor = "eth_getLogs"
+  await explained()
+  rig.proxy.broken = undefined
+  expect(await outcomes()).toEqual([[false, null]])
+  expect(rig.network.endpoints.map(({ failures, silentUntil }) => [failures, silentUntil])).toEqual([[0, 0]])
+})
+
 it("is found though the relay was mined thousands of blocks after it", async () => {
   const { client } = rig.anvil
   const wallet = await on.buyer()
@@ -267,13 +281,17 @@ it("what a payer paid one merchant lets no more of its relays be in flight at an
   expect(beyond.size).toBe(2 * (20 - FIRST_IN_FLIGHT) - 3)
 })
 
+/** Has as many of a wallet's relays wait as may, as copies of its first. */
+const fill = () =>
+  sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(),
+      'source_key', 'copy:' || n, 'auth_nonce', '0x' || lpad(to_hex(n), 64, '0'), 'deposit_id', null, 'kind', 'settle'))).*
+    from payouts i, generate_series(1, ${MOST_OPEN - 1}::int) n`.execute(rig.service.ctx.db)
+
 it("no more authorizations of a wallet are taken while 256 wait, and a transfer still pays", async () => {
   const { ctx } = rig.service
   const wallet = await on.buyer(200_000_000n)
   await submitted(wallet)
-  await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(),
-      'source_key', 'copy:' || n, 'auth_nonce', '0x' || lpad(to_hex(n), 64, '0'), 'deposit_id', null, 'kind', 'settle'))).*
-    from payouts i, generate_series(1, ${MOST_OPEN - 1}::int) n`.execute(ctx.db)
+  await fill()
   const session = await on.start()
   const { status, body } = await on.submit(session, await on.sign(wallet, session))
   expect([status, body.error, body.message]).toEqual([
@@ -283,4 +301,20 @@ it("no more authorizations of a wallet are taken while 256 wait, and a transfer 
   ])
   await sql`delete from payouts where source_key = 'copy:1'`.execute(ctx.db)
   expect((await on.submit(session, await on.sign(wallet, session))).status).toBe(200)
+})
+
+it("no more of a wallet's reservations are taken while 256 of its relays wait", async () => {
+  const { begin, escrow } = await escrowsOn(rig)
+  await begin()
+  const reserves = reservesOn(rig, escrow)
+  const wallet = await reserves.buyer(200_000_000n)
+  await submitted(wallet)
+  await fill()
+  const id = await reserves.start()
+  const { status, body } = await reserves.submit(id, await reserves.sign(wallet, id))
+  expect([status, body.error, body.message]).toEqual([
+    429,
+    "RATE_LIMITED",
+    expect.stringMatching(/^256 authorizations of this wallet wait already\./),
+  ])
 })

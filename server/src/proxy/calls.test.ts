@@ -11,6 +11,7 @@ import type { Context } from "../context.ts"
 import { nobodyKnown } from "../http/authenticate.ts"
 import { openServer } from "../http/server.ts"
 import { openForwarder } from "./forward.ts"
+import { headersForCaller } from "./headers.ts"
 import { bundleFinder } from "./load-bundle.ts"
 import type { Offer, Paid, Payments } from "./payments.ts"
 import { openPlaces } from "./places.ts"
@@ -757,4 +758,16 @@ it("a request whose headers end twice, or whose length is announced twice, reach
     expect(got).toMatch(/^HTTP\/1.1 400/)
   }
   expect(asked).toEqual([])
+})
+
+it("no header of an origin sets the prototype of the reply's headers", () => {
+  const from = Object.fromEntries([
+    ["__proto__", ["b", "c"]],
+    ["x-own", "a"],
+  ])
+  expect(Object.keys(headersForCaller(200, from))).toEqual([
+    "x-own",
+    "content-security-policy",
+    "x-content-type-options",
+  ])
 })

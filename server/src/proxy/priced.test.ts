@@ -426,7 +426,23 @@ describe("a priced call", () => {
     const row = (await stored()).at(-1)
     return { answered: row?.answered_at != null, served: row?.served_at != null, retry: row?.retry_until != null }
   }
-  const KEPT = { answered: true, served: false, retry: true }
+  /** The payment alone is good for nothing, and its token for the call. */
+  async function expectKept(payment: Record<string, string>, token: string, body?: object): Promise<void> {
+    await expect.poll(ofLast, { timeout: 20_000 }).toEqual({ answered: true, served: false, retry: true })
+    respond = response => response.end("{}")
+    expect((await call(OSLO, payment, body)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect((await call(OSLO, { "sluice-retry-token": token }, body)).status).toBe(200)
+  }
+  /** Pays for a call whose answer has begun; `closed` resolves when that is over. */
+  async function streamed(base: string) {
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const answered = once(httpRequest(base + OSLO, { headers: payment, agent: false }).end(), "response")
+    await carryOut(1)
+    const [answer] = await answered
+    const closed = once(answer.on("error", () => {}).resume(), "close").catch(() => {})
+    return { payment, token: answer.headers["sluice-retry-token"], closed }
+  }
 
   it.each([
     ["GET, its origin fails", undefined, (response: ServerResponse) => response.writeHead(503).end()],
@@ -438,11 +454,7 @@ describe("a priced call", () => {
     const { answer, payment } = await paid(OSLO, body)
     expect(answer.status).toBeGreaterThanOrEqual(500)
     await end()
-    await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
-    respond = response => response.end("{}")
-    expect((await call(OSLO, payment, body)).body.error).toBe("PAYMENT_ALREADY_SERVED")
-    const token = { "sluice-retry-token": `${answer.headers["sluice-retry-token"]}` }
-    expect((await call(OSLO, token, body)).status).toBe(200)
+    await expectKept(payment, `${answer.headers["sluice-retry-token"]}`, body)
   })
 
   it("that its origin cuts off is kept for its token, though the database fails at that moment", async () => {
@@ -455,25 +467,11 @@ describe("a priced call", () => {
         response.destroy()
       }
     }
-    const asks = await required(OSLO)
-    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
-    const sent = httpRequest((await listening) + OSLO, { headers: payment }).end()
-    const answered = once(sent, "response")
-    await carryOut(1)
-    const [answer] = await answered
-    const closed = new Promise(resolve =>
-      answer
-        .on("error", () => {})
-        .on("close", resolve)
-        .resume(),
-    )
+    const { payment, token, closed } = await streamed(await listening)
     await cutOff()
     await closed
     await end()
-    await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
-    respond = response => response.end("{}")
-    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
-    expect((await call(OSLO, { "sluice-retry-token": answer.headers["sluice-retry-token"] })).status).toBe(200)
+    await expectKept(payment, token)
   })
 
   it("that was cut off to make room for others' connections is kept for its token", async () => {
@@ -492,18 +490,7 @@ describe("a priced call", () => {
       origin.closeAllConnections()
       await app.close()
     })
-    const asks = await required(OSLO)
-    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
-    const sent = httpRequest(base + OSLO, { headers: payment, agent: false }).end()
-    const answered = once(sent, "response")
-    await carryOut(1)
-    const [answer] = await answered
-    const closed = new Promise(resolve =>
-      answer
-        .on("error", () => {})
-        .on("close", resolve)
-        .resume(),
-    )
+    const { payment, token, closed } = await streamed(base)
     const strangers: Socket[] = []
     for (let i = 1; i <= 3; i++) {
       const socket = connect(Number(new URL(base).port), "127.0.0.1").on("error", () => {})
@@ -513,10 +500,7 @@ describe("a priced call", () => {
     }
     await closed
     for (const socket of strangers) socket.destroy()
-    await expect.poll(ofLast, { timeout: 20_000 }).toEqual(KEPT)
-    respond = response => response.end("{}")
-    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
-    expect((await call(OSLO, { "sluice-retry-token": answer.headers["sluice-retry-token"] })).status).toBe(200)
+    await expectKept(payment, token)
   })
 
   it("that another transaction settled beside dust is booked, and the dust is not", async () => {

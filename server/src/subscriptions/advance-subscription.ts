@@ -152,8 +152,8 @@ function noteLast(ctx: TxContext, held: Held): Held {
   // Without its first payment the subscription has not begun, and its first invoice has no period.
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
   // Paid in spite of it, it is not to be voided if a reorg opens it. After a cancellation it says what was unpaid then.
-  const void_asked_at = isPaid && !subscription.canceled_at ? null : last.void_asked_at
-  const noted = withLast(held, { ...last, paid_at, voided_at, void_asked_at, ...period })
+  const unasked = isPaid && !subscription.canceled_at ? { void_asked_at: null, void_asked_by: null } : {}
+  const noted = withLast(held, { ...last, paid_at, voided_at, ...unasked, ...period })
   const wasVoided = last.voided_at !== null
   const isBack = isPaid && !last.paid_at && (subscription.cancel_reason === "unpaid" || wasVoided)
   return isBack ? back(ctx, noted, wasVoided) : noted
