@@ -25,6 +25,8 @@ export const longest = [
   "server/src/sandbox/local-chain.test.ts",
   "server/test/e2e/go-live.test.ts",
   "server/test/chaos/x402.test.ts",
+  "server/src/settlement/rests.test.ts",
+  "server/src/payouts/payer-limits.test.ts",
   "server/src/limits/failover.test.ts",
   "server/test/e2e/live.test.ts",
   "server/test/e2e/workers.test.ts",

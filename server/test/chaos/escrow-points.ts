@@ -18,9 +18,13 @@ const events = ["checkout.authorized", "checkout.session.completed", "checkout.v
 /** In an API process: a call is asked for, its row is written, and committed. */
 export const apiPoints = ofEach("before row", "within row", "after row")
 
-/** In a worker: a call is signed, written, committed; found mined or final; counted, with its event; made by itself; displaced. */
+/**
+ * In a worker: a call gets its nonce and an unsigned attempt, and its signature; is found mined or final; counted, with its event; made by
+ * itself; displaced.
+ */
 export const workerPoints = [
   ...ofEach("before attempt", "within attempt", "after attempt"),
+  ...ofEach("before signature", "within signature", "after signature"),
   ...ofEach("before mined", "after mined", "before final", "within counted", "after counted"),
   ...events.map(type => `within event ${type}`),
   "within event checkout.session.reversed",
@@ -50,7 +54,9 @@ export const kindOfRaw = (raw: Hex): Kind | undefined => kindOfCall(parseTransac
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /** The rows that a statement is given as one value. */
-export function givenTo(values: readonly unknown[]): { id: string; state?: string; kind?: string; type?: string }[] {
+export function givenTo(
+  values: readonly unknown[],
+): { id: string; state?: string; kind?: string; type?: string; raw?: Hex }[] {
   const json = values.find(value => typeof value === "string" && value.startsWith("[{"))
   return json === undefined ? [] : JSON.parse(String(json))
 }
@@ -68,10 +74,16 @@ function namesOf(
   const by = role === "api" ? "row" : "own"
   if (/^insert into "payouts"/.test(text)) return [`${by} ${kind()}`]
   if (text.includes("/* named: write_relays */")) return givenTo(values).map(row => `${by} ${row.kind}`)
-  if (/^insert into "transaction_attempts"/.test(text))
-    return values.flatMap(value =>
-      /^0x02[0-9a-f]{100}/.test(String(value)) ? `attempt ${kindOfRaw(value as Hex)}` : [],
-    )
+  if (text.includes("/* named: give_nonces */"))
+    return givenTo(values).flatMap(({ id }) => {
+      const kind = kindOf(id)
+      return kind ? [`attempt ${kind}`] : []
+    })
+  if (text.includes("/* named: store_signatures */"))
+    return givenTo(values).flatMap(({ raw }) => {
+      const kind = raw && kindOfRaw(raw)
+      return kind ? [`signature ${kind}`] : []
+    })
   if (text.includes("update payouts i set state = s.state"))
     return givenTo(values).flatMap(({ id, state }) => {
       const kind = state === "mined" || state === "final" ? kindOf(id) : undefined

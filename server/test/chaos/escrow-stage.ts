@@ -177,11 +177,17 @@ const relayKey = (): Hex => {
 export interface Dooms {
   points: readonly string[]
   killsOfEach: number
+  /** How many of the points need not be met; none without it. */
+  mayMiss?: number
 }
 
-/** Whether a process was ended at each point as often as it should be. */
-export const allMet = ({ kills }: Stage, { points, killsOfEach }: Dooms): boolean =>
-  points.every(point => (kills[point] ?? 0) >= killsOfEach)
+/** The points at which processes were ended less often than they should be. */
+export const unmetPoints = ({ kills }: Stage, { points, killsOfEach }: Dooms): string[] =>
+  points.filter(point => (kills[point] ?? 0) < killsOfEach)
+
+/** Whether processes were ended at enough points. */
+export const isEnough = (stage: Stage, dooms: Dooms): boolean =>
+  unmetPoints(stage, dooms).length <= (dooms.mayMiss ?? 0)
 
 /** The point that was met the least and that no living process waits for; undefined once each was met often enough. */
 function nextPoint(

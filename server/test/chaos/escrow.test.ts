@@ -15,10 +15,10 @@ describe.runIf(postgresBinaries())("escrows through chaos", () => {
   })
   afterAll(() => postgres?.stop())
 
-  const usual = { waves: 1, mostWaves: 1, reorgs: true, seed: 20_261_123, limitMs: 300_000 }
+  const usual = { waves: 1, mostWaves: 5, reorgs: true, seed: 20_261_123, limitMs: 300_000 }
 
   it("are what the chain says they are, each call once; and rows that a careless service would leave are found", async () => {
-    // One of each kind of step.
+    // One of each kind of step. Which of them one wave meets is chance; script/chaos goes on until each was met.
     const points = ["after row reserve", "after attempt reserve", "after send capture", "within counted refund"]
     const stories: Story[] = [
       "refunded in parts",
@@ -29,12 +29,10 @@ describe.runIf(postgresBinaries())("escrows through chaos", () => {
       "moved",
       "unpaid",
     ]
-    const given = { ...usual, points, killsOfEach: 1, stories, tamper: true, postgresUrl: postgres.url }
+    const given = { ...usual, points, killsOfEach: 1, mayMiss: 2, stories, tamper: true, postgresUrl: postgres.url }
     const report = await runEscrowChaos(given)
     expect(report.violations).toEqual([])
     expect(report.reorgs).toBeGreaterThan(0)
-    // Which points one wave meets is chance. script/chaos goes on until each was met.
-    expect(Object.keys(report.kills).length).toBeGreaterThan(0)
     for (const words of caughtOfTampered) expect(report.caught).toContainEqual(expect.stringMatching(words))
   }, 600_000)
 })

@@ -22,7 +22,16 @@ import {
   type Story,
 } from "./escrow-play.ts"
 import { apiPoints, sendPoints, workerPoints } from "./escrow-points.ts"
-import { allMet, type Dooms, FINAL_DEPTH, keepPlaying, type Stage, setStage, signedBy } from "./escrow-stage.ts"
+import {
+  type Dooms,
+  FINAL_DEPTH,
+  isEnough,
+  keepPlaying,
+  type Stage,
+  setStage,
+  signedBy,
+  unmetPoints,
+} from "./escrow-stage.ts"
 import { escrowViolations } from "./escrow-verify.ts"
 
 const BLOCK_MS = 150
@@ -37,7 +46,7 @@ export const allPoints = [...apiPoints, ...workerPoints, ...sendPoints]
 
 export interface EscrowChaosOptions extends Dooms {
   postgresUrl: string
-  /** Waves of checkouts, one of each story; more come, up to `mostWaves`, until every way of being ended was met. Without more it need not be. */
+  /** Waves of checkouts, one of each story; more come, up to `mostWaves`, until enough ways of being ended were met. Without more they need not be. */
   waves: number
   mostWaves: number
   stories?: readonly Story[]
@@ -89,7 +98,7 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
     try {
       if (options.mutant) await waitCareless(play, await playDeals(play, options.stories ?? carelessStories))
       else
-        for (let n = 0; n < options.waves || (n < options.mostWaves && !allMet(stage, options)); n++) {
+        for (let n = 0; n < options.waves || (n < options.mostWaves && !isEnough(stage, options)); n++) {
           await playWave(play, options.stories ?? allStories)
           say(`wave ${n + 1}: ${JSON.stringify(report)}`)
         }
@@ -99,8 +108,8 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
     over.abort()
     for (const { child } of stage.playing.values()) child.kill("SIGKILL")
     await Promise.all(playing)
-    if (options.mostWaves > options.waves && !allMet(stage, options))
-      report.violations.push(`not every kill was met: ${unmet(stage, options)}`)
+    if (options.mostWaves > options.waves && !isEnough(stage, options))
+      report.violations.push(`not every kill was met: ${unmetPoints(stage, options).join(", ")}`)
     report.violations.push(...stage.errors, ...(await escrowViolations(stage, play.deals)))
     if (options.tamper) {
       await tamperWith(stage.rig.service.ctx.db, play.deals)
@@ -115,9 +124,6 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
     await stage.stop()
   }
 }
-
-const unmet = ({ kills }: Stage, { points, killsOfEach }: Dooms): string =>
-  points.filter(point => (kills[point] ?? 0) < killsOfEach).join(", ")
 
 /** Starts all that goes on meanwhile. */
 function begin(play: Play, options: EscrowChaosOptions, report: EscrowReport): Promise<void>[] {
