@@ -56,7 +56,6 @@ export function healthRoutes(
           }),
         },
       },
-      config: { errors: ["NOT_READY"] },
     },
     async () => {
       const { faults, alarms } = await troubles()

@@ -52,6 +52,7 @@ export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: Ro
     IDENTITY_UNAVAILABLE: credential?.startsWith("token"),
     SCOPE_REQUIRED: credential?.endsWith("key"),
     DATABASE_UNAVAILABLE: !withoutDatabase.includes(url),
+    NOT_READY: url !== "/healthz",
     RATE_LIMITED: !isUnlimited(url),
     IDEMPOTENCY_IN_PROGRESS: idempotencyKey,
     IDEMPOTENCY_MISMATCH: idempotencyKey,

@@ -120,7 +120,7 @@ describe("the document", () => {
       415: "UNSUPPORTED_MEDIA_TYPE",
       429: "RATE_LIMITED",
       500: "INTERNAL_ERROR",
-      503: "DATABASE_UNAVAILABLE",
+      503: "DATABASE_UNAVAILABLE.NOT_READY",
     })
   })
 })
@@ -130,7 +130,7 @@ describe("errorsOf", () => {
 
   it("adds by rule what the route need not say", () => {
     expect(of("GET", "/healthz")).toEqual(new Set(["VALIDATION_ERROR", "INTERNAL_ERROR"]))
-    const usual = ["VALIDATION_ERROR", "RATE_LIMITED", "INTERNAL_ERROR", "DATABASE_UNAVAILABLE"]
+    const usual = ["VALIDATION_ERROR", "RATE_LIMITED", "INTERNAL_ERROR", "DATABASE_UNAVAILABLE", "NOT_READY"]
     expect([...of("GET", "/api/x")]).toEqual(usual)
     expect(of("GET", "/api/x/:id")).toContain("NOT_FOUND")
     for (const code of ["UNAUTHORIZED", "SIGNUP_CLOSED", "IDENTITY_UNAVAILABLE"] as const) {

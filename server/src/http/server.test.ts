@@ -287,6 +287,35 @@ describe("health", () => {
     await app.close()
   })
 
+  it("what comes on an open connection during a stop is answered 503, and /healthz 200; then it is closed", async () => {
+    const second = async (path: string) => {
+      const app = openApp(service.ctx, tokenIssuer(service.issuer.issuer, AUDIENCE))
+      const closing = Promise.withResolvers<void>()
+      app.get("/waits", async () => {
+        await closing.promise
+        return {}
+      })
+      const socket = connect(Number(new URL(await app.listen({ host: "127.0.0.1", port: 0 })).port), "127.0.0.1")
+      let answers = ""
+      socket.setEncoding("utf8").on("data", text => {
+        answers += text
+      })
+      const began = once(app.server, "request")
+      for (const each of ["/waits", path]) socket.write(`GET ${each} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      await began
+      const closed = app.close()
+      closing.resolve()
+      await Promise.all([closed, once(socket, "close")])
+      const [head = "", body = ""] = `${answers.split(/(?=HTTP\/1\.1 )/)[1]}`.toLowerCase().split("\r\n\r\n")
+      expect(head).toContain("connection: close")
+      return [head.split(" ")[1], head.match(/(?<=retry-after: )\d+/)?.[0], JSON.parse(body)]
+    }
+    const requestId = expect.stringMatching(/^[0-9a-f-]{36}$/)
+    const message = expect.stringContaining("the process is stopping")
+    expect(await second("/api/nowhere")).toEqual(["503", "1", { error: "not_ready", message, requestid: requestId }])
+    expect(await second("/healthz")).toEqual(["200", undefined, { status: "ok" }])
+  })
+
   it("probes leave no line in the log, whatever they are answered", async () => {
     const lines: string[] = []
     const log = openLog("info", { write: line => void lines.push(line) })

@@ -118,7 +118,12 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     checked(done, () => checkHost(request.raw))
   })
   answerCors(app, ctx)
-  admitCallers(app, identities, requests)
+  let isStopping = false
+  app.addHook("preClose", async () => {
+    isStopping = true
+    connections.close()
+  })
+  admitCallers(app, identities, requests, () => isStopping)
   app.addHook("preValidation", (request, _, done) =>
     checked(done, () => {
       checkStorable(request.query as object)
@@ -134,7 +139,6 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       connections.hold(reply.raw, request.routeOptions.config.streamBytes ?? HELD_PER_STREAM)
     done()
   })
-  app.addHook("preClose", async () => connections.close())
   recordAnswers(app, ctx)
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error, errorPage))
   app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND"), errorPage))
@@ -156,7 +160,8 @@ function serverOptions(
     logger: false,
     trustProxy: trustedProxies.length > 0 ? trustedProxies : false,
     genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
-    return503OnClosing: true,
+    // Its answer would not be one of this API's errors: `admitCallers` refuses what comes during a stop.
+    return503OnClosing: false,
     forceCloseConnections: "idle",
     // A URL that can't be decoded, or with a parameter that is too long, arrives here without passing any hook.
     frameworkErrors: (error, request, reply) => {
@@ -193,10 +198,19 @@ function answerCors(app: Server, ctx: Context): void {
   })
 }
 
+const STOPPING =
+  "Not ready: the process is stopping. Nothing was done: send the request again after the seconds in `Retry-After`."
+
 /**
  * Finds out who is calling, counts the request against the caller's limits, and only then refuses invalid credentials.
+ * Refuses what comes on open connections during a stop.
  */
-function admitCallers(app: Server, identities: Identities, { admit, isRefused }: Limiter): void {
+function admitCallers(
+  app: Server,
+  identities: Identities,
+  { admit, isRefused }: Limiter,
+  isStopping: () => boolean,
+): void {
   // Runs after CORS has written its headers, so that a page can read a 401 or a 429. Preflights end there.
   app.after(() => {
     /** Whether the request continues; throws the error that it is refused with. */
@@ -218,6 +232,7 @@ function admitCallers(app: Server, identities: Identities, { admit, isRefused }:
         })
       })
     app.addHook("onRequest", (request, reply, done) => {
+      if (isStopping() && pathOf(request) !== "/healthz") throw new ApiError("NOT_READY", undefined, STOPPING)
       const goesOn = admitted(request, reply)
       if (goesOn === true) done()
       // When the promise resolves, Fastify continues by itself, unless the request was answered.
@@ -308,7 +323,7 @@ export function sendError(
   errorPage?: ErrorPage,
 ): void {
   const known = toApiError(error)
-  // NOT_READY answers a probe, and the reason is logged where it is noticed. An origin belongs to a merchant.
+  // NOT_READY answers a probe, or what comes during a stop; the reason is logged where it is noticed. An origin belongs to a merchant.
   const isElsewhere = known?.code === "NOT_READY" || known?.code === "ORIGIN_FAILED"
   if (!known || (errorTable[known.code].status >= 500 && !isElsewhere))
     ctx.log.error(
