@@ -8,6 +8,7 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { chainClock } from "../jobs/chain-clock.ts"
+import { dueNow } from "../jobs/due-now.ts"
 import { checkoutChanges, countPayment } from "../metrics.ts"
 import { MAX_FAILED_CALLS } from "../payouts/escrow-alarms.ts"
 import { OTHER_WALLET } from "../payouts/orphaned-reserves.ts"
@@ -62,7 +63,7 @@ export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promis
   const asked = which === undefined ? sql<boolean>`true` : which === "over" ? isOver : sql<boolean>`not ${isOver}`
   const clock = chainClock(ctx, sql.ref("escrows.chain_id"))
   const isReady = sql<boolean>`(run_at <= ${clock}
-    and (operator is not distinct from ${ctx.settings.relayWallet ?? null} or run_at <= least(${ctx.now()}, clock_timestamp()) - make_interval(secs => ${OTHERS_S})))`
+    and (operator is not distinct from ${ctx.settings.relayWallet ?? null} or run_at <= ${dueNow(ctx.now())} - make_interval(secs => ${OTHERS_S})))`
   const due: Due[] = await ctx.db
     .selectFrom("escrows")
     .selectAll()

@@ -911,25 +911,40 @@ describe("a reservation", () => {
     expect([(await on.session(id)).status, (await on.session(pending)).status]).toEqual(["authorized", "pending"])
   })
 
-  it("of a relay wallet that another process works for is left to that process", async () => {
+  /** Makes a reservation that was accepted 16 minutes ago, for a wallet that last worked then. */
+  const longAccepted = async () => {
     const id = await on.start()
     expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
-    rig.service.advance(16 * 60_000)
+    const earlier = new Date(Date.now() - 16 * 60_000)
+    await ctx().db.updateTable("payouts").set({ created_at: earlier }).execute()
+    await ctx().db.updateTable("wallets").set({ run_at: earlier }).execute()
+    return id
+  }
+  const states = async () => (await on.calls("reserve")).map(({ state }) => state)
+  const ofOther = () => ({ ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } })
+
+  it("of a relay wallet that another process works for is left to that process", async () => {
+    await longAccepted()
     await ctx().db.updateTable("wallets").set({ run_at: ctx().now() }).execute()
-    const other = { ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } }
-    await tendRelays(other, rig.network)
-    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["queued"])
+    await tendRelays(ofOther(), rig.network)
+    expect(await states()).toEqual(["queued"])
+    const ahead = () => new Date(Date.now() + 8 * 86_400_000)
+    await tendRelays({ ...ofOther(), now: ahead }, rig.network)
+    expect(await states()).toEqual(["queued"])
   })
 
   it("that waits for an earlier relay wallet ends after a quarter of an hour", async () => {
-    const id = await on.start()
-    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
-    const other = { ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } }
-    await tendRelays(other, rig.network)
-    rig.service.advance(16 * 60_000)
+    const id = await longAccepted()
+    await ctx().db.updateTable("payouts").set({ created_at: ctx().now() }).execute()
+    await tendRelays(ofOther(), rig.network)
+    expect(await states()).toEqual(["queued"])
+    await ctx()
+      .db.updateTable("payouts")
+      .set({ created_at: new Date(Date.now() - 16 * 60_000) })
+      .execute()
     await tendRelays(ctx(), rig.network)
-    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["queued"])
-    await tendRelays(other, rig.network)
+    expect(await states()).toEqual(["queued"])
+    await tendRelays(ofOther(), rig.network)
     await on.relook()
     expect(await on.session(id)).toMatchObject({
       status: "pending",

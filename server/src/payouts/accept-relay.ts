@@ -14,6 +14,7 @@ import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { dueNow } from "../jobs/due-now.ts"
 import { continueTrace } from "../tracing/trace.ts"
 import { relaysSpent } from "./gas-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./relays.ts"
@@ -188,12 +189,6 @@ export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): 
     on conflict do nothing returning id`.execute(ctx.db)
   return new Set(made.rows.map(({ id }) => id))
 }
-
-/**
- * When a new row is due: now, or the database's time if this process's clock is ahead of it. With its own time the row
- * would wait in the other processes until their clocks reach it.
- */
-export const dueNow = (now: Date) => sql<Date>`least(${now}::timestamptz, clock_timestamp())`
 
 /** Builds the row of a new relay. */
 export function relayRow(

@@ -6,7 +6,7 @@ import type { Address } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { dueNow } from "./accept-relay.ts"
+import { dueNow } from "../jobs/due-now.ts"
 import { recheckMs } from "./draw-shares.ts"
 
 /** The due time of a payout that is held until a person retries it. */

@@ -4,14 +4,15 @@ import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { dueNow } from "../jobs/due-now.ts"
 
 /** The reason when a reservation was accepted for a relay wallet that is no longer ours. */
 export const OTHER_WALLET =
   "The service can't reserve this payment any more, as its relay wallet was changed. Nothing was paid: start a new checkout."
 /** The reason when the payer took back what a call was for. */
 export const TAKEN_BACK = "Nothing is reserved any more."
-/** After this long, no other process that still has the earlier wallet's key is expected to sign a reservation. */
-const ORPHANED_MS = 15 * 60_000
+/** After this many minutes, no other process that still has the earlier wallet's key is expected to sign a reservation. */
+const ORPHANED_MINUTES = 15
 
 /** Unsigned calls of escrows, of some kinds. */
 const unsignedCalls = (ctx: Context, { chainId }: Network, kinds: readonly ("reserve" | "capture" | "void")[]) =>
@@ -29,7 +30,8 @@ const unsignedCalls = (ctx: Context, { chainId }: Network, kinds: readonly ("res
  * lately: while two are in use, each one's reservations are its own.
  */
 export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"payouts">[]> => {
-  const before = new Date(ctx.now().getTime() - ORPHANED_MS)
+  // A process whose clock is ahead must not take another wallet, which is at work, for an earlier one.
+  const before = sql<Date>`${dueNow(ctx.now())} - make_interval(mins => ${ORPHANED_MINUTES})`
   return unsignedCalls(ctx, network, ["reserve"])
     .where("payouts.created_at", "<=", before)
     .where("escrows.operator", "<>", ctx.settings.relayWallet ?? ZERO_ADDRESS)
