@@ -196,7 +196,7 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
     const attempt = { durationMs: 1, status: 200, error: null, answer: null } as never
     const results = held.map(delivery => ({
       delivery,
-      webhook: { id: WEBHOOK, failing: false },
+      webhook: { id: WEBHOOK, url: delivery.target.endpoint?.url ?? "", failing: false },
       startedAt: ctx.now(),
       attempt,
     }))

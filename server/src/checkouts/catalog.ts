@@ -90,16 +90,17 @@ export async function changeProduct(
   return changed
 }
 
-/** Gives the links of a product with `billingInterval` its new price and split, as its renewals get them too. */
+/**
+ * Gives the links of a product with `billingInterval` its new price and split, as its renewals get them too. The event
+ * about the product stands for its links: one for each of them would be thousands of deliveries for one request.
+ */
 async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, price, split_id }: Row<"products">) {
   if (price === before.price && split_id === before.split_id) return
-  const links = await ctx.db
+  await ctx.db
     .updateTable("payment_links")
     .set({ amount: price, split_id, updated_at: ctx.now() })
     .where("product_id", "=", id)
-    .returning(["id", "merchant_id"])
     .execute()
-  for (const link of links) await emitAttached(ctx, link.merchant_id, link.id, before.split_id, split_id)
 }
 
 /** Switches a product or link off; `NOT_FOUND` for anyone else's, and for one that is already off. */

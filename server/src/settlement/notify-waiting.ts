@@ -64,7 +64,14 @@ const REOPENED_PER_ROUND = 100
 export async function notifyReopened(ctx: Context, network: NetworkInfo): Promise<void> {
   const next = sql`id in (select id from payments where chain_id = ${network.chainId} and reopened
     order by id limit ${REOPENED_PER_ROUND} for no key update skip locked)`
-  await inTransaction(ctx, async ctx => notifyWaiting(ctx, network, await takeReopened(ctx, next)))
+  await inTransaction(ctx, async ctx => {
+    const ids = await takeReopened(ctx, next)
+    // Receivers keep the event with the latest time, and a surplus that waits again changed nothing of its payment.
+    if (ids.length > 0)
+      await sql`update payments set updated_at = greatest(${ctx.now()}, updated_at + interval '1 ms')
+        where id in (${sql.join(ids)})`.execute(ctx.db)
+    await notifyWaiting(ctx, network, ids)
+  })
   ctx.wakes.wakeSoon("deliveries")
 }
 

@@ -610,10 +610,13 @@ describe("what is decided", () => {
     await holds(true)
   })
 
-  /** How often the merchant was notified that a payment waits. */
+  /** How often the merchant was notified that a payment waits, each time with a later time than before. */
   const notifiedOf = async (id: string) => {
-    const events = db().selectFrom("events").select("id").where("type", "=", "payment.exception")
-    return (await events.where("body", "like", `%${id}%`).execute()).length
+    const events = db().selectFrom("events").select("body").where("type", "=", "payment.exception")
+    const bodies = await events.where("body", "like", `%${id}%`).orderBy("created_at").execute()
+    const times = bodies.map(({ body }) => JSON.parse(body).data.updatedAt)
+    expect([...new Set(times)].sort()).toEqual(times)
+    return times.length
   }
   const due = async () => (await payouts()).filter(row => row.state === "queued")
   const transfersIn = (state: "confirmed" | "gone") =>

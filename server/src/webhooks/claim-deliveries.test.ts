@@ -9,6 +9,7 @@ import { inTransaction } from "../context.ts"
 import { claimDeliveries } from "./claim-deliveries.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emitAll, type NewEvent } from "./emit.ts"
+import { resend } from "./manage-endpoints.ts"
 import { recordAttempts } from "./record-attempts.ts"
 import { type EventType, eventTypes, subscribable } from "./webhook.ts"
 
@@ -69,6 +70,53 @@ describe("an event that is emitted alone", () => {
       expect(await eventOf(alone)).toEqual(await eventOf(beside))
     })
     await assert(law, { numRuns: 25 })
+  })
+})
+
+describe("a claim", () => {
+  it("takes a lane with nothing in flight before one of the same merchant that is being sent to", async () => {
+    const { ctx } = rig.service
+    const to = await rig.receiver()
+    const busy = await rig.register(`${to.url}/busy`, ["checkout.failed"])
+    const idle = await rig.register(`${to.url}/idle`, ["checkout.expired"])
+    const send = (type: EventType) => rig.send({ type: type as never })
+    for (let n = 0; n < 3; n++) await send("checkout.failed")
+    await send("checkout.expired")
+    const job = {
+      now: ctx.now(),
+      leaseMs: 60_000,
+      limit: 1,
+      perLane: 10,
+      room: 10,
+      rooms: new Map(),
+      afterLane: "",
+      lanes: 9,
+    }
+    const { rows } = await claimDeliveries(ctx.db, { ...job, taken: new Map([[busy.id, 4]]) })
+    expect(rows.map(({ lane }) => lane)).toEqual([idle.id])
+  })
+
+  it("finds what a process emitted, or sent again, whose clock is ahead", async () => {
+    const { ctx } = rig.service
+    const to = await rig.receiver()
+    await rig.register(to.url)
+    const ahead = { ...ctx, now: () => new Date(ctx.now().getTime() + 3_600_000) }
+    const event = { merchantId: rig.merchantId, type: "checkout.failed" as const, orderKey: "cs_1", data: {} as never }
+    const callbackUrl = `${to.url}/callback`
+    await inTransaction(ahead, ctx => emitAll(ctx, [{ ...event, callbackUrl }]))
+    await inTransaction(ahead, ctx => emitAll(ctx, [{ ...event, type: "checkout.session.completed" }]))
+    await inTransaction(ahead, ctx =>
+      emitAll(ctx, [
+        { ...event, callbackUrl, orderKey: "cs_2" },
+        { ...event, callbackUrl, orderKey: "cs_3" },
+      ]),
+    )
+    await rig.deliver()
+    expect(to.received).toHaveLength(1 + 4)
+    const rows = await ctx.db.selectFrom("deliveries").select("id").execute()
+    for (const { id } of rows) await resend(ahead, rig.merchantId, id)
+    await rig.deliver()
+    expect(to.received).toHaveLength(1 + 8)
   })
 })
 
@@ -185,7 +233,7 @@ describe("leases", () => {
       const attempt = { status: 500, error: "answered 500", answer: "", durationMs: 1, retryAfterMs: undefined }
       const results = rows.map(row => ({
         delivery: row,
-        webhook: { id: row.webhook_id ?? "", failing: true },
+        webhook: { id: row.webhook_id ?? "", url: row.target.endpoint?.url ?? "", failing: true },
         startedAt: new Date(),
         attempt,
       }))

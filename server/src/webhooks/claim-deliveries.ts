@@ -51,8 +51,8 @@ interface ClaimJob {
 }
 
 /**
- * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, up to `limit` in
- * all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
+ * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, counting those it
+ * has `taken`, up to `limit` in all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
  * take turns too, so that many lanes of one do not delay the others. A delivery waits for an earlier one of its lane and `order_key`
  * that was never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
  *
@@ -84,7 +84,7 @@ export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: Cl
     rooms as (select key as merchant_id, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.rooms))}::jsonb)),
     due as (
       select d.ctid, l.merchant_id, coalesce(rooms.n, ${job.room}::int) as room,
-        row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
+        coalesce(taken.n, 0) + row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
       from lanes l left join taken on taken.lane = l.lane left join rooms on rooms.merchant_id = l.merchant_id
       cross join lateral (
         select t.ctid, run_at, seq from deliveries t

@@ -178,6 +178,33 @@ describe("a delivery", () => {
     expect(await state()).toMatchObject({ active: false, disabledReason: "failing" })
   })
 
+  it("that succeeded while another failed, and was recorded after it, restarts the count too", async () => {
+    const to = await rig.receiver()
+    const { id } = await rig.register(to.url)
+    const held = Promise.withResolvers<void>()
+    let n = 0
+    to.answer(response => {
+      if (n++ === 0) void held.promise.then(() => response.writeHead(200).end())
+      else response.writeHead(500).end()
+    })
+    await rig.send()
+    await rig.send()
+    const delivered = rig.deliver()
+    const webhook = () =>
+      rig.service.ctx.db.selectFrom("webhooks").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+    await until("the failure is recorded", async () => (await webhook()).failing_since !== null)
+    held.resolve()
+    await delivered
+    rig.service.advance(6 * 24 * 60 * MINUTE)
+    await rig.deliver()
+    expect(await webhook()).toMatchObject({ active: true, failing_since: null })
+    await rig.send()
+    await rig.deliver()
+    rig.service.advance(6 * 24 * 60 * MINUTE)
+    await rig.deliver()
+    expect(await webhook()).toMatchObject({ active: false, disabled_reason: "failing" })
+  })
+
   it("goes where a session says, and only there, signed with the account's secret", async () => {
     const own = await rig.receiver()
     const callback = await rig.receiver()
@@ -370,7 +397,8 @@ describe("a delivery", () => {
     await rig.register((await rig.receiver(500)).url)
     await rig.send()
     await rig.send()
-    rig.service.advance(60_000)
+    const since = new Date(rig.service.ctx.now().getTime() - 60_000)
+    await rig.service.ctx.db.updateTable("deliveries").set({ run_at: since }).execute()
     expect(await measured()).toMatchObject({ due: 2, retry: 0, oldest: expect.closeTo(60, -1) })
     await rig.deliver()
     expect(await measured()).toEqual({ due: 0, retry: 2, oldest: 0 })
@@ -394,6 +422,42 @@ describe("a delivery", () => {
       { status: "pending" },
     ])
     expect(await rig.service.ctx.db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
+  })
+})
+
+describe("old events", () => {
+  const events = async () => (await rig.service.ctx.db.selectFrom("events").select("id").execute()).length
+  const makeOld = () =>
+    rig.service.ctx.db
+      .updateTable("events")
+      .set({ created_at: new Date(0) })
+      .execute()
+
+  it("are forgotten however many there are", async () => {
+    for (let n = 0; n < 3; n++)
+      await sql`insert into events (id, merchant_id, type, dedupe_key, body, created_at)
+        select 'evt_' || ${n} || '_' || i, ${rig.merchantId}, 'ping', 'k' || ${n} || '_' || i, '{}', '2020-01-01'
+        from generate_series(1, 1000) i`.execute(rig.service.ctx.db)
+    await forgetOldEvents(rig.service.ctx)
+    expect(await events()).toBe(0)
+  })
+
+  it.runIf(onPostgres)("stay where a delivery is sent again at that moment", async () => {
+    const { ctx } = rig.service
+    await rig.register((await rig.receiver()).url)
+    await rig.send()
+    await rig.send()
+    await rig.deliver()
+    await makeOld()
+    const { id } = await ctx.db.selectFrom("deliveries").select("id").limit(1).executeTakeFirstOrThrow()
+    await inTransaction(ctx, async other => {
+      await other.db.updateTable("deliveries").set({ status: "pending" }).where("id", "=", id).execute()
+      await forgetOldEvents(ctx)
+    })
+    expect(await ctx.db.selectFrom("deliveries").select(["id", "status"]).execute()).toEqual([
+      { id, status: "pending" },
+    ])
+    expect(await events()).toBe(1)
   })
 })
 
@@ -459,6 +523,14 @@ describe("what goes wrong", () => {
     const { log, ...delivery } = await only()
     expect(delivery).toMatchObject({ status: "pending", attempts: 1 })
     expect(log).toEqual([expect.objectContaining({ status, error: expect.stringMatching(words) })])
+  })
+
+  it("an interim 100 that nobody asked for is explained in words", async () => {
+    const answer = ["HTTP/1.1 100 Continue", "", "HTTP/1.1 200 OK", "Content-Length: 0", "", ""]
+    await place(await raw(afterRequest(answer.join("\r\n"))))
+    await rig.send()
+    await rig.deliver()
+    expect((await only()).log).toMatchObject([{ error: "it answered 100 Continue, which was not asked for" }])
   })
 
   it("a gigabyte: its first part is kept, the rest is not read", async () => {

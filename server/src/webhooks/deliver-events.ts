@@ -268,7 +268,8 @@ async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destin
   const { merchant_id: merchantId, webhook_id: webhookId, url } = row
   const { endpoint, sealed } = row.target
   const secrets = sealed?.map(each => opened(ctx, { merchantId, webhookId }, each))
-  const webhook = webhookId !== null && endpoint ? { id: webhookId, failing: endpoint.failing } : undefined
+  const webhook =
+    webhookId !== null && endpoint ? { id: webhookId, url: endpoint.url, failing: endpoint.failing } : undefined
   if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined
   if (webhookId === null) return { url, secrets: secrets ?? [await accountSecret(ctx, merchantId)], webhook }
   // An answer from a URL that the endpoint has left says nothing about the endpoint.
@@ -299,12 +300,31 @@ export async function runDeliveries(ctx: Context, sender: Sender): Promise<void>
   await sender.close()
 }
 
-/** Deletes old events without pending deliveries, with their deliveries and attempts; at most 5,000 per call. */
+/** How many old events one statement deletes, and how long a round does so, in milliseconds. */
+const OLD_EVENTS = 1_000
+const FORGET_MS = 20_000
+
+/** Deletes old events without pending deliveries, with their deliveries and attempts, for some seconds at most. */
 export async function forgetOldEvents(ctx: Context): Promise<void> {
+  const endsAt = performance.now() + FORGET_MS
+  while (!ctx.signal.aborted && performance.now() < endsAt && (await forgetSome(ctx)) >= OLD_EVENTS);
+}
+
+/**
+ * Deletes some of them; returns how many it found. An event stays if one of its deliveries has been sent again meanwhile,
+ * or is being changed: what is locked here is read as it is by then.
+ */
+async function forgetSome(ctx: Context): Promise<number> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
-  await sql`with old as (select e.id from events e where e.created_at < ${before}
+  const { rows } = await sql<{ found: number }>`with old as (select e.id from events e where e.created_at < ${before}
       and not exists (select from deliveries d where d.event_id = e.id and d.status = 'pending')
-      order by e.created_at limit 5000),
-    attempts as (delete from delivery_attempts a using deliveries d join old on old.id = d.event_id where a.delivery_id = d.id)
-    delete from events using old where events.id = old.id`.execute(ctx.db)
+      order by e.created_at limit ${OLD_EVENTS}),
+    ours as (select d.id, d.event_id, d.status from deliveries d join old on old.id = d.event_id
+      for no key update of d skip locked),
+    gone as (select id from old where not exists (select from deliveries d where d.event_id = old.id
+      and d.id not in (select id from ours where status <> 'pending'))),
+    attempts as (delete from delivery_attempts a using ours join gone on gone.id = ours.event_id where a.delivery_id = ours.id),
+    deleted as (delete from events using gone where events.id = gone.id)
+    select count(*)::int as found from old`.execute(ctx.db)
+  return rows[0]?.found ?? 0
 }

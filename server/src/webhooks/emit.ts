@@ -1,9 +1,9 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../context.ts"
-import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
+import { dueNow } from "../jobs/due-now.ts"
 import { continueTrace } from "../tracing/trace.ts"
 import type { EventData } from "./events.ts"
 import { type EventType, isUnconditional, wants } from "./webhook.ts"
@@ -40,11 +40,13 @@ export interface NewEvent<T extends keyof EventData> {
  */
 const MOST_NOTICES = 600
 const MINUTE_MS = 60_000
+/** An endpoint that is older than this has a lane of its own for notices. */
+const NEW_MS = 24 * 3_600_000
 
 /**
  * Inserts an event and one delivery for each subscribed endpoint. For a paused endpoint the delivery is `skipped`, to
- * be sent later. A delivery of an unconditional event is bound to the endpoint's current address, in a lane that the
- * merchant's endpoints of one origin share, so that neither a later change of the endpoint nor its backlog delays it;
+ * be sent later. A delivery of an unconditional event is bound to the endpoint's current address, in a lane for such
+ * events alone, so that neither a later change of the endpoint nor its backlog delays it;
  * `RATE_LIMITED` where the merchant's changes of the last minute caused too many of these already. Returns the new
  * event's id; where the event already existed, no row has this id. Call it inside a transaction, and
  * `wakes.wakeSoon("deliveries")` after the commit.
@@ -59,7 +61,7 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
   if (events.length === 1 && isPlain(first)) return [await emitPlain(ctx, first)]
   const now = ctx.now()
   const notices = events.filter(({ type }) => isUnconditional(type))
-  const lanes = notices.length > 0 ? await originLanes(ctx, notices) : {}
+  const lanes = notices.length > 0 ? await noticeLanes(ctx, notices) : {}
   const given = events.map((event, n) => {
     const { type } = event
     return {
@@ -77,7 +79,7 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
       delivery_id: newId("dlv"),
     }
   })
-  const { rows } = await sql<{ id: string }>`
+  await sql`
     /* named: emit */ with given as (
       select * from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(n int, id text, merchant_id text, type text,
         order_key text, dedupe_key text, body text, traceparent text, url text, lane text, is_standard boolean, is_notice boolean, only_to text,
@@ -109,13 +111,12 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
     sent as (
       insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, by_hand, run_at, created_at, updated_at)
       select delivery_id, id, merchant_id, webhook_id, url, lane, order_key, status,
-        by_hand, ${now}::timestamptz, ${now}::timestamptz, ${now}::timestamptz
+        by_hand, ${dueNow(now)}, ${now}::timestamptz, ${now}::timestamptz
       from meant
       -- Their order is that of sending.
       order by n)
     select id from made`.execute(ctx.db)
-  const made = rows.map(({ id }) => id)
-  for (const merchantId of new Set(notices.map(each => each.merchantId))) await assertNotices(ctx, merchantId, made)
+  for (const merchantId of new Set(notices.map(each => each.merchantId))) await assertNotices(ctx, merchantId)
   return given.map(({ id }) => id)
 }
 
@@ -169,11 +170,11 @@ async function emitPlain(ctx: TxContext, event: NewEvent<keyof EventData>): Prom
   const meant =
     lane === undefined
       ? sql`${deliveryId(sql`${newId("dlv")}::text`)}, e.id, e.merchant_id, w.id, null, w.id, ${event.orderKey},
-          case when w.active then 'pending' else 'skipped' end, e.created_at, e.created_at, e.created_at
+          case when w.active then 'pending' else 'skipped' end, least(e.created_at, clock_timestamp()), e.created_at, e.created_at
         from made e join webhooks w on w.merchant_id = e.merchant_id and w.deleted_at is null
           and (w.events ? ${type} or (${wants(["*"], type)}::boolean and w.events ? '*'))`
-      : sql`${newId("dlv")}, e.id, e.merchant_id, null, ${event.callbackUrl}, ${lane}, ${event.orderKey}, 'pending', e.created_at,
-          e.created_at, e.created_at
+      : sql`${newId("dlv")}, e.id, e.merchant_id, null, ${event.callbackUrl}, ${lane}, ${event.orderKey}, 'pending',
+          least(e.created_at, clock_timestamp()), e.created_at, e.created_at
         from made e`
   await sql`
     /* named: ${name}, deferred */ with made as (
@@ -185,27 +186,45 @@ async function emitPlain(ctx: TxContext, event: NewEvent<keyof EventData>): Prom
   return id
 }
 
-/** The lane of each endpoint's unconditional events, by its id. Endpoints of one merchant and origin share a lane. */
-async function originLanes(
+/**
+ * The lane of each endpoint's unconditional events, by its id. An endpoint that is new shares it with the merchant's
+ * other new ones of that origin, so that a hundred of them at a stranger's address are sent to one at a time. The first
+ * one of an origin, and those older than a day, have their own: somebody with a stolen token could otherwise register others beside
+ * them which hang, and hold up the notice to the merchant for days.
+ */
+async function noticeLanes(
   ctx: TxContext,
   notices: readonly Pick<NewEvent<keyof EventData>, "merchantId">[],
 ): Promise<Record<string, string>> {
   const merchants = new Set(notices.map(each => each.merchantId))
   const rows = await ctx.db
     .selectFrom("webhooks")
-    .select(["id", "merchant_id", "url"])
+    .select(["id", "merchant_id", "url", "created_at"])
     .where("merchant_id", "in", [...merchants])
     .where("deleted_at", "is", null)
+    .orderBy("created_at")
+    .orderBy("id")
     .execute()
-  return Object.fromEntries(rows.map(each => [each.id, `${each.merchant_id} ${new URL(each.url).origin} settings`]))
+  const before = ctx.now().getTime() - NEW_MS
+  const known = new Set<string>()
+  return Object.fromEntries(
+    rows.map(({ id, merchant_id, url, created_at }) => {
+      const ofOrigin = `${merchant_id} ${new URL(url).origin} settings`
+      const isOwn = !known.has(ofOrigin) || created_at.getTime() < before
+      known.add(ofOrigin)
+      return [id, isOwn ? `${ofOrigin} ${id}` : ofOrigin]
+    }),
+  )
 }
 
 /**
- * Refuses these events, and so the change that caused them, where there were too many in the last minute. A change that
- * is alone in its minute is never refused.
+ * Refuses a merchant's events of this transaction, and so the change that caused them, where there were too many in the
+ * last minute. A change that is alone in its minute is never refused.
  */
-async function assertNotices(ctx: TxContext, merchantId: string, ids: readonly string[]): Promise<void> {
-  const isNew = sql`e.id = any(${sqlArray("text", ids)})`
+async function assertNotices(ctx: TxContext, merchantId: string): Promise<void> {
+  // Until the commit, so that changes at once see each other's.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`notices ${merchantId}`}, 0))`.execute(ctx.db)
+  const isNew = sql`e.xmin = pg_current_xact_id()::xid`
   const { rows } = await sql<{ sent: number; more: number }>`
     select coalesce(sum(d.n) filter (where not ${isNew}), 0)::int as sent, coalesce(sum(d.n) filter (where ${isNew}), 0)::int as more
     from events e cross join lateral (select count(*) as n from deliveries where event_id = e.id) d

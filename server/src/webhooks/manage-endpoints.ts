@@ -6,6 +6,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { newCuid, newId } from "../ids.ts"
+import { dueNow } from "../jobs/due-now.ts"
 import { emit } from "./emit.ts"
 import type { EventData } from "./events.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
@@ -113,7 +114,8 @@ export async function changeWebhook(
       .updateTable("webhooks")
       .set({
         updated_at: ctx.now(),
-        ...(body.url === undefined ? {} : { url: body.url }),
+        // The failures were those of the URL before.
+        ...(body.url === undefined || body.url === before.url ? {} : { url: body.url, failing_since: null }),
         ...(body.events === undefined ? {} : { events: JSON.stringify([...new Set(body.events)]) }),
         ...(body.description === undefined ? {} : { description: body.description }),
         ...(body.active === undefined ? {} : { active: body.active }),
@@ -171,7 +173,7 @@ const changed = (merchantId: string, what: string) => ({
 })
 
 /**
- * Removes a webhook. It is notified, and nothing else is sent to it afterwards. Its deliveries can still be read. Its
+ * Removes a webhook. It is notified, and nothing else is sent to it that was not claimed before. Its deliveries can still be read. Its
  * secrets sign for 24 more hours, for deliveries in progress.
  */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
@@ -299,7 +301,7 @@ const again = (ctx: Context) => ({
   status: "pending" as const,
   attempts: 0,
   by_hand: true,
-  run_at: ctx.now(),
+  run_at: dueNow(ctx.now()),
   updated_at: ctx.now(),
 })
 

@@ -15,10 +15,20 @@ import { afterAttempt } from "./webhook.ts"
 const FAILING_MS = 5 * 24 * 3_600_000
 const BARE_ADDRESS = ""
 
+/** Where a delivery was sent: the endpoint, and its URL at that time. */
+interface SentTo {
+  id: string
+  url: string
+  failing: boolean
+}
+
 export interface Result {
   delivery: Pick<Row<"deliveries">, "id" | "merchant_id" | "claim_id" | "attempts">
-  /** The endpoint as it was when the delivery was claimed; undefined for a callback. */
-  webhook: { id: string; failing: boolean } | undefined
+  /**
+   * The endpoint as it was when the delivery was claimed; undefined for a callback. What `url` answers says nothing about
+   * an endpoint that was moved since.
+   */
+  webhook: SentTo | undefined
   startedAt: Date
   attempt: Attempt
 }
@@ -34,13 +44,15 @@ export async function recordAttempts(ctx: Context, results: readonly Result[]): 
 async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
   const held = await write(ctx, results)
   const ours = results.filter(({ delivery }) => held.has(delivery.id))
-  const endpoints = Map.groupBy(ours, ({ webhook }) => webhook?.id ?? BARE_ADDRESS)
+  const endpoints = Map.groupBy(ours, ({ webhook }) => (webhook ? `${webhook.id} ${webhook.url}` : BARE_ADDRESS))
   endpoints.delete(BARE_ADDRESS)
   // In the order of their ids: otherwise workers whose batches contain the same failing endpoints would deadlock.
-  for (const [id, states] of [...endpoints].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    if (states.some(({ attempt }) => attempt.error === null)) await succeeded(ctx, id)
-    else await failed(ctx, id)
-    if (states.some(({ attempt }) => attempt.status === 410)) await switchOff(ctx, id, "gone")
+  for (const [, results] of [...endpoints].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const [endpoint] = results.flatMap(({ webhook }) => webhook ?? [])
+    if (!endpoint) continue
+    if (results.some(({ attempt }) => attempt.error === null)) await succeeded(ctx, endpoint)
+    else await failed(ctx, endpoint)
+    if (results.some(({ attempt }) => attempt.status === 410)) await switchOff(ctx, endpoint, "gone")
   }
   return held
 }
@@ -78,7 +90,7 @@ async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<st
       update deliveries d set status = case when d.attempts = r.counted then r.state else r.state_anew end,
         run_at = ${now}::timestamptz
           + interval '1 ms' * case when d.attempts = r.counted then r.in_ms else r.in_ms_anew end,
-        attempts = d.attempts + 1, by_hand = false, claim_id = null, lease_until = null, updated_at = ${now}
+        attempts = d.attempts + 1, claim_id = null, lease_until = null, updated_at = ${now}
       from results r where d.id = r.id and d.claim_id = r.claim_id
       returning d.id, d.status, r.started_at, r.duration_ms, r.status as answered, r.error, r.answer),
     log as (
@@ -89,36 +101,56 @@ async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<st
   return new Set(written.rows.map(({ id }) => id))
 }
 
+/** SQL: an endpoint that still has the URL of an attempt. */
+const stillAt = ({ id, url }: SentTo) => sql<boolean>`id = ${id} and url = ${url}`
+
 /** One success ends a series of failures. */
-const succeeded = (ctx: TxContext, id: string) =>
+const succeeded = (ctx: TxContext, endpoint: SentTo) =>
   ctx.db
     .updateTable("webhooks")
     .set({ failing_since: null })
-    .where("id", "=", id)
+    .where(stillAt(endpoint))
     .where("failing_since", "is not", null)
     .execute()
 
-async function failed(ctx: TxContext, id: string): Promise<void> {
+async function failed(ctx: TxContext, endpoint: SentTo): Promise<void> {
   const now = ctx.now()
-  const { failing_since, active } = await ctx.db
+  const row = await ctx.db
     .updateTable("webhooks")
     .set({ failing_since: sql<Date>`coalesce(failing_since, ${now})` })
-    .where("id", "=", id)
+    .where(stillAt(endpoint))
     .returning(["failing_since", "active"])
-    .executeTakeFirstOrThrow()
-  if (active && failing_since && now.getTime() - failing_since.getTime() >= FAILING_MS)
-    await switchOff(ctx, id, "failing")
+    .executeTakeFirst()
+  if (!row?.active || !row.failing_since || now.getTime() - row.failing_since.getTime() < FAILING_MS) return
+  if (await hasSucceeded(ctx, endpoint, row.failing_since)) await succeeded(ctx, endpoint)
+  else await switchOff(ctx, endpoint, "failing")
+}
+
+/**
+ * Whether an endpoint got anything since a time. Where several of its deliveries are sent at once, a success may have been
+ * recorded by a process that had not seen the failure before it, and so did not end it.
+ */
+async function hasSucceeded(ctx: TxContext, { id }: SentTo, since: Date): Promise<boolean> {
+  const found = await ctx.db
+    .selectFrom("deliveries")
+    .select("id")
+    .where("webhook_id", "=", id)
+    .where("status", "=", "delivered")
+    .where("updated_at", ">=", since)
+    .limit(1)
+    .executeTakeFirst()
+  return found !== undefined
 }
 
 /** Pauses an endpoint that asks for no more events, or can't receive any. Its pending deliveries become `skipped`. */
-async function switchOff(ctx: TxContext, id: string, reason: DisabledReason): Promise<void> {
+async function switchOff(ctx: TxContext, endpoint: SentTo, reason: DisabledReason): Promise<void> {
   const off = await ctx.db
     .updateTable("webhooks")
     .set({ active: false, disabled_reason: reason, updated_at: ctx.now() })
-    .where("id", "=", id)
+    .where(stillAt(endpoint))
     .where("active", "=", true)
     .executeTakeFirst()
   if (off.numUpdatedRows === 0n) return
-  await skipWaiting(ctx, id)
-  ctx.log.warn({ webhookId: id, reason }, "webhook deactivated")
+  await skipWaiting(ctx, endpoint.id)
+  ctx.log.warn({ webhookId: endpoint.id, reason }, "webhook deactivated")
 }

@@ -138,8 +138,9 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "deleteWebhook",
-        summary:
-          "Removes an endpoint: it is notified with `settings.webhook_changed`, and nothing else is sent to it afterwards",
+        summary: "Removes an endpoint, and notifies it of that with `settings.webhook_changed`",
+        description:
+          "Nothing else is sent to it afterwards, but for what a process took to send in the second before. Its deliveries can still be read.",
         tags,
         params: WebhookId,
         response: { 200: Success },

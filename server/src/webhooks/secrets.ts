@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
+import { dueNow } from "../jobs/due-now.ts"
 import { seal, unseal } from "../secrets.ts"
 
 /** A rolled secret still signs for this long, beside the new one. */
@@ -140,5 +141,5 @@ export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
 
 /** Deletes the expired secrets. */
 export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
-  await ctx.db.deleteFrom("webhook_secrets").where("expires_at", "<=", ctx.now()).execute()
+  await ctx.db.deleteFrom("webhook_secrets").where("expires_at", "<=", dueNow(ctx.now())).execute()
 }

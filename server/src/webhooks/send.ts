@@ -11,6 +11,8 @@ import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 /** How many bytes of an answer are stored, and how many are read at most. */
 const KEPT_BYTES = 4 * 1024
 const READ_BYTES = 64 * 1024
+/** How long a connection may be idle between two deliveries, in milliseconds. */
+const MOST_IDLE_MS = 30_000
 const USER_AGENT = "Sluice-Webhooks/1"
 
 interface Message {
@@ -62,6 +64,8 @@ export function openSender(
     // The deadline of `exchange` covers the whole exchange; undici's apply between two bytes.
     headersTimeout: 0,
     bodyTimeout: 0,
+    // A receiver may ask for more. Undici would keep its sockets open for ten minutes.
+    keepAliveMaxTimeout: MOST_IDLE_MS,
   })
   return {
     send: (message, options) => exchange(agent, message, options),
@@ -213,6 +217,8 @@ export function wordsOf(
   const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
   const code = error.code ?? ""
+  // What undici says of an interim answer that only a request with `Expect` may get.
+  if (error.message === "bad response") return "it answered 100 Continue, which was not asked for"
   if (code === "DNS" || code === "REFUSED") return error.message
   // The error's own message would contain the address.
   if ("address" in error && words[code] === undefined) return `the connection failed (${code})`
