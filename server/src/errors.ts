@@ -27,11 +27,16 @@ interface ErrorWords {
   retryAfterS?: number
 }
 
+/** Enough to correct any request. Without a limit, 256 KB of unknown fields would be answered with 5 MB. */
+export const MAX_DETAILS = 100
+/** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
+const MAX_PATH = 200
 /** A longer name was made up by the caller: it is shown in `path`, but not repeated in the sentence. */
 const LONGEST_SUBJECT = 100
 
 /** The fault as callers receive it: a whole sentence. If `message` is a clause, its subject is the field. */
-function asSentence({ path, message, ...rest }: ErrorDetail): ErrorDetail {
+function asSentence({ path: whole, message, ...rest }: ErrorDetail): ErrorDetail {
+  const path = whole.length > MAX_PATH ? `${whole.slice(0, MAX_PATH)}…` : whole
   const subject = path === "" ? "The body" : path.length > LONGEST_SUBJECT ? "This field" : `\`${path}\``
   const text = /^[a-z]/.test(message) ? `${subject} ${message}` : message
   return { ...rest, path, message: /[.?]$/.test(text) ? text : `${text}.` }
@@ -298,7 +303,7 @@ export class ApiError extends Error {
     super(message ?? errorTable[code].message, { cause })
     this.name = "ApiError"
     this.code = code
-    this.details = details?.map(asSentence)
+    this.details = details?.slice(0, MAX_DETAILS).map(asSentence)
   }
 }
 

@@ -43,8 +43,14 @@ describe("every answer", () => {
     expect(Object.keys(answer.body).sort()).toEqual(["error", "message", "requestId"])
   })
 
-  it("under /api may not be stored, in whatever form the URL is sent", async () => {
-    for (const target of ["/api/console/settings", "/%61pi/console/settings", "http://a/api/console/settings"]) {
+  it("under /api and /x402 may not be stored, in whatever form the URL is sent", async () => {
+    const settlement = "/x402/settlements/a/b"
+    for (const target of [
+      "/api/console/settings",
+      "/%61pi/console/settings",
+      "http://a/api/console/settings",
+      settlement,
+    ]) {
       const socket = connect(port, "127.0.0.1")
       socket.write(`GET ${target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
       let answer = ""
@@ -86,6 +92,30 @@ describe("bad input", () => {
     expect({ status: answer.status, error: answer.body.error }).toEqual({ status, error })
     expect(answer.body.message).not.toBe("")
     expect(answer.headers["x-request-id"]).toBeDefined()
+  })
+
+  it("is a body that is not UTF-8: two such bodies could be read as the same text", async () => {
+    for (const bytes of [[0xe9], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf0, 0x9f, 0x98]]) {
+      const body = Buffer.concat([Buffer.from('{"txHash":"'), Buffer.from(bytes), Buffer.from('"}')])
+      const headers = { "content-type": "application/json" }
+      const url = `http://127.0.0.1:${port}/api/paywalls/x/pay`
+      const answer = await fetch(url, { method: "POST", headers, body })
+      expect(answer.status).toBe(400)
+      expect(await answer.json()).toHaveProperty("details", [{ path: "", message: "The body must be text in UTF-8." }])
+    }
+    const good = await submit('{"txHash":"é😀"}')
+    expect(good.body.details?.[0].path ?? good.body.error).not.toBe("")
+  })
+
+  it("is answered with no more of what was sent than helps", async () => {
+    const name = "x".repeat(100_000)
+    const settings = { payoutAddresses: { [name]: "a" } }
+    const { body } = await service.call("PUT", "/api/console/settings", settings, { as: "shop" })
+    expect(body.details).toHaveLength(1)
+    expect(body.details[0].path.length).toBeLessThan(300)
+    const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`n${i}`, "a"]))
+    const all = await service.call("PUT", "/api/console/settings", { payoutAddresses: many }, { as: "shop" })
+    expect([all.status, all.body.details.length <= 100]).toEqual([400, true])
   })
 
   it("is explained in words that no framework would use", async () => {

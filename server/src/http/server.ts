@@ -114,7 +114,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   app.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id)
     // Answers contain tokens, secrets and payment data; no cache in between may store them.
-    if (pathOf(request).startsWith("/api/")) reply.header("cache-control", "no-store")
+    if (/^\/(api|x402|readyz|metrics)(\/|$)/.test(pathOf(request))) reply.header("cache-control", "no-store")
     checked(done, () => checkHost(request.raw))
   })
   answerCors(app, ctx)
@@ -180,12 +180,26 @@ function serverOptions(
 
 function readJsonAlone(app: Server): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser("application/json", { parseAs: "string" }, async (request: FastifyRequest, text: string) => {
-    // JSON is UTF-8 (RFC 8259, 8.1); bytes in another encoding would be read as other text.
-    const charset = CHARSET.exec(request.headers["content-type"] ?? "")?.[1]
-    if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) throw new ApiError("UNSUPPORTED_MEDIA_TYPE")
-    return parseJson(text)
-  })
+  const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+  app.addContentTypeParser(
+    "application/json",
+    { parseAs: "buffer" },
+    async (request: FastifyRequest, bytes: Buffer) => {
+      // JSON is UTF-8 (RFC 8259, 8.1); bytes in another encoding would be read as other text.
+      const charset = CHARSET.exec(request.headers["content-type"] ?? "")?.[1]
+      if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) throw new ApiError("UNSUPPORTED_MEDIA_TYPE")
+      return parseJson(decoded(utf8, bytes))
+    },
+  )
+}
+
+/** The text of these bytes. Others than UTF-8 would be read as other text, the same for different bytes. */
+function decoded(decoder: TextDecoder, bytes: Buffer): string {
+  try {
+    return decoder.decode(bytes)
+  } catch {
+    throw invalid("", "must be text in UTF-8")
+  }
 }
 
 function answerCors(app: Server, ctx: Context): void {

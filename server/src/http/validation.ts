@@ -1,14 +1,9 @@
 /** Validates requests against their schemas, and describes the faults in plain words. */
 import { SerializerSelector } from "@fastify/fast-json-stringify-compiler"
 import { Ajv, type AnySchema, type ErrorObject, type Options, type ValidateFunction } from "ajv"
-import type { ErrorDetail } from "../errors.ts"
+import { type ErrorDetail, MAX_DETAILS } from "../errors.ts"
 import { wordsOfPattern } from "./schemas.ts"
 import { nearest } from "./suggest-field.ts"
-
-/** Enough to correct any request. Without a limit, 256 KB of unknown fields would be answered with 5 MB. */
-const MAX_DETAILS = 100
-/** Longer than the path of any known field. The names of unknown fields are the caller's, and may be 256 KB long. */
-const MAX_PATH = 200
 
 /** Reports all faults at once, each with the schema that it violates. */
 const options: Options = { allErrors: true, verbose: true, useDefaults: true, removeAdditional: false, strict: false }
@@ -56,7 +51,7 @@ export const detailsOf = (faults: ErrorObject[]): ErrorDetail[] =>
     const parts = fault.instancePath.split("/").slice(1).map(unescaped)
     const { missingProperty, additionalProperty } = fault.params
     const path = [...parts, missingProperty ?? additionalProperty ?? []].flat().join(".")
-    return { path: path.length > MAX_PATH ? `${path.slice(0, MAX_PATH)}…` : path, message: wordsOf(fault) }
+    return { path, message: wordsOf(fault) }
   })
 
 /** Unescapes a part of a JSON pointer (RFC 6901). */

@@ -46,7 +46,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
       const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
       if (credential === "token" || (credential === "token or key" && !isByKey)) {
         const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
-        const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
+        const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
       const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])

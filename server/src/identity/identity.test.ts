@@ -1,6 +1,7 @@
 import { createServer } from "node:http"
 import { exportSPKI, generateKeyPair, importJWK, SignJWT, UnsecuredJWT } from "jose"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { AUDIENCE, startIssuer } from "../../test/issuer.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { addressOfTerms } from "../chain/deposit-terms.ts"
@@ -8,7 +9,7 @@ import { knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
 import { termsOf } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
-import { applyPendingPayoutAddresses } from "./merchant-settings.ts"
+import { applyPendingPayoutAddresses, changeSettings } from "./merchant-settings.ts"
 import { tokenIssuer } from "./tokens.ts"
 
 let service: TestService
@@ -107,19 +108,85 @@ describe("a bearer token", () => {
     await new Promise<void>(resolve => broken.listen(0, "127.0.0.1", resolve))
     const port = (broken.address() as { port: number }).port
     try {
-      const token = await service.issuer.token("alice")
       for (const issuer of [
         "http://127.0.0.1:1",
         `http://127.0.0.1:${port}`,
         `http://127.0.0.1:${port}/keyless`,
         `http://127.0.0.1:${port}/endless`,
       ])
-        await expect(tokenIssuer(issuer, AUDIENCE).verify(token)).rejects.toMatchObject({
+        await expect(
+          tokenIssuer(issuer, AUDIENCE).verify(await service.issuer.token("alice", { iss: issuer })),
+        ).rejects.toMatchObject({
           code: "IDENTITY_UNAVAILABLE",
         })
     } finally {
       broken.close()
       await dead.stop()
+    }
+  })
+
+  it("asks an issuer that fails once in two seconds, whatever comes, and never for who is refused in any case", async () => {
+    let asked = 0
+    let isFailing = true
+    let jwks = "/jwks"
+    const server = createServer(async ({ url: path }, response) => {
+      asked++
+      const issuer = `http://127.0.0.1:${port}`
+      if (isFailing) response.writeHead(500).end()
+      else if (path?.endsWith("openid-configuration"))
+        response.end(JSON.stringify({ issuer, jwks_uri: `${issuer}${jwks}` }))
+      else if (path === "/none") response.end(JSON.stringify({ keys: [] }))
+      else if (path === "/gone") response.writeHead(404).end()
+      else response.end(await (await fetch(`${service.issuer.issuer}/jwks`)).text())
+    })
+    await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+    const { port } = server.address() as { port: number }
+    const issuer = `http://127.0.0.1:${port}`
+    let clockMs = performance.now()
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => clockMs)
+    try {
+      const tokens = tokenIssuer(issuer, AUDIENCE)
+      const token = await service.issuer.token("alice", { iss: issuer })
+      const unavailable = async (given = token, isRefused = false) =>
+        expect(tokens.verify(given, isRefused)).rejects.toMatchObject({ code: "IDENTITY_UNAVAILABLE" })
+      for (const wrong of ["x", "a.b.c", await service.issuer.token("alice")])
+        expect(await tokens.verify(wrong)).toBeUndefined()
+      await unavailable(token, true)
+      expect(asked).toBe(0)
+      for (let n = 0; n < 5; n++) await unavailable()
+      expect(asked).toBe(1)
+      isFailing = false
+      clockMs += 2_001
+      const alice = { iss: issuer, sub: "alice" }
+      expect([await tokens.verify(token), await tokens.verify(token, true)]).toEqual([alice, alice])
+      expect(asked).toBe(3)
+
+      // With keys that are known, an issuer that fails keeps nobody out whose key is one of them.
+      await tokens.check?.()
+      isFailing = true
+      const rotated = await service.issuer.token("alice", { iss: issuer }, { kid: "new" })
+      const nowMs = Date.now()
+      const later = vi.spyOn(Date, "now").mockImplementation(() => nowMs + 31_000)
+      asked = 0
+      for (let n = 0; n < 5; n++) await unavailable(rotated)
+      expect([await tokens.verify(token), await tokens.verify(token, true), asked]).toEqual([alice, alice, 1])
+      later.mockRestore()
+
+      // It may move its keys, and have none.
+      isFailing = false
+      for (const [path, words] of [
+        ["/none", ["the list is empty"]],
+        ["/gone", ["can't be used"]],
+        ["/moved", []],
+      ] as const) {
+        jwks = path
+        await tokens.check?.()
+        expect(tokens.troubles?.()).toEqual(words.map(each => expect.stringContaining(each)))
+      }
+      expect(await tokens.verify(token)).toEqual(alice)
+    } finally {
+      clock.mockRestore()
+      server.close()
     }
   })
 
@@ -272,8 +339,19 @@ describe("/api/console/settings", () => {
       expect(address).toBe(other)
       expect(new Date(effectiveAt).getTime() - live.ctx.now().getTime()).toBeGreaterThan(23.9 * 3_600_000)
       await inTransaction(live.ctx, applyPendingPayoutAddresses)
+      // Nor does a process whose clock is two days ahead, and what one asked for that is two days behind waits as long.
+      const off = (days: number) => ({ ...live.ctx, now: () => new Date(Date.now() + days * 86_400_000) })
+      expect(await inTransaction(off(2), applyPendingPayoutAddresses)).toBe(0)
       expect(await payTo()).toBe(before)
-      live.advance(24 * 3_600_000)
+      const { merchantId } = answer
+      await inTransaction(off(-2), ctx =>
+        changeSettings(ctx, merchantId, { payoutAddresses: { "base-sepolia": other } }),
+      )
+      expect(await inTransaction(live.ctx, applyPendingPayoutAddresses)).toBe(0)
+      await live.ctx.db
+        .updateTable("payout_addresses")
+        .set({ pending_at: sql<Date>`pending_at - interval '24 hours'` })
+        .execute()
       expect(await inTransaction(live.ctx, applyPendingPayoutAddresses)).toBe(1)
       expect((await live.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({
         payoutAddress: other,

@@ -1,4 +1,5 @@
 /** A merchant's own settings: its name, e-mail, and where its money goes on each network. */
+import { sql } from "kysely"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
 import { chainName, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -7,11 +8,13 @@ import type { Row } from "../db/schema.ts"
 import { type Approver, approverOr } from "../deposits/parties.ts"
 import { moveDeposits } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
+import { dueNow, laterNow } from "../jobs/due-now.ts"
 import { emit } from "../webhooks/emit.ts"
 import { refusalsOf } from "./address-refusals.ts"
 
 /** In live mode a new payout address waits this long before it takes effect, and its owner can see it. */
 const LIVE_DELAY_MS = 24 * 3_600_000
+const LIVE_DELAY = sql`make_interval(secs => ${LIVE_DELAY_MS / 1_000})`
 
 export interface SettingsChange {
   name?: string
@@ -114,7 +117,7 @@ export async function changeSettings(
     if (waits)
       await ctx.db
         .updateTable("payout_addresses")
-        .set({ pending_address: address, pending_at: new Date(ctx.now().getTime() + LIVE_DELAY_MS) })
+        .set({ pending_address: address, pending_at: sql<Date>`${laterNow(ctx.now())} + ${LIVE_DELAY}` })
         .where("merchant_id", "=", merchantId)
         .where("chain_id", "=", network.chainId)
         .execute()
@@ -169,6 +172,8 @@ const notifyChange = (
     merchantId,
     type: "settings.payout_address_changed",
     orderKey: `settings ${network.name}`,
+    // What is pending is withdrawn.
+    isUndoing: address === before,
     data: {
       merchantId,
       chain: network.name,
@@ -198,21 +203,21 @@ async function setPayoutAddress(
   if (address !== before?.address) await moveDeposits(ctx, merchantId, network)
 }
 
-/** Applies the pending payout addresses whose wait is over; returns how many. Call it inside a transaction. */
+/**
+ * Applies the pending payout addresses whose wait is over; returns how many. A process whose clock is wrong makes the wait
+ * longer, and never shorter. Call it inside a transaction.
+ */
 export async function applyPendingPayoutAddresses(ctx: TxContext): Promise<number> {
-  const due = await ctx.db
-    .selectFrom("payout_addresses")
-    .select("merchant_id")
-    .distinct()
-    .where("pending_at", "<=", ctx.now())
-    .execute()
+  const isDue = sql<boolean>`pending_at <= ${dueNow(ctx.now())}`
+  const due = await ctx.db.selectFrom("payout_addresses").select("merchant_id").distinct().where(isDue).execute()
   let applied = 0
   for (const { merchant_id } of due) {
     // The merchant's row is locked first, as everywhere: the merchant may have withdrawn the change meanwhile.
     await lockMerchant(ctx.db, merchant_id)
-    for (const row of await payoutAddresses(ctx, merchant_id)) {
+    const rows = ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchant_id)
+    for (const row of await rows.where(isDue).execute()) {
       const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
-      if (!network || !row.pending_address || !row.pending_at || row.pending_at > ctx.now()) continue
+      if (!network || !row.pending_address) continue
       await setPayoutAddress(ctx, merchant_id, network, row.pending_address, row)
       applied++
     }

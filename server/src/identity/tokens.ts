@@ -4,7 +4,18 @@
  */
 // I/O: fetches the issuer's keys. It is created once at the start and holds the keys.
 import { setTimeout as sleep } from "node:timers/promises"
-import { createRemoteJWKSet, customFetch, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose"
+import {
+  createLocalJWKSet,
+  createRemoteJWKSet,
+  customFetch,
+  decodeJwt,
+  decodeProtectedHeader,
+  errors,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+  type RemoteJWKSet,
+} from "jose"
 import type { Logger } from "pino"
 import { ApiError } from "../errors.ts"
 import type { Subject } from "../http/authenticate.ts"
@@ -14,9 +25,9 @@ import { isStorable } from "../http/json.ts"
 export interface TokenIssuer {
   /**
    * The subject of the token, or undefined when the token is not valid; throws `IDENTITY_UNAVAILABLE` when the keys
-   * can't be fetched.
+   * can't be fetched. For a caller that is `isRefused` in any case, nothing is fetched while the issuer does not answer.
    */
-  verify(token: string): Promise<Subject | undefined>
+  verify(token: string, isRefused?: boolean): Promise<Subject | undefined>
   /** Asks the issuer for its keys once and updates `troubles`. Never rejects. */
   check?(): Promise<void>
   /** Problems of the issuer, in sentences for a person; empty while it answers. */
@@ -27,6 +38,8 @@ export interface TokenIssuer {
 const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 const LEEWAY_S = 60
 const DISCOVERY_TIMEOUT_MS = 5_000
+/** How long a failure of the issuer is repeated before it is asked again: strangers must not ask it once a request. */
+const FAILED_MS = 2_000
 /** The limit for the document and for the keys; those of large providers have some 10 KB. */
 const MOST_BYTES = 256 * 1024
 /** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
@@ -37,20 +50,14 @@ const SUBJECT_CHARACTERS = 255
  */
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
-/** Verifies tokens of one issuer for one audience. Fetches nothing before the first token. */
+/** Verifies tokens of one issuer for one audience. Fetches nothing before the first token that may be one. */
 export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
-  let keys: Promise<JWTVerifyGetKey> | undefined
-  const discovered = () => {
-    keys ??= discover(issuer).catch(error => {
-      keys = undefined
-      throw error
-    })
-    return keys
-  }
+  const keys = issuerKeys(issuer)
+  const rules = { issuer, audience, algorithms: ALGORITHMS, clockTolerance: LEEWAY_S, requiredClaims: ["exp", "sub"] }
   let trouble: string | undefined
   return {
     check: async () => {
-      trouble = await discover(issuer).then(
+      trouble = await keys.renew().then(
         () => undefined,
         (error: Error) => {
           const why = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
@@ -59,26 +66,99 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
       )
     },
     troubles: () => (trouble === undefined ? [] : [trouble]),
-    verify: async token => {
+    verify: async (token, isRefused = false) => {
+      if (!mayBeValid(token, { issuer, audience })) return undefined
+      const { failure, known } = keys.standing(isRefused)
       try {
-        const { payload, protectedHeader } = await jwtVerify(token, await discovered(), {
-          issuer,
-          audience,
-          algorithms: ALGORITHMS,
-          clockTolerance: LEEWAY_S,
-          requiredClaims: ["exp", "sub"],
-        })
+        if (failure !== undefined && !known) throw failure
+        const { payload, protectedHeader } = await jwtVerify(token, known ?? (await keys.now()), rules)
+        if (!known) keys.answered()
         const { sub } = payload
         if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
         return typeof sub === "string" && isSubject(sub) ? { iss: issuer, sub } : undefined
       } catch (error) {
-        // Generic JOSE errors and time-outs concern fetching the keys, all others the token.
+        // Generic JOSE errors and time-outs concern fetching the keys, all others the token. While the issuer fails, a key
+        // that is not among the known ones may be a new one.
         const aboutKeys =
+          (known !== undefined && error instanceof errors.JWKSNoMatchingKey) ||
           error instanceof errors.JWKSTimeout ||
           error instanceof errors.JWKSInvalid ||
           (error as { code?: unknown }).code === "ERR_JOSE_GENERIC"
         if (error instanceof errors.JOSEError && !aboutKeys) return undefined
+        if (!known && failure === undefined) keys.failed(error)
         throw new ApiError("IDENTITY_UNAVAILABLE", undefined, undefined, error)
+      }
+    },
+  }
+}
+
+/**
+ * Whether a token names our issuer, audience and an algorithm of ours, and has not expired. It says so itself: this only
+ * keeps what can't be valid from asking the issuer for anything.
+ */
+function mayBeValid(token: string, { issuer, audience }: { issuer: string; audience: string }): boolean {
+  try {
+    const { alg } = decodeProtectedHeader(token)
+    const { iss, aud, exp } = decodeJwt(token)
+    const isCurrent = typeof exp === "number" && exp > Date.now() / 1_000 - LEEWAY_S
+    return ALGORITHMS.includes(alg ?? "") && iss === issuer && [aud].flat().includes(audience) && isCurrent
+  } catch {
+    return false
+  }
+}
+
+/** The keys of an issuer: discovered once, and again with each `renew`, as an issuer may move them. */
+function issuerKeys(issuer: string) {
+  let current: { url: string; keys: RemoteJWKSet } | undefined
+  let asked: Promise<RemoteJWKSet> | undefined
+  let failure: { error: unknown; atMs: number } | undefined
+  /** Whether the issuer answered the last time. */
+  let isAnswering = false
+  const failed = (error: unknown) => {
+    failure = { error, atMs: performance.now() }
+    isAnswering = false
+  }
+  const answered = () => {
+    failure = undefined
+    isAnswering = true
+  }
+  const discovered = async () => {
+    const url = await discover(issuer)
+    if (current?.url !== url) current = { url, keys: remoteKeys(url) }
+    return current.keys
+  }
+  const ask = () => {
+    asked ??= discovered().finally(() => {
+      asked = undefined
+    })
+    return asked
+  }
+  return {
+    failed,
+    answered,
+    /**
+     * The failure for which nothing is to be fetched now, if there is one: for two seconds after it, and for as long as it
+     * lasts where `isRefused`. With the keys that are known, if they are fresh.
+     */
+    standing: (isRefused: boolean): { failure?: unknown; known?: JWTVerifyGetKey } => {
+      const isRecent = failure !== undefined && performance.now() - failure.atMs < FAILED_MS
+      if (!isRecent && (!isRefused || isAnswering)) return {}
+      const jwks = current?.keys.fresh ? current.keys.jwks() : undefined
+      const known = jwks && createLocalJWKSet(jwks)
+      return { failure: failure?.error ?? new Error("the issuer was not asked yet"), ...(known ? { known } : {}) }
+    },
+    /** The present keys, which are fetched where that is due. */
+    now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
+    /** Discovers and fetches the keys again, though they are fresh. Rejects where the issuer has none. */
+    renew: async (): Promise<void> => {
+      try {
+        const keys = await ask()
+        await keys.reload()
+        if (!keys.jwks()?.keys.length) throw new Error(`the keys of ${issuer}: the list is empty`)
+        answered()
+      } catch (error) {
+        failed(error)
+        throw error
       }
     },
   }
@@ -117,7 +197,8 @@ const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload
   token_use === "id" ||
   (typeof typ === "string" && /^(id|refresh|offline|logout)$/i.test(typ))
 
-async function discover(issuer: string): Promise<JWTVerifyGetKey> {
+/** Returns where an issuer publishes its keys. */
+async function discover(issuer: string): Promise<string> {
   // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
   const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
@@ -126,11 +207,14 @@ async function discover(issuer: string): Promise<JWTVerifyGetKey> {
   const document = JSON.parse(await boundedText(response, MOST_BYTES)) as { issuer?: unknown; jwks_uri?: unknown }
   if (document.issuer !== issuer || typeof document.jwks_uri !== "string")
     throw new Error(`discovery of ${issuer}: the document names another issuer or has no keys`)
-  return createRemoteJWKSet(new URL(document.jwks_uri), {
+  return document.jwks_uri
+}
+
+const remoteKeys = (url: string): RemoteJWKSet =>
+  createRemoteJWKSet(new URL(url), {
     timeoutDuration: DISCOVERY_TIMEOUT_MS,
     [customFetch]: async (url, options) => {
       const answer = await fetch(url, options)
       return new Response(await boundedText(answer, MOST_BYTES), { status: answer.status })
     },
   })
-}

@@ -4,6 +4,7 @@ import { privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { newRecurring, newSubscription } from "../../test/subscriptions.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { inTransaction, type TxContext } from "../context.ts"
@@ -151,6 +152,70 @@ describe("settings.split_changed", () => {
     expect(events[3].recipients).toEqual([])
     const sent = await service.ctx.db.selectFrom("deliveries").select("webhook_id").execute()
     expect(sent.length).toBe(events.length)
+  })
+})
+
+describe("another product with another split", () => {
+  /** A product without a split and one with, a subscription to the first, and paywalls without and with it. */
+  async function things() {
+    const plain = await newRecurring(service, "shop")
+    const split = await newRecurring(service, "shop")
+    const splitId = await made("splits", { name: "s", recipients })
+    await send(console_("PUT", `products/${split}`, { splitId }))
+    const { id: subscription } = await newSubscription(service, "shop", plain, stranger.address)
+    const paywall = await made("paywalls", { name: "a", price: 5 })
+    const sold = await made("paywalls", { name: "b", price: 5, subscriptionProductId: plain })
+    await service.ctx.db.deleteFrom("events").execute()
+    return { plain, split, splitId, subscription, paywall, sold }
+  }
+  const moves = ({ split, subscription, paywall, sold }: Awaited<ReturnType<typeof things>>) => [
+    console_("PUT", `subscriptions/${subscription}`, { productId: split }),
+    console_("PUT", `paywalls/${paywall}`, { subscriptionProductId: split }),
+    console_("PUT", `paywalls/${sold}`, { subscriptionProductId: split }),
+  ]
+
+  it("notifies every endpoint, where a subscription or the subscriptions of a paywall are moved there and back", async () => {
+    const all = await things()
+    for (const change of moves(all)) expect((await send(change)).status).toBe(200)
+    const to = { resourceId: expect.any(String), productId: all.split, change: "attached", recipients }
+    expect(await splitEvents()).toMatchObject([to, to, to])
+    expect((await splitEvents()).map(({ resourceId }) => resourceId)).toEqual([all.subscription, all.paywall, all.sold])
+    await send(console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: all.plain }))
+    await send(console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: all.plain, name: "c" }))
+    await send(console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: null }))
+    expect((await splitEvents()).slice(3)).toMatchObject([
+      { change: "detached", splitId: all.splitId, resourceId: all.sold, productId: all.plain, recipients: [] },
+    ])
+  })
+
+  it("needs the wallet's signature while the lock is on, and one for the same split none", async () => {
+    const all = await things()
+    await lock()
+    for (const change of moves(all)) {
+      const refused = await send(change)
+      const { action, subject, from, to } = refused.body.details[0].typedData.message
+      expect([action, subject]).toEqual(["Attach split", change.url.split("/").at(-1)])
+      expect([from, to]).toEqual([expect.stringContaining("the merchant alone"), expect.stringContaining(all.splitId)])
+      expect((await send(change, await signed(refused))).status).toBe(200)
+    }
+    const both = console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: all.plain, splitId: all.splitId })
+    const words = (await send(both)).body.details[0].typedData.message
+    expect(words.to).toContain(`${all.splitId}: ${A} 60%, ${B} 40%; its subscriptions: the merchant alone`)
+    const alike = await newRecurring(service, "shop")
+    expect((await send(console_("PUT", `paywalls/${all.paywall}`, { subscriptionProductId: null }))).status).toBe(200)
+    expect((await send(console_("PUT", `paywalls/${all.paywall}`, { subscriptionProductId: alike }))).status).toBe(200)
+    // What is no subscription or product of this merchant is refused as without the lock.
+    const nowhere = console_("PUT", "subscriptions/sub_x", { productId: all.split })
+    expect((await send(nowhere)).status).toBe(404)
+  })
+
+  it("is one notice for a product, however many links it has, and they have its split", async () => {
+    const all = await things()
+    for (const slug of ["one", "two"]) await made("payment-links", { slug, title: "A", productId: all.plain })
+    expect((await send(console_("PUT", `products/${all.plain}`, { splitId: all.splitId }))).status).toBe(200)
+    expect((await splitEvents()).map(({ resourceId }) => resourceId)).toEqual([all.plain])
+    const links = await service.ctx.db.selectFrom("payment_links").select("split_id").execute()
+    expect(links).toEqual([{ split_id: all.splitId }, { split_id: all.splitId }])
   })
 })
 

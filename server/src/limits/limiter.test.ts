@@ -106,6 +106,37 @@ describe.runIf(onRedis)("limits on Redis", { concurrent: true }, () => {
   )
 
   it(
+    "are divided among those that live, though Redis' clock was ahead when it counted others",
+    onItsOwn(async ({ server, open }) => {
+      const inAnHour = Date.now() + 3_600_000
+      for (let n = 0; n < 50; n++) await server.client.zadd("sluice:limit:instances", inAnHour, `gone ${n}`)
+      const [limits] = await open(1)
+      if (!limits) throw new Error("not opened")
+      await until("the others are forgotten", async () => (await server.client.zcard("sluice:limit:instances")) === 1)
+      await server.kill()
+      await until("it counts alone", async () => (await admittedOf(limits, `alone ${probes++}`, 9)) === 9)
+    }),
+  )
+
+  it(
+    "look for the primary again when their server is one no more",
+    onItsOwn(async ({ server, open }) => {
+      const [limits] = await open(1)
+      if (!limits) throw new Error("not opened")
+      const connections = async () => {
+        const list = `${await server.client.call("CLIENT", "LIST", "TYPE", "normal")}`
+        const own = await server.client.client("ID")
+        return [...list.matchAll(/^id=(\d+)/gm)].map(([, id]) => id).filter(id => id !== `${own}`)
+      }
+      const before = await connections()
+      await server.client.call("REPLICAOF", "127.0.0.1", "1")
+      await until("it has another connection", async () => (await connections()).some(id => !before.includes(id)))
+      await server.client.call("REPLICAOF", "NO", "ONE")
+      await sharing(server, [limits])
+    }),
+  )
+
+  it(
     "name a wrong password as the reason why they are enforced alone",
     onItsOwn(async ({ server }) => {
       const words: string[] = []

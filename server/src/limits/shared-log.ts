@@ -126,6 +126,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+-- Redis' clock was ahead when these were written: they would count until it gets there.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], now + ARGV[2], '+inf')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return redis.call('ZCARD', KEYS[1])`
 
@@ -204,7 +206,10 @@ function clientOf(url: string): RedisClient {
       ...(isTls ? { dnsLookup: (host, callback) => callback(null, host) } : {}),
       redisOptions: options,
     })
-  if (kind === "server") return new Redis({ ...options, ...nodes[0], db: database, lazyConnect: true, retryStrategy })
+  // The name may lead to another server since, and one that was cut off continues as a replica and closes no connection.
+  const reconnectOnError = (error: Error) => error.message.startsWith("READONLY")
+  if (kind === "server")
+    return new Redis({ ...options, ...nodes[0], db: database, lazyConnect: true, retryStrategy, reconnectOnError })
   return new Redis({
     ...options,
     db: database,
@@ -217,9 +222,8 @@ function clientOf(url: string): RedisClient {
     ...(isTls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
     sentinelRetryStrategy: retryStrategy,
     sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
-    // A primary that was cut off and continues as a replica closes no connection.
     failoverDetector: true,
-    reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
+    reconnectOnError,
   })
 }
 

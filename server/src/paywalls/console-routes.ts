@@ -9,8 +9,8 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { approveAttachment, noSplit } from "../splits/split-guard.ts"
-import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./manage-paywalls.ts"
+import { approveAttachment, approveSplits, noSplit } from "../splits/split-guard.ts"
+import { changePaywall, createPaywall, readPaywall, revokeGrant, subscriptionSplits } from "./manage-paywalls.ts"
 import {
   Deleted,
   GrantId,
@@ -141,8 +141,11 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const { params, body } = request
-      const before = async (ctx: TxContext) => (await readPaywall(ctx, merchantId, params.id)).paywall.split_id
-      const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
+      const approval = await approveSplits(ctx, request, merchantId, params.id, async ctx => {
+        const { paywall } = await readPaywall(ctx, merchantId, params.id)
+        const own = { before: paywall.split_id, after: body.splitId }
+        return [own, await subscriptionSplits(ctx, merchantId, paywall, body.subscriptionProductId)]
+      })
       const row = await changePaywall(ctx, merchantId, params.id, body, approval)
       ctx.wakes.wakeSoon("deliveries")
       return { ...createdOf(ctx, row), updatedAt: row.updated_at.toISOString() }

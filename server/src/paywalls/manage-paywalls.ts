@@ -14,7 +14,7 @@ import type { Approval } from "../identity/wallet-lock.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { assertSelling } from "../payouts/pause.ts"
-import { emitAttached } from "../splits/split-guard.ts"
+import { emitAttached, type SplitChange } from "../splits/split-guard.ts"
 import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
@@ -115,6 +115,9 @@ export async function changePaywall(
       if (rerouted) await moveDeposit(ctx, network, id, { price, active, recipientSetId: split?.setId ?? null })
       else if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
+      const sold = await subscriptionSplits(ctx, merchantId, before, body.subscriptionProductId)
+      if (sold.after !== undefined)
+        await emitAttached(ctx, merchantId, id, sold.before, sold.after, body.subscriptionProductId)
       return await ctx.db
         .updateTable("paywalls")
         .set({
@@ -142,6 +145,30 @@ export async function changePaywall(
         .executeTakeFirstOrThrow()
     }),
   )
+}
+
+/**
+ * The splits of what a paywall's subscriptions pay, before and after they are of another product. Before the first one it
+ * is the paywall's own. `after` is undefined where no other product is named.
+ */
+export async function subscriptionSplits(
+  ctx: TxContext,
+  merchantId: string,
+  paywall: Pick<Row<"paywalls">, "split_id" | "subscription_product_id">,
+  productId: string | null | undefined,
+): Promise<SplitChange> {
+  const { split_id, subscription_product_id: present } = paywall
+  const of = "its subscriptions"
+  if (productId === undefined || productId === null || productId === present)
+    return { of, before: null, after: undefined }
+  const products = await ctx.db
+    .selectFrom("products")
+    .select(["id", "split_id"])
+    .where("merchant_id", "=", merchantId)
+    .where("id", "in", [productId, present ?? productId])
+    .execute()
+  const splitOf = (id: string) => products.find(product => product.id === id)?.split_id
+  return { of, before: present === null ? split_id : (splitOf(present) ?? null), after: splitOf(productId) }
 }
 
 /** Locks the merchant's paywall until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */

@@ -156,6 +156,9 @@ describe("a bundle", () => {
     )
     const many = Object.fromEntries(Array.from({ length: 21 }, (_, i) => [`x-${i}`, "v"]))
     await refused({ originHeaders: many }, ["originHeaders", "at most 20"])
+    // Each would be a statement, in a transaction that holds the merchant's lock.
+    const thousands = Object.fromEntries(Array.from({ length: 15_000 }, (_, i) => [`x-${i}`, null]))
+    await refused({ originHeaders: thousands }, ["originHeaders", "at most 40 fields"])
     await refused({ openapi: { text: "x".repeat(130 * 1024) } }, ["openapi", "128 KB"])
   })
 })

@@ -21,6 +21,8 @@ const OriginHeaders = Type.Record(
   Type.String({ maxLength: 100 }),
   Type.Unsafe<string | null>({ type: ["string", "null"], maxLength: 4_096 }),
   {
+    // A change may remove as many as it adds.
+    maxProperties: 2 * MOST_HEADERS,
     description: `Headers that are added to each request to the origin, such as its credential: at most ${MOST_HEADERS}. The values are encrypted and never shown again`,
   },
 )

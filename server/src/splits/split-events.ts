@@ -25,6 +25,7 @@ export async function emitSplitChanged(
     merchantId,
     type: "settings.split_changed",
     orderKey: "settings splits",
+    isUndoing: data.change === "deleted" || data.change === "detached",
     data: { merchantId, ...data, recipients: shown },
   })
 }

@@ -17,7 +17,8 @@ export const recipientWords = (recipients: readonly Recipient[]): string =>
     : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
 
 /**
- * Emits the event when a paywall, product or link gets another split, or none. A no-op where the split stays the same.
+ * Emits the event when a paywall, product, link or subscription gets another split, or none. A no-op where the split stays
+ * the same. `productId`: where only what is paid for that product goes to the split.
  */
 export async function emitAttached(
   ctx: TxContext,
@@ -25,18 +26,49 @@ export async function emitAttached(
   resourceId: string,
   before: string | null,
   after: string | null,
+  productId: string | null = null,
 ): Promise<void> {
   if (before === after) return
   const recipients = after === null ? [] : ((await recipientsOfSplit(ctx, merchantId, after)) ?? [])
   const change = after === null ? "detached" : "attached"
-  await emitSplitChanged(ctx, merchantId, { change, splitId: after ?? before, resourceId, recipients })
+  await emitSplitChanged(ctx, merchantId, { change, splitId: after ?? before, resourceId, productId, recipients })
+}
+
+/** A change of the split of something; `after` is undefined where it stays. `of`: what of the resource, in words. */
+export interface SplitChange {
+  of?: string
+  before: string | null
+  after: string | null | undefined
 }
 
 /**
  * While the wallet lock is on, requires the payout wallet's approval for giving `resource` (an id, or the name of what
- * is created) a split other than the one `before` reads. The change itself refuses a split of another merchant. Call it
- * outside a transaction, and the approval's `hold` first inside it.
+ * is created) another split than it has, by any of the changes that `read` returns. The change itself refuses a split of
+ * another merchant. Call it outside a transaction, and the approval's `hold` first inside it.
  */
+export const approveSplits = (
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  resource: string,
+  read: (ctx: TxContext) => Promise<SplitChange[]>,
+): Promise<Approval> =>
+  approvedByWallet(ctx, request, merchantId, async ctx => {
+    const from: string[] = []
+    const to: string[] = []
+    for (const { of, before, after } of await read(ctx)) {
+      if (after === undefined || after === before) continue
+      const words = [await splitWords(ctx, merchantId, before), await splitWords(ctx, merchantId, after)]
+      const [present, next] = words.map(each => each && (of === undefined ? each : `${of}: ${each}`))
+      if (present === undefined || next === undefined) continue
+      from.push(present)
+      to.push(next)
+    }
+    if (to.length === 0) return undefined
+    return { words: { action: "Attach split", subject: resource, from: from.join("; "), to: to.join("; ") } }
+  })
+
+/** Does the same as {@link approveSplits} for one split, which the request names. */
 export const approveAttachment = (
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
@@ -45,15 +77,9 @@ export const approveAttachment = (
   before: (ctx: TxContext) => Promise<string | null>,
   after: string | null | undefined,
 ): Promise<Approval> =>
-  approvedByWallet(ctx, request, merchantId, async ctx => {
-    if (after === undefined) return undefined
-    const splitId = await before(ctx)
-    if (after === splitId) return undefined
-    const from = await splitWords(ctx, merchantId, splitId)
-    const to = await splitWords(ctx, merchantId, after)
-    if (from === undefined || to === undefined) return undefined
-    return { words: { action: "Attach split", subject: resource, from, to } }
-  })
+  approveSplits(ctx, request, merchantId, resource, async ctx =>
+    after === undefined ? [] : [{ before: await before(ctx), after }],
+  )
 
 /** The `before` of something that is being created: it had no split. */
 export const noSplit = async (): Promise<null> => null

@@ -62,7 +62,13 @@ export async function createSplit(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-  await emitSplitChanged(ctx, merchantId, { change: "created", splitId: row.id, resourceId: null, recipients })
+  await emitSplitChanged(ctx, merchantId, {
+    change: "created",
+    splitId: row.id,
+    resourceId: null,
+    productId: null,
+    recipients,
+  })
   return { ...row, recipients }
 }
 
@@ -92,7 +98,13 @@ export async function changeSplit(
     .returningAll()
     .executeTakeFirstOrThrow()
   if (recipients)
-    await emitSplitChanged(ctx, merchantId, { change: "changed", splitId: id, resourceId: null, recipients })
+    await emitSplitChanged(ctx, merchantId, {
+      change: "changed",
+      splitId: id,
+      resourceId: null,
+      productId: null,
+      recipients,
+    })
   return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
 }
 
@@ -104,7 +116,13 @@ export async function deleteSplit(ctx: TxContext, merchantId: string, id: string
   await lockSplit(ctx, merchantId, id)
   await routeSold(ctx, id, null)
   await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
-  await emitSplitChanged(ctx, merchantId, { change: "deleted", splitId: id, resourceId: null, recipients: [] })
+  await emitSplitChanged(ctx, merchantId, {
+    change: "deleted",
+    splitId: id,
+    resourceId: null,
+    productId: null,
+    recipients: [],
+  })
 }
 
 /** The merchant's split; throws `NOT_FOUND` when there is none, `FORBIDDEN` when it belongs to another merchant. */

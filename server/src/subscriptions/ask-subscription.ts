@@ -7,6 +7,7 @@ import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
+import { emitAttached, type SplitChange } from "../splits/split-guard.ts"
 import { advance, asOfNow } from "./advance-subscription.ts"
 import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
@@ -107,7 +108,8 @@ export async function moveSubscription(
   productId: string,
 ): Promise<Row<"subscriptions">> {
   const product = await ownProduct(ctx, merchantId, productId)
-  return await change(ctx, { merchantId }, id, ({ subscription, invoices, session }) => {
+  const splits = await splitsOfMove(ctx, merchantId, id, productId)
+  const row = await change(ctx, { merchantId }, id, ({ subscription, invoices, session }) => {
     if (!product?.active || !isRecurring(product))
       throw invalid("productId", "must be the id of one of your active products with `billingInterval`")
     if (product.chain_id !== subscription.chain_id)
@@ -127,6 +129,29 @@ export async function moveSubscription(
     if (!anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
     return { ...terms, anchor: anchorAtMove(anchor, paid_until) }
   })
+  if (splits.after !== undefined) await emitAttached(ctx, merchantId, id, splits.before, splits.after, productId)
+  return row
+}
+
+/**
+ * The splits of a merchant's subscription before and after it is moved to another product; `after` is undefined where
+ * there is no such subscription or product.
+ */
+export async function splitsOfMove(
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+  productId: string,
+): Promise<SplitChange> {
+  const present = await ctx.db
+    .selectFrom("subscriptions")
+    .innerJoin("products", "products.id", "subscriptions.product_id")
+    .select("products.split_id")
+    .where("subscriptions.id", "=", id)
+    .where("subscriptions.merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  const after = present && (await ownProduct(ctx, merchantId, productId))?.split_id
+  return { before: present?.split_id ?? null, after }
 }
 
 type Change = Partial<

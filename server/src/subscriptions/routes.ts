@@ -6,7 +6,14 @@ import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
-import { cancelSubscription, moveSubscription, pauseSubscription, resumeSubscription } from "./ask-subscription.ts"
+import { approveSplits } from "../splits/split-guard.ts"
+import {
+  cancelSubscription,
+  moveSubscription,
+  pauseSubscription,
+  resumeSubscription,
+  splitsOfMove,
+} from "./ask-subscription.ts"
 import { type InvoiceFilter, type InvoiceRow, invoicesOf, type SubscriptionFilter, subscriptionsOf } from "./queries.ts"
 import {
   Invoice,
@@ -189,13 +196,19 @@ function askRoutes(app: Server, ctx: Context): void {
         body: SubscriptionChange,
         response: { 200: Subscription },
       },
-      config: { errors: ["INVALID_OPERATION"] },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
       const { productId } = request.body
-      const row = await inTransaction(ctx, ctx => moveSubscription(ctx, merchantId, id, productId))
+      const approval = await approveSplits(ctx, request, merchantId, id, async ctx => [
+        await splitsOfMove(ctx, merchantId, id, productId),
+      ])
+      const row = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await moveSubscription(ctx, merchantId, id, productId)
+      })
       ctx.wakes.wakeSoon("deliveries")
       return shownSubscription(ctx, row)
     },

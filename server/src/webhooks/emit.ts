@@ -29,6 +29,11 @@ export interface NewEvent<T extends keyof EventData> {
   onlyTo?: string
   /** Sends to all but this endpoint. */
   except?: string
+  /**
+   * Whether the change only takes something back. It is never refused: somebody who causes many changes must not keep
+   * an owner from undoing them.
+   */
+  isUndoing?: boolean
   /** The trace of the payment that the event is about. */
   traceparent?: string | null
 }
@@ -116,7 +121,8 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
       -- Their order is that of sending.
       order by n)
     select id from made`.execute(ctx.db)
-  for (const merchantId of new Set(notices.map(each => each.merchantId))) await assertNotices(ctx, merchantId)
+  const refusable = notices.filter(({ isUndoing }) => !isUndoing)
+  for (const merchantId of new Set(refusable.map(each => each.merchantId))) await assertNotices(ctx, merchantId)
   return given.map(({ id }) => id)
 }
 
@@ -235,6 +241,6 @@ async function assertNotices(ctx: TxContext, merchantId: string): Promise<void> 
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute.`,
+      `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute. If it was not you who made those changes, revoke your API keys first.`,
     )
 }

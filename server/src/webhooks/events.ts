@@ -215,7 +215,11 @@ const schemas = {
     splitId: Nullable(Type.String()),
     resourceId: Described(
       Nullable(Type.String()),
-      "The paywall, product or payment link that the split was attached to or removed from; null where the split itself changed. The links of a product with `billingInterval` follow it, and have no event of their own",
+      "The paywall, product, payment link or subscription that the split was attached to or removed from; null where the split itself changed. The links of a product with `billingInterval` follow it, and have no event of their own",
+    ),
+    productId: Described(
+      Nullable(Type.String()),
+      "The product whose split it is, where the paywall's subscriptions or the subscription were moved to that product; otherwise null",
     ),
     recipients: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
       description: "Who is paid for payments from now on; when empty, the merchant alone",

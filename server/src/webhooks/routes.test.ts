@@ -5,7 +5,7 @@ import { type Received, type Receiver, startReceiver } from "../../test/receiver
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
 import { openDeliverer } from "./deliver-events.ts"
-import { emit } from "./emit.ts"
+import { emit, emitAll } from "./emit.ts"
 import { forgetExpiredSecrets } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
 import { skipRest } from "./skip-deliveries.ts"
@@ -334,8 +334,33 @@ describe("settings.webhook_changed", () => {
     const sent = to.received.slice(before)
     expect(sent.length).toBe(600)
     for (const { secret } of endpoints.slice(1)) expect(sent.filter(each => good(each, secret))).toHaveLength(20)
+    // What only takes something back is never refused: somebody with a stolen key must not keep its owner from it.
+    expect((await remove(`${base}/${endpoints[1]?.id}`)).status).toBe(200)
     service.advance(61_000)
     expect((await post(`${base}/${endpoints[0]?.id}/roll-secret`)).status).toBe(200)
+  })
+
+  it("is not refused for an address or a split that is taken back, however many came before", async () => {
+    await register(["checkout.failed"])
+    const recipients = [A, B].map(address => ({ address, percent: 50 }))
+    const made = await post("/api/console/splits", { name: "s", recipients })
+    const product = await post("/api/console/products", { name: "p", price: 5, splitId: made.body.id })
+    const pending = { pending_address: A.toLowerCase() as never, pending_at: new Date(8e12) }
+    await service.ctx.db.updateTable("payout_addresses").set(pending).execute()
+    service.advance(61_000)
+    const notice = {
+      merchantId,
+      type: "settings.split_changed" as const,
+      orderKey: "settings splits",
+      data: {} as never,
+    }
+    await inTransaction(service.ctx, ctx => emitAll(ctx, Array(650).fill(notice)))
+    const refused = await post("/api/console/splits", { name: "t", recipients })
+    expect([refused.status, refused.body.message]).toEqual([429, expect.stringContaining("revoke your API keys")])
+    expect((await put(`/api/console/products/${product.body.id}`, { splitId: null })).status).toBe(200)
+    expect((await remove(`/api/console/splits/${made.body.id}`)).status).toBe(200)
+    await payout(PAYOUT_ADDRESS)
+    expect((await get("/api/console/settings")).body.pendingPayoutAddresses).toEqual({})
   })
 
   it("waits for no endpoint that somebody registered beside it, once the day after its registration is over", async () => {
