@@ -588,6 +588,161 @@ describe.concurrent("a page that waits", () => {
     rpc.stop()
   })
 
+  /** A checkout's page with a wallet that answers when it is released; `id` is of a checkout of 19.90 USDC. */
+  async function withWallet(before: (method: string) => unknown = () => {}) {
+    const id = await start()
+    const rpc = await startRpc()
+    const account = privateKeyToAccount(generatePrivateKey())
+    const wallet: TestWallet = {
+      account,
+      chainId: paperNetwork.chainId,
+      asked: [],
+      before: async method => void (await before(method)),
+    }
+    const page = await open("/nothing", { viewport: { width: 320, height: 700 } })
+    await injectWallet(page, rpc.url, wallet)
+    await page.goto(`${url}/pay/${id}`)
+    const press = (name: string) => page.getByRole("button", { name }).click()
+    const payByTransfer = async () => {
+      await press("Send a normal transfer instead")
+      await press("Pay with Pocket")
+    }
+    const timesAsked = (method: string) => wallet.asked.filter(each => each === method).length
+    return { id, page, wallet, press, payByTransfer, timesAsked, stop: rpc.stop }
+  }
+  it("asks a wallet for nothing more once an attempt is given up", async () => {
+    const first = Promise.withResolvers<void>()
+    const last = Promise.withResolvers<void>()
+    let n = 0
+    const { page, press, payByTransfer, timesAsked, stop } = await withWallet(method => {
+      if (method === "eth_requestAccounts" && n++ === 0) return first.promise
+      return method === "eth_sendTransaction" ? last.promise : undefined
+    })
+    await payByTransfer()
+    await page.getByText("Connecting to your wallet").waitFor()
+    await press("Cancel")
+    await press("Pay with Pocket")
+    await page.getByRole("heading", { name: "Confirm in your wallet" }).waitFor()
+    // What was pressed is gone, and the keyboard goes on at the step's words.
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Confirm in your wallet")
+    first.resolve()
+    last.resolve()
+    await stage(page, "sent")
+    expect([timesAsked("eth_requestAccounts"), timesAsked("eth_call"), timesAsked("eth_sendTransaction")]).toEqual([
+      2, 1, 1,
+    ])
+    stop()
+  })
+
+  it.each(["given up", "failed"])(
+    "offers no other way to pay while a transfer that was %s may have been sent",
+    async how => {
+      const held = Promise.withResolvers<void>()
+      const { page, press, payByTransfer, stop } = await withWallet(method =>
+        method !== "eth_sendTransaction"
+          ? undefined
+          : how === "failed"
+            ? Promise.reject(new Error("node"))
+            : held.promise,
+      )
+      await payByTransfer()
+      if (how === "given up") await press("Cancel")
+      await page.getByText("You started a payment").waitFor()
+      if (how === "failed") await page.getByText("Your wallet reported a problem: node").waitFor()
+      expect([await payButtons(page), await page.getByRole("tab").count()]).toEqual([0, 0])
+      await isSound(page)
+      await press("I didn't confirm it")
+      await page.getByRole("button", { name: "Pay with Pocket" }).waitFor()
+      held.reject(declined)
+      stop()
+    },
+  )
+
+  it("says what the wallet was asked for, and to decline it where that has changed or is paid", async () => {
+    const held = Promise.withResolvers<void>()
+    const { id, page, payByTransfer, stop } = await withWallet(method =>
+      method === "eth_sendTransaction" ? held.promise : undefined,
+    )
+    await payByTransfer()
+    await page.getByText("Approve the transfer of 19.90 USDC.").waitFor()
+    await arrive(id, 990n)
+    await page.getByText("The amount has changed").waitFor()
+    await page.getByText("Approve the transfer of 19.90 USDC.").waitFor()
+    await isSound(page)
+    await arrive(id, 1_000n)
+    await stage(page, "confirming")
+    await page.getByText("Your wallet may still have a request open").waitFor()
+    await isSound(page)
+    held.resolve()
+    stop()
+  })
+
+  it("submits the hash of a transfer until the server takes it, also after a reload", async () => {
+    const { id, page, payByTransfer, stop } = await withWallet()
+    const limited = {
+      status: 429,
+      contentType: "application/json",
+      body: JSON.stringify({ error: "RATE_LIMITED", message: "" }),
+    }
+    let refused = 0
+    await page.route("**/api/pay/confirm", route => (++refused, route.fulfill(limited)))
+    await payByTransfer()
+    for (const isReloaded of [false, true]) {
+      await stage(page, "sent")
+      await page.getByText("Don't pay again.").waitFor()
+      expect(await payButtons(page)).toBe(0)
+      if (!isReloaded) await page.reload()
+    }
+    await until("it is submitted again", () => refused > 1)
+    await page.unroute("**/api/pay/confirm")
+    const submissions = () =>
+      service.ctx.db.selectFrom("submissions").select("id").where("resource_id", "=", id).execute()
+    await until("the server knows it", async () => (await submissions()).length === 1)
+    await stage(page, "sent")
+    await page.getByText("Not showing up?").click()
+    await page.getByRole("button", { name: "Pay another way" }).click()
+    await page.getByText("Your earlier transfer may still arrive.").waitFor()
+    stop()
+  })
+
+  it("offers only the same signature again where the answer to one was lost", async () => {
+    const { id, page, press, timesAsked, stop } = await withWallet()
+    await page.route("**/api/pay/authorize", route => route.abort())
+    await press("Pay with Pocket")
+    await page.getByText("We don't know yet whether your payment was accepted.").waitFor()
+    expect([
+      await page.getByRole("tab").count(),
+      await page.getByText("Send a normal transfer instead").count(),
+    ]).toEqual([0, 0])
+    await isSound(page)
+    await press("Pay with Pocket")
+    await until("it is signed again", () => timesAsked("eth_signTypedData_v4") === 2)
+    const nonces = await page.evaluate(id => JSON.parse(localStorage.getItem(`sluice:${id}`) ?? "{}").nonces, id)
+    expect(Object.keys(nonces)).toHaveLength(1)
+    stop()
+  })
+
+  it("asks for no money when it is shown again after a while, until it has learned what happened meanwhile", async () => {
+    const { page, stop } = await withWallet()
+    await page.getByRole("button", { name: "Pay with Pocket" }).waitFor()
+    await turn(page, true)
+    const held = Promise.withResolvers<void>()
+    await page.route("**/events*", async route => {
+      await held.promise
+      await route.continue()
+    })
+    await page.evaluate(() => {
+      const before = Date.now
+      Date.now = () => before() + 3_600_000
+    })
+    await turn(page, false)
+    await page.getByText("This page is not up to date").waitFor()
+    expect(await payButtons(page)).toBe(0)
+    held.resolve()
+    await page.getByRole("button", { name: "Pay with Pocket" }).waitFor()
+    stop()
+  })
+
   it("of a reservation shows no address, and the same after a reload, until what was captured, released and refunded", async () => {
     const id = await start({ capture: "manual", redirectUrl: "https://shop.example/thanks" })
     const page = await open(`/pay/${id}`)

@@ -236,7 +236,8 @@ ${receipt.redirectUrl && html`<a class="primary" href="${receipt.redirectUrl}">$
 function byHand(t: Translate, page: PayPage, payTo: string): Html {
   const { token, network, status } = page
   const row = (name: string, value: string) => html`<div><dt>${name}</dt><dd><code>${value}</code></dd></div>`
-  return html`<div class="plain"><p>${t("manualIntro")}</p>
+  const isPaywall = page.kind === "paywall"
+  return html`<div class="plain"><p>${t(isPaywall ? "ownWallet" : "manualIntro")}</p>
 <dl class="facts">
 ${row(t("amount"), `${status.missing} ${token.symbol}`)}
 ${row(t("address"), payTo)}
@@ -245,5 +246,5 @@ ${row(t("tokenContract"), token.address)}
 </dl>
 <p class="quiet">${t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
 ${link(`/address/${payTo}?lang=${page.lang}`, t("moneyGoes"))}
-<noscript><p class="quiet">${t("noScript")}</p></noscript></div>`
+<noscript><p class="quiet">${t(isPaywall ? "ownWalletNoScript" : "noScript")}</p></noscript></div>`
 }

@@ -59,7 +59,7 @@ describe("the page of a checkout", () => {
       "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     )
     expect(answer.headers.get("referrer-policy")).toBe("no-referrer")
-    expect(answer.headers.get("cache-control")).toBe("private, no-cache")
+    expect(answer.headers.get("cache-control")).toBe("no-store")
     expect(await answer.text()).not.toMatch(/<script(?![^>]*(src=|application\/json))|style=|onclick/)
   })
 

@@ -87,7 +87,8 @@ function documentFor(
   const text = documentOf({ lang, entry, style, framed: frames.length > 0, ...page })
   reply.type("text/html; charset=utf-8")
   reply.headers({
-    "cache-control": "private, no-cache",
+    // Back would show an old page from a cache, with an amount and an address, of what is paid since.
+    "cache-control": "no-store",
     vary: "accept, accept-encoding, accept-language",
     "content-security-policy": contentPolicy({ style, frames }),
     "x-content-type-options": "nosniff",

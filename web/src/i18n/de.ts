@@ -5,7 +5,7 @@ export const de: Catalogue = {
   payTo: "{merchant} bezahlen",
   payment: "Zahlung",
   onNetwork: "{symbol} auf {network}",
-  exactly: "In der Wallet: {amount} {symbol}",
+  exactly: "Ihre Wallet zeigt {amount} {symbol}",
   payBefore: "Zahlen Sie bis {time}",
   showMore: "Mehr anzeigen",
   showLess: "Weniger anzeigen",
@@ -75,6 +75,14 @@ export const de: Catalogue = {
   maybeSent:
     "Sie haben in Ihrer Wallet eine Zahlung begonnen. Wenn Sie sie bestätigt haben, warten Sie: Sie erscheint hier. Zahlen Sie nicht noch einmal.",
   notSent: "Ich habe nicht bestätigt",
+  amountChanged:
+    "Der Betrag hat sich geändert, seit Ihre Wallet gefragt wurde. Lehnen Sie dort ab und zahlen Sie dann erneut.",
+  maybeSigned:
+    "Wir wissen noch nicht, ob Ihre Zahlung angenommen wurde. Zahlen Sie nicht auf andere Weise. Sie können gefahrlos mit derselben Wallet erneut unterschreiben: Es wird nur einmal eingezogen.",
+  declineOpen:
+    "In Ihrer Wallet ist vielleicht noch eine Anfrage offen. Lehnen Sie sie ab: Sie wird nicht mehr gebraucht.",
+  mayStillArrive:
+    "Ihre frühere Überweisung kann noch ankommen. Zahlen Sie nur erneut, wenn Sie sicher sind, dass sie fehlgeschlagen ist.",
   sent: "Zahlung gesendet",
   sentWords: "Zahlen Sie nicht noch einmal. Wir warten, bis das Netzwerk sie zeigt.",
   confirming: "Ihre Zahlung wird bestätigt",
@@ -181,6 +189,7 @@ export const de: Catalogue = {
   sanctioned: "Zahlungen von dieser Wallet können nicht angenommen werden.",
   busy: "Aus Ihrem Netzwerk kamen zu viele Anfragen. Warten Sie eine Minute und versuchen Sie es noch einmal.",
   offline: "Der Server ist nicht erreichbar. Wir versuchen es weiter.",
+  networkSilent: "Das Netzwerk antwortet gerade nicht. Bitte versuchen Sie es gleich noch einmal.",
   busyUntil: "Aus Ihrem Netzwerk kamen zu viele Anfragen. Diese Seite wird um {time} aktualisiert.",
   somethingWrong: "Etwas ist schiefgegangen: {problem}",
   linkAmount: "Betrag in {symbol}",
@@ -191,6 +200,8 @@ export const de: Catalogue = {
   alreadyPaid: "Ich habe schon bezahlt",
   ownWallet:
     "Zahlen Sie aus einer eigenen Wallet. Der Zugang gehört der Adresse, die zahlt; die Adresse einer Börse kann ihn nicht öffnen.",
+  paidElsewhere: "Diese Seite sieht keine Zahlung von anderswo. Wenn Sie gezahlt haben, wählen Sie „{button}“.",
+  ownWalletNoScript: "Zum Öffnen braucht es JavaScript und die Wallet, die gezahlt hat.",
   proveWords: "Unterschreiben Sie mit der Wallet, die gezahlt hat. Die Unterschrift kostet nichts.",
   unlocked: "Freigeschaltet",
   unlockedWords: "{address} hat Zugang.",
@@ -302,5 +313,6 @@ export const de: Catalogue = {
   notFound: "Diese Seite gibt es nicht",
   notFoundWords: "Prüfen Sie den Link, oder bitten Sie den Shop um einen neuen.",
   serverFailed: "Diese Seite kann gerade nicht gezeigt werden",
-  serverFailedWords: "Bitte versuchen Sie es gleich noch einmal. Es wurde nichts abgebucht.",
+  serverFailedWords:
+    "Bitte versuchen Sie es gleich noch einmal. Wenn Sie schon gezahlt haben, ist Ihre Zahlung sicher: Zahlen Sie nicht noch einmal.",
 }

@@ -4,7 +4,7 @@ export const en = {
   payTo: "Pay {merchant}",
   payment: "Payment",
   onNetwork: "{symbol} on {network}",
-  exactly: "In your wallet: {amount} {symbol}",
+  exactly: "Your wallet shows {amount} {symbol}",
   payBefore: "Pay before {time}",
   showMore: "Show more",
   showLess: "Show less",
@@ -82,6 +82,11 @@ export const en = {
   maybeSent:
     "You started a payment in your wallet. If you confirmed it there, wait for it to appear here. Don't pay again.",
   notSent: "I didn't confirm it",
+  amountChanged: "The amount has changed since your wallet was asked. Decline it there, then pay again.",
+  maybeSigned:
+    "We don't know yet whether your payment was accepted. Don't pay in another way. You can safely sign again with the same wallet: it is taken only once.",
+  declineOpen: "Your wallet may still have a request open. Decline it there: it is no longer needed.",
+  mayStillArrive: "Your earlier transfer may still arrive. Pay again only if you are sure that it failed.",
 
   // On its way
   sent: "Payment sent",
@@ -186,6 +191,7 @@ export const en = {
   sanctioned: "Payments from this wallet can't be accepted.",
   busy: "There were too many requests from your network. Wait a minute, then try again.",
   offline: "We can't reach the server. We'll keep trying.",
+  networkSilent: "The network doesn't respond right now. Please try again in a moment.",
   busyUntil: "There were too many requests from your network. This page will refresh at {time}.",
   somethingWrong: "Something went wrong: {problem}",
 
@@ -199,6 +205,8 @@ export const en = {
   accessUntil: "Access until {time}",
   alreadyPaid: "I have already paid",
   ownWallet: "Pay from your own wallet. Access belongs to the address that pays; an exchange's address can't open it.",
+  paidElsewhere: "This page can't see a payment from elsewhere. When you have paid, choose “{button}”.",
+  ownWalletNoScript: "Opening it takes JavaScript and the wallet that paid.",
   proveWords: "Sign with the wallet that paid. Signing costs nothing.",
   unlocked: "Unlocked",
   unlockedWords: "{address} has access.",
@@ -317,7 +325,7 @@ export const en = {
   notFound: "This page does not exist",
   notFoundWords: "Check the link, or ask the shop for a new one.",
   serverFailed: "This page can't be shown right now",
-  serverFailedWords: "Please try again in a moment. Nothing was charged.",
+  serverFailedWords: "Please try again in a moment. If you have already paid, your payment is safe: don't pay again.",
 } as const
 
 /** A catalogue. A language without one of the keys does not compile. */

@@ -5,7 +5,7 @@ export const fr: Catalogue = {
   payTo: "Payer {merchant}",
   payment: "Paiement",
   onNetwork: "{symbol} sur {network}",
-  exactly: "Dans votre portefeuille : {amount} {symbol}",
+  exactly: "Votre portefeuille affiche {amount} {symbol}",
   payBefore: "À payer avant : {time}",
   showMore: "Afficher plus",
   showLess: "Afficher moins",
@@ -74,6 +74,12 @@ export const fr: Catalogue = {
   maybeSent:
     "Vous avez commencé un paiement dans votre portefeuille. Si vous l’y avez confirmé, attendez : il apparaîtra ici. Ne payez pas une seconde fois.",
   notSent: "Je ne l’ai pas confirmé",
+  amountChanged: "Le montant a changé depuis la demande faite à votre portefeuille. Refusez-la, puis payez de nouveau.",
+  maybeSigned:
+    "Nous ne savons pas encore si votre paiement a été accepté. Ne payez pas autrement. Vous pouvez signer de nouveau sans risque avec le même portefeuille : il n’est prélevé qu’une fois.",
+  declineOpen: "Votre portefeuille a peut-être encore une demande ouverte. Refusez-la : elle n’est plus nécessaire.",
+  mayStillArrive:
+    "Votre transfert précédent peut encore arriver. Ne payez de nouveau que si vous êtes sûr qu’il a échoué.",
   sent: "Paiement envoyé",
   sentWords: "Ne payez pas une seconde fois. Nous attendons que le réseau l’affiche.",
   confirming: "Confirmation de votre paiement",
@@ -176,6 +182,7 @@ export const fr: Catalogue = {
   sanctioned: "Les paiements de ce portefeuille ne peuvent pas être acceptés.",
   busy: "Il y a eu trop de demandes depuis votre réseau. Attendez une minute, puis réessayez.",
   offline: "Le serveur est injoignable. Nous continuons d’essayer.",
+  networkSilent: "Le réseau ne répond pas pour le moment. Veuillez réessayer dans un instant.",
   busyUntil: "Il y a eu trop de demandes depuis votre réseau. Cette page sera actualisée à {time}.",
   somethingWrong: "Un problème est survenu : {problem}",
   linkAmount: "Montant en {symbol}",
@@ -186,6 +193,8 @@ export const fr: Catalogue = {
   alreadyPaid: "J’ai déjà payé",
   ownWallet:
     "Payez depuis votre propre portefeuille. L’accès appartient à l’adresse qui paie ; celle d’une plateforme ne peut pas l’ouvrir.",
+  paidElsewhere: "Cette page ne voit pas un paiement fait ailleurs. Une fois payé, choisissez « {button} ».",
+  ownWalletNoScript: "Pour l’ouvrir, il faut JavaScript et le portefeuille qui a payé.",
   proveWords: "Signez avec le portefeuille qui a payé. La signature ne coûte rien.",
   unlocked: "Débloqué",
   unlockedWords: "{address} a accès.",
@@ -294,5 +303,6 @@ export const fr: Catalogue = {
   notFound: "Cette page n’existe pas",
   notFoundWords: "Vérifiez le lien, ou demandez-en un nouveau à la boutique.",
   serverFailed: "Cette page ne peut pas être affichée en ce moment",
-  serverFailedWords: "Veuillez réessayer dans un instant. Rien n’a été débité.",
+  serverFailedWords:
+    "Veuillez réessayer dans un instant. Si vous avez déjà payé, votre paiement est en sécurité : ne payez pas de nouveau.",
 }

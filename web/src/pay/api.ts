@@ -4,11 +4,17 @@ import type { PayPage } from "../page-data.ts"
 /** The server's answer to a request that it refuses. */
 export class Refusal extends Error {
   readonly code: string
-  constructor(code: string, message: string) {
+  /** Whether it is not known if the request had an effect: no answer came, or none of this server. */
+  readonly isUnsure: boolean
+  constructor(code: string, message: string, isUnsure = false) {
     super(message)
     this.code = code
+    this.isUnsure = isUnsure
   }
 }
+
+/** Errors whose first detail says what is wrong; the message says only that there are details. */
+const wholeFaults = ["VALIDATION_ERROR", "AUTHORIZATION_REFUSED"]
 
 /** Posts JSON; throws a {@link Refusal} with the server's code, or `OFFLINE` where it can't be reached. */
 export const post = <T>(path: string, body: object): Promise<T> => call<T>("POST", path, { body })
@@ -27,13 +33,16 @@ export async function call<T>(
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   }).catch(() => {
-    throw new Refusal("OFFLINE", "")
+    throw new Refusal("OFFLINE", "", true)
   })
-  const answer = await response.json().catch(() => ({}))
+  const answer = await response.json().catch(() => undefined)
+  // A proxy, or a network that wants a sign-in, answers with a page of its own.
+  if (typeof answer !== "object" || answer === null) throw new Refusal("OFFLINE", "", true)
   if (!response.ok) {
-    const [detail] = (answer.details ?? []) as { path: string; message: string }[]
-    const words = detail && answer.error === "VALIDATION_ERROR" ? `${detail.path} ${detail.message}` : answer.message
-    throw new Refusal(answer.error ?? `HTTP ${response.status}`, words ?? `HTTP ${response.status}`)
+    const [detail] = (answer.details ?? []) as { message: string }[]
+    const words = detail && wholeFaults.includes(answer.error) ? detail.message : answer.message
+    const code = answer.error ?? `HTTP ${response.status}`
+    throw new Refusal(code, words ?? code, response.status >= 500)
   }
   return answer
 }

@@ -9,12 +9,13 @@ import { notifyPaid } from "./embedded.ts"
 import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
 import { follow, type Offline } from "./live.ts"
-import { submissionProblem } from "./problems.ts"
+import { problemWords, submissionProblem } from "./problems.ts"
 import { InvoiceFacts, ManageLink, Renews, Subscribe } from "./renewal.tsx"
 import { Returns } from "./returns.tsx"
 import { isDone, isPayable, isSettled, type Stage, stageOf } from "./stage.ts"
-import { type Memory, onOtherTab, recall, remember } from "./store.ts"
-import { useWallet, type Way } from "./use-wallet.ts"
+import { isUnsure, type Memory, onOtherTab, recall, remember } from "./store.ts"
+import { useSubmission } from "./use-submission.ts"
+import { type Paying, useWallet, type Way } from "./use-wallet.ts"
 import { waitingIn } from "./waiting.ts"
 import { WalletWay } from "./wallet-way.tsx"
 import { useWallets, type Wallet } from "./wallets.ts"
@@ -23,14 +24,11 @@ import { wordsOf } from "./words-of.ts"
 
 type WayKey = "wallet" | "phone" | "manual"
 
-/** How long after a transfer was handed to a wallet it may still appear on chain. */
-const SENDING_MS = 600_000
-
 interface Live {
   status: CheckoutStatus
   memory: Memory
   offline: Offline | undefined
-  /** Reads the browser's memory again, and asks the server. */
+  /** Reads the browser's memory again, and the server's state. */
   changed: () => void
 }
 
@@ -48,18 +46,17 @@ function useLive(page: PayPage): Live {
   const [memory, setMemory] = useState(() => recall(sessionId))
   const [offline, setOffline] = useState<Offline>()
   const { path, query } = pathOf(page, memory)
+  const [turn, setTurn] = useState(0)
+  // biome-ignore lint/correctness/useExhaustiveDependencies: with each turn it is followed anew, from its present state on
   useEffect(() => {
     return follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline, isOver: isSettled })
-  }, [path, query])
+  }, [path, query, turn])
   useEffect(() => onOtherTab(sessionId, () => setMemory(recall(sessionId))), [sessionId])
+  // Not by a request of its own: its answer could come late, and show an older state than is known.
   const changed = useCallback(() => {
-    const now = recall(sessionId)
-    setMemory(now)
-    const asked = pathOf(page, now)
-    void fetch(`${asked.path}/status?${asked.query}`)
-      .then(async response => response.ok && setStatus(await response.json()))
-      .catch(() => {})
-  }, [page, sessionId])
+    setMemory(recall(sessionId))
+    setTurn(n => n + 1)
+  }, [sessionId])
   return { status, memory, offline, changed }
 }
 
@@ -68,21 +65,27 @@ export function Checkout({ page }: { page: PayPage }) {
   const { t, local } = useWords()
   const live = useLive(page)
   const { status, memory, offline } = live
-  const known = stageOf(status, memory)
+  const known = stageOf(status, { txHash: memory.txHash, isSending: isUnsure(memory.sendingAt) })
   // It may have been paid elsewhere meanwhile. A payer who is asked for money now may pay twice.
   const stage = offline && isPayable(known) ? "unknown" : known
   const wallets = useWallets(page.sandbox)
-  const paying = useWallet({ page, status, changed: live.changed })
+  const payable = isPayable(stage)
+  const paying = useWallet({ page, status, payable, changed: live.changed })
+  useSubmission({ page, status, memory, changed: live.changed })
   const said = wordsOf(t, page, status, stage)
   // The server can't be reached; that is not the state `unknown`, in which the chain's network is silent. The note below
   // gives the cause.
   const words = stage === known ? said : { ...said, title: t("outdated"), text: t("outdatedWords") }
-  const payable = isPayable(stage)
   const first = useRef(stage)
   const { cancel } = paying
+  /** Whether the wallet was left with a request that nobody needs any more. */
+  const [isLeft, setLeft] = useState(false)
+  const isAsking = paying.step.at === "confirm"
   useEffect(() => {
-    if (!payable) cancel()
-  }, [payable, cancel])
+    if (payable) return setLeft(false)
+    if (isAsking) setLeft(true)
+    cancel()
+  }, [payable, isAsking, cancel])
   const { sessionId } = status
   const done = isDone(stage, status)
   useEffect(() => {
@@ -110,7 +113,7 @@ export function Checkout({ page }: { page: PayPage }) {
           )}
           <What text={page.description} />
           <Amount unit={symbol} amount={asked} as="h1" />
-          {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
+          {payable && local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
           <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
           {payable && page.kind === "checkout" && !status.invoice && <Deadline expiresAt={status.expiresAt} />}
           {payable && renewal && <Renews renewal={renewal} />}
@@ -119,6 +122,11 @@ export function Checkout({ page }: { page: PayPage }) {
     >
       {stage !== "paid" && <InvoiceFacts status={status} />}
       <StateWords stage={stage} status={status} words={words} />
+      {isLeft && !payable && stage !== "sent" && (
+        <p class="note bad" role="alert">
+          {t("declineOpen")}
+        </p>
+      )}
       <Returns page={page} waiting={waitingIn(status, stage)} />
       {offline && !isSettled(status) && <OfflineNote {...offline} />}
       {payable && tried.current && (
@@ -133,7 +141,7 @@ export function Checkout({ page }: { page: PayPage }) {
           page={page}
           status={status}
           stage={stage}
-          wasOpen={first.current !== stage}
+          wasOpen={first.current !== stage && !isLeft}
           restart={() => restart(live)}
         />
       )}
@@ -153,9 +161,9 @@ function OfflineNote({ until }: Offline) {
   return <p class="note wait">{until === undefined ? t("offline") : t("busyUntil", { time: time.format(until) })}</p>
 }
 
-/** Forgets a transfer that never appeared, so that the payer can pay in another way. */
+/** Stops waiting for a transfer that never appeared, so that the payer can pay in another way. It may still arrive. */
 function restart({ status, changed }: Live): void {
-  remember(status.sessionId, { txHash: undefined, sendingAt: undefined })
+  remember(status.sessionId, { txHash: undefined, sendingAt: undefined, givenUpAt: Date.now() })
   changed()
 }
 
@@ -209,7 +217,7 @@ interface PayProps {
   page: PayPage
   live: Live
   wallets: Wallet[]
-  paying: ReturnType<typeof useWallet>
+  paying: Paying
 }
 
 function Pay({ page, live, wallets, paying }: PayProps) {
@@ -221,6 +229,16 @@ function Pay({ page, live, wallets, paying }: PayProps) {
   const key = chosen ?? (wallets.length > 0 ? "wallet" : "phone")
   if (status.payerFields.length > 0 && !memory.answered)
     return <Fields sessionId={status.sessionId} names={status.payerFields} done={changed} />
+  const isAsking = ["connecting", "confirm", "submitting"].includes(paying.step.at)
+  // In place of the ways to pay: whoever pays again may pay twice.
+  if (isUnsure(memory.sendingAt) && !isAsking) return <MaybeSent page={page} live={live} paying={paying} />
+  if (isUnsure(memory.signedAt) && status.gasless && wallets.length > 0)
+    return (
+      <>
+        <p class="note wait">{t("maybeSigned")}</p>
+        <WalletWay page={page} status={status} wallets={wallets} paying={paying} way="signature" />
+      </>
+    )
   const tabs = [
     { key: "wallet", title: t("wayWallet") },
     { key: "phone", title: t("wayPhone") },
@@ -250,27 +268,42 @@ function Pay({ page, live, wallets, paying }: PayProps) {
   )
 }
 
-/** Notices beside the ways to pay: about a transfer whose outcome is not known, and about a hash that was refused. */
-function Notices({ page, live }: { page: PayPage; live: Live }) {
+/** A transfer that the wallet was asked for, and that may have been sent. */
+function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: Paying }) {
   const { t } = useWords()
-  const { status, memory, changed } = live
-  const { submission } = status
-  const isMine = submission !== null && submission.txHash === memory.txHash && submission.status === "failed"
-  const values = { symbol: page.token.symbol, network: page.network.title }
+  const { status, changed } = live
+  const { step } = paying
   const forget = () => {
     remember(status.sessionId, { sendingAt: undefined })
     changed()
   }
   return (
-    <>
-      {memory.sendingAt !== undefined && Date.now() - memory.sendingAt < SENDING_MS && (
-        <div class="note wait">
-          <p>{t("maybeSent")}</p>
-          <button type="button" class="link" onClick={forget}>
-            {t("notSent")}
-          </button>
-        </div>
+    <div class="stack">
+      {step.at === "problem" && (
+        <p class="note bad" role="alert">
+          {problemWords(t, step.error, { symbol: page.token.symbol, network: page.network.title })}
+        </p>
       )}
+      <p class="note wait" role="alert">
+        {t("maybeSent")}
+      </p>
+      <button type="button" class="secondary" onClick={forget}>
+        {t("notSent")}
+      </button>
+    </div>
+  )
+}
+
+/** Notices beside the ways to pay: about an earlier transfer that may still arrive, and a hash that was refused. */
+function Notices({ page, live }: { page: PayPage; live: Live }) {
+  const { t } = useWords()
+  const { submission } = live.status
+  const { txHash, givenUpAt } = live.memory
+  const isMine = submission !== null && submission.txHash === txHash && submission.status === "failed"
+  const values = { symbol: page.token.symbol, network: page.network.title }
+  return (
+    <>
+      {isUnsure(givenUpAt) && <p class="note wait">{t("mayStillArrive")}</p>}
       {isMine && (
         <p class="note bad" role="alert">
           {submissionProblem(t, submission.reason, submission.message, values)}

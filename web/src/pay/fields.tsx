@@ -75,7 +75,7 @@ export function Fields({ sessionId, names, done }: Props) {
     try {
       const payerInfo = Object.fromEntries(names.map(name => [name, (ownOf(answers, name) ?? "").trim()]))
       await post("/api/pay/payer-info", { sessionId, payerInfo })
-      remember(sessionId, { answered: true })
+      remember(sessionId, { answered: true, answers: undefined })
       done()
     } catch (error) {
       setProblem(problemWords(t, error as Error, {}))

@@ -50,16 +50,26 @@ interface News<T> extends Pick<Listener<T>, "isOver"> {
  */
 export function follow<T>(path: string, query: string, listener: Listener<T>): () => void {
   let ended: AbortController | undefined
+  let heardAt = Date.now()
+  const onState = (state: T) => {
+    heardAt = Date.now()
+    listener.onState(state)
+  }
   const turn = () => {
     ended?.abort()
     if (document.hidden) return
+    // What was learned before the page was hidden may be out of date: nobody is asked for money meanwhile.
+    if (Date.now() - heardAt > LOST_MS) listener.onOffline({})
     ended = new AbortController()
-    open(path, query, newsFor(listener, ended.signal))
+    open(path, query, newsFor({ ...listener, onState }, ended.signal))
   }
+  const back = ({ persisted }: PageTransitionEvent) => persisted && turn()
   document.addEventListener("visibilitychange", turn)
+  addEventListener("pageshow", back)
   turn()
   return () => {
     document.removeEventListener("visibilitychange", turn)
+    removeEventListener("pageshow", back)
     ended?.abort()
   }
 }
@@ -82,6 +92,8 @@ function newsFor<T>({ onState, onOffline, isOver }: Listener<T>, signal: AbortSi
       if (!signal.aborted) onOffline(offline)
     },
     heard: state => {
+      // It was asked for before the present follower began, which may have heard a newer one.
+      if (signal.aborted) return
       stop()
       onOffline(undefined)
       onState(state)

@@ -15,7 +15,8 @@ const submissionWords: Record<string, keyof Catalogue> = {
 
 const refusalWords: Record<string, keyof Catalogue> = {
   RELAY_UNAVAILABLE: "relayUnavailable",
-  CHAIN_UNAVAILABLE: "unknownWords",
+  CHAIN_UNAVAILABLE: "networkSilent",
+  SESSION_EXPIRED: "expired",
   PAYMENTS_PAUSED: "pausedWords",
   SANCTIONS_MATCH: "sanctioned",
   RATE_LIMITED: "busy",
@@ -28,6 +29,9 @@ const refusalWords: Record<string, keyof Catalogue> = {
   LINK_UNAVAILABLE: "linkEndedWords",
   LINK_NOT_FOUND: "linkEndedWords",
 }
+
+/** Characters of a wallet's own words that are shown. */
+const LONGEST_PROBLEM = 300
 
 type Values = Record<string, string>
 
@@ -44,7 +48,9 @@ export function submissionProblem(t: Translate, reason: string | null, message: 
 export function problemWords(t: Translate, error: Error, values: Values, isReserving = false): string {
   if (error instanceof WalletFault) {
     if (error.kind === "rejected") return t("rejected")
-    return error.kind === "busy" ? t("walletBusy") : t("walletFailed", { problem: error.message })
+    return error.kind === "busy"
+      ? t("walletBusy")
+      : t("walletFailed", { problem: error.message.slice(0, LONGEST_PROBLEM) })
   }
   if (error instanceof Refusal) {
     if (error.code === "AUTHORIZATION_REFUSED") return t("signatureRefused", { problem: error.message })

@@ -25,6 +25,8 @@ export type Stage =
 export interface Own {
   /** The hash of a transfer that was sent or submitted here. */
   txHash?: string | undefined
+  /** Whether it was sent so lately that the server may not know it yet. */
+  isSending?: boolean
 }
 
 /** The stage of a checkout. A hash that somebody else submitted does not change it: anyone may submit anything. */
@@ -38,7 +40,9 @@ export function stageOf(status: CheckoutStatus, own: Own): Stage {
   const { submission } = status
   const isOwn = submission !== null && own.txHash !== undefined && submission.txHash === own.txHash
   if (isOwn && submission.status === "verifying") return "sent"
-  if (status.over && isZero(status.arriving)) return "expired"
+  if (own.txHash !== undefined && own.isSending && submission === null) return "sent"
+  // While the network can't be read, nobody knows whether something arrived in time.
+  if (status.over && isZero(status.arriving)) return status.stale ? "unknown" : "expired"
   // All of it arrived. Whether it counts is decided elsewhere.
   if (isAll) return "confirming"
   // A paywall that is switched off has no address.
@@ -60,7 +64,7 @@ const ends: Partial<Record<CheckoutStatus["status"], Stage>> = {
 /** The stage before a reservation: one signature reserves everything or nothing. */
 function reservingStage(status: CheckoutStatus): Stage {
   if (status.relaying || status.status === "verifying") return "reserving"
-  if (status.over) return "expired"
+  if (status.over) return status.stale ? "unknown" : "expired"
   if (status.paused || !status.gasless || !status.reservation?.terms) return "paused"
   return status.stale ? "unknown" : "pay"
 }

@@ -5,8 +5,15 @@ export interface Memory {
   txHash?: string
   /** The address that paid a paywall, or is about to. */
   payer?: string
-  /** When a transfer was handed to a wallet that has not answered yet, in milliseconds. */
+  /**
+   * When a transfer was handed to a wallet, in milliseconds, until it is known that nothing was sent or the server knows
+   * the transfer.
+   */
   sendingAt?: number
+  /** When a signature was handed to the server and no answer came, in milliseconds. */
+  signedAt?: number
+  /** When the payer stopped waiting for a transfer, in milliseconds. It may still arrive. */
+  givenUpAt?: number
   /**
    * The nonce of each authorization, by payer and amount. An authorization signed again with the same nonce moves money
    * only once.
@@ -19,6 +26,12 @@ export interface Memory {
   /** Whether the server has these answers. */
   answered?: boolean
 }
+
+/** How long after a payment was handed to a wallet or to the server it may still appear, in milliseconds. */
+const UNSURE_MS = 600_000
+
+/** Whether something was begun at this time, and may still have an effect that is not seen yet. */
+export const isUnsure = (at: number | undefined): boolean => at !== undefined && Date.now() - at < UNSURE_MS
 
 const keyOf = (id: string) => `sluice:${id}`
 /** The page's own memory, for browsers that store nothing (private windows, blocked storage). */

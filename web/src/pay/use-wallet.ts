@@ -2,13 +2,13 @@
 import { useRef, useState } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { fromUnits, toUnits } from "../ui/amounts.ts"
-import { post, Refusal, submitHash } from "./api.ts"
+import { post, Refusal } from "./api.ts"
 import { recall, remember } from "./store.ts"
 import {
   accountOf,
   type Due,
   hasGas,
-  isOn,
+  isOnNetwork,
   newNonce,
   sendTransfer,
   signAuthorization,
@@ -28,13 +28,15 @@ type Step =
   | { at: "network" }
   | { at: "lowToken"; balance: string; missing: string }
   | { at: "lowGas" }
-  | { at: "confirm"; way: Way }
+  | { at: "confirm"; way: Way; amount: string }
   | { at: "submitting" }
   | { at: "problem"; error: Error }
 
 interface Options {
   page: PayPage
   status: CheckoutStatus
+  /** Whether the payer is asked for money now. */
+  payable: boolean
   /** Called when the browser's memory of the payment has changed. */
   changed: () => void
 }
@@ -52,24 +54,32 @@ export interface Paying {
   cancel: () => void
 }
 
+/** One attempt to pay. */
+interface Attempt {
+  /** Whether it was not given up, and the payment can still be made. */
+  isOn: () => boolean
+  show: (step: Step) => void
+}
+
 /** The payment with a wallet, and what can be done next. */
-export function useWallet({ page, status, changed }: Options): Paying {
+export function useWallet({ page, status, payable, changed }: Options): Paying {
   const [step, setStep] = useState<Step>({ at: "idle" })
   const [wallet, setWallet] = useState<Wallet>()
   const [account, setAccount] = useState<string>()
   const [way, setWay] = useState<Way>("signature")
   /** Each attempt has a number. Results of an older attempt are not shown. */
   const tries = useRef(0)
-  const now = useRef({ page, status })
-  now.current = { page, status }
+  const now = useRef({ page, status, payable })
+  now.current = { page, status, payable }
 
-  const attempt = async (work: (show: (step: Step) => void) => Promise<void>): Promise<void> => {
-    const mine = ++tries.current
+  const attempt = async (work: (mine: Attempt) => Promise<void>): Promise<void> => {
+    const number = ++tries.current
+    const isOn = () => number === tries.current && now.current.payable
     const show = (next: Step) => {
-      if (mine === tries.current) setStep(next)
+      if (number === tries.current) setStep(next)
     }
     try {
-      await work(show)
+      await work({ isOn, show })
     } catch (error) {
       show({ at: "problem", error: error as Error })
     }
@@ -78,16 +88,22 @@ export function useWallet({ page, status, changed }: Options): Paying {
   const pay = (chosen: Wallet, wanted: Way): Promise<void> => {
     setWallet(chosen)
     setWay(wanted)
-    return attempt(async show => {
+    return attempt(async mine => {
+      const { show } = mine
       const { provider } = chosen
       const { page } = now.current
       show({ at: "connecting" })
+      // A wallet may take minutes for each answer. Once the attempt is given up, it is asked for nothing more.
       const from = await accountOf(provider)
+      if (!mine.isOn()) return
       setAccount(from)
-      if (!(await isOn(provider, page.network))) return show({ at: "network" })
-      const { status } = now.current
-      const due = dueOf(page, status)
       const balance = await tokenBalance(provider, page.token, from)
+      const isPoor = wanted === "transfer" && !(await hasGas(provider, from))
+      // The network last: a wallet can be switched to another one at any time.
+      const isRight = await isOnNetwork(provider, page.network)
+      if (!mine.isOn()) return
+      if (!isRight) return show({ at: "network" })
+      const due = dueOf(page, now.current.status)
       const { decimals } = page.token
       if (balance < due.value)
         return show({
@@ -95,24 +111,25 @@ export function useWallet({ page, status, changed }: Options): Paying {
           balance: fromUnits(balance, decimals),
           missing: fromUnits(due.value - balance, decimals),
         })
-      if (wanted === "transfer" && !(await hasGas(provider, from))) return show({ at: "lowGas" })
-      show({ at: "confirm", way: wanted })
-      if (wanted === "signature") await bySignature(show, chosen, from, due)
-      else await byTransfer(show, chosen, from, due)
+      if (isPoor) return show({ at: "lowGas" })
+      show({ at: "confirm", way: wanted, amount: fromUnits(due.value, decimals) })
+      if (wanted === "signature") await bySignature(mine, chosen, from, due)
+      else await byTransfer(mine, chosen, from, due)
     })
   }
 
-  const bySignature = async (show: (step: Step) => void, chosen: Wallet, from: string, due: Due) => {
+  const bySignature = async (mine: Attempt, chosen: Wallet, from: string, due: Due) => {
     const { sessionId } = now.current.status
     const terms = termsFor(now.current.status, from, due)
-    const mine = tries.current
     const signed = await signAuthorization(chosen.provider, from, due, terms)
     // The attempt was given up meanwhile, so its signature is not used.
-    if (mine !== tries.current) return
-    show({ at: "submitting" })
+    if (!mine.isOn()) return
+    mine.show({ at: "submitting" })
     try {
       await post("/api/pay/authorize", { sessionId, ...signed })
     } catch (error) {
+      // It may have been accepted. Until that is known, only the same authorization may be signed again.
+      if (error instanceof Refusal && error.isUnsure) remember(sessionId, { signedAt: Date.now() })
       // Its nonce can't move money any more; the next attempt uses another.
       if (error instanceof Refusal && error.code === "AUTHORIZATION_ALREADY_USED") remember(sessionId, { nonces: {} })
       throw error
@@ -121,24 +138,22 @@ export function useWallet({ page, status, changed }: Options): Paying {
     }
   }
 
-  const byTransfer = async (show: (step: Step) => void, chosen: Wallet, from: string, due: Due) => {
+  const byTransfer = async (mine: Attempt, chosen: Wallet, from: string, due: Due) => {
     const { sessionId } = now.current.status
-    remember(sessionId, { sendingAt: Date.now() })
-    let txHash: string
+    remember(sessionId, { sendingAt: Date.now(), givenUpAt: undefined })
+    changed()
     try {
-      txHash = await sendTransfer(chosen.provider, from, due)
+      const txHash = await sendTransfer(chosen.provider, from, due)
+      // Also if the attempt was given up meanwhile: the money is on its way. `use-submission.ts` submits the hash.
+      remember(sessionId, { txHash, payer: from, sendingAt: Date.now() })
+      mine.show({ at: "submitting" })
     } catch (error) {
       // Only a refusal by the user proves that nothing was sent.
       if (error instanceof WalletFault && error.kind === "rejected") remember(sessionId, { sendingAt: undefined })
       throw error
+    } finally {
+      changed()
     }
-    // Also if the attempt was given up meanwhile: the money is on its way.
-    remember(sessionId, { txHash: txHash.toLowerCase(), payer: from, sendingAt: undefined })
-    show({ at: "submitting" })
-    changed()
-    // Without the hash the transfer is still found, only later.
-    await submitHash(now.current.page, { id: sessionId, txHash, payer: from }).catch(() => {})
-    changed()
   }
 
   const again = async (wanted: Way = way) => {
@@ -153,16 +168,16 @@ export function useWallet({ page, status, changed }: Options): Paying {
     again,
     changeNetwork: async () => {
       if (!wallet) return
-      await attempt(async () => {
+      await attempt(async mine => {
         await switchTo(wallet.provider, page.network)
-        await pay(wallet, way)
+        if (mine.isOn()) await pay(wallet, way)
       })
     },
     askFaucet: async () => {
-      await attempt(async show => {
-        show({ at: "connecting" })
+      await attempt(async mine => {
+        mine.show({ at: "connecting" })
         await post("/sandbox/faucet", { address: account })
-        if (wallet) await pay(wallet, way)
+        if (wallet && mine.isOn()) await pay(wallet, way)
       })
     },
     cancel: () => {

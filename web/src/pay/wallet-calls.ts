@@ -11,7 +11,8 @@ export class WalletFault extends Error {
   }
 }
 
-const REJECTED = [4001, "ACTION_REJECTED"]
+const REJECTED: unknown[] = [4001, "ACTION_REJECTED"]
+const HASH = /^0x[0-9a-f]{64}$/i
 const BUSY = -32002
 const UNKNOWN_NETWORK = 4902
 
@@ -25,8 +26,10 @@ async function ask<T>(provider: Provider, method: string, params: unknown[] = []
   try {
     return (await provider.request({ method, params })) as T
   } catch (error) {
-    const { code, message = String(error) } = error as Fault
-    const kind = REJECTED.includes(code ?? "") ? "rejected" : code === BUSY ? "busy" : "other"
+    // Anything may be thrown, also nothing.
+    const { code, message = String(error), data } = (error ?? {}) as Fault
+    const isRejected = REJECTED.includes(code) || REJECTED.includes(data?.originalError?.code)
+    const kind = isRejected ? "rejected" : code === BUSY ? "busy" : "other"
     throw Object.assign(new WalletFault(kind, message), { cause: error })
   }
 }
@@ -39,7 +42,7 @@ export async function accountOf(provider: Provider): Promise<string> {
 }
 
 /** Whether the wallet is on this network. */
-export const isOn = async (provider: Provider, { chainId }: NetworkFacts): Promise<boolean> =>
+export const isOnNetwork = async (provider: Provider, { chainId }: NetworkFacts): Promise<boolean> =>
   (await chainOf(provider)) === chainId
 
 /** The chain id of the wallet's current network. */
@@ -91,10 +94,17 @@ export interface Due {
   value: bigint
 }
 
-/** Makes the wallet send a transfer; returns its hash. */
-export function sendTransfer(provider: Provider, from: string, { token, payTo, value }: Due): Promise<string> {
+/**
+ * Makes the wallet send a transfer; returns its hash. The request names the network: a wallet that was switched to
+ * another one meanwhile refuses it. Throws where the wallet answers with anything but a hash: it may have been sent.
+ */
+export async function sendTransfer(provider: Provider, from: string, due: Due): Promise<string> {
+  const { token, chainId, payTo, value } = due
   const data = `0xa9059cbb${word(payTo)}${word(value)}`
-  return ask<string>(provider, "eth_sendTransaction", [{ from, to: token.address, data, value: "0x0" }])
+  const transfer = { from, to: token.address, data, value: "0x0", chainId: `0x${chainId.toString(16)}` }
+  const hash = await ask<unknown>(provider, "eth_sendTransaction", [transfer])
+  if (typeof hash !== "string" || !HASH.test(hash)) throw new WalletFault("other", "it answered with no hash")
+  return hash.toLowerCase()
 }
 
 /** An authorization in the form that the server accepts (EIP-3009). */

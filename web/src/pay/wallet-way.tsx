@@ -1,5 +1,6 @@
 /** Pays with a wallet of this browser. */
 import type { ComponentChildren } from "preact"
+import { useEffect, useRef } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
@@ -13,11 +14,31 @@ interface Props {
   wallets: Wallet[]
   paying: Paying
   way: Way
-  setWay: (way: Way) => void
+  /** Undefined where there is no other way. */
+  setWay?: (way: Way) => void
 }
 
-/** The wallets to choose from, or the current step of the payment with the chosen one. */
+/**
+ * The wallets to choose from, or the current step of the payment with the chosen one. The button that began a step is gone
+ * with it, so the focus moves to the step's words or, where there are none, to its first button.
+ */
 export function WalletWay(props: Props) {
+  const { at } = props.paying.step
+  const box = useRef<HTMLDivElement>(null)
+  const before = useRef(at)
+  useEffect(() => {
+    if (before.current === at) return
+    before.current = at
+    box.current?.querySelector<HTMLElement>("[tabindex='-1'], button")?.focus()
+  }, [at])
+  return (
+    <div ref={box}>
+      <Current {...props} />
+    </div>
+  )
+}
+
+function Current(props: Props) {
   const { page, status, paying } = props
   const { t, local } = useWords()
   const { step, account } = paying
@@ -35,7 +56,14 @@ export function WalletWay(props: Props) {
     case "confirm":
       return (
         <Waiting title={t("confirmInWallet")} paying={paying}>
-          <p>{t(step.way === "signature" ? "confirmSign" : "confirmSend", values)}</p>
+          <p>
+            {t(step.way === "signature" ? "confirmSign" : "confirmSend", { ...values, amount: local(step.amount) })}
+          </p>
+          {step.amount !== status.missing && !status.reservation && (
+            <p class="note bad" role="alert">
+              {t("amountChanged")}
+            </p>
+          )}
           {account && (
             <p class="quiet">
               {t("yourWallet", { address: "" })} <bdi>{short(account)}</bdi>
@@ -76,12 +104,12 @@ export function WalletWay(props: Props) {
       )
     case "problem":
       return (
-        <>
+        <div class="stack">
           <p class="note bad" role="alert">
             {problemWords(t, step.error, values, status.reservation !== undefined)}
           </p>
           <Choice {...props} />
-        </>
+        </div>
       )
   }
 }
@@ -109,7 +137,9 @@ function Choice({ page, status, wallets, paying, way, setWay }: Props) {
         <p>
           <b>{t("noWallet")}</b>
         </p>
-        <p class="quiet">{t(status.reservation ? "reserveNoWallet" : "noWalletHint")}</p>
+        <p class="quiet">
+          {t(status.reservation ? "reserveNoWallet" : page.kind === "paywall" ? "ownWallet" : "noWalletHint")}
+        </p>
       </div>
     )
   return (
@@ -130,7 +160,7 @@ function Choice({ page, status, wallets, paying, way, setWay }: Props) {
       <p class="quiet center">
         {page.sandbox && wallets.length === 1 ? t("testWalletHint") : t(way === "signature" ? "noFee" : "youPayFee")}
       </p>
-      {status.gasless && !status.reservation && (
+      {setWay && status.gasless && !status.reservation && (
         <button type="button" class="link" onClick={() => setWay(way === "signature" ? "transfer" : "signature")}>
           {t(way === "signature" ? "useTransfer" : "useSignature")}
         </button>
@@ -144,7 +174,9 @@ function Waiting({ title, paying, children }: { title: string; paying?: Paying; 
   return (
     <div class="stack center">
       <span class="spinner" aria-hidden="true" />
-      <h2 class="state">{title}</h2>
+      <h2 class="state" tabIndex={-1}>
+        {title}
+      </h2>
       {children}
       {paying && (
         <button type="button" class="link" onClick={paying.cancel}>
@@ -159,7 +191,9 @@ function Problem({ text, paying, children }: { text: string; paying: Paying; chi
   const { t } = useWords()
   return (
     <div class="stack">
-      <p class="note wait">{text}</p>
+      <p class="note wait" tabIndex={-1}>
+        {text}
+      </p>
       {children}
       <button type="button" class="link" onClick={paying.cancel}>
         {t("chooseOther")}

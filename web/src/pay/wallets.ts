@@ -1,5 +1,6 @@
 /** The wallets of this browser (EIP-6963), and the test wallet of a sandbox. */
 import { useEffect, useState } from "preact/hooks"
+import { shown } from "../ui/shown.ts"
 import { post } from "./api.ts"
 
 /** The interface between a page and a wallet (EIP-1193). */
@@ -27,8 +28,11 @@ const testWallet: Wallet = {
   },
 }
 
+/** Characters of a wallet's name that are shown. */
+const LONGEST_NAME = 40
+
 interface Announcement {
-  info?: { uuid?: string; name?: string; icon?: string }
+  info?: { uuid?: unknown; name?: unknown; icon?: unknown }
   provider?: Provider
 }
 
@@ -38,10 +42,13 @@ export function useWallets(sandbox: boolean): Wallet[] {
   useEffect(() => {
     const add = (event: Event) => {
       const { info, provider } = (event as CustomEvent<Announcement>).detail ?? {}
-      if (!info?.uuid || !info.name || !provider) return
-      const { uuid: id, name, icon } = info
+      const { uuid: id, name: given, icon } = info ?? {}
+      // Anything may announce itself.
+      if (typeof id !== "string" || typeof given !== "string" || typeof provider?.request !== "function") return
+      const name = [...shown(given)].slice(0, LONGEST_NAME).join("")
+      if (!name) return
       // Only a picture inside the announcement is used; any other would cause a request to another server.
-      const picture = icon?.startsWith("data:image/") ? { icon } : {}
+      const picture = typeof icon === "string" && icon.startsWith("data:image/") ? { icon } : {}
       setWallets(known =>
         known.some(wallet => wallet.id === id) ? known : [...known, { id, name, ...picture, provider, isTest: false }],
       )

@@ -54,10 +54,12 @@ export function PhoneWay({ page, status }: Props) {
         ))}
       </fieldset>
       <p class="center">{words[code]}</p>
-      {code !== "page" && <p class="quiet center">{t("tokenWarning", { symbol, native: "ETH" })}</p>}
+      {page.kind === "paywall" && <p class="note">{t("ownWallet")}</p>}
+      <p class="quiet center">{t("tokenWarning", { symbol, native: "ETH" })}</p>
       <a class="secondary" href={request}>
         {t("openWallet")}
       </a>
+      {page.kind === "paywall" && <p class="quiet center">{t("paidElsewhere", { button: t("alreadyPaid") })}</p>}
     </div>
   )
 }
@@ -79,6 +81,7 @@ export function ManualWay({ page, status, changed }: Props & { changed: () => vo
         <CopyRow name={t("tokenContract")} value={token.address} />
       </dl>
       <p class="note">{t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
+      {page.kind === "paywall" && <p class="quiet">{t("paidElsewhere", { button: t("alreadyPaid") })}</p>}
       <HashForm page={page} id={status.sessionId} changed={changed} />
     </div>
   )
