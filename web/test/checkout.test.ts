@@ -301,7 +301,7 @@ describe.concurrent("a checkout", () => {
     const german = await openPage(session.url, { locale: "de-DE" })
     await button(german, "Mit der Test-Wallet zahlen").waitFor()
     expect(await german.locator("h1").textContent()).toBe("19,90 USDC")
-    await german.getByText("In der Wallet: 19.90 USDC").waitFor()
+    await german.getByText("Ihre Wallet zeigt 19.90 USDC").waitFor()
     const arabic = await openPage(`${session.url}?lang=ar`)
     await arabic.getByRole("tab", { name: "يدويًا" }).click()
     expect(await arabic.evaluate(() => getComputedStyle(document.body).direction)).toBe("rtl")
