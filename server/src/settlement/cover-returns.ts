@@ -51,8 +51,14 @@ export async function coverReturns(ctx: TxContext, part: Part): Promise<void> {
 }
 
 /** Whether a payment has exactly what its returns send back. */
-const isCovered = ({ status, sent }: Returned, held: readonly Held[]): boolean =>
-  status === "returned" && sumOf(held) === sent && held.every(row => row.suspect_at === null)
+const isCovered = ({ status, amount, sent }: Returned, held: readonly Held[]): boolean =>
+  status === "returned" &&
+  amount === sent - givenBack(held) &&
+  sumOf(held) === sent &&
+  held.every(row => row.suspect_at === null)
+
+/** What of these transfers earlier returns have sent back, in base units. */
+const givenBack = (held: readonly Held[]): bigint => held.reduce((sum, row) => sum + row.given_back, 0n)
 
 async function cover(ctx: TxContext, payment: Returned, held: readonly Held[]): Promise<void> {
   const standing = held.filter(row => row.suspect_at === null)
@@ -68,9 +74,24 @@ async function cover(ctx: TxContext, payment: Returned, held: readonly Held[]): 
   await release(ctx, payment, spare)
   await settleAt(ctx, spare, now)
   const kept = [...held.filter(row => !spare.includes(row)), ...taken]
+  if (sumOf(kept) === payment.sent && payment.status === "returned")
+    return await fit(ctx, payment, payment.sent - givenBack(kept))
   if (sumOf(kept) <= payment.sent) return
   if (payment.is_final && kept.every(row => isSureOf(payment, row))) await openRest(ctx, payment, kept)
   else await settleAt(ctx, kept, new Date(now.getTime() + AGAIN_MS))
+}
+
+/**
+ * Makes a returned payment what was sent back: its merchant gave back a part of it by itself, and the other transfers count
+ * for themselves now.
+ */
+async function fit(ctx: TxContext, { id, amount }: Returned, back: bigint): Promise<void> {
+  if (amount === back) return
+  await sql`update payments p set amount = ${back}, updated_at = ${ctx.now()},
+      tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end
+    from (select array_agg(t.tx_hash::text order by t.block_number desc, t.log_index desc) as hashes
+      from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${id} and t.state <> 'gone') held
+    where p.id = ${id}`.execute(ctx.db)
 }
 
 async function settleAt(ctx: TxContext, transfers: readonly Held[], at: Date): Promise<void> {
@@ -126,7 +147,7 @@ async function heldBy(ctx: TxContext, payments: readonly Returned[]): Promise<He
  */
 function isOnItsWayBack({ status, signed, amount }: Returned, held: readonly Held[]): boolean {
   const there = sumOf(held)
-  const counts = there - held.reduce((sum, row) => sum + row.given_back, 0n)
+  const counts = there - givenBack(held)
   return there > 0n && (status === "open" ? there <= signed : counts < amount)
 }
 

@@ -6,6 +6,7 @@ import { paperNetwork, startService, type TestService } from "../../test/service
 import type { Address, Hash } from "../chain/hex.ts"
 import { returnNonce } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import { returnAgain } from "../payouts/make-returns.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { freshSubmission } from "../scanner/queries.ts"
@@ -213,6 +214,29 @@ describe.each(["paywalls", "checkouts"] as const)("of %s, a payment whose return
   })
 })
 
+/** What the comparison writes when a merchant's own wallet gave a payment's money back, and what follows from it. */
+async function gaveBack(payment: Row<"payments"> | undefined, amount: bigint): Promise<void> {
+  if (!payment) throw new Error("no payment")
+  const outflow = {
+    chain_id: chainId,
+    deposit_id: payment.deposit_id ?? 0n,
+    merchant_id: payment.merchant_id,
+    reason: "given_back" as const,
+    tx_hash: hashOf(77),
+    token: token.address,
+    recipient: BACK as Address,
+    amount,
+    block_number: 20n,
+    block_hash: hashOf(20),
+    log_index: 0,
+    block_time: service.ctx.now(),
+    created_at: service.ctx.now(),
+    nonce: returnNonce(payment.id, 0),
+  }
+  await db().insertInto("outflows").values(outflow).execute()
+  await followGivenBack(service.ctx, paperNetwork)
+}
+
 describe.each([
   { gave: 8_000_000n, left: [["returned", "underpaid", 3_000_000n]] },
   { gave: 2_000_000n, left: [["open", "underpaid", 1_000_000n]] },
@@ -223,24 +247,7 @@ describe.each([
     await arrive(deposit, 9, 20_000_000n, OTHER)
     await settle()
     const payment = (await payments()).find(row => row.payer === payer)
-    const outflow = {
-      chain_id: chainId,
-      deposit_id: deposit.id,
-      merchant_id: payment?.merchant_id ?? "",
-      reason: "given_back" as const,
-      tx_hash: hashOf(77),
-      token: token.address,
-      recipient: BACK as Address,
-      amount: gave,
-      block_number: 20n,
-      block_hash: hashOf(20),
-      log_index: 0,
-      block_time: service.ctx.now(),
-      created_at: service.ctx.now(),
-      nonce: returnNonce(payment?.id ?? "", 0),
-    }
-    await db().insertInto("outflows").values(outflow).execute()
-    await followGivenBack(service.ctx, paperNetwork)
+    await gaveBack(payment, gave)
     await settle()
     const ofPayer = async () =>
       (await payments()).filter(row => row.payer === payer).map(row => [row.status, row.exception, row.amount])
@@ -252,6 +259,41 @@ describe.each([
     expect(await findings()).toEqual([])
   })
 })
+
+describe.each(["paywalls", "checkouts"] as const)(
+  "among %s, a payment of 2 and 1 of which its merchant gave back 2 by itself",
+  what => {
+    it("is of 2, and the 1 waits for itself: the rows are what the comparison expects", async () => {
+      const deposit = await sell(what)
+      await arrive(deposit, 1, 2_000_000n)
+      await arrive(deposit, 2, 1_000_000n)
+      await settle()
+      const [payment] = await payments()
+      expect(await states()).toEqual([["open", "underpaid", 3_000_000n]])
+      await gaveBack(payment, 2_000_000n)
+      await settle()
+      await later()
+      expect(new Set(await states())).toEqual(
+        new Set([
+          ["returned", "underpaid", 2_000_000n],
+          ["open", "underpaid", 1_000_000n],
+        ]),
+      )
+      expect((await payments()).find(({ status }) => status === "returned")?.tx_hash).toBe(hashOf(1))
+      expect(await findings()).toEqual([])
+      // As an earlier version left it: it is corrected.
+      await db()
+        .updateTable("payments")
+        .set({ amount: 3_000_000n, tx_hash: hashOf(2) })
+        .where("status", "=", "returned")
+        .execute()
+      expect(await findings()).not.toEqual([])
+      await db().updateTable("transfers").set({ run_at: service.ctx.now() }).execute()
+      await settle()
+      expect(await findings()).toEqual([])
+    })
+  },
+)
 
 describe("a surplus whose return is signed", () => {
   const overpaid = async () => {
