@@ -4,6 +4,7 @@
  * differs between kinds of resources is in their {@link Sellable}.
  */
 import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
@@ -13,6 +14,7 @@ import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { coverReturns } from "./cover-returns.ts"
 import { writeOpen } from "./exceptions.ts"
+import { payersToWait } from "./money-there.ts"
 import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
 import type { Group, Part, Plan, Screened, Sellable } from "./sellable.ts"
@@ -50,9 +52,10 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
   // is screened before the transactions, because a list is a file or a contract, and neither belongs inside one.
   for (const part of screenedTogether(due)) {
     const screened = isOver() ? undefined : await screen(ctx, sendersOf(part), sellable.purpose)
+    const waiting = screened && (await payersToWait(ctx, network, part))
     for (const group of part) {
       if (screened === undefined || isOver()) isMore = true
-      else isMore = (await trySettling(ctx, sellable, group, screened)) || isMore
+      else isMore = (await trySettling(ctx, sellable, group, but(screened, waiting?.get(group.resourceId)))) || isMore
     }
   }
   // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
@@ -63,6 +66,10 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
   await ctx.wakes.wake("payouts")
   return due.length
 }
+
+/** What was screened, with these payers as if that had failed: their money waits a minute. */
+const but = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
+  payers.size === 0 ? screened : new Map([...screened, ...[...payers].map(payer => [payer, "unknown"] as const)])
 
 /**
  * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group stays due.
