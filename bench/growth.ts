@@ -178,6 +178,7 @@ function innerPaths(rig: Rig, merchantId: string, shop: Awaited<ReturnType<Rig["
       limit: 50,
       perLane: 50,
       taken: new Map(),
+      inFlight: new Map(),
       room: 1_000,
       rooms: new Map(),
       afterLane: "",

@@ -342,6 +342,7 @@ async function claims(place: Place): Promise<void> {
         limit: CLAIM,
         perLane: 10,
         taken,
+        inFlight: taken,
         room: 1_000,
         rooms: new Map(),
         afterLane: "",

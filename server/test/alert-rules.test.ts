@@ -65,6 +65,7 @@ const faults: Record<string, () => void> = {
   SluicePayoutEvent: () => metrics.payoutAlarms.inc({ ...wallet, reason: "books" }, 10),
   SluicePayoutsWaiting: () => metrics.oldestQueued.set(wallet, 1_000),
   SluiceSanctions: () => metrics.heldPayouts.set({ ...wallet, reason: "sanctions" }, 1),
+  SluicePayoutHeld: () => metrics.heldPayouts.set({ ...wallet, reason: "short" }, 1),
   SluiceSubscriptionsFail: () => metrics.subscriptionChanges.inc({ network: "base", change: "failed" }, 20),
   SluicePaymentsReversed: () =>
     metrics.countPayment(paperNetwork, newId("cs"), "reversed", { token: paperNetwork.token.address, amount: 1n }),
@@ -88,11 +89,14 @@ async function scrape(): Promise<Map<string, number>> {
   )
 }
 
-/** An hour of scrapes: what counts grows evenly to its value, and the rest has its value all the time. */
-const hour = (series: Map<string, number>) =>
+/** How long a fault lasts until its alert is due, in minutes. */
+const minutesOf = (alert: string): number => (alert === "SluicePayoutHeld" ? 25 * 60 : 60)
+
+/** Scrapes of each minute: what counts grows evenly, by its value in an hour, and the rest has its value all the time. */
+const scrapes = (series: Map<string, number>, minutes: number) =>
   [...series].map(([name, value]) => {
     const isCounter = /(_total|_bucket|_count|_sum)\{/.test(name)
-    return { series: name, values: isCounter ? `0+${value / 60}x60` : `${value}+0x60` }
+    return { series: name, values: isCounter ? `0+${value / 60}x${minutes}` : `${value}+0x${minutes}` }
   })
 
 let promtool: string
@@ -118,12 +122,15 @@ it("an alert fires for each fault, and none where all is well", async () => {
   const tests = series.map(({ name, up, scraped }) => ({
     name,
     interval: "1m",
-    input_series: [{ series: 'up{job="sluice"}', values: `${up}+0x60` }, ...hour(scraped)],
+    input_series: [
+      { series: 'up{job="sluice"}', values: `${up}+0x${minutesOf(name)}` },
+      ...scrapes(scraped, minutesOf(name)),
+    ],
     // Prometheus evaluates the rules each minute; whatever fires at the end is listed with its alert's name.
     promql_expr_test: [
       {
         expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
-        eval_time: "60m",
+        eval_time: `${minutesOf(name)}m`,
         exp_samples: name === "" ? [] : [{ labels: `{alertname="${name}"}`, value: 1 }],
       },
     ],

@@ -685,7 +685,10 @@ describe.concurrent("a page that waits", () => {
       body: JSON.stringify({ error: "RATE_LIMITED", message: "" }),
     }
     let refused = 0
-    await page.route("**/api/pay/confirm", route => (++refused, route.fulfill(limited)))
+    await page.route("**/api/pay/confirm", async route => {
+      refused++
+      await route.fulfill(limited)
+    })
     await payByTransfer()
     for (const isReloaded of [false, true]) {
       await stage(page, "sent")

@@ -172,8 +172,7 @@ const notifyChange = (
     merchantId,
     type: "settings.payout_address_changed",
     orderKey: `settings ${network.name}`,
-    // What is pending is withdrawn.
-    isUndoing: address === before,
+    isWithdrawal: address === before,
     data: {
       merchantId,
       chain: network.name,

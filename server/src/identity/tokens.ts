@@ -149,12 +149,17 @@ function issuerKeys(issuer: string) {
     },
     /** The present keys, which are fetched where that is due. */
     now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
-    /** Discovers and fetches the keys again, though they are fresh. Rejects where the issuer has none. */
+    /**
+     * Discovers and fetches the keys again, though they are fresh. Rejects where the issuer has none; those that are known
+     * stay then. They also stay where they are at the same place: a token of a new key has them fetched.
+     */
     renew: async (): Promise<void> => {
       try {
-        const keys = await ask()
+        const url = await discover(issuer)
+        const keys = remoteKeys(url)
         await keys.reload()
         if (!keys.jwks()?.keys.length) throw new Error(`the keys of ${issuer}: the list is empty`)
+        if (current?.url !== url) current = { url, keys }
         answered()
       } catch (error) {
         failed(error)

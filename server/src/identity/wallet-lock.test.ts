@@ -183,8 +183,13 @@ describe("another product with another split", () => {
     await send(console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: all.plain }))
     await send(console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: all.plain, name: "c" }))
     await send(console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: null }))
-    expect((await splitEvents()).slice(3)).toMatchObject([
-      { change: "detached", splitId: all.splitId, resourceId: all.sold, productId: all.plain, recipients: [] },
+    const detached = { change: "detached", splitId: all.splitId, recipients: [] }
+    expect((await splitEvents()).slice(3)).toMatchObject([{ ...detached, resourceId: all.sold, productId: all.plain }])
+    await send(console_("PUT", `paywalls/${all.paywall}`, { subscriptionProductId: null }))
+    const made_ = await made("paywalls", { name: "c", price: 5, subscriptionProductId: all.split })
+    expect((await splitEvents()).slice(4)).toMatchObject([
+      { ...detached, resourceId: all.paywall, productId: all.split },
+      { ...to, resourceId: made_ },
     ])
   })
 
@@ -201,9 +206,15 @@ describe("another product with another split", () => {
     const both = console_("PUT", `paywalls/${all.sold}`, { subscriptionProductId: all.plain, splitId: all.splitId })
     const words = (await send(both)).body.details[0].typedData.message
     expect(words.to).toContain(`${all.splitId}: ${A} 60%, ${B} 40%; its subscriptions: the merchant alone`)
-    const alike = await newRecurring(service, "shop")
-    expect((await send(console_("PUT", `paywalls/${all.paywall}`, { subscriptionProductId: null }))).status).toBe(200)
-    expect((await send(console_("PUT", `paywalls/${all.paywall}`, { subscriptionProductId: alike }))).status).toBe(200)
+    // Nor in two steps, nor at a new paywall.
+    for (const change of [
+      console_("PUT", `paywalls/${all.paywall}`, { subscriptionProductId: null }),
+      console_("POST", "paywalls", { name: "c", price: 5, subscriptionProductId: all.split }),
+    ])
+      expect((await send(change)).body.error).toBe("WALLET_SIGNATURE_REQUIRED")
+    const alike = await made("paywalls", { name: "d", price: 5, subscriptionProductId: all.plain })
+    for (const subscriptionProductId of [null, all.plain, await newRecurring(service, "shop")])
+      expect((await send(console_("PUT", `paywalls/${alike}`, { subscriptionProductId }))).status).toBe(200)
     // What is no subscription or product of this merchant is refused as without the lock.
     const nowhere = console_("PUT", "subscriptions/sub_x", { productId: all.split })
     expect((await send(nowhere)).status).toBe(404)

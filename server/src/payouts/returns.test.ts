@@ -341,6 +341,31 @@ it("that the merchant made itself ends its payment, which is neither accepted no
   await agrees()
 })
 
+it("that the merchant made itself is not topped up to a whole payment before anyone has noticed it", async () => {
+  const shop = await rig.sell()
+  const life = lifeOf(rig)
+  const id = await rig.paid(shop, 499_000n)
+  await submit(shop, [messageOf(await askedOf(id, recipient(5)))])
+  await life.send(shop.deposit.address, 1_000n)
+  for (let i = 0; i < 2; i++) {
+    await life.advance(660_000)
+    await life.verify()
+  }
+  expect(await shown(id)).toMatchObject({ status: "open", amount: "0.499" })
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final" } })
+  // What is sent while nothing is missing there buys it.
+  await life.send(shop.deposit.address, 500_000n)
+  for (let i = 0; i < 2; i++) {
+    await life.advance(660_000)
+    await life.verify()
+  }
+  const { data } = (await rig.service.call("GET", "/api/console/payments?status=granted", undefined, as)).body
+  expect(data).toMatchObject([{ amount: "0.501" }])
+  await agrees()
+})
+
 it("that the merchant made itself by a nonce of its own ends the one payment of its amount", async () => {
   const shop = await rig.sell()
   const life = lifeOf(rig)

@@ -9,8 +9,15 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { approveAttachment, approveSplits, noSplit } from "../splits/split-guard.ts"
-import { changePaywall, createPaywall, readPaywall, revokeGrant, subscriptionSplits } from "./manage-paywalls.ts"
+import { approveSplits } from "../splits/split-guard.ts"
+import {
+  changePaywall,
+  createPaywall,
+  NO_PRODUCT,
+  readPaywall,
+  revokeGrant,
+  subscriptionSplits,
+} from "./manage-paywalls.ts"
 import {
   Deleted,
   GrantId,
@@ -59,10 +66,14 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const { name, splitId } = request.body
+      const { name, splitId, subscriptionProductId } = request.body
       reply.code(201)
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
-        prepare: () => approveAttachment(ctx, request, merchantId, `new paywall ${name}`, noSplit, splitId),
+        prepare: () =>
+          approveSplits(ctx, request, merchantId, `new paywall ${name}`, async ctx => [
+            { before: null, after: splitId },
+            await subscriptionSplits(ctx, merchantId, NO_PRODUCT, subscriptionProductId),
+          ]),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
           return createdOf(ctx, await createPaywall(ctx, merchantId, request.body))

@@ -1,6 +1,7 @@
 /** What a merchant does with its paywalls. */
 import { currencyFaults } from "../chain/currency.ts"
 import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
+import { ownProduct } from "../checkouts/catalog.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
@@ -69,6 +70,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
   const deposit = await makeStandingDeposit(ctx, network, paywall.id, parties)
   await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
   await emitAttached(ctx, merchantId, paywall.id, null, paywall.split_id)
+  await emitSold(ctx, { ...paywall, ...NO_PRODUCT }, body.subscriptionProductId)
   return paywall
 }
 
@@ -115,9 +117,7 @@ export async function changePaywall(
       if (rerouted) await moveDeposit(ctx, network, id, { price, active, recipientSetId: split?.setId ?? null })
       else if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
-      const sold = await subscriptionSplits(ctx, merchantId, before, body.subscriptionProductId)
-      if (sold.after !== undefined)
-        await emitAttached(ctx, merchantId, id, sold.before, sold.after, body.subscriptionProductId)
+      await emitSold(ctx, before, body.subscriptionProductId)
       return await ctx.db
         .updateTable("paywalls")
         .set({
@@ -147,28 +147,31 @@ export async function changePaywall(
   )
 }
 
+/** A paywall that is being created: it sells no subscriptions yet. */
+export const NO_PRODUCT = { subscription_product_id: null }
+
 /**
- * The splits of what a paywall's subscriptions pay, before and after they are of another product. Before the first one it
- * is the paywall's own. `after` is undefined where no other product is named.
+ * The splits of what a paywall's subscriptions pay, before and after they are of another product, or of none. `after` is
+ * undefined where that does not change.
  */
 export async function subscriptionSplits(
   ctx: TxContext,
   merchantId: string,
-  paywall: Pick<Row<"paywalls">, "split_id" | "subscription_product_id">,
+  paywall: Pick<Row<"paywalls">, "subscription_product_id">,
   productId: string | null | undefined,
 ): Promise<SplitChange> {
-  const { split_id, subscription_product_id: present } = paywall
+  const { subscription_product_id: present } = paywall
   const of = "its subscriptions"
-  if (productId === undefined || productId === null || productId === present)
-    return { of, before: null, after: undefined }
-  const products = await ctx.db
-    .selectFrom("products")
-    .select(["id", "split_id"])
-    .where("merchant_id", "=", merchantId)
-    .where("id", "in", [productId, present ?? productId])
-    .execute()
-  const splitOf = (id: string) => products.find(product => product.id === id)?.split_id
-  return { of, before: present === null ? split_id : (splitOf(present) ?? null), after: splitOf(productId) }
+  if (productId === undefined || productId === present) return { of, before: null, after: undefined }
+  const splitOf = async (id: string | null) => (id === null ? null : (await ownProduct(ctx, merchantId, id))?.split_id)
+  return { of, before: (await splitOf(present)) ?? null, after: await splitOf(productId) }
+}
+
+/** Emits the event when what a paywall's subscriptions pay goes to another split, or to none. */
+async function emitSold(ctx: TxContext, before: Row<"paywalls">, productId: string | null | undefined): Promise<void> {
+  const { id, merchant_id: merchantId, subscription_product_id: present } = before
+  const sold = await subscriptionSplits(ctx, merchantId, before, productId)
+  if (sold.after !== undefined) await emitAttached(ctx, merchantId, id, sold.before, sold.after, productId ?? present)
 }
 
 /** Locks the merchant's paywall until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */

@@ -25,7 +25,6 @@ export async function emitSplitChanged(
     merchantId,
     type: "settings.split_changed",
     orderKey: "settings splits",
-    isUndoing: data.change === "deleted" || data.change === "detached",
     data: { merchantId, ...data, recipients: shown },
   })
 }

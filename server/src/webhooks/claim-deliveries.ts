@@ -42,6 +42,8 @@ interface ClaimJob {
   limit: number
   perLane: number
   taken: ReadonlyMap<string, number>
+  /** How many of each lane are held now. */
+  inFlight: ReadonlyMap<string, number>
   /** How many deliveries of a merchant may be claimed; `rooms` by the merchant's id. */
   room: number
   rooms: ReadonlyMap<string, number>
@@ -51,8 +53,8 @@ interface ClaimJob {
 }
 
 /**
- * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, counting those it
- * has `taken`, up to `limit` in all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
+ * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, counting those
+ * `inFlight`, up to `limit` in all, up to `perLane` less `taken` of one lane, and of one merchant up to its entry in `rooms` or else `room`. Merchants
  * take turns too, so that many lanes of one do not delay the others. A delivery waits for an earlier one of its lane and `order_key`
  * that was never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
  *
@@ -81,11 +83,12 @@ export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: Cl
       where l.n < ${job.lanes}
     ),
     taken as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.taken))}::jsonb)),
+    held as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.inFlight))}::jsonb)),
     rooms as (select key as merchant_id, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.rooms))}::jsonb)),
     due as (
       select d.ctid, l.merchant_id, coalesce(rooms.n, ${job.room}::int) as room,
-        coalesce(taken.n, 0) + row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
-      from lanes l left join taken on taken.lane = l.lane left join rooms on rooms.merchant_id = l.merchant_id
+        coalesce(held.n, 0) + row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
+      from lanes l left join taken on taken.lane = l.lane left join held on held.lane = l.lane left join rooms on rooms.merchant_id = l.merchant_id
       cross join lateral (
         select t.ctid, run_at, seq from deliveries t
         where t.lane = l.lane and t.status = 'pending' and t.run_at <= ${job.now} and (t.lease_until is null or not ${held})

@@ -101,9 +101,10 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     const ahead = free > concurrency * AHEAD_FREE ? concurrencyPerEndpoint : 0
     const perLane = concurrencyPerEndpoint + ahead
     const taken = pace.reserved(ahead, concurrencyPerEndpoint)
-    for (const [name, { sending, waiting }] of lanes) taken.set(name, (taken.get(name) ?? 0) + sending + waiting.length)
+    const inFlight = new Map([...lanes].map(([name, { sending, waiting }]) => [name, sending + waiting.length]))
+    for (const [name, n] of inFlight) taken.set(name, (taken.get(name) ?? 0) + n)
     const shares = places.shares()
-    const claimed = await claimFrom(ctx, turn, { limit: free, perLane, taken, ...shares })
+    const claimed = await claimFrom(ctx, turn, { limit: free, perLane, taken, inFlight, ...shares })
     const { rows } = claimed
     turn = claimed.nextLane
     if (rows.length === 0) return 0
@@ -212,7 +213,7 @@ function openPace() {
   }
 }
 
-type Room = Pick<Parameters<typeof claimDeliveries>[1], "limit" | "perLane" | "taken" | "room" | "rooms">
+type Room = Pick<Parameters<typeof claimDeliveries>[1], "limit" | "perLane" | "taken" | "inFlight" | "room" | "rooms">
 
 /** Claims due deliveries, from the lanes after `lane` on, until some are found or all lanes were checked. */
 async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typeof claimDeliveries> {
@@ -307,24 +308,24 @@ const FORGET_MS = 20_000
 /** Deletes old events without pending deliveries, with their deliveries and attempts, for some seconds at most. */
 export async function forgetOldEvents(ctx: Context): Promise<void> {
   const endsAt = performance.now() + FORGET_MS
-  while (!ctx.signal.aborted && performance.now() < endsAt && (await forgetSome(ctx)) >= OLD_EVENTS);
+  while (!ctx.signal.aborted && performance.now() < endsAt && (await forgetSome(ctx)) > 0);
 }
 
 /**
- * Deletes some of them; returns how many it found. An event stays if one of its deliveries has been sent again meanwhile,
- * or is being changed: what is locked here is read as it is by then.
+ * Deletes some of them; returns how many. An event stays if one of its deliveries has been sent again meanwhile, or is
+ * being changed: what is locked here is read as it is by then. Other processes take other events.
  */
 async function forgetSome(ctx: Context): Promise<number> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
-  const { rows } = await sql<{ found: number }>`with old as (select e.id from events e where e.created_at < ${before}
+  const { rows } = await sql<{ n: number }>`with old as (select e.id from events e where e.created_at < ${before}
       and not exists (select from deliveries d where d.event_id = e.id and d.status = 'pending')
-      order by e.created_at limit ${OLD_EVENTS}),
+      order by e.created_at limit ${OLD_EVENTS} for no key update of e skip locked),
     ours as (select d.id, d.event_id, d.status from deliveries d join old on old.id = d.event_id
       for no key update of d skip locked),
     gone as (select id from old where not exists (select from deliveries d where d.event_id = old.id
       and d.id not in (select id from ours where status <> 'pending'))),
     attempts as (delete from delivery_attempts a using ours join gone on gone.id = ours.event_id where a.delivery_id = ours.id),
-    deleted as (delete from events using gone where events.id = gone.id)
-    select count(*)::int as found from old`.execute(ctx.db)
-  return rows[0]?.found ?? 0
+    deleted as (delete from events using gone where events.id = gone.id returning 1)
+    select count(*)::int as n from deleted`.execute(ctx.db)
+  return rows[0]?.n ?? 0
 }

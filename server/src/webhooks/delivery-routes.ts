@@ -89,7 +89,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         operationId: "resendDelivery",
         summary: "Sends a delivery again now",
         description:
-          "Works in every state, and for a paused endpoint too. It replaces a planned retry, and starts the count of attempts again.",
+          "Works in every state. It replaces a planned retry, and starts the count of attempts again. To a paused endpoint it is sent once.",
         tags,
         params: DeliveryId,
         response: { 200: Delivery },

@@ -1,6 +1,7 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import { dueNow } from "../jobs/due-now.ts"
@@ -30,10 +31,11 @@ export interface NewEvent<T extends keyof EventData> {
   /** Sends to all but this endpoint. */
   except?: string
   /**
-   * Whether the change only takes something back. It is never refused: somebody who causes many changes must not keep
-   * an owner from undoing them.
+   * Whether the change only withdraws a payout address that is pending. It is never refused: somebody who causes many
+   * changes must not keep an owner from that. Others that take something back can be prepared by the thousand, while
+   * there is no endpoint that counts.
    */
-  isUndoing?: boolean
+  isWithdrawal?: boolean
   /** The trace of the payment that the event is about. */
   traceparent?: string | null
 }
@@ -121,7 +123,7 @@ export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof Ev
       -- Their order is that of sending.
       order by n)
     select id from made`.execute(ctx.db)
-  const refusable = notices.filter(({ isUndoing }) => !isUndoing)
+  const refusable = notices.filter(({ isWithdrawal }) => !isWithdrawal)
   for (const merchantId of new Set(refusable.map(each => each.merchantId))) await assertNotices(ctx, merchantId)
   return given.map(({ id }) => id)
 }
@@ -213,14 +215,20 @@ async function noticeLanes(
     .execute()
   const before = ctx.now().getTime() - NEW_MS
   const known = new Set<string>()
-  return Object.fromEntries(
-    rows.map(({ id, merchant_id, url, created_at }) => {
-      const ofOrigin = `${merchant_id} ${new URL(url).origin} settings`
-      const isOwn = !known.has(ofOrigin) || created_at.getTime() < before
-      known.add(ofOrigin)
-      return [id, isOwn ? `${ofOrigin} ${id}` : ofOrigin]
-    }),
-  )
+  const own: { id: string; shared: string; lane: string }[] = []
+  const lanes: Record<string, string> = {}
+  for (const { id, merchant_id, url, created_at } of rows) {
+    const shared = `${merchant_id} ${new URL(url).origin} settings`
+    const isOwn = !known.has(shared) || created_at.getTime() < before
+    const lane = isOwn ? `${shared} ${id}` : shared
+    if (isOwn) own.push({ id, shared, lane })
+    known.add(shared)
+    lanes[id] = lane
+  }
+  // What it still waits for in the shared lane comes with it: within a lane, the events of one key keep their order.
+  await sql`update deliveries d set lane = o.lane from (${givenRows(own, "id text, shared text, lane text")}) o
+    where d.lane = o.shared and d.webhook_id = o.id and d.status = 'pending'`.execute(ctx.db)
+  return lanes
 }
 
 /**

@@ -219,7 +219,7 @@ const schemas = {
     ),
     productId: Described(
       Nullable(Type.String()),
-      "The product whose split it is, where the paywall's subscriptions or the subscription were moved to that product; otherwise null",
+      "The product whose split it is, where it is that of the paywall's subscriptions, or the subscription was moved to that product; otherwise null",
     ),
     recipients: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
       description: "Who is paid for payments from now on; when empty, the merchant alone",

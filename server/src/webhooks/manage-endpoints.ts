@@ -147,7 +147,7 @@ async function notifyChange(
 ): Promise<void> {
   const { id: webhookId, merchant_id: merchantId, url } = webhook
   const data = { merchantId, webhookId, change, url, newUrl }
-  await emit(ctx, { ...changed(merchantId, webhookId), data, onlyTo: webhookId, isUndoing: change === "deleted" })
+  await emit(ctx, { ...changed(merchantId, webhookId), data, onlyTo: webhookId })
   await notifyOthers(ctx, webhook, change, newUrl)
 }
 
@@ -163,7 +163,7 @@ async function notifyOthers(
 ): Promise<void> {
   const origins = { url: new URL(url).origin, newUrl: newUrl === null ? null : new URL(newUrl).origin }
   const data = { merchantId, webhookId, change, ...origins }
-  await emit(ctx, { ...changed(merchantId, webhookId), data, except: webhookId, isUndoing: change === "deleted" })
+  await emit(ctx, { ...changed(merchantId, webhookId), data, except: webhookId })
 }
 
 const changed = (merchantId: string, what: string) => ({

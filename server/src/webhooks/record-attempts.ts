@@ -90,7 +90,7 @@ async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<st
       update deliveries d set status = case when d.attempts = r.counted then r.state else r.state_anew end,
         run_at = ${now}::timestamptz
           + interval '1 ms' * case when d.attempts = r.counted then r.in_ms else r.in_ms_anew end,
-        attempts = d.attempts + 1, claim_id = null, lease_until = null, updated_at = ${now}
+        attempts = d.attempts + 1, by_hand = false, claim_id = null, lease_until = null, updated_at = ${now}
       from results r where d.id = r.id and d.claim_id = r.claim_id
       returning d.id, d.status, r.started_at, r.duration_ms, r.status as answered, r.error, r.answer),
     log as (
@@ -130,13 +130,14 @@ async function failed(ctx: TxContext, endpoint: SentTo): Promise<void> {
  * Whether an endpoint got anything since a time. Where several of its deliveries are sent at once, a success may have been
  * recorded by a process that had not seen the failure before it, and so did not end it.
  */
-async function hasSucceeded(ctx: TxContext, { id }: SentTo, since: Date): Promise<boolean> {
+async function hasSucceeded(ctx: TxContext, { id, url }: SentTo, since: Date): Promise<boolean> {
   const found = await ctx.db
     .selectFrom("deliveries")
     .select("id")
     .where("webhook_id", "=", id)
     .where("status", "=", "delivered")
     .where("updated_at", ">=", since)
+    .where(sql<boolean>`(url is null or url = ${url})`)
     .limit(1)
     .executeTakeFirst()
   return found !== undefined

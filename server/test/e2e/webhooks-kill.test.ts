@@ -269,6 +269,7 @@ describe("SIGKILL of Postgres", () => {
       limit: 10,
       perLane: 10,
       taken: new Map(),
+      inFlight: new Map(),
       room: 1_000,
       rooms: new Map(),
       afterLane: "",

@@ -47,7 +47,7 @@ function useLive(page: PayPage): Live {
   const [offline, setOffline] = useState<Offline>()
   const { path, query } = pathOf(page, memory)
   const [turn, setTurn] = useState(0)
-  // biome-ignore lint/correctness/useExhaustiveDependencies: with each turn it is followed anew, from its present state on
+  // With each turn it is followed anew, from its present state on.
   useEffect(() => {
     return follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline, isOver: isSettled })
   }, [path, query, turn])
