@@ -165,6 +165,8 @@ export interface CheckoutStatus {
   /** The greatest ten of the sums that wait for the merchant's decision. */
   waiting: WaitingMoney[]
   expiresAt: string
+  /** Whether it was paid before, and a reorg removed that. */
+  reversed?: boolean
   /** Whether its time is over, even if the chain was not read up to that time. */
   over: boolean
   payerFields: string[]

@@ -746,6 +746,51 @@ describe.concurrent("a page that waits", () => {
     stop()
   })
 
+  it("uses a signature that was made while the page was hidden for long, as by a wallet on a phone", async () => {
+    const held = Promise.withResolvers<void>()
+    const { page, press, timesAsked, stop } = await withWallet(method =>
+      method === "eth_signTypedData_v4" ? held.promise : undefined,
+    )
+    let posted = 0
+    await page.route("**/api/pay/authorize", async route => {
+      posted++
+      await route.abort()
+    })
+    await press("Pay with Pocket")
+    await until("the wallet asks", () => timesAsked("eth_signTypedData_v4") === 1)
+    await turn(page, true)
+    await page.route("**/events*", route => route.abort())
+    await page.evaluate(() => {
+      const before = Date.now
+      Date.now = () => before() + 60_000
+    })
+    await turn(page, false)
+    await page.getByText("This page is not up to date").waitFor()
+    held.resolve()
+    await until("it is handed in", () => posted === 1)
+    stop()
+  })
+
+  it("says where a reorg removed a payment, and that it may come back", async () => {
+    const id = await start()
+    await arrive(id, 1_990n)
+    await confirm(id)
+    const page = await open(`/pay/${id}`)
+    await stage(page, "paid")
+    const { ctx } = service
+    const ofSession = ctx.db.selectFrom("deposits").select("id").where("resource_id", "=", id)
+    await ctx.db
+      .updateTable("transfers")
+      .set({ state: "gone", run_at: ctx.now() })
+      .where("deposit_id", "in", ofSession)
+      .execute()
+    await settleDue(ctx, paperNetwork)
+    await page.reload()
+    await page.getByText("The network removed it. If it comes back, it counts again.").waitFor()
+    await stage(page, "pay")
+    await isSound(page)
+  })
+
   it("of a reservation shows no address, and the same after a reload, until what was captured, released and refunded", async () => {
     const id = await start({ capture: "manual", redirectUrl: "https://shop.example/thanks" })
     const page = await open(`/pay/${id}`)

@@ -44,7 +44,7 @@ export async function checkoutPage(ctx: TxContext, id: string, lang: Language): 
 export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash): Promise<CheckoutStatus> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
-  const [status, stale, relayer, standing, invoice, waiting, txHashes] = await Promise.all([
+  const [status, stale, relayer, standing, invoice, waiting, txHashes, reversed] = await Promise.all([
     statusOf(ctx, id, txHash),
     isStale(ctx, network.chainId),
     hasRelayer(ctx, network.chainId),
@@ -53,6 +53,7 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
     waitingMoney(ctx, session),
     // Nothing shows them before.
     session.status === "confirmed" ? transactionsTo(ctx, session) : [],
+    isReversed(ctx, session),
   ])
   const moving = standing
     ? { ...reservedStatus(ctx, network, standing, status.authorization ?? null), gasless: relayer }
@@ -70,6 +71,7 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
     // A voided invoice must not be paid, even before its session is closed.
     ...(invoice?.state === "void" ? { over: true } : {}),
     ...(invoice === undefined ? {} : { invoice }),
+    ...(reversed ? { reversed } : {}),
     ...(status.payTo === undefined ? {} : { payTo: status.payTo }),
     paused,
     stale,
@@ -82,6 +84,13 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
     requiredConfirmations,
     submission,
   }
+}
+
+/** Whether an open session was paid before, and a reorg removed that. Its merchant was notified of both. */
+async function isReversed(ctx: TxContext, { id, status, event_sequence }: Row<"checkout_sessions">): Promise<boolean> {
+  if (event_sequence < 2 || (status !== "pending" && status !== "verifying")) return false
+  const payments = ctx.db.selectFrom("payments").select("id").where("resource_id", "=", id)
+  return (await payments.where("status", "=", "reversed").limit(1).executeTakeFirst()) !== undefined
 }
 
 /** The amounts on their way to a checkout's address, and missing there. */

@@ -295,6 +295,23 @@ describe.each(["paywalls", "checkouts"] as const)(
   },
 )
 
+describe.each(["paywalls", "checkouts"] as const)("among %s, an accepted payment that a reorg removed", what => {
+  it("has all of its money when it comes back with more", async () => {
+    const deposit = await sell(what)
+    await arrive(deposit, 1, 3_000_000n)
+    await settle()
+    await post(`payments/${(await payments())[0]?.id}/accept`, {})
+    expect(await states()).toEqual([["granted", "underpaid", 3_000_000n]])
+    await change(1, { state: "gone" })
+    await settle()
+    expect(await states()).toEqual([["reversed", "underpaid", 3_000_000n]])
+    await change(1, { value: 3_000_001n, state: "confirmed" })
+    await settle()
+    expect(await states()).toEqual([["granted", "underpaid", 3_000_001n]])
+    expect(await findings()).toEqual([])
+  })
+})
+
 describe("a surplus whose return is signed", () => {
   const overpaid = async () => {
     const deposit = await sell()

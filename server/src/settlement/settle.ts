@@ -126,7 +126,11 @@ async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Prom
     // A share that failed while its transfer was gone was not made again.
     else if (unmade.has(id) && sure === amount) await makeAllShares(ctx, id)
     if (status === "returned") await stopReturns(ctx, [id])
-    if (status === "reversed" && sure >= amount) await grantAgain(ctx, sellable, part, payment)
+    if (status === "reversed" && sure >= amount) {
+      await grantAgain(ctx, sellable, part, payment)
+      // It came back with more. Nothing would settle it again for that.
+      if (sure > amount && !grown) await takeMore(ctx, id, sure)
+    }
   }
 }
 

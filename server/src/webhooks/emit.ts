@@ -226,8 +226,11 @@ async function noticeLanes(
     lanes[id] = lane
   }
   // What it still waits for in the shared lane comes with it: within a lane, the events of one key keep their order.
-  await sql`update deliveries d set lane = o.lane from (${givenRows(own, "id text, shared text, lane text")}) o
-    where d.lane = o.shared and d.webhook_id = o.id and d.status = 'pending'`.execute(ctx.db)
+  // What is being recorded at this moment was sent.
+  await sql`with waiting as (select d.id, o.lane from deliveries d
+      join (${givenRows(own, "id text, shared text, lane text")}) o on d.lane = o.shared and d.webhook_id = o.id
+      where d.status = 'pending' for no key update of d skip locked)
+    update deliveries d set lane = waiting.lane from waiting where d.id = waiting.id`.execute(ctx.db)
   return lanes
 }
 

@@ -141,5 +141,7 @@ export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
 
 /** Deletes the expired secrets. */
 export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
-  await ctx.db.deleteFrom("webhook_secrets").where("expires_at", "<=", dueNow(ctx.now())).execute()
+  // The first condition is the index's.
+  const isExpired = sql<boolean>`expires_at <= ${ctx.now()} and expires_at <= ${dueNow(ctx.now())}`
+  await ctx.db.deleteFrom("webhook_secrets").where(isExpired).execute()
 }

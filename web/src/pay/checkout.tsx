@@ -81,11 +81,14 @@ export function Checkout({ page }: { page: PayPage }) {
   /** Whether the wallet was left with a request that nobody needs any more. */
   const [isLeft, setLeft] = useState(false)
   const isAsking = paying.step.at === "confirm"
+  // A phone hides the page while its wallet asks: what is not known for a moment ends no attempt.
+  const isOver = !payable && stage !== "unknown"
   useEffect(() => {
-    if (payable) return setLeft(false)
+    if (payable) setLeft(false)
+    if (!isOver) return
     if (isAsking) setLeft(true)
     cancel()
-  }, [payable, isAsking, cancel])
+  }, [payable, isOver, isAsking, cancel])
   const { sessionId } = status
   const done = isDone(stage, status)
   useEffect(() => {
@@ -122,7 +125,7 @@ export function Checkout({ page }: { page: PayPage }) {
     >
       {stage !== "paid" && <InvoiceFacts status={status} />}
       <StateWords stage={stage} status={status} words={words} />
-      {isLeft && !payable && stage !== "sent" && (
+      {isLeft && isOver && stage !== "sent" && (
         <p class="note bad" role="alert">
           {t("declineOpen")}
         </p>

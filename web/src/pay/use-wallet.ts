@@ -56,8 +56,10 @@ export interface Paying {
 
 /** One attempt to pay. */
 interface Attempt {
-  /** Whether it was not given up, and the payment can still be made. */
+  /** Whether it was not given up, and the payment can be made now. */
   isOn: () => boolean
+  /** Whether it was not given up. */
+  isLast: () => boolean
   show: (step: Step) => void
 }
 
@@ -74,12 +76,13 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
 
   const attempt = async (work: (mine: Attempt) => Promise<void>): Promise<void> => {
     const number = ++tries.current
-    const isOn = () => number === tries.current && now.current.payable
+    const isLast = () => number === tries.current
+    const isOn = () => isLast() && now.current.payable
     const show = (next: Step) => {
-      if (number === tries.current) setStep(next)
+      if (isLast()) setStep(next)
     }
     try {
-      await work({ isOn, show })
+      await work({ isOn, isLast, show })
     } catch (error) {
       show({ at: "problem", error: error as Error })
     }
@@ -122,8 +125,8 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
     const { sessionId } = now.current.status
     const terms = termsFor(now.current.status, from, due)
     const signed = await signAuthorization(chosen.provider, from, due, terms)
-    // The attempt was given up meanwhile, so its signature is not used.
-    if (!mine.isOn()) return
+    // The attempt was given up meanwhile, so its signature is not used. While the page knows nothing, the server decides.
+    if (!mine.isLast()) return
     mine.show({ at: "submitting" })
     try {
       await post("/api/pay/authorize", { sessionId, ...signed })

@@ -38,6 +38,8 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
   const ask = (key: Parameters<Translate>[0]) => `${t(key, values)} ${t("askMerchant", values)}`
   switch (stage) {
     case "pay":
+      if (status.reversed)
+        return { title: t("reversed"), text: `${t("reversedWords")} ${t("mayStillArrive")}`, tone: "warn" }
       return exception === "wrong_asset"
         ? { title: "", text: t("wrongTokenPay", values), tone: "warn" }
         : { title: "", text: "", tone: "neutral" }
