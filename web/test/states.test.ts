@@ -666,8 +666,8 @@ describe.concurrent("a page that waits", () => {
     await payByTransfer()
     await page.getByText("Approve the transfer of 19.90 USDC.").waitFor()
     await arrive(id, 990n)
-    await page.getByText("The amount has changed").waitFor()
-    await page.getByText("Approve the transfer of 19.90 USDC.").waitFor()
+    await page.getByText("Your wallet was asked for 19.90 USDC, but 10.00 USDC is due now.").waitFor()
+    expect(await page.getByText("Approve the transfer").count()).toBe(0)
     await isSound(page)
     await arrive(id, 1_000n)
     await stage(page, "confirming")
@@ -789,6 +789,97 @@ describe.concurrent("a page that waits", () => {
     await page.getByText("The network removed it. If it comes back, it counts again.").waitFor()
     await stage(page, "pay")
     await isSound(page)
+  })
+
+  it("keeps each request for a transfer apart, whatever becomes of an earlier one", async () => {
+    const asked = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    let n = 0
+    const { id, page, press, payByTransfer, stop } = await withWallet(method =>
+      method === "eth_sendTransaction" ? asked[n++]?.promise : undefined,
+    )
+    // A hash that the server knows, and that is refused.
+    await page.getByRole("tab", { name: "By hand" }).click()
+    await page.getByText("I have sent it").click()
+    await page.getByLabel("Transaction hash").fill(hashOf(0xabcd))
+    await press("Find my payment")
+    await stage(page, "sent")
+    const refused = { status: "failed", reason: "no_transfer" } as const
+    await service.ctx.db.updateTable("submissions").set(refused).where("resource_id", "=", id).execute()
+    await service.ctx.wakes.wake("payments")
+    await page.getByText("That transaction sent no USDC.").waitFor()
+    await page.getByRole("tab", { name: "Wallet" }).click()
+    await payByTransfer()
+    await page.getByRole("heading", { name: "Confirm in your wallet" }).waitFor()
+    await press("Cancel")
+    await page.getByText("You started a payment").waitFor()
+    await press("I didn't confirm it")
+    // The first request is still open in the wallet.
+    await page.getByText("Your wallet may still have a request open").waitFor()
+    await press("Pay with Pocket")
+    await page.getByRole("heading", { name: "Confirm in your wallet" }).waitFor()
+    // It is declined, and the second one is sent.
+    asked[0]?.reject(Object.assign(new Error("declined"), { code: 4001 }))
+    asked[1]?.resolve()
+    await stage(page, "sent")
+    await page.getByText("Your wallet may still have a request open").waitFor({ state: "detached" })
+    expect(await payButtons(page)).toBe(0)
+    stop()
+  })
+
+  it("offers a transfer to whom the service can't relay for", async () => {
+    const { page, press, stop } = await withWallet()
+    const body = JSON.stringify({ error: "RELAY_UNAVAILABLE", message: "" })
+    await page.route("**/api/pay/authorize", route =>
+      route.fulfill({ status: 503, contentType: "application/json", body }),
+    )
+    await press("Pay with Pocket")
+    await page.getByText("Payment without a fee is not possible right now.").waitFor()
+    await page.getByRole("button", { name: "Send a normal transfer instead" }).waitFor()
+    stop()
+  })
+
+  it("goes on with an attempt when it knows again what happened while a phone showed its wallet", async () => {
+    const held = Promise.withResolvers<void>()
+    const { page, press, timesAsked, stop } = await withWallet(method =>
+      method === "eth_requestAccounts" ? held.promise : undefined,
+    )
+    await press("Pay with Pocket")
+    await until("it connects", () => timesAsked("eth_requestAccounts") === 1)
+    await turn(page, true)
+    const events = Promise.withResolvers<void>()
+    await page.route("**/events*", async route => {
+      await events.promise
+      await route.continue()
+    })
+    await page.evaluate(() => {
+      const before = Date.now
+      Date.now = () => before() + 60_000
+    })
+    await turn(page, false)
+    await page.getByText("This page is not up to date").waitFor()
+    held.resolve()
+    events.resolve()
+    await until("it asks for the signature", () => timesAsked("eth_signTypedData_v4") === 1)
+    stop()
+  })
+
+  it("rests when nothing happens: a page that was paid draws nothing", async () => {
+    const id = await start()
+    await arrive(id, 1_990n)
+    await confirm(id)
+    const page = await open(`/pay/${id}`)
+    await stage(page, "paid")
+    const frames = await page.evaluate(async () => {
+      const wanted = requestAnimationFrame
+      let n = 0
+      globalThis.requestAnimationFrame = callback => {
+        n++
+        return wanted(callback)
+      }
+      for (let i = 0; i < 20; i++) await new Promise(resolve => wanted(resolve))
+      return n
+    })
+    expect(frames).toBeLessThan(5)
   })
 
   it("of a reservation shows no address, and the same after a reload, until what was captured, released and refunded", async () => {

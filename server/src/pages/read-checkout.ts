@@ -86,9 +86,9 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
   }
 }
 
-/** Whether an open session was paid before, and a reorg removed that. Its merchant was notified of both. */
+/** Whether a session that is not paid was paid before, and a reorg removed that. Its merchant was notified of both. */
 async function isReversed(ctx: TxContext, { id, status, event_sequence }: Row<"checkout_sessions">): Promise<boolean> {
-  if (event_sequence < 2 || (status !== "pending" && status !== "verifying")) return false
+  if (event_sequence < 2 || !["pending", "verifying", "expired"].includes(status)) return false
   const payments = ctx.db.selectFrom("payments").select("id").where("resource_id", "=", id)
   return (await payments.where("status", "=", "reversed").limit(1).executeTakeFirst()) !== undefined
 }

@@ -76,7 +76,7 @@ export const de: Catalogue = {
     "Sie haben in Ihrer Wallet eine Zahlung begonnen. Wenn Sie sie bestätigt haben, warten Sie: Sie erscheint hier. Zahlen Sie nicht noch einmal.",
   notSent: "Ich habe nicht bestätigt",
   amountChanged:
-    "Der Betrag hat sich geändert, seit Ihre Wallet gefragt wurde. Lehnen Sie dort ab und zahlen Sie dann erneut.",
+    "Ihre Wallet wurde nach {amount} {symbol} gefragt, fällig sind jetzt aber {missing} {symbol}. Lehnen Sie dort ab und zahlen Sie dann erneut.",
   maybeSigned:
     "Wir wissen noch nicht, ob Ihre Zahlung angenommen wurde. Zahlen Sie nicht auf andere Weise. Sie können gefahrlos mit derselben Wallet erneut unterschreiben: Es wird nur einmal eingezogen.",
   declineOpen:

@@ -82,7 +82,8 @@ export const en = {
   maybeSent:
     "You started a payment in your wallet. If you confirmed it there, wait for it to appear here. Don't pay again.",
   notSent: "I didn't confirm it",
-  amountChanged: "The amount has changed since your wallet was asked. Decline it there, then pay again.",
+  amountChanged:
+    "Your wallet was asked for {amount} {symbol}, but {missing} {symbol} is due now. Decline it there, then pay again.",
   maybeSigned:
     "We don't know yet whether your payment was accepted. Don't pay in another way. You can safely sign again with the same wallet: it is taken only once.",
   declineOpen: "Your wallet may still have a request open. Decline it there: it is no longer needed.",

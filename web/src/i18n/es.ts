@@ -72,7 +72,8 @@ export const es: Catalogue = {
   chooseOther: "Elegir otra forma",
   maybeSent: "Empezó un pago en su billetera. Si lo confirmó allí, espere: aparecerá aquí. No pague otra vez.",
   notSent: "No lo confirmé",
-  amountChanged: "El importe cambió después de preguntar a su billetera. Rechácelo allí y pague de nuevo.",
+  amountChanged:
+    "A su billetera se le pidieron {amount} {symbol}, pero ahora se deben {missing} {symbol}. Rechácelo allí y pague de nuevo.",
   maybeSigned:
     "Aún no sabemos si su pago fue aceptado. No pague de otra manera. Puede firmar otra vez con la misma billetera sin riesgo: solo se cobra una vez.",
   declineOpen: "Es posible que su billetera aún tenga una solicitud abierta. Recházela: ya no hace falta.",

@@ -74,7 +74,8 @@ export const fr: Catalogue = {
   maybeSent:
     "Vous avez commencé un paiement dans votre portefeuille. Si vous l’y avez confirmé, attendez : il apparaîtra ici. Ne payez pas une seconde fois.",
   notSent: "Je ne l’ai pas confirmé",
-  amountChanged: "Le montant a changé depuis la demande faite à votre portefeuille. Refusez-la, puis payez de nouveau.",
+  amountChanged:
+    "Votre portefeuille a été interrogé pour {amount} {symbol}, mais {missing} {symbol} sont dus à présent. Refusez, puis payez de nouveau.",
   maybeSigned:
     "Nous ne savons pas encore si votre paiement a été accepté. Ne payez pas autrement. Vous pouvez signer de nouveau sans risque avec le même portefeuille : il n’est prélevé qu’une fois.",
   declineOpen: "Votre portefeuille a peut-être encore une demande ouverte. Refusez-la : elle n’est plus nécessaire.",

@@ -72,7 +72,8 @@ export const pt: Catalogue = {
   chooseOther: "Escolher outra forma",
   maybeSent: "Você começou um pagamento na carteira. Se confirmou lá, espere: ele aparece aqui. Não pague de novo.",
   notSent: "Não confirmei",
-  amountChanged: "O valor mudou depois que sua carteira foi consultada. Recuse lá e pague de novo.",
+  amountChanged:
+    "Pedimos {amount} {symbol} à sua carteira, mas agora são devidos {missing} {symbol}. Recuse lá e pague de novo.",
   maybeSigned:
     "Ainda não sabemos se o seu pagamento foi aceito. Não pague de outra forma. Você pode assinar de novo com a mesma carteira sem risco: só é cobrado uma vez.",
   declineOpen: "Sua carteira ainda pode ter um pedido aberto. Recuse-o: ele não é mais necessário.",

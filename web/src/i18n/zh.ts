@@ -71,7 +71,7 @@ export const zh: Catalogue = {
   chooseOther: "选择其他方式",
   maybeSent: "您在钱包中发起了付款。如果已在钱包中确认，请等待：它会显示在这里。请勿重复付款。",
   notSent: "我没有确认",
-  amountChanged: "向您的钱包发出请求后，金额已变更。请在钱包中拒绝，然后重新付款。",
+  amountChanged: "钱包收到的请求是 {amount} {symbol}，但现在应付 {missing} {symbol}。请在钱包中拒绝，然后重新付款。",
   maybeSigned: "尚不清楚您的付款是否已被接受。请勿用其他方式付款。您可以用同一钱包再次签名：只会扣款一次。",
   declineOpen: "您的钱包中可能还有未处理的请求。请拒绝它：已不再需要。",
   mayStillArrive: "您之前的转账仍可能到账。只有确定它已失败时才再次付款。",

@@ -13,6 +13,10 @@ export class Refusal extends Error {
   }
 }
 
+/** Whether an error of this server says that nothing was taken. */
+const isDefinite = (code: unknown): boolean =>
+  typeof code === "string" && !["INTERNAL_ERROR", "DATABASE_UNAVAILABLE"].includes(code)
+
 /** Errors whose first detail says what is wrong; the message says only that there are details. */
 const wholeFaults = ["VALIDATION_ERROR", "AUTHORIZATION_REFUSED"]
 
@@ -42,7 +46,7 @@ export async function call<T>(
     const [detail] = (answer.details ?? []) as { message: string }[]
     const words = detail && wholeFaults.includes(answer.error) ? detail.message : answer.message
     const code = answer.error ?? `HTTP ${response.status}`
-    throw new Refusal(code, words ?? code, response.status >= 500)
+    throw new Refusal(code, words ?? code, response.status >= 500 && !isDefinite(answer.error))
   }
   return answer
 }

@@ -47,9 +47,19 @@ function useLive(page: PayPage): Live {
   const [offline, setOffline] = useState<Offline>()
   const { path, query } = pathOf(page, memory)
   const [turn, setTurn] = useState(0)
+  const heardAt = useRef(Date.now())
   // With each turn it is followed anew, from its present state on.
   useEffect(() => {
-    return follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline, isOver: isSettled })
+    const onState = (state: CheckoutStatus) => {
+      heardAt.current = Date.now()
+      setStatus(state)
+    }
+    return follow<CheckoutStatus>(path, query, {
+      onState,
+      onOffline: setOffline,
+      isOver: isSettled,
+      heardAt: () => heardAt.current,
+    })
   }, [path, query, turn])
   useEffect(() => onOtherTab(sessionId, () => setMemory(recall(sessionId))), [sessionId])
   // Not by a request of its own: its answer could come late, and show an older state than is known.
@@ -65,7 +75,7 @@ export function Checkout({ page }: { page: PayPage }) {
   const { t, local } = useWords()
   const live = useLive(page)
   const { status, memory, offline } = live
-  const known = stageOf(status, { txHash: memory.txHash, isSending: isUnsure(memory.sendingAt) })
+  const known = stageOf(status, { txHash: memory.txHash, isSending: isUnsure(memory.sentAt) })
   // It may have been paid elsewhere meanwhile. A payer who is asked for money now may pay twice.
   const stage = offline && isPayable(known) ? "unknown" : known
   const wallets = useWallets(page.sandbox)
@@ -77,22 +87,19 @@ export function Checkout({ page }: { page: PayPage }) {
   // gives the cause.
   const words = stage === known ? said : { ...said, title: t("outdated"), text: t("outdatedWords") }
   const first = useRef(stage)
-  const { cancel } = paying
-  /** Whether the wallet was left with a request that nobody needs any more. */
-  const [isLeft, setLeft] = useState(false)
-  const isAsking = paying.step.at === "confirm"
+  const { cancel, isAsked } = paying
   // A phone hides the page while its wallet asks: what is not known for a moment ends no attempt.
   const isOver = !payable && stage !== "unknown"
   useEffect(() => {
-    if (payable) setLeft(false)
-    if (!isOver) return
-    if (isAsking) setLeft(true)
-    cancel()
-  }, [payable, isOver, isAsking, cancel])
+    if (isOver) cancel()
+  }, [isOver, cancel])
+  const isIdle = paying.step.at === "idle" && !isUnsure(memory.sendingAt)
   const { sessionId } = status
   const done = isDone(stage, status)
   useEffect(() => {
-    if (done) notifyPaid(sessionId)
+    if (!done) return
+    notifyPaid(sessionId)
+    remember(sessionId, { sendingAt: undefined, sentAt: undefined, signedAt: undefined, givenUpAt: undefined })
   }, [done, sessionId])
   const tried = useRef(false)
   if (stage === "reserving") tried.current = true
@@ -125,8 +132,8 @@ export function Checkout({ page }: { page: PayPage }) {
     >
       {stage !== "paid" && <InvoiceFacts status={status} />}
       <StateWords stage={stage} status={status} words={words} />
-      {isLeft && isOver && stage !== "sent" && (
-        <p class="note bad" role="alert">
+      {isAsked && (isOver || (payable && isIdle)) && (
+        <p class="note wait" role="alert">
           {t("declineOpen")}
         </p>
       )}
@@ -144,7 +151,7 @@ export function Checkout({ page }: { page: PayPage }) {
           page={page}
           status={status}
           stage={stage}
-          wasOpen={first.current !== stage && !isLeft}
+          wasOpen={first.current !== stage && !isAsked}
           restart={() => restart(live)}
         />
       )}
@@ -166,7 +173,8 @@ function OfflineNote({ until }: Offline) {
 
 /** Stops waiting for a transfer that never appeared, so that the payer can pay in another way. It may still arrive. */
 function restart({ status, changed }: Live): void {
-  remember(status.sessionId, { txHash: undefined, sendingAt: undefined, givenUpAt: Date.now() })
+  const forgotten = { txHash: undefined, sendingAt: undefined, sentAt: undefined, signedAt: undefined }
+  remember(status.sessionId, { ...forgotten, givenUpAt: Date.now() })
   changed()
 }
 
@@ -240,6 +248,9 @@ function Pay({ page, live, wallets, paying }: PayProps) {
       <>
         <p class="note wait">{t("maybeSigned")}</p>
         <WalletWay page={page} status={status} wallets={wallets} paying={paying} way="signature" />
+        <button type="button" class="link" onClick={() => restart(live)}>
+          {t("startOver")}
+        </button>
       </>
     )
   const tabs = [
@@ -276,6 +287,9 @@ function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: 
   const { t } = useWords()
   const { status, changed } = live
   const { step } = paying
+  const note = useRef<HTMLParagraphElement>(null)
+  // The button that led here is gone.
+  useEffect(() => note.current?.focus(), [])
   const forget = () => {
     remember(status.sessionId, { sendingAt: undefined })
     changed()
@@ -287,7 +301,7 @@ function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: 
           {problemWords(t, step.error, { symbol: page.token.symbol, network: page.network.title })}
         </p>
       )}
-      <p class="note wait" role="alert">
+      <p class="note wait" role="alert" tabIndex={-1} ref={note}>
         {t("maybeSent")}
       </p>
       <button type="button" class="secondary" onClick={forget}>
@@ -301,12 +315,13 @@ function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: 
 function Notices({ page, live }: { page: PayPage; live: Live }) {
   const { t } = useWords()
   const { submission } = live.status
-  const { txHash, givenUpAt } = live.memory
+  const { txHash, givenUpAt, signedAt, sentAt } = live.memory
+  const mayArrive = isUnsure(givenUpAt) || isUnsure(signedAt) || (sentAt !== undefined && submission === null)
   const isMine = submission !== null && submission.txHash === txHash && submission.status === "failed"
   const values = { symbol: page.token.symbol, network: page.network.title }
   return (
     <>
-      {isUnsure(givenUpAt) && <p class="note wait">{t("mayStillArrive")}</p>}
+      {mayArrive && <p class="note wait">{t("mayStillArrive")}</p>}
       {isMine && (
         <p class="note bad" role="alert">
           {submissionProblem(t, submission.reason, submission.message, values)}

@@ -31,6 +31,8 @@ interface Listener<T> {
   onOffline: (offline: Offline | undefined) => void
   /** Whether little more can happen after this state. */
   isOver: (state: T) => boolean
+  /** When the last state was heard, in milliseconds. */
+  heardAt: () => number
 }
 
 /** Receives what the stream or the polls learn. */
@@ -50,18 +52,13 @@ interface News<T> extends Pick<Listener<T>, "isOver"> {
  */
 export function follow<T>(path: string, query: string, listener: Listener<T>): () => void {
   let ended: AbortController | undefined
-  let heardAt = Date.now()
-  const onState = (state: T) => {
-    heardAt = Date.now()
-    listener.onState(state)
-  }
   const turn = () => {
     ended?.abort()
     if (document.hidden) return
     // What was learned before the page was hidden may be out of date: nobody is asked for money meanwhile.
-    if (Date.now() - heardAt > LOST_MS) listener.onOffline({})
+    if (Date.now() - listener.heardAt() > LOST_MS) listener.onOffline({})
     ended = new AbortController()
-    open(path, query, newsFor({ ...listener, onState }, ended.signal))
+    open(path, query, newsFor(listener, ended.signal))
   }
   const back = ({ persisted }: PageTransitionEvent) => persisted && turn()
   document.addEventListener("visibilitychange", turn)

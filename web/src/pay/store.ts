@@ -5,11 +5,10 @@ export interface Memory {
   txHash?: string
   /** The address that paid a paywall, or is about to. */
   payer?: string
-  /**
-   * When a transfer was handed to a wallet, in milliseconds, until it is known that nothing was sent or the server knows
-   * the transfer.
-   */
+  /** When a wallet was asked for a transfer, in milliseconds, until it has answered. */
   sendingAt?: number
+  /** When the wallet answered with `txHash`, in milliseconds, until the server knows it. */
+  sentAt?: number
   /** When a signature was handed to the server and no answer came, in milliseconds. */
   signedAt?: number
   /** When the payer stopped waiting for a transfer, in milliseconds. It may still arrive. */

@@ -2,9 +2,11 @@
 import { useEffect } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { Refusal, submitHash } from "./api.ts"
-import { isUnsure, type Memory, remember } from "./store.ts"
+import { type Memory, remember } from "./store.ts"
 
+/** The wait before the second try; each further one is twice as long. */
 const AGAIN_MS = 5_000
+const MOST_AGAIN_MS = 60_000
 
 interface Given {
   page: PayPage
@@ -20,23 +22,27 @@ interface Given {
  */
 export function useSubmission({ page, status, memory, changed }: Given): void {
   const { sessionId, submission } = status
-  const { txHash, payer, sendingAt } = memory
-  const isUnknown = txHash !== undefined && submission === null && isUnsure(sendingAt)
+  const { txHash, payer, sentAt } = memory
+  const isUnknown = txHash !== undefined && submission === null && sentAt !== undefined
   useEffect(() => {
     if (!isUnknown) return
     let timer: ReturnType<typeof setTimeout> | undefined
     let isOver = false
+    let waitMs = AGAIN_MS
     const submit = async () => {
       try {
         await submitHash(page, { id: sessionId, txHash, ...(payer === undefined ? {} : { payer }) })
       } catch (error) {
-        const isLater = error instanceof Refusal && (error.isUnsure || /RATE_LIMITED|UNAVAILABLE/.test(error.code))
+        const isLater =
+          error instanceof Refusal && (error.isUnsure || /RATE_LIMITED|UNAVAILABLE|NOT_READY/.test(error.code))
         if (isOver) return
         if (isLater) {
-          timer = setTimeout(submit, AGAIN_MS)
+          timer = setTimeout(submit, waitMs)
+          waitMs = Math.min(2 * waitMs, MOST_AGAIN_MS)
           return
         }
-        remember(sessionId, { sendingAt: undefined })
+        // It was sent, so the scan may still find it.
+        remember(sessionId, { sentAt: undefined, givenUpAt: Date.now() })
       }
       if (!isOver) changed()
     }
@@ -47,10 +53,10 @@ export function useSubmission({ page, status, memory, changed }: Given): void {
     }
   }, [isUnknown, page, sessionId, txHash, payer, changed])
   // From here on the server says what becomes of it.
-  const isKnown = txHash !== undefined && submission?.txHash === txHash && sendingAt !== undefined
+  const isKnown = txHash !== undefined && submission?.txHash === txHash && sentAt !== undefined
   useEffect(() => {
     if (!isKnown) return
-    remember(sessionId, { sendingAt: undefined })
+    remember(sessionId, { sentAt: undefined })
     changed()
   }, [isKnown, sessionId, changed])
 }

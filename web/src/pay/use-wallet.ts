@@ -1,5 +1,5 @@
 /** Pays with a browser wallet, step by step: connect, network, balance, signature or transfer, and then the server. */
-import { useRef, useState } from "preact/hooks"
+import { useCallback, useRef, useState } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { fromUnits, toUnits } from "../ui/amounts.ts"
 import { post, Refusal } from "./api.ts"
@@ -32,6 +32,11 @@ type Step =
   | { at: "submitting" }
   | { at: "problem"; error: Error }
 
+const IDLE: Step = { at: "idle" }
+/** How long an attempt waits for the page to know its state again: half a minute. */
+const PAUSE_MS = 250
+const MOST_PAUSES = 120
+
 interface Options {
   page: PayPage
   status: CheckoutStatus
@@ -52,12 +57,14 @@ export interface Paying {
   changeNetwork: () => Promise<void>
   askFaucet: () => Promise<void>
   cancel: () => void
+  /** Whether the wallet was asked for money and has not answered, also by an attempt that was given up. */
+  isAsked: boolean
 }
 
 /** One attempt to pay. */
 interface Attempt {
-  /** Whether it was not given up, and the payment can be made now. */
-  isOn: () => boolean
+  /** Whether it was not given up, and the payment can be made now; waits while that is not known. */
+  isOn: () => Promise<boolean>
   /** Whether it was not given up. */
   isLast: () => boolean
   show: (step: Step) => void
@@ -65,19 +72,37 @@ interface Attempt {
 
 /** The payment with a wallet, and what can be done next. */
 export function useWallet({ page, status, payable, changed }: Options): Paying {
-  const [step, setStep] = useState<Step>({ at: "idle" })
+  const [step, setStep] = useState<Step>(IDLE)
   const [wallet, setWallet] = useState<Wallet>()
   const [account, setAccount] = useState<string>()
   const [way, setWay] = useState<Way>("signature")
+  const [open, setOpen] = useState(0)
   /** Each attempt has a number. Results of an older attempt are not shown. */
   const tries = useRef(0)
   const now = useRef({ page, status, payable })
   now.current = { page, status, payable }
 
+  /** Runs a request for money, and counts it until the wallet has answered: also when the attempt was given up. */
+  const asking = async <T>(request: () => Promise<T>): Promise<T> => {
+    setOpen(n => n + 1)
+    try {
+      return await request()
+    } finally {
+      setOpen(n => n - 1)
+    }
+  }
+
   const attempt = async (work: (mine: Attempt) => Promise<void>): Promise<void> => {
     const number = ++tries.current
     const isLast = () => number === tries.current
-    const isOn = () => isLast() && now.current.payable
+    const isOn = async () => {
+      // What is not known for a moment, as after a phone has shown its wallet, is waited for.
+      for (let n = 0; n < MOST_PAUSES && isLast() && !now.current.payable; n++)
+        await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+      if (!isLast()) return false
+      if (!now.current.payable) setStep(IDLE)
+      return now.current.payable
+    }
     const show = (next: Step) => {
       if (isLast()) setStep(next)
     }
@@ -98,13 +123,13 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
       show({ at: "connecting" })
       // A wallet may take minutes for each answer. Once the attempt is given up, it is asked for nothing more.
       const from = await accountOf(provider)
-      if (!mine.isOn()) return
+      if (!(await mine.isOn())) return
       setAccount(from)
       const balance = await tokenBalance(provider, page.token, from)
       const isPoor = wanted === "transfer" && !(await hasGas(provider, from))
       // The network last: a wallet can be switched to another one at any time.
       const isRight = await isOnNetwork(provider, page.network)
-      if (!mine.isOn()) return
+      if (!(await mine.isOn())) return
       if (!isRight) return show({ at: "network" })
       const due = dueOf(page, now.current.status)
       const { decimals } = page.token
@@ -124,15 +149,16 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
   const bySignature = async (mine: Attempt, chosen: Wallet, from: string, due: Due) => {
     const { sessionId } = now.current.status
     const terms = termsFor(now.current.status, from, due)
-    const signed = await signAuthorization(chosen.provider, from, due, terms)
+    const signed = await asking(() => signAuthorization(chosen.provider, from, due, terms))
     // The attempt was given up meanwhile, so its signature is not used. While the page knows nothing, the server decides.
     if (!mine.isLast()) return
     mine.show({ at: "submitting" })
     try {
       await post("/api/pay/authorize", { sessionId, ...signed })
+      remember(sessionId, { signedAt: undefined })
     } catch (error) {
       // It may have been accepted. Until that is known, only the same authorization may be signed again.
-      if (error instanceof Refusal && error.isUnsure) remember(sessionId, { signedAt: Date.now() })
+      if (error instanceof Refusal) remember(sessionId, { signedAt: error.isUnsure ? Date.now() : undefined })
       // Its nonce can't move money any more; the next attempt uses another.
       if (error instanceof Refusal && error.code === "AUTHORIZATION_ALREADY_USED") remember(sessionId, { nonces: {} })
       throw error
@@ -143,22 +169,29 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
 
   const byTransfer = async (mine: Attempt, chosen: Wallet, from: string, due: Due) => {
     const { sessionId } = now.current.status
-    remember(sessionId, { sendingAt: Date.now(), givenUpAt: undefined })
+    const sendingAt = Date.now()
+    remember(sessionId, { sendingAt, givenUpAt: undefined })
     changed()
+    /** Another request may have been made since, whose answer is still due. */
+    const answered = () => (recall(sessionId).sendingAt === sendingAt ? { sendingAt: undefined } : {})
     try {
-      const txHash = await sendTransfer(chosen.provider, from, due)
+      const txHash = await asking(() => sendTransfer(chosen.provider, from, due))
       // Also if the attempt was given up meanwhile: the money is on its way. `use-submission.ts` submits the hash.
-      remember(sessionId, { txHash, payer: from, sendingAt: Date.now() })
+      remember(sessionId, { txHash, payer: from, sentAt: Date.now(), ...answered() })
       mine.show({ at: "submitting" })
     } catch (error) {
       // Only a refusal by the user proves that nothing was sent.
-      if (error instanceof WalletFault && error.kind === "rejected") remember(sessionId, { sendingAt: undefined })
+      if (error instanceof WalletFault && error.kind === "rejected") remember(sessionId, answered())
       throw error
     } finally {
       changed()
     }
   }
 
+  const cancel = useCallback(() => {
+    tries.current++
+    setStep(IDLE)
+  }, [])
   const again = async (wanted: Way = way) => {
     if (wallet) await pay(wallet, wanted)
   }
@@ -173,20 +206,18 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
       if (!wallet) return
       await attempt(async mine => {
         await switchTo(wallet.provider, page.network)
-        if (mine.isOn()) await pay(wallet, way)
+        if (await mine.isOn()) await pay(wallet, way)
       })
     },
     askFaucet: async () => {
       await attempt(async mine => {
         mine.show({ at: "connecting" })
         await post("/sandbox/faucet", { address: account })
-        if (wallet && mine.isOn()) await pay(wallet, way)
+        if (wallet && (await mine.isOn())) await pay(wallet, way)
       })
     },
-    cancel: () => {
-      tries.current++
-      setStep({ at: "idle" })
-    },
+    cancel,
+    isAsked: open > 0,
   }
 }
 

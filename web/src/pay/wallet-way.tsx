@@ -48,6 +48,7 @@ function Current(props: Props) {
     native: "ETH",
     amount: local(status.missing),
   }
+  const isChanged = step.at === "confirm" && step.amount !== status.missing && !status.reservation
   switch (step.at) {
     case "idle":
       return <Choice {...props} />
@@ -56,12 +57,13 @@ function Current(props: Props) {
     case "confirm":
       return (
         <Waiting title={t("confirmInWallet")} paying={paying}>
-          <p>
-            {t(step.way === "signature" ? "confirmSign" : "confirmSend", { ...values, amount: local(step.amount) })}
-          </p>
-          {step.amount !== status.missing && !status.reservation && (
+          {isChanged ? (
             <p class="note bad" role="alert">
-              {t("amountChanged")}
+              {t("amountChanged", { ...values, amount: local(step.amount), missing: local(status.missing) })}
+            </p>
+          ) : (
+            <p>
+              {t(step.way === "signature" ? "confirmSign" : "confirmSend", { ...values, amount: local(step.amount) })}
             </p>
           )}
           {account && (

@@ -55,10 +55,10 @@ export function PhoneWay({ page, status }: Props) {
       </fieldset>
       <p class="center">{words[code]}</p>
       {page.kind === "paywall" && <p class="note">{t("ownWallet")}</p>}
-      <p class="quiet center">{t("tokenWarning", { symbol, native: "ETH" })}</p>
       <a class="secondary" href={request}>
         {t("openWallet")}
       </a>
+      <p class="quiet center">{t("tokenWarning", { symbol, native: "ETH" })}</p>
       {page.kind === "paywall" && <p class="quiet center">{t("paidElsewhere", { button: t("alreadyPaid") })}</p>}
     </div>
   )

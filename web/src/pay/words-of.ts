@@ -45,7 +45,7 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
         : { title: "", text: "", tone: "neutral" }
     case "part": {
       const text = isZero(status.arriving) ? t("partWords", values) : t("partWaiting", values)
-      return { title: t("partTitle"), text, tone: "wait" }
+      return { title: t("partTitle"), text: status.reversed ? `${t("reversedWords")} ${text}` : text, tone: "wait" }
     }
     case "sent":
       return { title: t("sent"), text: t("sentWords"), tone: "wait" }
@@ -66,6 +66,7 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
     case "expired":
       if (exception === "late") return { title: t("late"), text: ask("lateWords"), tone: "bad" }
       if (exception === "wrong_asset") return { title: t("wrongToken"), text: ask("wrongTokenWords"), tone: "bad" }
+      if (status.reversed) return { title: t("reversed"), text: ask("reversedWords"), tone: "bad" }
       return {
         title: t("expired"),
         text: exception === "underpaid" ? ask("expiredPart") : t("expiredWords", values),
