@@ -608,8 +608,30 @@ describe.concurrent("a page that waits", () => {
       await press("Pay with Pocket")
     }
     const timesAsked = (method: string) => wallet.asked.filter(each => each === method).length
-    return { id, page, wallet, press, payByTransfer, timesAsked, stop: rpc.stop }
+    // Each open page holds a stream, and the server has a few for an address.
+    const stop = async () => {
+      rpc.stop()
+      await page.close()
+    }
+    return { id, page, wallet, press, payByTransfer, timesAsked, stop }
   }
+  /** Hides the page for a minute or more, and shows it again; it learns nothing before the returned function is called. */
+  async function away(page: Page, ms: number): Promise<() => void> {
+    await turn(page, true)
+    const events = Promise.withResolvers<void>()
+    await page.route("**/events*", async route => {
+      await events.promise
+      await route.continue()
+    })
+    await page.evaluate(ms => {
+      const before = Date.now
+      Date.now = () => before() + ms
+    }, ms)
+    await turn(page, false)
+    await page.getByText("This page is not up to date").waitFor()
+    return events.resolve
+  }
+
   it("asks a wallet for nothing more once an attempt is given up", async () => {
     const first = Promise.withResolvers<void>()
     const last = Promise.withResolvers<void>()
@@ -631,7 +653,7 @@ describe.concurrent("a page that waits", () => {
     expect([timesAsked("eth_requestAccounts"), timesAsked("eth_call"), timesAsked("eth_sendTransaction")]).toEqual([
       2, 1, 1,
     ])
-    stop()
+    await stop()
   })
 
   it.each(["given up", "failed"])(
@@ -654,7 +676,7 @@ describe.concurrent("a page that waits", () => {
       await press("I didn't confirm it")
       await page.getByRole("button", { name: "Pay with Pocket" }).waitFor()
       held.resolve()
-      stop()
+      await stop()
     },
   )
 
@@ -674,7 +696,7 @@ describe.concurrent("a page that waits", () => {
     await page.getByText("Your wallet may still have a request open").waitFor()
     await isSound(page)
     held.resolve()
-    stop()
+    await stop()
   })
 
   it("submits the hash of a transfer until the server takes it, also after a reload", async () => {
@@ -705,7 +727,7 @@ describe.concurrent("a page that waits", () => {
     await page.getByText("Not showing up?").click()
     await page.getByRole("button", { name: "Pay another way" }).click()
     await page.getByText("Your earlier transfer may still arrive.").waitFor()
-    stop()
+    await stop()
   })
 
   it("offers only the same signature again where the answer to one was lost", async () => {
@@ -722,28 +744,17 @@ describe.concurrent("a page that waits", () => {
     await until("it is signed again", () => timesAsked("eth_signTypedData_v4") === 2)
     const nonces = await page.evaluate(id => JSON.parse(localStorage.getItem(`sluice:${id}`) ?? "{}").nonces, id)
     expect(Object.keys(nonces)).toHaveLength(1)
-    stop()
+    await stop()
   })
 
   it("asks for no money when it is shown again after a while, until it has learned what happened meanwhile", async () => {
     const { page, stop } = await withWallet()
     await page.getByRole("button", { name: "Pay with Pocket" }).waitFor()
-    await turn(page, true)
-    const held = Promise.withResolvers<void>()
-    await page.route("**/events*", async route => {
-      await held.promise
-      await route.continue()
-    })
-    await page.evaluate(() => {
-      const before = Date.now
-      Date.now = () => before() + 3_600_000
-    })
-    await turn(page, false)
-    await page.getByText("This page is not up to date").waitFor()
+    const back = await away(page, 3_600_000)
     expect(await payButtons(page)).toBe(0)
-    held.resolve()
+    back()
     await page.getByRole("button", { name: "Pay with Pocket" }).waitFor()
-    stop()
+    await stop()
   })
 
   it("uses a signature that was made while the page was hidden for long, as by a wallet on a phone", async () => {
@@ -758,17 +769,10 @@ describe.concurrent("a page that waits", () => {
     })
     await press("Pay with Pocket")
     await until("the wallet asks", () => timesAsked("eth_signTypedData_v4") === 1)
-    await turn(page, true)
-    await page.route("**/events*", route => route.abort())
-    await page.evaluate(() => {
-      const before = Date.now
-      Date.now = () => before() + 60_000
-    })
-    await turn(page, false)
-    await page.getByText("This page is not up to date").waitFor()
+    await away(page, 60_000)
     held.resolve()
     await until("it is handed in", () => posted === 1)
-    stop()
+    await stop()
   })
 
   it("says where a reorg removed a payment, and that it may come back", async () => {
@@ -789,6 +793,7 @@ describe.concurrent("a page that waits", () => {
     await page.getByText("The network removed it. If it comes back, it counts again.").waitFor()
     await stage(page, "pay")
     await isSound(page)
+    await page.close()
   })
 
   it("keeps each request for a transfer apart, whatever becomes of an earlier one", async () => {
@@ -823,7 +828,7 @@ describe.concurrent("a page that waits", () => {
     await stage(page, "sent")
     await page.getByText("Your wallet may still have a request open").waitFor({ state: "detached" })
     expect(await payButtons(page)).toBe(0)
-    stop()
+    await stop()
   })
 
   it("offers a transfer to whom the service can't relay for", async () => {
@@ -835,7 +840,7 @@ describe.concurrent("a page that waits", () => {
     await press("Pay with Pocket")
     await page.getByText("Payment without a fee is not possible right now.").waitFor()
     await page.getByRole("button", { name: "Send a normal transfer instead" }).waitFor()
-    stop()
+    await stop()
   })
 
   it("goes on with an attempt when it knows again what happened while a phone showed its wallet", async () => {
@@ -845,22 +850,11 @@ describe.concurrent("a page that waits", () => {
     )
     await press("Pay with Pocket")
     await until("it connects", () => timesAsked("eth_requestAccounts") === 1)
-    await turn(page, true)
-    const events = Promise.withResolvers<void>()
-    await page.route("**/events*", async route => {
-      await events.promise
-      await route.continue()
-    })
-    await page.evaluate(() => {
-      const before = Date.now
-      Date.now = () => before() + 60_000
-    })
-    await turn(page, false)
-    await page.getByText("This page is not up to date").waitFor()
+    const back = await away(page, 60_000)
     held.resolve()
-    events.resolve()
+    back()
     await until("it asks for the signature", () => timesAsked("eth_signTypedData_v4") === 1)
-    stop()
+    await stop()
   })
 
   it("rests when nothing happens: a page that was paid draws nothing", async () => {
@@ -880,6 +874,7 @@ describe.concurrent("a page that waits", () => {
       return n
     })
     expect(frames).toBeLessThan(5)
+    await page.close()
   })
 
   it("of a reservation shows no address, and the same after a reload, until what was captured, released and refunded", async () => {
