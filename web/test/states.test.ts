@@ -744,6 +744,17 @@ describe.concurrent("a page that waits", () => {
     await until("it is signed again", () => timesAsked("eth_signTypedData_v4") === 2)
     const nonces = await page.evaluate(id => JSON.parse(localStorage.getItem(`sluice:${id}`) ?? "{}").nonces, id)
     expect(Object.keys(nonces)).toHaveLength(1)
+    // That the second one was one too many says nothing about the first.
+    await page.getByText("We can't reach the server.").waitFor()
+    await page.unroute("**/api/pay/authorize")
+    const body = JSON.stringify({ error: "RATE_LIMITED", message: "" })
+    await page.route("**/api/pay/authorize", route =>
+      route.fulfill({ status: 429, contentType: "application/json", body }),
+    )
+    await press("Pay with Pocket")
+    await page.getByText("There were too many requests from your network.").waitFor()
+    await page.getByText("We don't know yet whether your payment was accepted.").waitFor()
+    expect(await page.getByRole("tab").count()).toBe(0)
     await stop()
   })
 

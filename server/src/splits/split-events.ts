@@ -14,8 +14,12 @@ export async function emitSplitChanged(
   merchantId: string,
   {
     recipients,
+    productId = null,
     ...data
-  }: Omit<EventData["settings.split_changed"], "merchantId" | "recipients"> & { recipients: readonly Recipient[] },
+  }: Omit<EventData["settings.split_changed"], "merchantId" | "productId" | "recipients"> & {
+    productId?: string | null
+    recipients: readonly Recipient[]
+  },
 ): Promise<void> {
   const shown = recipients.map(({ address, percentE4 }) => ({
     address: checksummed(address),
@@ -25,6 +29,6 @@ export async function emitSplitChanged(
     merchantId,
     type: "settings.split_changed",
     orderKey: "settings splits",
-    data: { merchantId, ...data, recipients: shown },
+    data: { merchantId, ...data, productId, recipients: shown },
   })
 }

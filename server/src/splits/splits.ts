@@ -66,7 +66,6 @@ export async function createSplit(
     change: "created",
     splitId: row.id,
     resourceId: null,
-    productId: null,
     recipients,
   })
   return { ...row, recipients }
@@ -102,7 +101,6 @@ export async function changeSplit(
       change: "changed",
       splitId: id,
       resourceId: null,
-      productId: null,
       recipients,
     })
   return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
@@ -120,7 +118,6 @@ export async function deleteSplit(ctx: TxContext, merchantId: string, id: string
     change: "deleted",
     splitId: id,
     resourceId: null,
-    productId: null,
     recipients: [],
   })
 }

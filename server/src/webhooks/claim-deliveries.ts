@@ -83,12 +83,12 @@ export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: Cl
       where l.n < ${job.lanes}
     ),
     taken as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.taken))}::jsonb)),
-    held as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.inFlight))}::jsonb)),
+    in_flight as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.inFlight))}::jsonb)),
     rooms as (select key as merchant_id, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.rooms))}::jsonb)),
     due as (
       select d.ctid, l.merchant_id, coalesce(rooms.n, ${job.room}::int) as room,
-        coalesce(held.n, 0) + row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
-      from lanes l left join taken on taken.lane = l.lane left join held on held.lane = l.lane left join rooms on rooms.merchant_id = l.merchant_id
+        coalesce(in_flight.n, 0) + row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
+      from lanes l left join taken on taken.lane = l.lane left join in_flight on in_flight.lane = l.lane left join rooms on rooms.merchant_id = l.merchant_id
       cross join lateral (
         select t.ctid, run_at, seq from deliveries t
         where t.lane = l.lane and t.status = 'pending' and t.run_at <= ${job.now} and (t.lease_until is null or not ${held})

@@ -125,9 +125,10 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
       const from = await accountOf(provider)
       if (!(await mine.isOn())) return
       setAccount(from)
+      if (!(await isOnNetwork(provider, page.network))) return show({ at: "network" })
       const balance = await tokenBalance(provider, page.token, from)
       const isPoor = wanted === "transfer" && !(await hasGas(provider, from))
-      // The network last: a wallet can be switched to another one at any time.
+      // Once more: a wallet can be switched to another network at any time.
       const isRight = await isOnNetwork(provider, page.network)
       if (!(await mine.isOn())) return
       if (!isRight) return show({ at: "network" })
@@ -157,8 +158,9 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
       await post("/api/pay/authorize", { sessionId, ...signed })
       remember(sessionId, { signedAt: undefined })
     } catch (error) {
-      // It may have been accepted. Until that is known, only the same authorization may be signed again.
-      if (error instanceof Refusal) remember(sessionId, { signedAt: error.isUnsure ? Date.now() : undefined })
+      // It may have been accepted. Until that is known, only the same authorization may be signed again. A clear refusal of
+      // that, such as too many requests, says nothing about the first time.
+      if (error instanceof Refusal && error.isUnsure) remember(sessionId, { signedAt: Date.now() })
       // Its nonce can't move money any more; the next attempt uses another.
       if (error instanceof Refusal && error.code === "AUTHORIZATION_ALREADY_USED") remember(sessionId, { nonces: {} })
       throw error
