@@ -55,11 +55,11 @@ export const rpcDuration = new Histogram({
 })
 
 /** The reasons why an RPC endpoint needs a person's attention. */
-export const endpointAlarmReasons = ["silent", "behind", "contradiction", "logs"] as const
+export const endpointAlarmReasons = ["silent", "behind", "contradiction", "logs", "slow", "useless"] as const
 
 export const endpointAlarms = new Gauge({
   name: "sluice_rpc_alarm",
-  help: "1 while an RPC endpoint, by its position in the setting from 1, is silent, behind, contradicts the others, or refuses logs.",
+  help: "1 while an RPC endpoint, by its position in the setting from 1, is silent, behind, slow, contradicts the others, refuses logs, or sends useless answers.",
   labelNames: ["network", "endpoint", "reason"],
   registers: [registry],
 })

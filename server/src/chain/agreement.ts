@@ -3,6 +3,7 @@
  * least a quorum of endpoints makes it, and more than make any other statement about the same thing. Whole statements
  * are compared: a log with its value and sender, a receipt with its logs, a block with its time.
  */
+import type { AuthorizationUse } from "./authorization-uses.ts"
 import type { Address, Hash } from "./hex.ts"
 import type { Block, Receipt, Transfer } from "./transfers.ts"
 
@@ -47,33 +48,70 @@ export const keyOf = (transfer: { txHash: Hash; token: Address; to: Address; k: 
 export const statementOf = (log: Transfer): string =>
   `${keyOf(log)} ${log.from} ${log.value} ${log.blockNumber} ${log.blockHash} ${log.logIndex}`
 
-const blockStatement = ({ number, hash, time }: Block): string => `${number} ${hash} ${time.getTime()}`
+/** Whether two endpoints say the same of a log, the time of its block apart; without building their statements. */
+export const isSameLog = (a: Transfer, b: Transfer): boolean =>
+  a === b ||
+  (a.logIndex === b.logIndex &&
+    a.value === b.value &&
+    a.k === b.k &&
+    a.blockNumber === b.blockNumber &&
+    a.txHash === b.txHash &&
+    a.blockHash === b.blockHash &&
+    a.from === b.from &&
+    a.to === b.to &&
+    a.token === b.token)
 
-/** A receipt without its cost, which some nodes leave out. */
-const receiptStatement = ({ txHash, succeeded, blockNumber, blockHash, transfers, uses }: Receipt): string =>
-  [
-    txHash,
-    succeeded,
-    blockNumber,
-    blockHash,
-    ...transfers.map(statementOf),
-    ...uses.map(({ token, payer, nonce }) => `${token} ${payer} ${nonce}`),
-  ].join(" ")
+const isSameBlock = (a: Block, b: Block): boolean =>
+  a.number === b.number && a.hash === b.hash && a.time.getTime() === b.time.getTime()
 
-/** The statement that at least `needed` endpoints make, and more than make any other. */
+/** Compares receipts without their cost and position, which some nodes leave out. */
+const isSameReceipt = (a: Receipt, b: Receipt): boolean =>
+  a === b ||
+  (a.txHash === b.txHash &&
+    a.succeeded === b.succeeded &&
+    a.blockNumber === b.blockNumber &&
+    a.blockHash === b.blockHash &&
+    a.transfers.length === b.transfers.length &&
+    a.uses.length === b.uses.length &&
+    a.transfers.every((each, i) => isSameLog(each, b.transfers[i] as Transfer)) &&
+    a.uses.every((each, i) => isSameUse(each, b.uses[i] as AuthorizationUse)))
+
+const isSameUse = (a: AuthorizationUse, b: AuthorizationUse): boolean =>
+  a.token === b.token && a.payer === b.payer && a.nonce === b.nonce
+
+const inReceipts = new WeakMap<Receipt, Map<string, Transfer>>()
+
+/** The transfer of a receipt with this key; a receipt is indexed once, because it may have thousands. */
+function inReceipt(receipt: Receipt, key: string): Transfer | undefined {
+  let index = inReceipts.get(receipt)
+  if (!index) {
+    index = new Map(receipt.transfers.map(each => [keyOf(each), each]))
+    inReceipts.set(receipt, index)
+  }
+  return index.get(key)
+}
+
+/** Whether a receipt shows a transfer with this key. */
+export const hasTransfer = (receipt: Receipt, key: string): boolean =>
+  receipt.succeeded && inReceipt(receipt, key) !== undefined
+
+/** The value that at least `needed` endpoints state, and more than state any other. Endpoints are few. */
 function agreedOn<T>(
   said: readonly T[],
-  statement: (value: T) => string,
+  isSame: (a: T, b: T) => boolean,
   needed: number,
 ): { value: T; votes: number } | undefined {
-  const tally = new Map<string, { value: T; votes: number }>()
+  const tally: { value: T; votes: number }[] = []
   for (const value of said) {
-    const text = statement(value)
-    tally.set(text, { value, votes: (tally.get(text)?.votes ?? 0) + 1 })
+    const known = tally.find(each => isSame(each.value, value))
+    if (known) known.votes++
+    else tally.push({ value, votes: 1 })
   }
-  const [first, second] = [...tally.values()].sort((a, b) => b.votes - a.votes)
+  const [first, second] = tally.sort((a, b) => b.votes - a.votes)
   return first && first.votes >= needed && first.votes > (second?.votes ?? 0) ? first : undefined
 }
+
+const isEqual = <T>(a: T, b: T): boolean => a === b
 
 /** The largest value that at least `needed` endpoints reach; undefined where fewer have a value. */
 export const reachedBy = (values: readonly (bigint | undefined)[], needed: number): bigint | undefined =>
@@ -82,7 +120,7 @@ export const reachedBy = (values: readonly (bigint | undefined)[], needed: numbe
 /** The block that a quorum reports at a height, including its time. */
 export function blockAgreed(voters: readonly Voter[], height: bigint, needed: number) {
   const said = voters.map(voter => voter.blocks.get(height)).filter(block => block !== undefined)
-  const agreed = agreedOn(said, blockStatement, needed)
+  const agreed = agreedOn(said, isSameBlock, needed)
   return agreed && { block: agreed.value, votes: agreed.votes }
 }
 
@@ -93,12 +131,16 @@ export function blockAgreed(voters: readonly Voter[], height: bigint, needed: nu
 export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: number): Receipt | null | undefined {
   const answers = voters.map(voter => voter.receipts.get(hash))
   const receipts = answers.filter(receipt => receipt !== null && receipt !== undefined)
-  const agreed = agreedOn(receipts, receiptStatement, needed)?.value
+  const agreed = agreedOn(receipts, isSameReceipt, needed)?.value
   if (agreed && blockAgreed(voters, agreed.blockNumber, needed)?.block.hash === agreed.blockHash) {
-    const same = receipts.filter(receipt => receiptStatement(receipt) === receiptStatement(agreed))
+    const same = receipts.filter(receipt => isSameReceipt(receipt, agreed))
     return {
       ...agreed,
-      position: agreedOn(same, ({ position }) => `${position}`, needed)?.value.position,
+      position: agreedOn(
+        same.map(({ position }) => position),
+        isEqual,
+        needed,
+      )?.value,
       cost: reachedBy(
         same.map(({ cost }) => cost),
         needed,
@@ -108,64 +150,81 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: numb
   return answers.filter(receipt => receipt === null).length >= needed ? null : undefined
 }
 
-/**
- * The statements that a voter makes about a log's key, each once however often it makes it, because they are counted as
- * votes. More than one where it contradicts itself.
- */
-function saidOf(voter: Voter, log: Transfer): Transfer[] {
+/** What one voter says about a log: everything that its verdict needs, looked up once. */
+interface Testimony {
+  voter: Voter
+  /**
+   * The statements that it makes about the log's key, each once however often it makes it, because they are counted as
+   * votes. More than one where it contradicts itself.
+   */
+  said: Transfer[]
+  /** Whether it has exactly this log, and makes no other statement about it. */
+  affirms: boolean
+  /** Whether it has a receipt without exactly this log. */
+  lacks: boolean
+}
+
+function testimonyOf(voter: Voter, log: Transfer, key: string): Testimony {
+  const receipt = voter.receipts.get(log.txHash)
+  const proof = receipt?.succeeded ? inReceipt(receipt, key) : undefined
+  const said = proof ? [proof] : []
+  for (const each of voter.logs.get(key) ?? []) if (!said.some(known => isSameLog(known, each))) said.push(each)
+  const lacks = !!receipt && !(proof && isSameLog(proof, log))
+  const isAlone = said.length > 0 && said.every(each => isSameLog(each, log))
+  const inBlock = (voter.blocks.get(log.blockNumber)?.hash ?? log.blockHash) === log.blockHash
+  return { voter, said, affirms: isAlone && inBlock && !lacks, lacks }
+}
+
+const testimoniesOn = (voters: readonly Voter[], log: Transfer): Testimony[] => {
   const key = keyOf(log)
-  const receipt = voter.receipts.get(log.txHash)
-  const inReceipt = receipt?.succeeded ? receipt.transfers.filter(each => keyOf(each) === key) : []
-  const said = [...inReceipt, ...(voter.logs.get(key) ?? [])]
-  return [...new Map(said.map(each => [statementOf(each), each])).values()]
-}
-
-/** Whether a voter has exactly this log, and makes no other statement about it. */
-function affirms(voter: Voter, log: Transfer): boolean {
-  const said = saidOf(voter, log)
-  const statement = statementOf(log)
-  if (said.length === 0 || said.some(each => statementOf(each) !== statement)) return false
-  return (voter.blocks.get(log.blockNumber)?.hash ?? log.blockHash) === log.blockHash && !lacksInReceipt(voter, log)
-}
-
-const lacksInReceipt = (voter: Voter, log: Transfer): boolean => {
-  const receipt = voter.receipts.get(log.txHash)
-  if (!receipt) return false
-  const statement = statementOf(log)
-  return !(receipt.succeeded && receipt.transfers.some(each => statementOf(each) === statement))
+  return voters.map(voter => testimonyOf(voter, log, key))
 }
 
 /** Whether a voter read the logs of this block and address, and this one was not among them. */
-function omits(voter: Voter, log: Transfer): boolean {
-  if (affirms(voter, log)) return false
-  return voter.readings.some(
+const omits = ({ voter, affirms }: Testimony, log: Transfer): boolean =>
+  !affirms &&
+  voter.readings.some(
     ({ from, to, addresses }) => from <= log.blockNumber && log.blockNumber <= to && addresses.has(log.to),
   )
-}
 
 /** Whether a voter denies the log: it has another log or block, a receipt without it, or neither log nor receipt. */
-function contradicts(voter: Voter, log: Transfer): boolean {
-  if (affirms(voter, log)) return false
-  const block = voter.blocks.get(log.blockNumber)
-  if (saidOf(voter, log).length > 0 || lacksInReceipt(voter, log)) return true
+function contradicts(each: Testimony, log: Transfer): boolean {
+  if (each.affirms) return false
+  const block = each.voter.blocks.get(log.blockNumber)
+  if (each.said.length > 0 || each.lacks) return true
   if (block && block.hash !== log.blockHash) return true
-  return voter.receipts.get(log.txHash) === null && (omits(voter, log) || block?.hash === log.blockHash)
+  return each.voter.receipts.get(log.txHash) === null && (omits(each, log) || block?.hash === log.blockHash)
 }
 
 /** The verdict on a log among the voters of a network with this many endpoints. */
-export function standingOf(voters: readonly Voter[], log: Transfer, endpoints: number): Standing {
+export const standingOf = (voters: readonly Voter[], log: Transfer, endpoints: number): Standing =>
+  standingBy(testimoniesOn(voters, log), log, endpoints)
+
+function standingBy(testimonies: readonly Testimony[], log: Transfer, endpoints: number): Standing {
   const needed = votesNeeded(endpoints)
-  const statement = statementOf(log)
-  const voices = voters.filter(voter => affirms(voter, log)).length
-  const rivals = voters.flatMap(voter => saidOf(voter, log)).filter(each => statementOf(each) !== statement)
-  if (voices >= needed && !agreedOn(rivals, statementOf, voices)) return "agreed"
-  const against = voters.filter(voter => contradicts(voter, log))
+  const voices = testimonies.filter(each => each.affirms).length
+  const rivals = testimonies.flatMap(({ said }) => said.filter(each => !isSameLog(each, log)))
+  if (voices >= needed && !agreedOn(rivals, isSameLog, voices)) return "agreed"
+  const against = testimonies.filter(each => contradicts(each, log))
   if (endpoints === 2) {
     if (against.length >= needed) return "denied"
     return voices === 1 && against.length === 0 ? "single" : "open"
   }
-  const without = voters.filter(voter => against.includes(voter) || omits(voter, log)).length
+  const without = testimonies.filter(each => against.includes(each) || omits(each, log)).length
   return without >= needed ? "denied" : "open"
+}
+
+/** The verdict on a log, and whether every voter has it: only the other logs show who differs from whom. */
+export function verdictOn(
+  voters: readonly Voter[],
+  log: Transfer,
+  endpoints: number,
+): { standing: Standing; isUnanimous: boolean } {
+  const testimonies = testimoniesOn(voters, log)
+  return {
+    standing: standingBy(testimonies, log, endpoints),
+    isUnanimous: testimonies.every(each => each.affirms),
+  }
 }
 
 /**
@@ -173,13 +232,13 @@ export function standingOf(voters: readonly Voter[], log: Transfer, endpoints: n
  * where a voter was not asked for the block. Undefined where they do not agree.
  */
 export function timeOf(voters: readonly Voter[], log: Transfer, needed: number): Date | undefined {
-  const said = voters.flatMap(voter => {
+  const said = testimoniesOn(voters, log).flatMap(({ voter, affirms, said }) => {
     const block = voter.blocks.get(log.blockNumber)
-    if (block?.hash === log.blockHash) return needed > 1 || affirms(voter, log) ? [block.time] : []
-    const own = affirms(voter, log) ? saidOf(voter, log)[0]?.blockTime : undefined
+    if (block?.hash === log.blockHash) return needed > 1 || affirms ? [block.time] : []
+    const own = affirms ? said[0]?.blockTime : undefined
     return own ? [own] : []
   })
-  return agreedOn(said, time => `${time.getTime()}`, needed)?.value
+  return agreedOn(said, (a, b) => a.getTime() === b.getTime(), needed)?.value
 }
 
 /** How many endpoints must agree: two, or the only one. */
@@ -198,64 +257,92 @@ export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[]
   const needed = votesNeeded(endpoints)
   const dissent: Dissent = { proven: new Set(), apparent: new Set() }
   if (endpoints < 2) return dissent
-  const contents = new Map<string, { position: number; text: string }[]>()
-  const heights = new Map<string, { position: number; text: string }[]>()
-  const say = (groups: typeof contents, topic: string, position: number, text: string) =>
-    void groups.set(topic, [...(groups.get(topic) ?? []), { position, text }])
-  for (const { position, blocks, receipts } of voters) {
-    for (const [height, block] of blocks) {
-      say(contents, `block ${block.hash}`, position, blockStatement(block))
-      say(heights, `${height}`, position, block.hash)
+  const blocks = topics<Block>()
+  const heights = topics<Hash>()
+  const receipts = topics<Receipt>()
+  const contents = topics<Transfer>()
+  for (const voter of voters) {
+    for (const [height, block] of voter.blocks) {
+      blocks.say(block.hash, voter.position, block)
+      heights.say(`${height}`, voter.position, block.hash)
     }
-    for (const receipt of receipts.values())
-      if (receipt) say(contents, `${receipt.txHash} ${receipt.blockHash}`, position, receiptStatement(receipt))
+    for (const receipt of voter.receipts.values())
+      if (receipt) receipts.say(`${receipt.txHash} ${receipt.blockHash}`, voter.position, receipt)
   }
-  for (const log of logs)
-    for (const voter of voters)
-      for (const each of saidOf(voter, log))
-        say(contents, `${keyOf(each)} ${each.blockHash}`, voter.position, statementOf(each))
-  for (const said of receiptsSaid(voters)) for (const position of minority(said, needed)) dissent.apparent.add(position)
-  for (const said of contents.values()) for (const position of minority(said, needed)) dissent.proven.add(position)
-  for (const said of heights.values()) for (const position of minority(said, needed)) dissent.apparent.add(position)
-  for (const log of logs) for (const position of minorityOn(voters, log, endpoints)) dissent.apparent.add(position)
+  const note = (positions: Set<number>, found: readonly number[]) => {
+    for (const position of found) positions.add(position)
+  }
+  for (const log of logs) {
+    const testimonies = testimoniesOn(voters, log)
+    for (const { voter, said } of testimonies)
+      for (const each of said) contents.say(`${keyOf(each)} ${each.blockHash}`, voter.position, each)
+    note(dissent.apparent, minorityOn(testimonies, log, endpoints))
+  }
+  for (const said of blocks.all()) note(dissent.proven, minority(said, isSameBlock, needed))
+  for (const said of receipts.all()) note(dissent.proven, minority(said, isSameReceipt, needed))
+  for (const said of contents.all()) note(dissent.proven, minority(said, isSameLog, needed))
+  for (const said of heights.all()) note(dissent.apparent, minority(said, isEqual, needed))
+  for (const said of receiptsSaid(voters)) note(dissent.apparent, minority(said, isSameAnswer, needed))
   return dissent
 }
+
+/** What one endpoint, by its position, says about a topic. */
+interface Said<T> {
+  position: number
+  value: T
+}
+
+/** What endpoints say, by topic; each endpoint's statement once. */
+function topics<T>() {
+  const known = new Map<string, Said<T>[]>()
+  return {
+    all: () => known.values(),
+    say: (topic: string, position: number, value: T) => {
+      const said = known.get(topic)
+      if (!said) known.set(topic, [{ position, value }])
+      else if (!said.some(each => each.position === position && each.value === value)) said.push({ position, value })
+    },
+  }
+}
+
+const isSameAnswer = (a: Receipt | null, b: Receipt | null): boolean => (a && b ? isSameReceipt(a, b) : a === b)
 
 /**
  * What voters report for each transaction. Having no receipt counts as a statement only if the voter has the block that
  * another one names, and calls it final: before that its index may lag.
  */
-function receiptsSaid(voters: readonly Voter[]): { position: number; text: string }[][] {
+function receiptsSaid(voters: readonly Voter[]): Said<Receipt | null>[][] {
   const hashes = new Set(voters.flatMap(({ receipts }) => [...receipts.keys()]))
   return [...hashes].map(hash => {
     const reported = voters.flatMap(({ receipts }) => receipts.get(hash) ?? [])
-    return voters.flatMap(({ position, receipts, blocks, finalized = 0n }) => {
+    return voters.flatMap(({ position, receipts, blocks, finalized = 0n }): Said<Receipt | null>[] => {
       const receipt = receipts.get(hash)
-      if (receipt) return [{ position, text: receiptStatement(receipt) }]
+      if (receipt) return [{ position, value: receipt }]
       const isDenied = reported.some(
         ({ blockNumber, blockHash }) => blockNumber <= finalized && blocks.get(blockNumber)?.hash === blockHash,
       )
-      return receipt === null && isDenied ? [{ position, text: "none" }] : []
+      return receipt === null && isDenied ? [{ position, value: null }] : []
     })
   })
 }
 
 /** The voters that differ from the quorum; all of them where there is no quorum. */
-function minority(said: readonly { position: number; text: string }[], needed: number): number[] {
-  if (new Set(said.map(({ text }) => text)).size < 2) return []
-  const agreed = agreedOn(said, ({ text }) => text, needed)?.value.text
-  return said.filter(({ text }) => text !== agreed).map(({ position }) => position)
+function minority<T>(said: readonly Said<T>[], isSame: (a: T, b: T) => boolean, needed: number): number[] {
+  const [first] = said
+  if (!first || said.every(each => isSame(each.value, first.value))) return []
+  const agreed = agreedOn(said, (a, b) => isSame(a.value, b.value), needed)
+  return said.filter(({ value }) => !agreed || !isSame(value, agreed.value.value)).map(({ position }) => position)
 }
 
-function minorityOn(voters: readonly Voter[], log: Transfer, endpoints: number): number[] {
-  const standing = standingOf(voters, log, endpoints)
+function minorityOn(testimonies: readonly Testimony[], log: Transfer, endpoints: number): number[] {
+  const standing = standingBy(testimonies, log, endpoints)
   const differing =
     standing === "agreed"
-      ? voters.filter(voter => contradicts(voter, log) || omits(voter, log))
+      ? testimonies.filter(each => contradicts(each, log) || omits(each, log))
       : standing === "denied"
-        ? voters.filter(voter => saidOf(voter, log).length > 0)
-        : voters.some(voter => contradicts(voter, log))
-          ? voters
+        ? testimonies.filter(({ said }) => said.length > 0)
+        : testimonies.some(each => contradicts(each, log))
+          ? testimonies
           : []
-  return differing.map(({ position }) => position)
+  return differing.map(({ voter }) => voter.position)
 }

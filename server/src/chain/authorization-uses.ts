@@ -17,8 +17,9 @@ export function readUses(logs: readonly unknown[]): AuthorizationUse[] {
   return logs.flatMap(log => {
     const { address, topics, removed } = log as { address?: unknown; topics?: unknown; removed?: unknown }
     if (removed === true || !Array.isArray(topics) || topics.length !== 3 || topics[0] !== AUTHORIZATION_USED) return []
-    const token = parseAddress(`${address}`)
-    const payer = parseAddress(`0x${`${topics[1]}`.slice(26)}`)
+    // A member may be anything, also an object that can't become text.
+    const token = parseAddress(address)
+    const payer = typeof topics[1] === "string" ? parseAddress(`0x${topics[1].slice(26)}`) : undefined
     const nonce = parseHash(topics[2])
     return token && payer && nonce ? [{ token, payer, nonce }] : []
   })

@@ -17,18 +17,22 @@ type Kind = (typeof endpointAlarmReasons)[number]
  * alarm.
  */
 const LASTING_MS = 30_000
-/** A contradiction ends when none was seen for this long: an endpoint that lies does not do so in every round. */
+/** These end when none was seen for this long: an endpoint that lies does not do so in every round. */
+const LASTING: readonly Kind[] = ["contradiction", "useless"]
 const QUIET_MS = 600_000
 
 /**
  * `silent`: no response, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or
- * content. `logs`: it reports no log, however little is asked for.
+ * content. `logs`: it reports no log, however little is asked for. `slow`: the others do not wait for it. `useless`: its
+ * answers are floods, or only fill memory.
  */
 const words: Record<Kind, string> = {
   silent: "does not answer",
   behind: "is behind the others",
   contradiction: "contradicts the others",
   logs: "refuses eth_getLogs",
+  slow: "answers much later than the others, which do not wait for it",
+  useless: "sends answers that only cost, and is asked less",
 }
 
 /** Returns a sentence about an endpoint, by its position from 0 among `count`: its address may contain a key. */
@@ -87,12 +91,14 @@ export async function noteDissent(ctx: Context, network: Network, dissent: Disse
 }
 
 /** Returns what a round showed about a network's endpoints. */
-export function troublesIn(network: Network, quorum: Quorum): Seen[] {
+export async function troublesIn(network: Network, quorum: Quorum): Promise<Seen[]> {
   const at = (position: number) => placeOf(network, position)
   return [
+    ...quorum.slow().map(position => ({ ...at(position), kind: "slow" as const, isPlain: false })),
+    ...quorum.weed().map(position => ({ ...at(position), kind: "useless" as const, isPlain: true })),
     ...quorum.silent.map(position => ({ ...at(position), kind: "silent" as const, isPlain: false })),
     ...quorum.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
-    ...contradictionsIn(network, quorum.dissent()),
+    ...contradictionsIn(network, await quorum.dissent()),
     // An alarm at once: the endpoint answers everything else, so nothing else shows that payments are not found.
     ...[...quorum.refusals()].map(([position, answer]) => ({
       ...at(position),
@@ -109,7 +115,7 @@ export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: r
   const known = await knownTroubles(ctx, network)
   const standing = await noteSeen(ctx, network, seen, known)
   const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
-  const isOver = (row: Known) => row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
+  const isOver = (row: Known) => !LASTING.includes(row.kind) || now.getTime() - row.last_at.getTime() >= QUIET_MS
   for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
   standing.push(...rest.filter(row => !isOver(row)))
   for (let position = 0; position < network.endpoints.length; position++)

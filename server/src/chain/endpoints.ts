@@ -26,6 +26,14 @@ export interface Endpoint {
   failures: number
   /** Not asked before this wall time, in milliseconds. */
   silentUntil: number
+  /** Bytes of all its answers, unpacked. */
+  bytes: number
+  /** How often its answers were of no use, and when last, wall time in milliseconds; see {@link noteUseless}. */
+  useless: number
+  uselessAt: number
+  /** Whether others last went on without its answer, and how many such answers are still to come. */
+  isLate: boolean
+  lateOpen: number
 }
 
 const MAX_LOG_RANGE = 10_000n
@@ -36,6 +44,10 @@ const MAX_LOG_BYTES = 500_000
 /** A learned size is kept this long before a larger one is tried: each trial may cost a refused request. */
 const LOG_SIZE_KEPT_MS = 600_000
 const MAX_SILENCE_MS = 60_000
+/** The first silence after useless answers: longer than a round, so that they cost less at once. */
+const USELESS_MS = 4_000
+/** Useless answers are forgotten after this time without one. */
+const USELESS_KEPT_MS = 600_000
 
 export const newEndpoint = (network: NetworkName, url: string, position = 1): Endpoint => ({
   url,
@@ -48,6 +60,11 @@ export const newEndpoint = (network: NetworkName, url: string, position = 1): En
   finalizedHigh: 0n,
   failures: 0,
   silentUntil: 0,
+  bytes: 0,
+  useless: 0,
+  uselessAt: 0,
+  isLate: false,
+  lateOpen: 0,
 })
 
 /** The name of an endpoint in logs, alarms and errors: without its path and user, which may contain its key. */
@@ -101,7 +118,7 @@ export async function ask(
     return results
   } catch (error) {
     if (!(error instanceof RpcError) || signal?.aborted) throw error
-    noteFailure(endpoint)
+    noteFault(endpoint, error)
     return undefined
   }
 }
@@ -117,6 +134,25 @@ export function noteFailure(endpoint: Endpoint): void {
   endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
 }
 
+/** Records a failed exchange: it could not be asked, or answered what is of no use. */
+export const noteFault = (endpoint: Endpoint, error: RpcError): void =>
+  error.isUseless ? noteUseless(endpoint) : noteFailure(endpoint)
+
+/**
+ * Records that the endpoint answered what only costs: it is not asked for 4 s, doubling to a minute, whatever else it
+ * answers meanwhile. Otherwise an endpoint that is right about small things would be asked for the large ones each time.
+ */
+export function noteUseless(endpoint: Endpoint): void {
+  const now = Date.now()
+  endpoint.useless = now - endpoint.uselessAt < USELESS_KEPT_MS ? endpoint.useless + 1 : 1
+  endpoint.uselessAt = now
+  endpoint.silentUntil = now + Math.min(USELESS_MS * 2 ** Math.min(endpoint.useless - 1, 10), MAX_SILENCE_MS)
+}
+
+/** Whether its answers were of no use in the last ten minutes. */
+export const isUseless = ({ useless, uselessAt }: Endpoint): boolean =>
+  useless > 0 && Date.now() - uselessAt < USELESS_KEPT_MS
+
 /**
  * Returns a function that gives each endpoint a copy with failures of its own, always the same: a job's questions that
  * hang or are refused must not silence the endpoint for others.
@@ -124,7 +160,8 @@ export function noteFailure(endpoint: Endpoint): void {
 export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
   const copies = new WeakMap<Endpoint, Endpoint>()
   return endpoint => {
-    const copy = copies.get(endpoint) ?? { ...endpoint, failures: 0, silentUntil: 0 }
+    const own = { failures: 0, silentUntil: 0, bytes: 0, useless: 0, uselessAt: 0, isLate: false, lateOpen: 0 }
+    const copy = copies.get(endpoint) ?? { ...endpoint, ...own }
     copies.set(endpoint, copy)
     return copy
   }

@@ -10,41 +10,48 @@ import {
   blockAgreed,
   type Dissent,
   dissentAmong,
-  keyOf,
+  hasTransfer,
   reachedBy,
   receiptAgreed,
   type Standing,
   standingOf,
-  statementOf,
   timeOf,
-  type Voter as VoterReports,
   votesNeeded,
 } from "./agreement.ts"
-import type { Endpoint } from "./endpoints.ts"
-import { ask, awake } from "./endpoints.ts"
+import { awake, type Endpoint, isUseless, noteUseless } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
+import { askInTime } from "./in-time.ts"
 import type { Network } from "./networks.ts"
-import { readLogs } from "./read-logs.ts"
-import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
-import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCall, type Transfer } from "./transfers.ts"
+import { openPatience } from "./patience.ts"
+import type { LogReading } from "./read-logs.ts"
+import { RpcError } from "./rpc.ts"
+import type { Block, Receipt, Transfer } from "./transfers.ts"
+import {
+  admitVoter,
+  flooding,
+  type Judged,
+  judgeLogs,
+  learnFrom,
+  readLogsOf,
+  takeReadings,
+  type Verdicts,
+  type Voter,
+} from "./voters.ts"
 
 /** An endpoint whose head is this many blocks behind the agreed head counts as behind. */
 const MAX_LAG_BLOCKS = 5n
-/** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
-const WINDOWS_PER_ROUND = 5
 /** What counts as final on a node that does not report it: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
-
-interface Voter extends VoterReports {
-  /** The endpoint's message when it reported no log; undefined if it reported one, or was not asked. */
-  refusal?: string
-  endpoint: Endpoint
-}
 
 /** What the voters of a round report together, and how to ask them more. */
 export interface Quorum extends QuorumView {
   /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
+  /**
+   * Returns the endpoints whose answers are of no use, in this round or shortly before: floods, and what only fills
+   * memory. They are asked less from now on. Call it at the end of a round.
+   */
+  weed(): number[]
   /**
    * Reads all transfers to these addresses from a block on; returns the last block that a quorum has certainly read.
    */
@@ -55,6 +62,8 @@ export interface Quorum extends QuorumView {
 export interface QuorumView {
   /** The highest block that a quorum has; the only voter's head where one of two endpoints answers. */
   head: bigint
+  /** The highest block that may count: one of two endpoints may confirm alone, of three none. */
+  highest: bigint
   /** The highest block that a quorum calls final; 0 where there is no quorum. */
   finalized: bigint
   voters: number
@@ -64,6 +73,8 @@ export interface QuorumView {
    */
   silent: number[]
   behind: number[]
+  /** Endpoints that the others did not wait for. */
+  slow(): number[]
   /**
    * The block that a quorum reports at a height, and how many report it; undefined when there is none, or it was not
    * asked for.
@@ -81,8 +92,8 @@ export interface QuorumView {
    * another block.
    */
   receiptsOf(hash: Hash): (Receipt | null)[]
-  /** Every log that any voter reported in the scans so far, each statement once. */
-  reported(): Transfer[]
+  /** Every log that any voter reported in the scans so far, each statement once, with the verdict on it. */
+  judged(): Promise<readonly Judged[]>
   /** The verdict on a log from everything learned so far. */
   standingOf(log: Transfer): Standing
   /** The depth of this block according to any one voter; 0 where another voter has another block at its height. */
@@ -97,7 +108,7 @@ export interface QuorumView {
    * the height is behind, which is no evidence.
    */
   votesWithout(txHash: Hash, key: string, height: bigint): number
-  dissent(): Dissent
+  dissent(): Promise<Dissent>
   /** Endpoints that reported no log in a scan, however little was asked for, by their positions; and their messages. */
   refusals(): Map<number, string>
 }
@@ -114,25 +125,100 @@ export async function openQuorum(
 ): Promise<Quorum> {
   const { endpoints } = network
   const needed = votesNeeded(endpoints.length)
-  const ready = awake(endpoints)
-  // The endpoints that failed recently may be the honest ones.
-  const asked = endpoints.length > 2 && ready.length < needed ? endpoints : ready
-  const admitted = await Promise.all(asked.map(endpoint => admitVoter(endpoint, network, checkpoint, signal)))
-  const voters = admitted.filter(voter => voter !== undefined)
+  const patience = openPatience(endpoints, alone)
+  const due = dueEndpoints(endpoints, needed, patience.isLong)
+  const voters: Voter[] = []
+  const late = await askInTime(
+    due,
+    async endpoint => {
+      const voter = await admitVoter(endpoint, network, checkpoint, signal)
+      return voter && (() => void voters.push(voter))
+    },
+    () => !patience.isLong && voters.length >= needed,
+  )
+  voters.sort((a, b) => a.position - b.position)
   if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote`)
   if (voters.length < needed && !(alone && endpoints.length === 2))
     throw new RpcError(`${network.name}: no endpoint may vote alone, ${needed} of ${endpoints.length} must agree`)
+  const slow = new Set([...late, ...endpoints.filter(each => each.lateOpen > 0)])
+
+  /** Asks the voters that are in time, and goes on once enough of them have answered. */
+  const askVoters = async (question: (voter: Voter) => Promise<() => void>) => {
+    const asked = new Map(voters.filter(({ isLate }) => !isLate).map(voter => [voter.endpoint, voter]))
+    let answered = 0
+    const late = await askInTime(
+      [...asked.keys()],
+      async endpoint => {
+        const apply = await question(asked.get(endpoint) as Voter)
+        return () => {
+          apply()
+          answered++
+        }
+      },
+      () => !patience.isLong && answered >= needed,
+    )
+    for (const endpoint of late) {
+      slow.add(endpoint)
+      Object.assign(asked.get(endpoint) as Voter, { isLate: true })
+    }
+  }
+  const noteSettled = (isSettled: boolean) => {
+    if (slow.size > 0) patience.note(isSettled)
+  }
+  return quorumOf(network, voters, slow, { askVoters, noteSettled, signal })
+}
+
+/** The endpoints to ask: not those that failed a moment ago, nor those whose late answer is still to come. */
+function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: boolean): readonly Endpoint[] {
+  const ready = awake(endpoints)
+  // The endpoints that failed recently may be the honest ones.
+  const due = endpoints.length > 2 && ready.length < needed ? endpoints : ready
+  const free = due.filter(({ lateOpen }) => lateOpen === 0)
+  return isLong || free.length < needed ? due : free
+}
+
+interface Asking {
+  askVoters(question: (voter: Voter) => Promise<() => void>): Promise<void>
+  /** Notes whether what was asked is settled by the endpoints that were in time. */
+  noteSettled(isSettled: boolean): void
+  signal: AbortSignal
+}
+
+// long: each function answers from the same few values.
+function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>, asking: Asking): Quorum {
+  const { endpoints } = network
+  const needed = votesNeeded(endpoints.length)
+  const { askVoters, noteSettled, signal } = asking
   const heads = voters.map(voter => voter.head.number)
   const head = reachedBy(heads, Math.min(needed, voters.length)) ?? 0n
   const finalized = reachedBy(voters.map(finalizedBy), needed) ?? 0n
   for (const voter of voters) rememberFinalized(voter, finalized)
-  const present = new Set(voters.map(voter => voter.position))
+  const positions = (isAmong: (endpoint: Endpoint) => boolean) =>
+    endpoints.flatMap((endpoint, position) => (isAmong(endpoint) ? [position] : []))
+  const heard = new Set([...voters.map(voter => voter.endpoint), ...slow])
+  let verdicts: Promise<Verdicts> | undefined
+  const judge = () => {
+    verdicts ??= judgeLogs(voters, endpoints.length)
+    return verdicts
+  }
+  const learnAll = async (heights: readonly bigint[], hashes: readonly Hash[]) => {
+    verdicts = undefined
+    await askVoters(voter => learnFrom(voter, heights, hashes, signal))
+    const areKnown = heights.every(height => blockAgreed(voters, height, needed))
+    noteSettled(areKnown && hashes.every(hash => receiptAgreed(voters, hash, needed) !== undefined))
+  }
   return {
     head,
+    highest: endpoints.length === 2 ? (reachedBy(heads, 1) ?? head) : head,
     finalized,
     voters: voters.length,
-    silent: endpoints.flatMap((_, position) => (present.has(position) ? [] : [position])),
+    silent: positions(endpoint => !heard.has(endpoint) && !isUseless(endpoint)),
     behind: behindOthers(voters, endpoints.length),
+    slow: () => positions(endpoint => slow.has(endpoint)),
+    weed: () => {
+      for (const { endpoint } of flooding(voters)) noteUseless(endpoint)
+      return positions(isUseless)
+    },
     blockAt: height => blockAgreed(voters, height, needed),
     depthOf: (height, hash) =>
       reachedBy(
@@ -145,7 +231,7 @@ export async function openQuorum(
         .map(voter => voter.receipts.get(hash))
         .filter(receipt => receipt !== undefined)
         .filter(each => each === null || blockAgreed(voters, each.blockNumber, needed)?.block.hash === each.blockHash),
-    reported: () => reportedBy(voters),
+    judged: async () => (await judge()).judged,
     standingOf: log => standingOf(voters, log, endpoints.length),
     depthAlone: (height, hash) => {
       const isDisputed = voters.some(({ blocks }) => (blocks.get(height)?.hash ?? hash) !== hash)
@@ -156,52 +242,32 @@ export async function openQuorum(
     votesWithout: (txHash, key, height) =>
       voters.filter(({ blocks, receipts }) => {
         const receipt = blocks.has(height) ? receipts.get(txHash) : undefined
-        if (!receipt) return receipt === null
-        return !(receipt.succeeded && receipt.transfers.some(each => keyOf(each) === key))
+        return receipt ? !hasTransfer(receipt, key) : receipt === null
       }).length,
     refusals: () =>
       new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
-    dissent: () => dissentAmong(voters, reportedBy(voters), endpoints.length),
+    dissent: async () => dissentAmong(voters, (await judge()).disputed, endpoints.length),
     learn: async (heights, hashes) => {
       const wanted = [...new Set(hashes)]
-      await learnAll(voters, [...new Set(heights)], wanted, signal)
+      await learnAll([...new Set(heights)], wanted)
       const named = voters.flatMap(({ receipts }) => wanted.flatMap(hash => receipts.get(hash)?.blockNumber ?? []))
-      await learnAll(voters, [...new Set(named)], [], signal)
+      if (named.length > 0) await learnAll([...new Set(named)], [])
     },
     scan: async (addresses, from) => {
-      const among = new Set(addresses)
-      const parts = await Promise.all(voters.map(voter => scanAlone(network, voter, among, from, signal)))
+      if (addresses.length === 0) return reachedBy(heads, needed) ?? from - 1n
+      verdicts = undefined
+      const readings = new Map<Voter, LogReading>()
+      await askVoters(async voter => {
+        // With three, what is beyond the agreed head is one endpoint's word alone, and counts in a later round.
+        const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
+        const reading = await readLogsOf(network, voter, addresses, { from, to }, signal)
+        return () => void readings.set(voter, reading)
+      })
+      const parts = await takeReadings(readings, from, new Set(addresses))
+      if (slow.size > 0) noteSettled((await judge()).judged.every(({ standing }) => standing !== "open"))
       return reachedBy(parts, needed) ?? from - 1n
     },
   }
-}
-
-async function admitVoter(
-  endpoint: Endpoint,
-  network: Network,
-  checkpoint: bigint,
-  signal: AbortSignal,
-): Promise<Voter | undefined> {
-  const calls = [
-    { method: "eth_chainId", params: [] },
-    blockCall("latest"),
-    blockCall("finalized"),
-    blockCall(checkpoint),
-  ]
-  const results = await ask(endpoint, calls, signal)
-  if (!results) return undefined
-  const [chainId, latest, finalizedBlock, checkpointBlock] = results
-  const head = blockOf(latest)
-  if (!head || !chainId?.ok || String(chainId.value) !== hexNumber(network.chainId)) return undefined
-  const finalized = blockOf(finalizedBlock)?.number
-  // A finalized block must not go backwards; such an endpoint has no vote until it has caught up with what it reported
-  // before.
-  if (finalized !== undefined && finalized < endpoint.finalizedHigh) return undefined
-  const blocks = new Map([[head.number, head]])
-  const known = blockOf(checkpointBlock)
-  if (known?.number === checkpoint) blocks.set(checkpoint, known)
-  const position = network.endpoints.indexOf(endpoint)
-  return { endpoint, position, head, finalized, blocks, receipts: new Map(), logs: new Map(), readings: [] }
 }
 
 const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
@@ -224,81 +290,3 @@ function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
 /** How many blocks a voter has from this one to its head, counting both; undefined if it does not have the block. */
 const depthBy = ({ blocks, head }: Voter, height: bigint, hash: Hash): bigint | undefined =>
   blocks.get(height)?.hash === hash && head.number >= height ? head.number - height + 1n : undefined
-
-function reportedBy(voters: readonly Voter[]): Transfer[] {
-  const logs = voters.flatMap(voter => [...voter.logs.values()].flat())
-  return [...new Map(logs.map(log => [statementOf(log), log])).values()]
-}
-
-/**
- * The value of an entry, or undefined for an error, a null or an unreadable value: one odd answer must not spoil the
- * rest.
- */
-function tolerant<T>(result: RpcResult | undefined, read: (value: unknown) => T): T | undefined {
-  try {
-    return result?.ok ? read(result.value) : undefined
-  } catch (error) {
-    if (error instanceof RpcError) return undefined
-    throw error
-  }
-}
-
-const blockOf = (result: RpcResult | undefined): Block | undefined => tolerant(result, readBlock)
-
-const learnAll = async (
-  voters: readonly Voter[],
-  heights: readonly bigint[],
-  hashes: readonly Hash[],
-  signal: AbortSignal,
-): Promise<void> => void (await Promise.all(voters.map(voter => learn(voter, heights, hashes, signal))))
-
-async function learn(
-  voter: Voter,
-  heights: readonly bigint[],
-  hashes: readonly Hash[],
-  signal: AbortSignal,
-): Promise<void> {
-  const numbers = heights.filter(height => !voter.blocks.has(height))
-  const wanted = hashes.filter(hash => !voter.receipts.has(hash))
-  if (numbers.length + wanted.length === 0) return
-  const results = await ask(voter.endpoint, [...numbers.map(blockCall), ...wanted.map(receiptCall)], signal)
-  numbers.forEach((height, i) => {
-    const block = blockOf(results?.[i])
-    if (block?.number === height) voter.blocks.set(height, block)
-  })
-  wanted.forEach((hash, i) => {
-    const receipt = tolerant(results?.[numbers.length + i], value => readReceipt(value) ?? null)
-    // A receipt of another transaction is not an answer; some nodes mix up replies.
-    if (receipt === null || receipt?.txHash === hash) voter.receipts.set(hash, receipt)
-  })
-}
-
-/** Scans one voter's logs as far as its endpoint allows; returns the last block that was certainly read. */
-async function scanAlone(
-  network: Network,
-  voter: Voter,
-  addresses: ReadonlySet<Address>,
-  from: bigint,
-  signal: AbortSignal,
-): Promise<bigint> {
-  const { endpoint, head } = voter
-  if (addresses.size === 0) return head.number
-  const query = {
-    token: network.token.address,
-    side: "to",
-    addresses: [...addresses],
-    windows: WINDOWS_PER_ROUND,
-  } as const
-  const range = { fromBlock: from, toBlock: head.number, has: head }
-  const { transfers, readTo, refusal } = await readLogs(endpoint, { ...query, ...range }, signal)
-  for (const log of transfers) addLog(voter, log)
-  if (refusal !== undefined) voter.refusal = refusal
-  voter.readings.push({ from, to: readTo, addresses })
-  return readTo
-}
-
-function addLog({ logs }: Voter, log: Transfer): void {
-  const key = keyOf(log)
-  const known = logs.get(key) ?? []
-  if (!known.some(each => statementOf(each) === statementOf(log))) logs.set(key, [...known, log])
-}

@@ -3,11 +3,13 @@
  * requests in three ways: too many bytes, too many addresses in a call, too many blocks or results. Halving finds out
  * which it was, and the result is kept with the endpoint.
  */
+import { inTurns } from "../turns.ts"
+import { isSameLog, keyOf } from "./agreement.ts"
 import {
   type Endpoint,
   growLogRange,
   growLogSize,
-  noteFailure,
+  noteFault,
   noteSuccess,
   shrinkLogAddresses,
   shrinkLogBytes,
@@ -15,7 +17,7 @@ import {
 } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
-import { blockCall, logCall, readBlock, readTransfers, type Transfer } from "./transfers.ts"
+import { blockCall, logCall, readBlock, readManyTransfers, type Transfer } from "./transfers.ts"
 
 /** Entries in one request, not counting the block that is requested with the logs. */
 const ENTRIES_PER_REQUEST = 40
@@ -23,6 +25,15 @@ const ENTRIES_PER_REQUEST = 40
 const MOST_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
+/** And after so many bytes: twice the largest answer, so that the narrowest question is always answered. */
+const BUDGET_BYTES = 64 * 1024 * 1024
+/**
+ * The largest answer about one address in one block, which can't be asked for in parts: some 45,000 logs, as many
+ * transfers as fit into a block.
+ */
+const MOST_BYTES = 32 * 1024 * 1024
+/** How many versions of one transfer are kept. An endpoint with two contradicts itself, and a third adds nothing. */
+const MOST_VERSIONS = 2
 /** The size of a smaller request is unlikely to be the reason for its refusal, whatever the node says. */
 const SMALL_BYTES = 32_000
 /** A number of addresses that nodes are unlikely to refuse. */
@@ -60,23 +71,26 @@ export interface LogReading {
 interface Window {
   from: bigint
   to: bigint
-  calls: RpcCall[]
 }
 
 /** Reads as far as the endpoint allows; a node that fails is not asked for a while, as in {@link ask}. */
 export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: AbortSignal): Promise<LogReading> {
   const { logRange, logAddresses, logBytes } = endpoint
-  const found = new Map<string, Transfer>()
+  const found = new Map<string, Transfer[]>()
   const among = new Set(query.addresses)
   let readTo = query.fromBlock - 1n
   let left = query.windows ?? Number.POSITIVE_INFINITY
   let refusal: string | undefined
   let refusals = 0
   const until = performance.now() + BUDGET_MS
-  while (readTo < query.toBlock && left > 0 && refusals <= MOST_REFUSALS && performance.now() < until) {
+  const mostBytes = endpoint.bytes + BUDGET_BYTES
+  const hasBudget = () => performance.now() < until && endpoint.bytes < mostBytes
+  while (readTo < query.toBlock && left > 0 && refusals <= MOST_REFUSALS && hasBudget()) {
     const windows = planWindows(endpoint, query, readTo + 1n, left)
     const outcome = await readWindows(endpoint, query, windows, signal)
-    for (const each of outcome.transfers) if (isAsked(query, among, each)) found.set(statement(each), each)
+    await inTurns(outcome.transfers, each => {
+      if (isAsked(query, among, each)) addVersion(found, each)
+    })
     readTo = outcome.windows.at(-1)?.to ?? readTo
     left -= outcome.windows.length
     refusal = outcome.refused?.words
@@ -92,16 +106,20 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   if (refusals === 0) growLogSize(endpoint)
   // An endpoint that refuses everything says nothing about sizes.
   if (nothing) Object.assign(endpoint, { logRange, logAddresses, logBytes })
-  return { transfers: [...found.values()], readTo, refusal: nothing ? refusal : undefined }
+  return { transfers: [...found.values()].flat(), readTo, refusal: nothing ? refusal : undefined }
 }
 
 /** Ignores logs that were not asked for: no other endpoint reads them, so none could deny them. */
 const isAsked = ({ token, side, fromBlock, toBlock }: LogQuery, among: Set<Address>, each: Transfer): boolean =>
   each.token === token && each.blockNumber >= fromBlock && each.blockNumber <= toBlock && among.has(each[side])
 
-/** The whole statement: a log that is reported in two versions counts as two, and the reader must see that. */
-const statement = ({ txHash, token, from, to, value, blockNumber, blockHash, logIndex, k }: Transfer): string =>
-  [txHash, token, from, to, value, blockNumber, blockHash, logIndex, k].join(" ")
+/** Adds a transfer to those with its key; a version that is there already is not added. */
+export function addVersion(versions: Map<string, Transfer[]>, transfer: Transfer): void {
+  const key = keyOf(transfer)
+  const known = versions.get(key)
+  if (!known) versions.set(key, [transfer])
+  else if (known.length < MOST_VERSIONS && !known.some(each => isSameLog(each, transfer))) known.push(transfer)
+}
 
 /** As many windows as fit into one request; at least one. */
 function planWindows(endpoint: Endpoint, query: LogQuery, from: bigint, most: number): Window[] {
@@ -110,14 +128,28 @@ function planWindows(endpoint: Endpoint, query: LogQuery, from: bigint, most: nu
   for (let start = from; start <= query.toBlock && windows.length < most; start += endpoint.logRange) {
     const end = start + endpoint.logRange - 1n
     const to = end < query.toBlock ? end : query.toBlock
-    const calls: RpcCall[] = []
-    for (let i = 0; i < query.addresses.length; i += endpoint.logAddresses)
-      calls.push(logCall(query.token, query.side, query.addresses.slice(i, i + endpoint.logAddresses), start, to))
-    entries += calls.length
+    entries += Math.ceil(query.addresses.length / endpoint.logAddresses)
     if (windows.length > 0 && entries > ENTRIES_PER_REQUEST) break
-    windows.push({ from: start, to, calls })
+    windows.push({ from: start, to })
   }
   return windows
+}
+
+/** One call of a reading: some addresses in one window. Only the calls of one request are made at a time. */
+interface Entry {
+  window: number
+  addresses: readonly Address[]
+}
+
+function* entriesOf({ logAddresses }: Endpoint, { addresses }: LogQuery, windows: readonly Window[]): Generator<Entry> {
+  for (const window of windows.keys())
+    for (let i = 0; i < addresses.length; i += logAddresses)
+      yield { window, addresses: addresses.slice(i, i + logAddresses) }
+}
+
+function callOf({ token, side }: LogQuery, addresses: readonly Address[], { from, to }: Window): RpcCall {
+  const call = logCall(token, side, addresses, from, to)
+  return from === to && addresses.length === 1 ? { ...call, mostBytes: MOST_BYTES } : call
 }
 
 interface Refused {
@@ -133,70 +165,71 @@ interface Refused {
 /** The windows that were read completely, from the first on, and what stopped the next. */
 async function readWindows(
   endpoint: Endpoint,
-  { has }: LogQuery,
+  query: LogQuery,
   windows: readonly Window[],
   signal: AbortSignal | undefined,
 ): Promise<{ transfers: Transfer[]; windows: Window[]; refused?: Refused }> {
   const transfers: Transfer[] = []
-  const entries = windows.flatMap((window, i) => window.calls.map(call => ({ call, window: i })))
-  for (let start = 0; start < entries.length; ) {
-    const part = requestOf(endpoint, entries, start)
-    const at = windows[entries[start]?.window ?? 0]
-    const done = windows.slice(0, entries[start]?.window)
-    const calls = part.map(({ call }) => call)
-    const addresses = Math.max(...calls.map(addressesOf))
-    const size = { bytes: sum(calls.map(bytesOf)), addresses, range: at ? at.to - at.from + 1n : 1n }
+  for (const part of requestsOf(endpoint, entriesOf(endpoint, query, windows))) {
+    const first = part[0]?.window ?? 0
+    const range = windows[first]
+    const counts = part.map(({ addresses }) => addresses.length)
+    const size = {
+      bytes: sum(counts.map(bytesOf)),
+      addresses: Math.max(...counts),
+      range: range ? range.to - range.from + 1n : 1n,
+    }
+    const calls = part.map(({ window, addresses }) => callOf(query, addresses, windows[window] as Window))
     let results: RpcResult[]
     try {
-      results = await batch(endpoint, [...calls, blockCall(has.number)], signal)
+      results = await batch(endpoint, [...calls, blockCall(query.has.number)], signal)
       noteSuccess(endpoint)
     } catch (error) {
       if (!(error instanceof RpcError) || signal?.aborted) throw error
       const mayBeSmaller = [400, 413, 414, 422].includes(error.status ?? 0)
-      if (!mayBeSmaller) noteFailure(endpoint)
-      return { transfers, windows: done, refused: { ...size, words: error.message, mayBeSmaller } }
+      if (!mayBeSmaller) noteFault(endpoint, error)
+      return { transfers, windows: windows.slice(0, first), refused: { ...size, words: error.message, mayBeSmaller } }
     }
     const shown = results.pop()
     for (const [i, result] of results.entries()) {
-      const read = readOr(result)
-      if (read.ok) transfers.push(...read.transfers)
-      else
+      const read = await readOr(result)
+      if (!read.ok)
         return {
           transfers,
           windows: windows.slice(0, part[i]?.window),
           refused: { ...size, words: withoutKey(endpoint, read.error), mayBeSmaller: true },
         }
+      for (const transfer of read.transfers) transfers.push(transfer)
     }
-    if (!shows(shown, has)) return { transfers, windows: done }
-    start += part.length
+    if (!shows(shown, query.has)) return { transfers, windows: windows.slice(0, first) }
   }
   return { transfers, windows: [...windows] }
 }
 
-/** The entries from `start` on that fit into one request; at least one. */
-function requestOf<T extends { call: RpcCall }>(endpoint: Endpoint, entries: readonly T[], start: number): T[] {
-  const part: T[] = []
+/** Puts entries together, as many as fit into one request; at least one. */
+function* requestsOf({ logBytes }: Endpoint, entries: Iterable<Entry>): Generator<Entry[]> {
+  let part: Entry[] = []
   let bytes = 0
-  for (const entry of entries.slice(start, start + ENTRIES_PER_REQUEST)) {
-    bytes += bytesOf(entry.call)
-    if (part.length > 0 && bytes > endpoint.logBytes) break
+  for (const entry of entries) {
+    const more = bytesOf(entry.addresses.length)
+    if (part.length === ENTRIES_PER_REQUEST || (part.length > 0 && bytes + more > logBytes)) {
+      yield part
+      part = []
+      bytes = 0
+    }
     part.push(entry)
+    bytes += more
   }
-  return part
+  if (part.length > 0) yield part
 }
 
-const addressesOf = ({ params }: RpcCall): number => {
-  const [filter] = params as [{ topics: unknown[] }]
-  return sum(filter.topics.map(topic => (Array.isArray(topic) ? topic.length : 0)))
-}
-
-const bytesOf = (call: RpcCall): number => BYTES_PER_CALL + BYTES_PER_ADDRESS * addressesOf(call)
+const bytesOf = (addresses: number): number => BYTES_PER_CALL + BYTES_PER_ADDRESS * addresses
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
 
-function readOr(result: RpcResult): { ok: true; transfers: Transfer[] } | { ok: false; error: string } {
+async function readOr(result: RpcResult): Promise<{ ok: true; transfers: Transfer[] } | { ok: false; error: string }> {
   try {
-    return result.ok ? { ok: true, transfers: readTransfers(result.value) } : result
+    return result.ok ? { ok: true, transfers: await readManyTransfers(result.value) } : result
   } catch (error) {
     if (error instanceof RpcError) return { ok: false, error: error.message }
     throw error

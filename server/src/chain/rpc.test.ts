@@ -27,7 +27,7 @@ it("an endless answer is not a result, and reading it stops", async () => {
       { method: "eth_call", params: [] },
       { method: "eth_blockNumber", params: [] },
     ]
-    const failed = { ok: false, error: "the answer is larger than 2,097,152 bytes" }
+    const failed = { ok: false, error: "the answer is larger than 1,048,576 bytes" }
     expect(await batch({ url, network: "base" }, calls)).toEqual([failed, failed])
     expect(sent).toBeLessThan(16 * 2 ** 20)
   } finally {

@@ -6,6 +6,7 @@ import type { Hex } from "viem"
 import { AnswerTooLarge } from "../http/bounded-body.ts"
 import { rpcCalls, rpcDuration } from "../metrics.ts"
 import { post, TooLate } from "./post.ts"
+import { UselessAnswer } from "./sliced-json.ts"
 
 export interface RpcCall {
   method: string
@@ -24,28 +25,38 @@ export type RpcResult = { ok: true; value: unknown } | { ok: false; error: strin
 export class RpcError extends Error {
   /** The status of the HTTP answer, where that was the error. */
   status?: number
+  /** The answer only filled memory. No honest node sends it, so its endpoint is asked less. */
+  isUseless?: boolean
 }
 
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
 const ENTRIES_PER_REQUEST = 50
 const MB = 1024 * 1024
-/** Some 45,000 logs: as many transfers as fit into one block of any network here. */
-const MOST_BYTES = 32 * MB
-/** The expected size of a call's answer where it is more than 1 MB. */
+/** The largest answer to one request, unless one of its calls may have a larger one. */
+const MOST_BYTES = 8 * MB
+/** The expected size of a call's answer where it is more than 1 MB. Some 11,000 logs, in a receipt too. */
 const largeAnswers: Record<string, number> = {
   eth_getLogs: MOST_BYTES,
-  eth_getTransactionReceipt: 8 * MB,
+  eth_getTransactionReceipt: MOST_BYTES,
   eth_getBlockByNumber: 2 * MB,
   eth_getBlockByHash: 2 * MB,
 }
+/** Characters of an error's message that are kept: it goes into logs. */
+const MOST_WORDS = 2_000
+/** How many answers of one `batch` may be too large, and how large all others may be, before the rest is not asked for. */
+const MOST_TOO_LARGE = 8
+const MOST_TOGETHER = 3 * MOST_BYTES
 
-/** The largest answer to these calls that is read, in bytes: the sum of their expected sizes, 32 MB at most. */
-const mostBytes = (calls: readonly RpcCall[]): number =>
-  Math.min(
-    MOST_BYTES,
-    calls.reduce((sum, { method, mostBytes }) => sum + (mostBytes ?? largeAnswers[method] ?? MB), 0),
-  )
+const mostBytesOf = ({ method, mostBytes }: RpcCall): number => mostBytes ?? largeAnswers[method] ?? MB
+
+/** The largest answer to these calls that is read, in bytes: the sum of their expected sizes, within {@link MOST_BYTES}. */
+const mostBytes = (calls: readonly RpcCall[]): number => {
+  const sizes = calls.map(mostBytesOf)
+  return Math.max(Math.min(MOST_BYTES, sum(sizes)), ...sizes)
+}
+
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
 
 /** An endpoint; `position`: its place in the setting, from 1, for the metrics. */
 interface Asked {
@@ -53,16 +64,33 @@ interface Asked {
   network: string
   position?: number
   timeoutMs?: number
+  /** The bytes of its answers are added here, unpacked. */
+  bytes?: number
 }
 
 /**
  * Sends `calls` as batches of 50 and returns their results in the order of `calls`; throws an {@link RpcError} when an
- * exchange fails as a whole (after 10 s each, or `timeoutMs`).
+ * exchange fails as a whole (after 10 s each, or `timeoutMs`). Calls whose answers are too large together are asked in
+ * halves, so that one huge receipt keeps no other from being read.
  */
 export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const results: RpcResult[] = []
+  const before = endpoint.bytes ?? 0
+  let tooLarge = 0
+  const open: (readonly RpcCall[])[] = []
   for (let start = 0; start < calls.length; start += ENTRIES_PER_REQUEST)
-    results.push(...(await oneBatch(endpoint, calls.slice(start, start + ENTRIES_PER_REQUEST), signal)))
+    open.push(calls.slice(start, start + ENTRIES_PER_REQUEST))
+  for (let part = open.shift(); part; part = open.shift()) {
+    if (before + MOST_TOGETHER < (endpoint.bytes ?? 0)) {
+      results.push(...part.map((): RpcResult => ({ ok: false, error: "the answers before are too large together" })))
+      continue
+    }
+    const answer = await oneBatch(endpoint, part, signal)
+    if (!(answer instanceof AnswerTooLarge)) results.push(...answer)
+    else if (part.length > 1 && ++tooLarge <= MOST_TOO_LARGE)
+      open.unshift(part.slice(0, part.length >> 1), part.slice(part.length >> 1))
+    else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message })))
+  }
   return results
 }
 
@@ -71,7 +99,11 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
  */
 let nextId = 0
 
-async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
+async function oneBatch(
+  endpoint: Asked,
+  calls: readonly RpcCall[],
+  signal?: AbortSignal,
+): Promise<RpcResult[] | AnswerTooLarge> {
   const firstId = nextId
   nextId += calls.length
   const body = calls.map(({ method, params }, i) => ({ jsonrpc: "2.0", id: firstId + i, method, params }))
@@ -81,18 +113,19 @@ async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: Abo
   const stop = rpcDuration.startTimer({ network, endpoint: `${position}` })
   let replies: unknown
   try {
-    const { status, text } = await post(endpoint.url, JSON.stringify(body), {
-      mostBytes: mostBytes(calls),
-      timeoutMs,
-      signal,
-    })
+    const read = (bytes: number) => {
+      endpoint.bytes = (endpoint.bytes ?? 0) + bytes
+    }
+    const bounds = { mostBytes: mostBytes(calls), timeoutMs, signal, read }
+    const { status, json } = await post(endpoint.url, JSON.stringify(body), bounds)
     if (status > 299) throw Object.assign(new RpcError(`HTTP ${status}`), { status })
-    replies = JSON.parse(text)
+    replies = json
   } catch (error) {
     for (const call of calls) count(call, "error")
     if (error instanceof RpcError) throw error
     // The error is about the request, not about the endpoint: a caller that asked for a range asks for less.
-    if (error instanceof AnswerTooLarge) return calls.map(() => ({ ok: false, error: error.message }))
+    if (error instanceof AnswerTooLarge) return error
+    if (error instanceof UselessAnswer) throw Object.assign(new RpcError(error.message), { isUseless: true })
     // The address of an endpoint may contain its key, so only the cause is reported.
     throw new RpcError(error instanceof TooLate ? "no answer in time" : "no usable answer", {
       cause: error,
@@ -115,7 +148,7 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (reply.error) {
     const { message, data } = reply.error as { message?: unknown; data?: unknown }
     // A contract chooses its error text, and Postgres refuses text with a NUL in it.
-    const error = String(message ?? "error").replace(/\p{Cc}+/gu, " ")
+    const error = (typeof message === "string" ? message : "error").slice(0, MOST_WORDS).replace(/\p{Cc}+/gu, " ")
     return { ok: false, error, ...(typeof data === "string" ? { data } : {}) }
   }
   if (!("result" in reply)) return { ok: false, error: "neither result nor error" }

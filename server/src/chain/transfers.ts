@@ -1,5 +1,6 @@
 /** ERC-20 `Transfer` logs: how they are requested and parsed. */
 import { type Hex, pad } from "viem"
+import { inTurns } from "../turns.ts"
 import { type AuthorizationUse, readUses } from "./authorization-uses.ts"
 import { type GivenBack, readGivenBack } from "./give-back.ts"
 import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
@@ -8,6 +9,9 @@ import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 export const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
+const MOST_INDEX = 2 ** 31 - 1
+/** The year 9999. */
+const MOST_SECONDS = 253_402_300_799
 /** In wei; a number larger than the total supply is ignored. */
 const BEYOND_ALL_ETHER = 1n << 100n
 
@@ -90,14 +94,14 @@ export function readReceipt(value: unknown): Receipt | undefined {
   if (value === null) return undefined
   const { status, transactionHash, blockNumber, blockHash, transactionIndex, logs, logsBloom, ...rest } = object(value)
   // A bloom with bits but no logs: the logs were lost, and an empty list proves nothing.
-  if (Array.isArray(logs) && logs.length === 0 && /^0x0*[1-9a-f]/i.test(String(logsBloom)))
+  if (Array.isArray(logs) && logs.length === 0 && typeof logsBloom === "string" && /^0x0*[1-9a-f]/i.test(logsBloom))
     throw new RpcError("a receipt lacks its logs")
   return {
     txHash: hashOf(transactionHash),
     succeeded: quantity(status) === 1n,
     blockNumber: quantity(blockNumber),
     blockHash: hashOf(blockHash),
-    position: isQuantity(transactionIndex) ? Number(BigInt(transactionIndex)) : undefined,
+    position: isQuantity(transactionIndex) ? small(transactionIndex, MOST_INDEX) : undefined,
     transfers: readTransfers(logs),
     uses: readUses(logs as unknown[]),
     givenBack: readGivenBack(logs as unknown[]),
@@ -119,20 +123,51 @@ function costOf({ gasUsed, effectiveGasPrice, l1Fee }: Json): bigint | undefined
  * of logs.
  */
 export function readTransfers(logs: unknown): Transfer[] {
+  const transfers = listOf(logs).flatMap(log => transferIn(log) ?? [])
+  const number = numbering()
+  for (const transfer of inOrder(transfers)) number(transfer)
+  return transfers
+}
+
+/** The same for an answer of any size: other work gets a turn meanwhile. */
+export async function readManyTransfers(logs: unknown): Promise<Transfer[]> {
+  const transfers: Transfer[] = []
+  await inTurns(listOf(logs), log => {
+    const transfer = transferIn(log)
+    if (transfer) transfers.push(transfer)
+  })
+  await inTurns(inOrder(transfers), numbering())
+  return transfers
+}
+
+function listOf(logs: unknown): unknown[] {
   if (!Array.isArray(logs)) throw new RpcError("logs are not a list")
-  const transfers = logs
-    .map(object)
-    .filter(log => log.removed !== true && isTransfer(log))
-    .map(readTransfer)
-    .sort((a, b) => Number(a.blockNumber - b.blockNumber) || a.logIndex - b.logIndex)
+  return logs
+}
+
+function transferIn(value: unknown): Transfer | undefined {
+  const log = object(value)
+  return log.removed !== true && isTransfer(log) ? readTransfer(log) : undefined
+}
+
+/** Sorts in place, where a node has not. */
+function inOrder(transfers: Transfer[]): Transfer[] {
+  if (transfers.some((each, i) => i > 0 && byPlace(transfers[i - 1] as Transfer, each) > 0)) transfers.sort(byPlace)
+  return transfers
+}
+
+/** Returns a function that sets `k` of transfers that come in chain order. */
+function numbering(): (transfer: Transfer) => void {
   const counts = new Map<string, number>()
-  for (const transfer of transfers) {
+  return transfer => {
     const key = `${transfer.txHash} ${transfer.token} ${transfer.to}`
     transfer.k = counts.get(key) ?? 0
     counts.set(key, transfer.k + 1)
   }
-  return transfers
 }
+
+const byPlace = (a: Transfer, b: Transfer): number =>
+  a.blockNumber === b.blockNumber ? a.logIndex - b.logIndex : a.blockNumber < b.blockNumber ? -1 : 1
 
 const isTransfer = (log: Json): boolean =>
   Array.isArray(log.topics) &&
@@ -153,7 +188,7 @@ function readTransfer(log: Json): Transfer {
     value: BigInt(log.data as Hex),
     blockNumber: quantity(log.blockNumber),
     blockHash: hashOf(log.blockHash),
-    logIndex: Number(quantity(log.logIndex)),
+    logIndex: small(log.logIndex, MOST_INDEX),
     k: 0,
     blockTime: typeof log.blockTimestamp !== "string" ? undefined : timeOf(log.blockTimestamp),
   }
@@ -171,7 +206,14 @@ function quantity(value: unknown): bigint {
   return BigInt(value)
 }
 
-const timeOf = (value: unknown): Date => new Date(Number(quantity(value)) * 1_000)
+/** A number that the database and dates can hold: one that they can't would stop the round that writes it. */
+function small(value: unknown, most: number): number {
+  const number = Number(quantity(value))
+  if (number > most) throw new RpcError("an answer has a number that is too large")
+  return number
+}
+
+const timeOf = (value: unknown): Date => new Date(small(value, MOST_SECONDS) * 1_000)
 
 function hashOf(value: unknown): Hash {
   const hash = parseHash(value)

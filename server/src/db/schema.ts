@@ -107,7 +107,7 @@ interface Transfers {
 interface EndpointTroubles {
   chain_id: number
   position: number
-  kind: "silent" | "behind" | "contradiction" | "logs"
+  kind: "silent" | "behind" | "contradiction" | "logs" | "slow" | "useless"
   since: Date
   last_at: Date
   is_alarm: boolean

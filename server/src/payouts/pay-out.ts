@@ -122,7 +122,7 @@ async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, rou
     walletRow(ctx, claimed),
     confirmed > 0 ? policy.afterChange(ctx, network) : undefined,
   ])
-  const { proven, apparent } = quorum.dissent()
+  const { proven, apparent } = await quorum.dissent()
   await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
   // Under load a turn takes some hundredths of a second.
   const isTime = performance.now() - round.alarmsAt > ALARMS_MS

@@ -4,6 +4,7 @@
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
+import { inTurns } from "../turns.ts"
 import type { Observation } from "./observe-chain.ts"
 import type { WatchedDeposit } from "./queries.ts"
 import { type Failure, faultOf, notFound } from "./submission-faults.ts"
@@ -14,6 +15,8 @@ const DAY_MS = 24 * HOUR_MS
 
 /** How long a submission's transaction is looked up if no endpoint knows it, counted from its submission. */
 const NO_TRACE_MS = DAY_MS
+
+const UNREADABLE_MS = 7 * DAY_MS
 
 /**
  * Returns the wait before a receipt is read again, in milliseconds, after `attempts` without one: 5 s, doubling, at
@@ -31,25 +34,32 @@ export interface SubmissionChange {
 }
 
 /** Ends or postpones the submissions that were due; those that name a stored transfer are linked later. */
-export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: Date): SubmissionChange[] {
-  const { quorum, deposits, submissions } = seen
-  return submissions.map(submission => {
+export async function judgeSubmissions(
+  network: NetworkInfo,
+  { quorum, deposits, submissions }: Pick<Observation, "quorum" | "deposits" | "submissions">,
+  now: Date,
+): Promise<SubmissionChange[]> {
+  const byResource = Map.groupBy(deposits.values(), deposit => deposit.resource)
+  const changes: SubmissionChange[] = []
+  await inTurns(submissions, submission => void changes.push({ submission, change: changeOf(submission) }))
+  return changes
+
+  function changeOf(submission: Row<"submissions">): SubmissionChange["change"] {
     const receipt = quorum.receiptOf(submission.tx_hash)
     if (!receipt) {
       // Not at the first attempt: the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
-      const isOver = receipt === null && overdue
-      const change = isOver
-        ? failed(notFound(network.name), null)
-        : again(submission, receiptBackoffMs(submission.attempts))
-      return { submission, change }
+      // What no quorum can say of it for a week, such as of a receipt that is too large, is over too.
+      const isLost = now.getTime() - submission.submitted_at.getTime() >= UNREADABLE_MS
+      const isOver = overdue && (receipt === null || isLost)
+      return isOver ? failed(notFound(network.name), null) : again(submission, receiptBackoffMs(submission.attempts))
     }
     const deep = quorum.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
-    const fault = faultOf(receipt, claimOf(network, deposits, submission), address => ownerOf(deposits, address))
-    if (deep && fault) return { submission, change: failed(fault, receipt.blockNumber) }
-    return { submission, change: { ...again(submission, SHALLOW_MS), block_number: receipt.blockNumber } }
-  })
-
+    const own = byResource.get(submission.resource_id) ?? []
+    const fault = faultOf(receipt, claimOf(network, own, submission), address => ownerOf(deposits, address))
+    if (deep && fault) return failed(fault, receipt.blockNumber)
+    return { ...again(submission, SHALLOW_MS), block_number: receipt.blockNumber }
+  }
   function again({ attempts }: Row<"submissions">, ms: number) {
     return { run_at: new Date(now.getTime() + ms), attempts: attempts + 1, updated_at: now }
   }
@@ -58,8 +68,7 @@ export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: D
   }
 }
 
-function claimOf(network: NetworkInfo, deposits: Map<Address, WatchedDeposit>, submission: Row<"submissions">) {
-  const own = [...deposits.values()].filter(deposit => deposit.resource === submission.resource_id)
+function claimOf(network: NetworkInfo, own: readonly WatchedDeposit[], submission: Row<"submissions">) {
   const payTo = own.reduce(
     (last, each) => (each.id > last.id ? each : last),
     own[0] ?? { id: 0n, address: undefined },

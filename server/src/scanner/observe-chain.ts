@@ -1,18 +1,37 @@
 /**
  * Reads the database and the chain for one round of verification, and writes nothing. `decide.ts` decides what follows
  * from it, and `record-observation.ts` writes that.
+ *
+ * Anyone can put any number of transfers on chain, and submit any hash. So a round costs as much as it meets blocks, and
+ * the rest is linear in what the endpoints report, limited, and done in turns.
  */
-
 import { keyOf, type Standing } from "../chain/agreement.ts"
 import { type Seen, troublesIn } from "../chain/endpoint-troubles.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum, type QuorumView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
+import type { Judged } from "../chain/voters.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { inTurns } from "../turns.ts"
 import { type MinedCall, uncountedCalls } from "./deep-calls.ts"
-import { depositsAmong, dueSubmissions, unfinalTransfers, type WatchedDeposit, watchedDeposits } from "./queries.ts"
+import {
+  depositsAmong,
+  depositsBehind,
+  dueSubmissions,
+  explainedSubmissions,
+  type WatchedDeposit,
+  watchedAddresses,
+} from "./queries.ts"
+import {
+  type NamedBlock,
+  placesIn,
+  singleTransfers,
+  transfersIn,
+  unfinalBlocks,
+  unfinalBlocksBelow,
+} from "./unfinal-blocks.ts"
 
 /** How many blocks are scanned again each round: nodes index logs late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
@@ -24,13 +43,27 @@ const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
 /** How many receipts one round reads for submissions, and as many for transfers that endpoints do not agree on. */
 const RECEIPTS_PER_ROUND = 100
+/** How many transfers of displaced blocks, and of one endpoint alone, a round asks the receipts of. */
+const DOUBTS_PER_ROUND = 500
 /** How many heights are compared at once after a reorg was noticed. */
 const HEIGHTS_PER_STEP = 50
+/** How many new transfers one round stores. The next follows at once. */
+const STORED_PER_ROUND = 5_000
+/** Addresses that came back into the scan are read apart if they are behind by more than this. */
+const FAR_BLOCKS = 20_000n
+/** How many of either kind one round reads. */
+const BEHIND_PER_ROUND = 5_000
 
 /** A transfer to one of our deposits, and whether only one of two endpoints has it. */
 interface Found {
   log: Transfer & { blockTime: Date }
   isSingle: boolean
+}
+
+/** Addresses that the scan had to catch up on, and how far it got. */
+interface Backfill {
+  ids: bigint[]
+  scannedTo: bigint
 }
 
 /** Everything that a round read. */
@@ -39,15 +72,19 @@ export interface Observation {
   quorum: QuorumView
   deposits: Map<Address, WatchedDeposit>
   submissions: Row<"submissions">[]
-  unfinal: Row<"transfers">[]
-  /** What the scans and the receipts show; each log once. */
+  /** New transfers of the scans and the receipts, each once. */
   found: Found[]
+  /** Whether there are more new transfers than one round stores. */
+  isMore: boolean
   /** The last block up to which everything is read and agreed on. */
   scannedTo: bigint
-  /** The deposits that the scan had to catch up on, and how far it got. */
-  backfill: { ids: bigint[]; scannedTo: bigint } | undefined
-  /** Transfers that may have moved: the block at their height and their receipt were read. */
+  backfills: Backfill[]
+  /** Transfers in displaced blocks, and of one endpoint alone: their receipts were read. */
   doubted: Row<"transfers">[]
+  /** The first block that is scanned again. */
+  rescanFrom: bigint
+  /** Blocks with our transfers at whose height another block is now, beside those that the round looks at anyway. */
+  displaced: NamedBlock[]
   /** Whether another block is at the height of the last round's head. */
   reorged: boolean
   /** Whether all transfers in doubt could be compared with the canonical chain. */
@@ -59,151 +96,186 @@ export interface Observation {
 }
 
 /** Reads the database and the chain; writes nothing. */
+// long: the steps of a round, each on what the one before has read.
 export async function observeChain(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Observation> {
-  const watched = await watchedDeposits(ctx, network.chainId)
-  const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_PER_ROUND)
-  const unfinal = await unfinalTransfers(ctx, network.chainId)
-  const { deposits, know } = knownDeposits(ctx, network, watched)
-  await know(
-    unfinal.map(row => row.to_address),
-    submissions.map(row => row.resource_id),
-  )
+  const { chainId } = network
+  const watched = await watchedAddresses(ctx, chainId)
+  const submissions = await dueSubmissions(ctx, chainId, RECEIPTS_PER_ROUND)
   const quorum = await openQuorum(network, cursor.block_number, ctx.signal, { alone: true })
 
   const from = back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS)
-  let scannedTo = await quorum.scan(
-    watched.map(deposit => deposit.address),
-    from,
-  )
-  const backfill = await scanBehind(quorum, watched, cursor.block_number)
+  let scannedTo = await quorum.scan(watched, from)
+  const backfills = await scanBehind(ctx, network, quorum, cursor.block_number)
 
   const checkpoint = quorum.blockAt(cursor.block_number)
   const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
-  const inPlace = placesOf(quorum)
-  const start = back(cursor.block_number, RESCAN_BLOCKS)
-  const doubted = unfinal.filter(
-    row =>
-      row.suspect_at ||
-      (row.block_number >= start &&
-        row.block_number <= scannedTo &&
-        !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`)),
-  )
-  const deepest = quorum.head - network.confirmations + 1n
-  const changing = unfinal.filter(row =>
-    row.state === "seen"
-      ? row.block_number <= deepest || row.single_source
-      : !row.suspect_at && row.block_number <= quorum.finalized,
-  )
-  const asked = unsettled(ctx, quorum, unfinal)
-  const calls = await uncountedCalls(ctx, network.chainId, deepest)
+  const judged = await quorum.judged()
+  const placed = await blocksOf(judged.filter(({ standing }) => standing === "agreed"))
+  const rescanFrom = back(cursor.block_number, RESCAN_BLOCKS)
+  const deepest = quorum.highest - network.confirmations + 1n
+  const { finalized } = quorum
+  const window = { deepest, finalized, from: rescanFrom, to: scannedTo }
+  const blocks = await unfinalBlocks(ctx, chainId, window, isOdd(ctx))
+  const isChanging = ({ number, seen, confirmed, suspected }: (typeof blocks)[number]) =>
+    suspected || (seen && number <= deepest) || (confirmed && number <= finalized)
+  const unsure = blocks.filter(block => isChanging(block) || !placed.has(nameOf(block)))
+  const singles = await singleTransfers(ctx, chainId, { limit: DOUBTS_PER_ROUND, start: turnOf(ctx) })
+  const calls = await uncountedCalls(ctx, chainId, deepest)
+  const asked = unsettled(ctx, quorum, judged, singles)
+  const open = await unexplained(ctx, network, judged, submissions)
   await quorum.learn(
-    [...[...doubted, ...changing].map(row => row.block_number), ...calls.map(call => call.blockNumber)],
-    [...doubted.map(row => row.tx_hash), ...unexplained(quorum, unfinal, submissions, deposits), ...asked],
+    [
+      ...unsure.map(({ number }) => number),
+      ...singles.map(row => row.block_number),
+      ...calls.map(call => call.blockNumber),
+    ],
+    // Those of strangers come last: they are the ones that may be too large to be read.
+    [...singles.map(row => row.tx_hash), ...asked, ...open],
   )
-  // A transfer that one endpoint alone has reported may be in no block; it is compared by its receipt.
-  const agreedOnce = unfinal.filter(row => !row.single_source)
-  const allCompared = !reorged || (await compareDownwards(quorum, agreedOnce, doubted))
-  await know(
-    [...submissions, ...doubted].flatMap(row => quorum.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
-  )
-  const { found, heldFrom } = await foundOf(quorum, [...submissions, ...doubted], new Set(asked), deposits)
-  // Blocks with logs that endpoints do not agree on yet are read again: the scan does not pass them.
+
+  const isDisplaced = ({ number, hash }: NamedBlock) => (quorum.blockAt(number)?.block.hash ?? hash) !== hash
+  const displaced = unsure.filter(isDisplaced)
+  const allCompared = !reorged || (await compareDownwards(ctx, network, quorum, displaced))
+  const moved = await transfersIn(ctx, chainId, displaced, { limit: DOUBTS_PER_ROUND, start: turnOf(ctx) })
+  await quorum.learn([], new Set(moved.map(row => row.tx_hash)))
+  const doubted = [...moved, ...singles]
+
+  const named = new Set([...submissions, ...doubted].map(row => row.tx_hash))
+  const deposits = await depositsMet(ctx, network, quorum, named, submissions)
+  const all = await foundOf(quorum, new Set([...named, ...asked]), asked, deposits)
+  const found = await newAmong(ctx, network, all.found, deposits)
+  // Blocks with logs that endpoints do not agree on yet, or that are not stored, are read again: the scan does not pass
+  // them.
+  const held = [all.heldFrom, ...found.slice(STORED_PER_ROUND).map(({ log }) => log.blockNumber)]
+  const heldFrom = lowest(held)
   const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
   scannedTo = sure(scannedTo)
-  if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
   // The block at which the next round may start.
-  await quorum.learn(reorged ? [quorum.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
+  await quorum.learn(reorged ? [finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
   return {
     cursor,
     quorum,
     deposits,
     submissions,
-    unfinal,
-    found,
+    found: found.slice(0, STORED_PER_ROUND),
+    isMore: found.length > STORED_PER_ROUND,
     scannedTo,
-    backfill,
+    backfills: backfills.map(({ ids, scannedTo }) => ({ ids, scannedTo: sure(scannedTo) })),
     doubted,
+    rescanFrom,
+    displaced,
     reorged,
     allCompared,
     calls,
-    troubles: troublesIn(network, quorum),
+    troubles: await troublesIn(network, quorum),
   }
 }
 
-/** The deposits that a round can meet. Of a million, it loads only the watched ones and those that it is asked to `know`. */
-function knownDeposits(ctx: Context, network: Network, watched: readonly WatchedDeposit[]) {
-  const deposits = new Map(watched.map(deposit => [deposit.address, deposit]))
-  const know = async (addresses: Address[], resources: string[] = []) => {
-    const unknown = [...new Set(addresses)].filter(address => !deposits.has(address))
-    for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
-      deposits.set(deposit.address, deposit)
+const nameOf = ({ number, hash }: NamedBlock): string => `${number} ${hash}`
+
+async function blocksOf(judged: readonly Judged[]): Promise<Set<string>> {
+  const names = new Set<string>()
+  await inTurns(judged, ({ log }) => names.add(nameOf({ number: log.blockNumber, hash: log.blockHash })))
+  return names
+}
+
+/** A number that differs in each round, for what a round can only take a part of. */
+const turnOf = (ctx: Context): number => Math.floor(ctx.now().getTime() / 1_000)
+const isOdd = (ctx: Context): boolean => turnOf(ctx) % 2 === 1
+
+const lowest = (numbers: readonly (bigint | undefined)[]): bigint | undefined =>
+  numbers.reduce((low, each) => (each !== undefined && (low === undefined || each < low) ? each : low), undefined)
+
+/**
+ * Scans the deposits that came back into the scan from the block where their scan stopped. Those that are far behind go
+ * apart, so that one that was away for months holds back no other.
+ */
+async function scanBehind(ctx: Context, network: Network, quorum: Quorum, number: bigint): Promise<Backfill[]> {
+  const far = back(number, FAR_BLOCKS)
+  const backfills: Backfill[] = []
+  for (const { after, before } of [
+    { after: far, before: number },
+    { after: -1n, before: far },
+  ]) {
+    const behind = await depositsBehind(ctx, network.chainId, { after, before, limit: BEHIND_PER_ROUND })
+    const [first] = behind
+    if (!first) continue
+    const scannedTo = await quorum.scan(
+      behind.map(deposit => deposit.address),
+      back(first.watchedNumber, RESCAN_BLOCKS),
+    )
+    backfills.push({ ids: behind.map(deposit => deposit.id), scannedTo })
   }
-  return { deposits, know }
+  return backfills
 }
 
-/** Scans the deposits that came back into the scan, each from the block where its scan stopped. */
-async function scanBehind(quorum: Quorum, watched: readonly WatchedDeposit[], number: bigint) {
-  const behind = watched.filter(deposit => deposit.watchedNumber !== null)
-  if (behind.length === 0) return undefined
-  const oldest = behind.reduce(
-    (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),
-    number,
-  )
-  const scannedTo = await quorum.scan(
-    behind.map(deposit => deposit.address),
-    back(oldest, RESCAN_BLOCKS),
-  )
-  return { ids: behind.map(deposit => deposit.id), scannedTo }
-}
+const byAddress = (deposits: readonly WatchedDeposit[]): Map<Address, WatchedDeposit> =>
+  new Map(deposits.map(deposit => [deposit.address, deposit]))
 
-/** Returns the keys and block hashes of the logs that a quorum reported. */
-const placesOf = (quorum: Quorum): Set<string> =>
-  new Set(
-    quorum
-      .reported()
-      .filter(log => quorum.standingOf(log) === "agreed")
-      .map(log => `${keyOf(log)} ${log.blockHash}`),
-  )
-
-/** Returns the transactions of submissions that no stored transfer explains. */
-function unexplained(
-  quorum: Quorum,
-  unfinal: readonly Row<"transfers">[],
+/** Returns the transactions of submissions that neither a reported log nor a stored transfer explains. */
+async function unexplained(
+  ctx: Context,
+  network: Network,
+  judged: readonly Judged[],
   submissions: readonly Row<"submissions">[],
-  deposits: ReadonlyMap<Address, WatchedDeposit>,
-): Hash[] {
-  const inSight = [
-    ...quorum.reported().filter(log => ["agreed", "single"].includes(quorum.standingOf(log))),
-    ...unfinal.map(row => ({ txHash: row.tx_hash, from: row.from_address, to: row.to_address })),
-  ]
-  const explained = new Set(
-    inSight.flatMap(({ txHash, from, to }) => {
-      const resource = deposits.get(to)?.resource
-      return [`${txHash} ${from} ${resource}`, `${txHash} ${resource}`]
-    }),
+): Promise<Set<Hash>> {
+  if (submissions.length === 0) return new Set()
+  const resources = submissions.map(row => row.resource_id)
+  const deposits = byAddress(await depositsAmong(ctx, network.chainId, [], resources))
+  const stored = await explainedSubmissions(
+    ctx,
+    submissions.map(({ id }) => id),
   )
-  return submissions
-    .filter(row => {
-      const sender = row.by_sender ? `${row.address} ` : ""
-      return !explained.has(`${row.tx_hash} ${sender}${row.resource_id}`)
-    })
-    .map(submission => submission.tx_hash)
+  const named = new Set(submissions.map(row => row.tx_hash))
+  const explained = new Set<string>()
+  await inTurns(judged, ({ log, standing }) => {
+    if (!named.has(log.txHash) || (standing !== "agreed" && standing !== "single")) return
+    const resource = deposits.get(log.to)?.resource
+    explained.add(`${log.txHash} ${log.from} ${resource}`).add(`${log.txHash} ${resource}`)
+  })
+  const open = submissions.filter(row => {
+    const sender = row.by_sender ? `${row.address} ` : ""
+    return !stored.has(row.id) && !explained.has(`${row.tx_hash} ${sender}${row.resource_id}`)
+  })
+  return new Set(open.map(row => row.tx_hash))
 }
 
 /**
  * Returns the transactions of logs that some endpoint has and no quorum: their receipts decide. Each round takes a
  * limited number, and a different part of them, because an endpoint can make up any number.
  */
-function unsettled(ctx: Context, quorum: Quorum, unfinal: readonly Row<"transfers">[]): Hash[] {
+function unsettled(
+  ctx: Context,
+  quorum: Quorum,
+  judged: readonly Judged[],
+  singles: readonly Row<"transfers">[],
+): Set<Hash> {
   // If only one endpoint can be asked, its receipt adds nothing to its log.
-  if (quorum.voters < 2) return []
-  const inPlace = placesOf(quorum)
-  const open = quorum.reported().filter(log => ["open", "single"].includes(quorum.standingOf(log)))
-  const alone = unfinal.filter(row => row.single_source && !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`))
-  const hashes = [...new Set([...alone.map(row => row.tx_hash), ...open.map(log => log.txHash)])]
-  if (hashes.length <= RECEIPTS_PER_ROUND) return hashes
-  const start = Math.floor(ctx.now().getTime() / 1_000) % hashes.length
-  return [...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_PER_ROUND)
+  if (quorum.voters < 2) return new Set()
+  const open = judged.filter(({ standing }) => standing === "open" || standing === "single")
+  const hashes = [...new Set([...singles.map(row => row.tx_hash), ...open.map(({ log }) => log.txHash)])]
+  if (hashes.length <= RECEIPTS_PER_ROUND) return new Set(hashes)
+  const start = turnOf(ctx) % hashes.length
+  return new Set([...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_PER_ROUND))
+}
+
+/** Returns the deposits that a round meets: of a million, those that logs or receipts name, and those of submissions. */
+async function depositsMet(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  named: ReadonlySet<Hash>,
+  submissions: readonly Row<"submissions">[],
+): Promise<Map<Address, WatchedDeposit>> {
+  const addresses = new Set<Address>()
+  await inTurns(named, hash => {
+    for (const log of quorum.receiptOf(hash)?.transfers ?? []) addresses.add(log.to)
+  })
+  await inTurns(await quorum.judged(), ({ log, standing }) => {
+    if (standing !== "denied") addresses.add(log.to)
+  })
+  const resources = submissions.map(row => row.resource_id)
+  return byAddress(await depositsAmong(ctx, network.chainId, [...addresses], resources))
 }
 
 /**
@@ -212,39 +284,65 @@ function unsettled(ctx: Context, quorum: Quorum, unfinal: readonly Row<"transfer
  */
 async function foundOf(
   quorum: Quorum,
-  named: readonly { tx_hash: Hash }[],
+  hashes: ReadonlySet<Hash>,
   asked: ReadonlySet<Hash>,
   deposits: ReadonlyMap<Address, WatchedDeposit>,
 ): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
+  const logs: { log: Transfer; standing: Standing }[] = []
+  const take = (log: Transfer, standing: Standing) => {
+    if (standing !== "denied" && deposits.has(log.to)) logs.push({ log, standing })
+  }
   // A transfer that one endpoint alone had reported may be deeper than any rescan: only its receipt finds it.
-  const hashes = new Set([...named.map(row => row.tx_hash), ...asked])
-  const receipts = [...hashes].flatMap(hash => quorum.receiptOf(hash) ?? [])
-  const agreed = receipts.flatMap(receipt => (receipt.succeeded ? receipt.transfers : []))
-  const logs = [
-    ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
-    ...quorum.reported().map(log => ({ log, standing: quorum.standingOf(log) })),
-  ].filter(({ log, standing }) => standing !== "denied" && deposits.has(log.to))
+  await inTurns(hashes, hash => {
+    const receipt = quorum.receiptOf(hash)
+    if (receipt?.succeeded) for (const log of receipt.transfers) take(log, "agreed")
+  })
+  await inTurns(await quorum.judged(), ({ log, standing }) => take(log, standing))
   // An open log is not stored, whatever its time is, and an endpoint can make up any number of blocks.
-  const untimed = logs.filter(({ log, standing }) => standing !== "open" && !quorum.timeOf(log, standing))
-  await quorum.learn(
-    untimed.map(({ log }) => log.blockNumber),
-    [],
-  )
+  const untimed = new Set<bigint>()
+  await inTurns(logs, ({ log, standing }) => {
+    if (standing !== "open" && !quorum.timeOf(log, standing)) untimed.add(log.blockNumber)
+  })
+  if (untimed.size > 0) await quorum.learn(untimed, [])
   const found = new Map<string, Found>()
   let heldFrom: bigint | undefined
-  for (const { log, standing } of logs) {
+  await inTurns(logs, ({ log, standing }) => {
     const canonical = quorum.blockAt(log.blockNumber)?.block
     // A log can be older than the block that was read after it; the block decides.
-    if (canonical && canonical.hash !== log.blockHash) continue
+    if (canonical && canonical.hash !== log.blockHash) return
     const blockTime = quorum.timeOf(log, standing)
     const isSure = standing === "agreed" || (standing === "single" && (quorum.voters < 2 || asked.has(log.txHash)))
     const known = found.get(keyOf(log))
     if (blockTime && isSure && (!known || known.isSingle))
       found.set(keyOf(log), { log: { ...log, blockTime }, isSingle: standing === "single" })
-    else if (!(blockTime && isSure) && (heldFrom === undefined || log.blockNumber < heldFrom))
-      heldFrom = log.blockNumber
-  }
+    else if (!(blockTime && isSure)) heldFrom = lowest([heldFrom, log.blockNumber])
+  })
   return { found: [...found.values()], heldFrom }
+}
+
+/**
+ * Leaves out what is stored, and puts the first transfer of each deposit before every second one: whoever sends
+ * thousands to one address keeps nobody else's payment from being stored in this round.
+ */
+async function newAmong(
+  ctx: Context,
+  { chainId }: Network,
+  found: readonly Found[],
+  deposits: ReadonlyMap<Address, WatchedDeposit>,
+): Promise<Found[]> {
+  const blocks = new Map<Hash, NamedBlock>()
+  for (const { log } of found) blocks.set(log.blockHash, { number: log.blockNumber, hash: log.blockHash })
+  const places = await placesIn(ctx, chainId, [...blocks.values()])
+  const ranks = new Map<bigint | undefined, number>()
+  const fresh: { each: Found; rank: number }[] = []
+  await inTurns(found, each => {
+    if (!each.isSingle && places.has(`${each.log.blockHash} ${each.log.logIndex}`)) return
+    const id = deposits.get(each.log.to)?.id
+    const rank = ranks.get(id) ?? 0
+    ranks.set(id, rank + 1)
+    fresh.push({ each, rank })
+  })
+  return fresh.sort((a, b) => a.rank - b.rank).map(({ each }) => each)
 }
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
@@ -258,27 +356,24 @@ export const keyOfRow = (row: Row<"transfers">): string =>
   keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
 
 /**
- * After a reorg: compares transfers that are not final with the canonical chain, highest block first, until one is
- * still in its block. Adds the others to `doubted`. Returns false if a height could not be read.
+ * After a reorg: compares the blocks of transfers that are not final with the canonical chain, the highest first, until
+ * one is still in it. Adds the others to `displaced`. Returns false if a height could not be read.
  */
 async function compareDownwards(
+  ctx: Context,
+  network: Network,
   quorum: Quorum,
-  unfinal: readonly Row<"transfers">[],
-  doubted: Row<"transfers">[],
+  displaced: NamedBlock[],
 ): Promise<boolean> {
-  const heights = [...new Set(unfinal.map(row => row.block_number))].sort((a, b) => (a < b ? 1 : -1))
-  for (let start = 0; start < heights.length; start += HEIGHTS_PER_STEP) {
-    const step = new Set(heights.slice(start, start + HEIGHTS_PER_STEP))
-    await quorum.learn(step, [])
-    const rows = unfinal.filter(row => step.has(row.block_number))
-    if (rows.some(row => !quorum.blockAt(row.block_number))) return false
-    const displaced = rows.filter(row => quorum.blockAt(row.block_number)?.block.hash !== row.block_hash)
-    await quorum.learn(
-      [],
-      displaced.map(row => row.tx_hash),
-    )
-    doubted.push(...displaced.filter(row => !doubted.includes(row)))
-    if (displaced.length < rows.length) return true
+  const known = new Set(displaced.map(nameOf))
+  for (let below: bigint | undefined; ; ) {
+    const step = await unfinalBlocksBelow(ctx, network.chainId, below, HEIGHTS_PER_STEP)
+    if (step.length === 0) return true
+    await quorum.learn(new Set(step.map(block => block.number)), [])
+    if (step.some(block => !quorum.blockAt(block.number))) return false
+    const gone = step.filter(block => quorum.blockAt(block.number)?.block.hash !== block.hash)
+    for (const block of gone) if (!known.has(nameOf(block))) displaced.push(block)
+    if (gone.length < step.length) return true
+    below = lowest(step.map(block => block.number))
   }
-  return true
 }

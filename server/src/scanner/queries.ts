@@ -1,6 +1,6 @@
 /** SQL of the scan: what it scans for, and what it found. */
-import { type RawBuilder, sql } from "kysely"
-import type { Address } from "../chain/hex.ts"
+import { sql } from "kysely"
+import { ADDRESS_LENGTH, type Address, type Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -13,22 +13,39 @@ export interface WatchedDeposit {
   address: Address
   /** The id of the resource that is sold there. */
   resource: string
-  /** Whether it is in the scan of the logs. */
-  watched: boolean
-  /** The block up to which its transfers are known, if the scan has to catch up first. */
-  watchedNumber: bigint | null
 }
 
 const depositsOn = (ctx: Context, chainId: number) =>
   ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", "resource_id as resource", "watched", "watched_number as watchedNumber"])
+    .select(["id", "address", "resource_id as resource"])
     .where("chain_id", "=", chainId)
     .orderBy("id")
 
-/** The receiving addresses of a network that are in the scan of the logs. */
-export const watchedDeposits = (ctx: Context, chainId: number): Promise<WatchedDeposit[]> =>
-  depositsOn(ctx, chainId).where("watched", "=", true).execute()
+/** The receiving addresses of a network that are in the scan of the logs: of each only its 42 characters. */
+export async function watchedAddresses(ctx: Context, chainId: number): Promise<Address[]> {
+  const { rows } = await sql<{ all: string | null }>`select string_agg(address, '' order by id) as all from deposits
+    where chain_id = ${chainId} and watched`.execute(ctx.db)
+  const all = rows[0]?.all ?? ""
+  return Array.from({ length: all.length / ADDRESS_LENGTH }, (_, i): Address => {
+    return all.slice(i * ADDRESS_LENGTH, (i + 1) * ADDRESS_LENGTH) as Address
+  })
+}
+
+/** A deposit whose scan has to catch up from this block on. */
+export type BehindDeposit = Pick<WatchedDeposit, "id" | "address"> & { watchedNumber: bigint }
+
+/** The deposits whose scan is behind the others' by more or less than so many blocks, at most `limit`. */
+export async function depositsBehind(
+  ctx: Context,
+  chainId: number,
+  { before, after, limit }: { before: bigint; after: bigint; limit: number },
+): Promise<BehindDeposit[]> {
+  const { rows } = await sql<BehindDeposit>`select id, address, watched_number as "watchedNumber" from deposits
+    where chain_id = ${chainId} and watched and watched_number > ${after} and watched_number <= ${before}
+    order by watched_number, id limit ${limit}`.execute(ctx.db)
+  return rows
+}
 
 /**
  * Returns the deposits that have one of these addresses, or belong to one of these resources, in the order they were
@@ -62,11 +79,13 @@ export async function depositsAmong(
  */
 export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
   if (number === undefined) {
-    await sql`update deposits set watched_number = null where id in (${sql.join(ids)}) and watched`.execute(ctx.db)
+    await sql`update deposits set watched_number = null where id = any(${sqlArray("bigint", ids)}) and watched`.execute(
+      ctx.db,
+    )
     return
   }
   await sql`update deposits set watched_number = greatest(watched_number, ${number}::bigint)
-    where id in (${sql.join(ids)}) and watched and watched_number is not null`.execute(ctx.db)
+    where id = any(${sqlArray("bigint", ids)}) and watched and watched_number is not null`.execute(ctx.db)
 }
 
 /** Returns the submissions whose receipt is due to be read. */
@@ -80,17 +99,17 @@ export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Pr
     .limit(limit)
     .execute()
 
-/** Transfers whose block is not finalized yet. */
-export const unfinalTransfers = (ctx: TxContext, chainId: number): Promise<Row<"transfers">[]> =>
-  ctx.db
-    .selectFrom("transfers")
-    .selectAll()
-    .where("chain_id", "=", chainId)
-    .where("state", "in", ["seen", "confirmed"])
-    .orderBy("id")
-    .execute()
+/** Returns which of these submissions name a transfer that is stored, and not final or gone. */
+export async function explainedSubmissions(ctx: Context, ids: readonly bigint[]): Promise<Set<bigint>> {
+  const { rows } = await sql<{ id: bigint }>`select s.id from submissions s where s.id = any(${sqlArray("bigint", ids)})
+    and exists (select from transfers t join deposits d on d.id = t.deposit_id where t.chain_id = s.chain_id
+      and t.tx_hash = s.tx_hash and t.state in ('seen', 'confirmed') and d.resource_id = s.resource_id
+      and (not s.by_sender or t.from_address = s.address))`.execute(ctx.db)
+  return new Set(rows.map(row => row.id))
+}
 
-const ROWS_PER_STATEMENT = 500
+/** The embedded database runs a statement in this process. */
+const ROWS_PER_STATEMENT = 200
 
 /**
  * SQL: whether a report is about another transfer than the row. A block's hash fixes its content, so a row that was
@@ -172,62 +191,46 @@ export async function wakeSold(
   if (deposits.length + resources.length > 0) for (const kind of ctx.sells) await kind.wake?.(ctx, deposits, resources)
 }
 
-/**
- * Marks transfers as confirmed and due for settlement, if they are still in the block that was read; `isSingle` if only
- * one of two endpoints says so.
- */
-export async function confirmTransfers(
-  ctx: TxContext,
-  standing: readonly Row<"transfers">[],
-  isSingle: boolean,
-): Promise<void> {
-  await eachStatement(standing, rows =>
-    sql`update transfers t set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}, single_source = ${isSingle}
-      from (values ${rows}) as standing (id, block_hash)
-      where t.id = standing.id and t.state = 'seen' and t.block_hash = standing.block_hash`.execute(ctx.db),
-  )
-}
+/** Marks a transfer that only one of two endpoints reports as confirmed, if it is still in the block that was read. */
+export const confirmSingle = (ctx: TxContext, { id, block_hash }: Row<"transfers">) =>
+  sql`update transfers set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
+    where id = ${id} and state = 'seen' and single_source and block_hash = ${block_hash}`.execute(ctx.db)
 
-/** Marks confirmed transfers as final if they are still in the block that was read. */
-export async function finalizeTransfers(ctx: TxContext, standing: readonly Row<"transfers">[]): Promise<void> {
-  await eachStatement(standing, rows =>
-    sql`update transfers t set state = 'final', suspect_at = null from (values ${rows}) as standing (id, block_hash)
-      where t.id = standing.id and t.state = 'confirmed' and t.block_hash = standing.block_hash`.execute(ctx.db),
-  )
-}
-
-async function eachStatement(
-  rows: readonly Row<"transfers">[],
-  run: (values: RawBuilder<unknown>) => Promise<unknown>,
-): Promise<void> {
-  for (let start = 0; start < rows.length; start += ROWS_PER_STATEMENT)
-    await run(
-      sql.join(
-        rows.slice(start, start + ROWS_PER_STATEMENT).map(row => sql`(${row.id}::bigint, ${row.block_hash}::text)`),
-      ),
-    )
+/** What a round met: submissions that were due, and transactions whose transfers are new or have changed. */
+export interface Met {
+  submissions: readonly bigint[]
+  hashes: ReadonlySet<Hash>
 }
 
 /**
  * Links submissions and the transfers that they name: the submission needs no receipt any more (one that had been given
- * up is checked again), and a confirmed transfer is settled now.
+ * up is checked again), and a confirmed transfer is settled now. Only what a round met can have changed: hashes that
+ * exist nowhere cost their submitter nothing, and stay in the table.
  */
-export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, message: string): Promise<void> {
+export async function linkSubmissions(
+  ctx: TxContext,
+  network: NetworkInfo,
+  message: string,
+  { submissions, hashes }: Met,
+): Promise<void> {
+  if (submissions.length + hashes.size === 0) return
+  const isMet = sql`s.chain_id = ${network.chainId}
+    and (s.id = any(${sqlArray("bigint", submissions)}) or s.tx_hash = any(${sqlArray("text", hashes)}))`
   // A paywall's access belongs to the sender, so the submitter must be the sender; anybody may pay a checkout.
   const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
     and s.resource_id = d.resource_id and (not s.by_sender or s.address = t.from_address)
     and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
   await sql`update submissions s set run_at = null, status = 'verifying', reason = null, message = ${message},
       block_number = t.block_number, updated_at = ${ctx.now()}
-    from transfers t, deposits d where ${named} and t.state <> 'gone'
+    from transfers t, deposits d where ${isMet} and ${named} and t.state <> 'gone'
       and ((s.status = 'verifying' and s.run_at is not null) or (s.status = 'failed' and s.reason = 'not_found'))`.execute(
     ctx.db,
   )
   await sql`update transfers t set run_at = ${ctx.now()}
-    from submissions s, deposits d where ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
+    from submissions s, deposits d where ${isMet} and ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
       and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
   // A submission whose transfer is gone, or got another sender when it was mined again, needs its receipt again.
-  await sql`update submissions s set run_at = ${ctx.now()} where s.chain_id = ${network.chainId} and s.status = 'verifying'
+  await sql`update submissions s set run_at = ${ctx.now()} where ${isMet} and s.status = 'verifying'
       and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
     ctx.db,
   )

@@ -9,18 +9,18 @@ import type { TxContext } from "../context.ts"
 import { type Changes, decide } from "./decide.ts"
 import { countDeepCalls } from "./deep-calls.ts"
 import type { Observation } from "./observe-chain.ts"
-import {
-  confirmTransfers,
-  finalizeTransfers,
-  linkSubmissions,
-  storeTransfers,
-  unfinalTransfers,
-  wakeSold,
-  watchedUpTo,
-} from "./queries.ts"
+import { confirmSingle, linkSubmissions, storeTransfers, wakeSold, watchedUpTo } from "./queries.ts"
 import { statusMessage } from "./submission-faults.ts"
 import { withoutFlood } from "./tokens.ts"
 import { traceScan } from "./trace-scan.ts"
+import {
+  type Changed,
+  confirmBlocks,
+  finalizeBlocks,
+  stillUnfinal,
+  suspectBlocks,
+  unfinalBlocks,
+} from "./unfinal-blocks.ts"
 
 /**
  * Writes an observation; call it inside a transaction. Returns whether a submission ended. `startMs`: when the round
@@ -47,36 +47,67 @@ export async function recordObservation(
     const deposit = seen.deposits.get(log.to)
     return deposit ? [{ ...log, depositId: deposit.id, isSingle }] : []
   })
-  const changed = await storeTransfers(ctx, network, withoutFlood(network, ours))
+  const stored = await storeTransfers(ctx, network, withoutFlood(network, ours))
   const { maxScanLag } = ctx.settings
-  const unfinal = await unfinalTransfers(ctx, network.chainId)
-  const changes = decide(network, seen, unfinal, { now: ctx.now(), maxScanLag })
-  const ended = await write(ctx, network, changes)
-  await wakeSold(ctx, changed, ended)
+  const changes = await decide(network, seen, await storedNow(ctx, network, seen), { now: ctx.now(), maxScanLag })
+  const { changed, ended } = await write(ctx, network, changes)
+  await wakeSold(ctx, [...new Set(stored)], ended)
   await countDeepCalls(ctx, network, seen.quorum, seen.calls)
-  await linkSubmissions(ctx, network, statusMessage.verifying)
+  await linkSubmissions(ctx, network, statusMessage.verifying, {
+    submissions: seen.submissions.map(({ id }) => id),
+    hashes: new Set([...ours.map(({ txHash }) => txHash), ...changed.map(row => row.tx_hash)]),
+  })
   await noteTroubles(ctx, network, seen.troubles)
-  if (changes.caughtUp) await watchedUpTo(ctx, changes.caughtUp.ids, changes.caughtUp.upTo)
+  for (const { ids, upTo } of changes.caughtUp) await watchedUpTo(ctx, ids, upTo)
   const finalized_number = sql<bigint>`greatest(finalized_number, ${seen.quorum.finalized}::bigint)`
   await ctx.db
     .updateTable("cursors")
     .set({ ...changes.cursor, finalized_number })
     .where("chain_id", "=", network.chainId)
     .execute()
-  await traceScan(ctx, network, changes, changed, startMs)
+  await traceScan(ctx, network, changed, stored, startMs)
   return changes.submissions.some(({ change }) => change.status === "failed")
 }
 
+/** What is stored now, as far as the round may change it. */
+async function storedNow(ctx: TxContext, network: NetworkInfo, seen: Observation) {
+  const { quorum, rescanFrom, scannedTo, doubted } = seen
+  const { finalized } = quorum
+  const window = { deepest: quorum.highest - network.confirmations + 1n, finalized, from: rescanFrom, to: scannedTo }
+  const now = ctx.now().getTime()
+  const blocks = await unfinalBlocks(ctx, network.chainId, window, Math.floor(now / 1_000) % 2 === 1)
+  const ids = doubted.map(row => row.id)
+  return { blocks, doubted: await stillUnfinal(ctx, ids) }
+}
+
 /** Writes the decisions about transfers and submissions; returns the resources whose submissions ended. */
-async function write(ctx: TxContext, network: NetworkInfo, changes: Changes): Promise<string[]> {
-  for (const { row, change } of changes.doubts) {
-    const facts = { network: network.name, txHash: row.tx_hash, state: row.state, change }
-    ctx.log.warn(facts, "the canonical block at a transfer's height changed")
+async function write(
+  ctx: TxContext,
+  network: NetworkInfo,
+  changes: Changes,
+): Promise<{ changed: Changed[]; ended: string[] }> {
+  const { chainId } = network
+  for (const { row, change } of changes.doubts)
     await ctx.db.updateTable("transfers").set(change).where("id", "=", row.id).execute()
+  for (const row of changes.singles) await confirmSingle(ctx, row)
+  const suspected = await suspectBlocks(ctx, chainId, changes.suspected, true)
+  const doubted = changes.doubts.map(({ row }) => row)
+  if (suspected.length + doubted.length > 0) {
+    const facts = {
+      network: network.name,
+      transfers: suspected.length,
+      gone: doubted.map(row => row.tx_hash).slice(0, 20),
+    }
+    ctx.log.warn(facts, "the canonical block at the height of transfers changed")
   }
-  await confirmTransfers(ctx, changes.confirmed, false)
-  await confirmTransfers(ctx, changes.confirmedAlone, true)
-  await finalizeTransfers(ctx, changes.final)
+  const changed = [
+    ...doubted,
+    ...changes.singles,
+    ...(await suspectBlocks(ctx, chainId, changes.restored, false)),
+    ...(await finalizeBlocks(ctx, chainId, changes.final)),
+    ...(await confirmBlocks(ctx, chainId, changes.confirmed, false)),
+    ...(await confirmBlocks(ctx, chainId, changes.confirmedAlone, true)),
+  ]
   for (const { submission, change } of changes.submissions)
     await ctx.db
       .updateTable("submissions")
@@ -85,5 +116,5 @@ async function write(ctx: TxContext, network: NetworkInfo, changes: Changes): Pr
       .where("status", "=", "verifying")
       .execute()
   const ended = changes.submissions.filter(({ change }) => change.status === "failed")
-  return ended.map(({ submission }) => submission.resource_id)
+  return { changed, ended: ended.map(({ submission }) => submission.resource_id) }
 }

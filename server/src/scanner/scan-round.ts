@@ -11,6 +11,7 @@ import { type Context, inTransaction } from "../context.ts"
 import { withLease } from "../jobs/claim.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { observeChain } from "./observe-chain.ts"
+import { verifySoon } from "./queries.ts"
 import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./scan-lag.ts"
 import { learnTokens } from "./tokens.ts"
@@ -37,6 +38,7 @@ export async function scanRound(ctx: Context, network: Network, settle: () => Pr
     const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
     await logLag(ctx, network, cursor)
     if (ended) await ctx.wakes.wake("payments")
+    if (observation.isMore) await verifySoon(ctx, network.chainId)
     await learnTokens(ctx, network)
     await settle()
   })

@@ -3,7 +3,7 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { tracedTransfers } from "../db/traces.ts"
 import { unixMs } from "../tracing/trace.ts"
-import type { Changes } from "./decide.ts"
+import type { Changed } from "./unfinal-blocks.ts"
 
 /** How many transfers of a round are traced; the rest of a flood of dust is not. */
 const SPANS_PER_ROUND = 200
@@ -15,15 +15,15 @@ const SPANS_PER_ROUND = 200
 export async function traceScan(
   ctx: TxContext,
   network: NetworkInfo,
-  { confirmed, confirmedAlone, final, doubts }: Changes,
-  changed: readonly bigint[],
+  changed: readonly Pick<Changed, "id">[],
+  stored: readonly bigint[],
   startMs: number,
 ): Promise<void> {
   const { tracing } = ctx
   if (!tracing) return
-  const ids = [...confirmed, ...confirmedAlone, ...final, ...doubts.map(({ row }) => row)].map(({ id }) => id)
-  if (ids.length + changed.length === 0) return
-  const found = await tracedTransfers(ctx.db, ids, changed, SPANS_PER_ROUND)
+  const ids = changed.map(({ id }) => id)
+  if (ids.length + stored.length === 0) return
+  const found = await tracedTransfers(ctx.db, ids, stored, SPANS_PER_ROUND)
   const spans = found.map(({ tx_hash, state, resource_id, traceparent }) => {
     const attributes = {
       "sluice.network": network.name,

@@ -1,0 +1,62 @@
+/**
+ * Asks several endpoints at once, and goes on without the slow ones: a payment must not wait for the slowest of three
+ * when two agree. An endpoint that others did not wait for is asked again only once its open answer has come.
+ */
+import type { Endpoint } from "./endpoints.ts"
+
+/** How long the others are waited for at least, once enough have answered. */
+const GRACE_MS = 500
+
+/** One answer; `apply` takes it over, and is called only while the question is open. */
+type Answer = (() => void) | undefined
+
+/**
+ * Asks all endpoints, and applies each answer as it comes. Returns the endpoints that it did not wait for: once
+ * `isEnough` holds, the others have as long again as that took, and half a second at least. One that was late the last
+ * time has no such time.
+ */
+export async function askInTime(
+  endpoints: readonly Endpoint[],
+  ask: (endpoint: Endpoint) => Promise<Answer>,
+  isEnough: () => boolean,
+): Promise<Endpoint[]> {
+  const startedAt = performance.now()
+  const open = new Set<Endpoint>()
+  const waiting = Promise.withResolvers<void>()
+  let overAt: number | undefined
+  let timer: NodeJS.Timeout | undefined
+  const check = () => {
+    if (open.size === 0) return waiting.resolve()
+    if (timer || !isEnough()) return
+    const isExpected = [...open].some(endpoint => !endpoint.isLate)
+    const graceMs = isExpected ? Math.max(GRACE_MS, performance.now() - startedAt) : 0
+    timer = setTimeout(waiting.resolve, graceMs)
+  }
+  const one = async (endpoint: Endpoint) => {
+    try {
+      const apply = await ask(endpoint)
+      if (overAt === undefined) apply?.()
+    } finally {
+      open.delete(endpoint)
+      if (overAt !== undefined) endpoint.lateOpen--
+      // Just behind the others it is waited for the next time.
+      if (overAt === undefined || performance.now() - overAt < GRACE_MS) endpoint.isLate = false
+    }
+    if (overAt === undefined) check()
+  }
+  for (const endpoint of endpoints) open.add(endpoint)
+  // An error of a late endpoint is nobody's any more.
+  for (const endpoint of endpoints) one(endpoint).catch(error => waiting.reject(error))
+  if (endpoints.length === 0) waiting.resolve()
+  try {
+    await waiting.promise
+  } finally {
+    overAt = performance.now()
+    clearTimeout(timer)
+    for (const endpoint of open) {
+      endpoint.isLate = true
+      endpoint.lateOpen++
+    }
+  }
+  return [...open]
+}

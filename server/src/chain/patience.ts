@@ -1,0 +1,42 @@
+/**
+ * Whether a network's rounds go on without its slow endpoints. They do while the others settle what was asked. Where
+ * those contradict each other, which can also be a moment's lag, the slow one decides: after ten seconds it is waited for.
+ */
+import type { Endpoint } from "./endpoints.ts"
+
+/** A moment's lag between two endpoints is over by then. */
+const LAG_MS = 10_000
+
+interface State {
+  /** Since when rounds without the slow endpoints have left something open; by `performance.now()`. */
+  openSince: number | undefined
+  /** What the newest round has shown: undefined until it went on without an endpoint. */
+  isSettled: boolean | undefined
+}
+
+export interface Patience {
+  /** Whether the slow endpoints are waited for in this round. */
+  isLong: boolean
+  /** Notes whether a step that went on without a slow endpoint has settled what was asked. */
+  note(isSettled: boolean): void
+}
+
+/** For each list of endpoints: the state of the rounds that scan, and of all others. */
+const states = new WeakMap<readonly Endpoint[], [State, State]>()
+
+/** Begins a round; call it once for each. */
+export function openPatience(endpoints: readonly Endpoint[], isScan: boolean): Patience {
+  const fresh = (): State => ({ openSince: undefined, isSettled: undefined })
+  const known = states.get(endpoints) ?? [fresh(), fresh()]
+  states.set(endpoints, known)
+  const state = known[isScan ? 0 : 1]
+  if (state.isSettled) state.openSince = undefined
+  state.isSettled = undefined
+  return {
+    isLong: state.openSince !== undefined && performance.now() - state.openSince >= LAG_MS,
+    note: isSettled => {
+      state.isSettled = state.isSettled !== false && isSettled
+      if (!isSettled) state.openSince ??= performance.now()
+    },
+  }
+}

@@ -1,0 +1,261 @@
+/**
+ * Reads JSON from bytes in slices, so that a large answer never holds the process for long and never becomes many times
+ * its size in memory. An RPC endpoint chooses what it answers: 90 packed bytes became 32 MB of `{},{},…` and half a
+ * gigabyte of objects, and 32 MB in one `JSON.parse` hold a process for a third of a second (measured).
+ *
+ * Containers that grow beyond a slice are put together from parts, each parsed by `JSON.parse`; small ones are parsed
+ * whole. Equal strings in large answers are shared: thousands of logs repeat the same addresses and hashes.
+ */
+import { setImmediate as nextTurn } from "node:timers/promises"
+
+/** Bytes that are parsed at once; takes well under a millisecond. */
+const SLICE_BYTES = 64 * 1024
+/** The longest stretch of work before others have their turn. */
+const TURN_MS = 8
+/** No answer of a node nests deeper than ten. */
+const MOST_DEPTH = 32
+/** An object takes 56 bytes in memory however few it has in the answer. A log has two in 500 bytes. */
+const BYTES_PER_CONTAINER = 64
+/** A value takes 8 bytes or more. The shortest ones that nodes send in numbers have 20 bytes. */
+const BYTES_PER_VALUE = 8
+/** So many containers or values are fine in any answer. */
+const FREE = 4_096
+/** Strings that are shared are at most so long, and so many. */
+const SHARED_LENGTH = 80
+const MOST_SHARED = 100_000
+
+/** The answer is not JSON, or has a shape that no node sends: only its size in memory is the point of it. */
+export class UselessAnswer extends Error {}
+
+/** An array or object that is being read. */
+interface Frame {
+  isArray: boolean
+  /** Where its bytes begin, its bracket included. */
+  start: number
+  /** Behind its last comma, or its bracket. */
+  member: number
+  /** Undefined while it is small: then its bytes wait and are parsed whole. */
+  value: unknown[] | Record<string, unknown> | undefined
+  /** Whether the member before this position is in `value` already, so that only a comma can follow. */
+  isAttached: boolean
+  /** In an opened object: the key of the opened child. */
+  key: string
+}
+
+/**
+ * Reads one JSON value from chunks of bytes; throws {@link UselessAnswer} where it is none, or has a shape that only
+ * fills memory. Gives other work a turn every few milliseconds.
+ */
+export async function readJson(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<unknown> {
+  const reader = jsonReader()
+  let since = performance.now()
+  for await (const chunk of chunks)
+    for (let at = 0; at < chunk.length; at += SLICE_BYTES) {
+      reader.add(chunk.subarray(at, at + SLICE_BYTES))
+      if (performance.now() - since < TURN_MS) continue
+      await nextTurn()
+      since = performance.now()
+    }
+  return reader.end()
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d]
+
+// long: one automaton over the bytes; its steps share the position and the frames.
+function jsonReader() {
+  const waiting = waitingBytes()
+  const frames: Frame[] = []
+  /** How many frames from the outermost on are opened. */
+  let opened = 0
+  /** Up to where everything is in the value of an opened frame. */
+  let parsedTo = 0
+  let at = 0
+  let isInString = false
+  let containers = 0
+  let values = 0
+  let root: { value: unknown } | undefined
+  const share = sharedStrings()
+
+  function add(chunk: Uint8Array): void {
+    waiting.add(chunk)
+    while (at < waiting.end()) {
+      if (isInString && !leaveString()) break
+      step(waiting.byteAt(at))
+      at++
+    }
+    if (containers > FREE + at / BYTES_PER_CONTAINER || values > FREE + at / BYTES_PER_VALUE)
+      throw new UselessAnswer("the answer has more values than its size explains")
+    waiting.drop(parsedTo)
+  }
+
+  /** Goes to the quote that ends the string; false where it has not arrived. */
+  function leaveString(): boolean {
+    for (let quote = waiting.find(QUOTE, at); quote >= 0; quote = waiting.find(QUOTE, quote + 1)) {
+      let escapes = 0
+      while (waiting.byteAt(quote - 1 - escapes) === BACKSLASH) escapes++
+      if (escapes % 2 === 1) continue
+      at = quote + 1
+      isInString = false
+      return at < waiting.end()
+    }
+    // A quote that comes next may be escaped by the last bytes, which wait here until the string has ended.
+    at = waiting.end()
+    return false
+  }
+
+  function step(byte: number): void {
+    if (byte === QUOTE) isInString = true
+    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) {
+      containers++
+      if (frames.length >= MOST_DEPTH || root) throw new UselessAnswer("the answer nests too deep")
+      const isArray = byte === OPEN_ARRAY
+      frames.push({ isArray, start: at, member: at + 1, value: undefined, isAttached: false, key: "" })
+    } else if (byte === COMMA) comma()
+    else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) close(byte === CLOSE_ARRAY)
+  }
+
+  function comma(): void {
+    values++
+    const frame = frames.at(-1)
+    if (!frame) throw new UselessAnswer("the answer is not JSON")
+    if (frame.value) {
+      if (frame.isAttached || at - parsedTo > SLICE_BYTES) takeMembers(frame, at)
+    } else if (at - frame.start > SLICE_BYTES) {
+      open()
+      takeMembers(frame, at)
+    }
+    frame.member = at + 1
+  }
+
+  /** Opens all frames that are not: each one's members before its child are complete. */
+  function open(): void {
+    for (; opened < frames.length; opened++) {
+      const frame = frames[opened] as Frame
+      const parent = frames[opened - 1]
+      if (parent) {
+        if (parent.member > parsedTo) takeMembers(parent, parent.member - 1)
+        const before = waiting.text(parsedTo, frame.start).trim()
+        if (!parent.isArray) parent.key = keyIn(before)
+        else if (before !== "") throw new UselessAnswer("the answer is not JSON")
+      }
+      frame.value = frame.isArray ? [] : {}
+      parsedTo = frame.start + 1
+    }
+  }
+
+  /** Parses the members of an opened frame up to a comma or its end, and goes behind that. */
+  function takeMembers(frame: Frame, to: number): void {
+    const text = waiting.text(parsedTo, to)
+    parsedTo = to + 1
+    if (frame.isAttached) {
+      if (text.trim() !== "") throw new UselessAnswer("the answer is not JSON")
+      frame.isAttached = false
+      return
+    }
+    if (Array.isArray(frame.value)) for (const each of parse(`[${text}]`) as unknown[]) frame.value.push(share(each))
+    else
+      for (const [key, each] of Object.entries(parse(`{${text}}`) as object))
+        setMember(frame.value as Record<string, unknown>, key, share(each))
+  }
+
+  function close(isArray: boolean): void {
+    const frame = frames.pop()
+    if (!frame || frame.isArray !== isArray) throw new UselessAnswer("the answer is not JSON")
+    if (!frame.value) {
+      if (frames.length === 0) root = { value: parse(waiting.text(frame.start, at + 1)) }
+      return
+    }
+    takeMembers(frame, at)
+    opened--
+    const parent = frames.at(-1)
+    if (!parent) root = { value: frame.value }
+    else if (Array.isArray(parent.value)) parent.value.push(frame.value)
+    else setMember(parent.value as Record<string, unknown>, parent.key, frame.value)
+    if (parent) parent.isAttached = true
+  }
+
+  function end(): unknown {
+    if (frames.length > 0 || isInString) throw new UselessAnswer("the answer is cut")
+    return root ? root.value : parse(waiting.text(0, waiting.end()))
+  }
+
+  return { add, end }
+}
+
+/** Sets a member as `JSON.parse` does; the name `__proto__`, which no node sends, is left out. */
+function setMember(object: Record<string, unknown>, key: string, value: unknown): void {
+  if (key !== "__proto__") object[key] = value
+}
+
+function keyIn(text: string): string {
+  const [, key] = /^("(?:[^"\\]|\\.)*")\s*:$/s.exec(text) ?? []
+  if (key === undefined) throw new UselessAnswer("the answer is not JSON")
+  return parse(key) as string
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new UselessAnswer("the answer is not JSON")
+  }
+}
+
+/** Bytes that were not parsed yet, by their positions in the whole. */
+function waitingBytes() {
+  let bytes = Buffer.allocUnsafe(2 * SLICE_BYTES)
+  /** The position of the first byte that is kept, where it lies, and how many are kept. */
+  let first = 0
+  let from = 0
+  let length = 0
+  return {
+    end: () => first + length,
+    byteAt: (at: number) => bytes[from + at - first] as number,
+    find: (byte: number, at: number) => {
+      const found = bytes.subarray(from, from + length).indexOf(byte, at - first)
+      return found < 0 ? -1 : found + first
+    },
+    text: (start: number, end: number) => bytes.toString("utf8", from + start - first, from + end - first),
+    drop: (before: number) => {
+      const gone = Math.max(0, before - first)
+      first += gone
+      from += gone
+      length -= gone
+    },
+    add: (chunk: Uint8Array) => {
+      if (from + length + chunk.length > bytes.length) {
+        // Twice as large where less than half would be free, so that a long string is not copied for each chunk.
+        const isSmall = 2 * (length + chunk.length) <= bytes.length
+        const next = isSmall ? bytes : Buffer.allocUnsafe(2 * (length + chunk.length))
+        bytes.copy(next, 0, from, from + length)
+        bytes = next
+        from = 0
+      }
+      bytes.set(chunk, from + length)
+      length += chunk.length
+    },
+  }
+}
+
+/** Returns a function that replaces the strings in a value by equal ones that it has seen. */
+function sharedStrings() {
+  const known = new Map<string, string>()
+  const share = (value: unknown): unknown => {
+    if (typeof value === "string") {
+      if (value.length > SHARED_LENGTH) return value
+      const same = known.get(value)
+      if (same !== undefined) return same
+      if (known.size < MOST_SHARED) known.set(value, value)
+      return value
+    }
+    if (Array.isArray(value)) for (let i = 0; i < value.length; i++) value[i] = share(value[i])
+    else if (typeof value === "object" && value !== null)
+      for (const key of Object.keys(value))
+        (value as Record<string, unknown>)[key] = share((value as Record<string, unknown>)[key])
+    return value
+  }
+  return share
+}

@@ -1,0 +1,204 @@
+/**
+ * What one endpoint is asked and reports in a round. An error, or a list that lacks something, is never by itself
+ * evidence that the thing does not exist. What one endpoint alone reports is bounded before it is compared: it can make
+ * up any number of logs.
+ */
+import { inTurns } from "../turns.ts"
+import { isSameLog, keyOf, type Standing, type Voter as VoterReports, verdictOn } from "./agreement.ts"
+import { ask, type Endpoint } from "./endpoints.ts"
+import type { Address, Hash } from "./hex.ts"
+import type { Network } from "./networks.ts"
+import { addVersion, type LogReading, readLogs } from "./read-logs.ts"
+import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
+import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCall, type Transfer } from "./transfers.ts"
+
+/** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
+const WINDOWS_PER_ROUND = 5
+/** How many logs an endpoint may report in a scan that no other has; it counts as having read no further. */
+const MOST_ALONE = 2_000
+/** How many logs that not all voters have are looked at to see who differs from whom. */
+const MOST_DISPUTED = 2_000
+/** An endpoint floods if its answers in a round are larger than this, and so many times as large as any other's. */
+const FLOOD_BYTES = 4 * 1024 * 1024
+const FLOOD_RATIO = 4
+
+/** An endpoint that takes part in a round, and what it has reported. */
+export interface Voter extends VoterReports {
+  endpoint: Endpoint
+  /** The endpoint's message when it reported no log; undefined if it reported one, or was not asked. */
+  refusal?: string
+  /** The bytes of the endpoint's answers before this round. */
+  bytesBefore: number
+  /** The others went on without it: it is not asked any more in this round. */
+  isLate: boolean
+}
+
+/**
+ * Asks an endpoint for its chain, head and finalized block; undefined if it may not vote: it does not respond, is on
+ * another chain, or its finalized block has gone backwards.
+ */
+export async function admitVoter(
+  endpoint: Endpoint,
+  network: Network,
+  checkpoint: bigint,
+  signal: AbortSignal,
+): Promise<Voter | undefined> {
+  const bytesBefore = endpoint.bytes
+  const calls = [
+    { method: "eth_chainId", params: [] },
+    blockCall("latest"),
+    blockCall("finalized"),
+    blockCall(checkpoint),
+  ]
+  const results = await ask(endpoint, calls, signal)
+  if (!results) return undefined
+  const [chainId, latest, finalizedBlock, checkpointBlock] = results
+  const head = blockOf(latest)
+  if (!head || !chainId?.ok || chainId.value !== hexNumber(network.chainId)) return undefined
+  const finalized = blockOf(finalizedBlock)?.number
+  // A finalized block must not go backwards; such an endpoint has no vote until it has caught up with what it reported
+  // before.
+  if (finalized !== undefined && finalized < endpoint.finalizedHigh) return undefined
+  const blocks = new Map([[head.number, head]])
+  const known = blockOf(checkpointBlock)
+  if (known?.number === checkpoint) blocks.set(checkpoint, known)
+  const position = network.endpoints.indexOf(endpoint)
+  const reports = { head, finalized, blocks, receipts: new Map(), logs: new Map(), readings: [] }
+  return { endpoint, position, bytesBefore, isLate: false, ...reports }
+}
+
+/**
+ * The value of an entry, or undefined for an error, a null or an unreadable value: one odd answer must not spoil the
+ * rest.
+ */
+function tolerant<T>(result: RpcResult | undefined, read: (value: unknown) => T): T | undefined {
+  try {
+    return result?.ok ? read(result.value) : undefined
+  } catch (error) {
+    if (error instanceof RpcError) return undefined
+    throw error
+  }
+}
+
+const blockOf = (result: RpcResult | undefined): Block | undefined => tolerant(result, readBlock)
+
+/** Asks a voter for blocks and receipts that it has not reported yet; returns what adds them to its reports. */
+export async function learnFrom(
+  voter: Voter,
+  heights: readonly bigint[],
+  hashes: readonly Hash[],
+  signal: AbortSignal,
+): Promise<() => void> {
+  const numbers = heights.filter(height => !voter.blocks.has(height))
+  const wanted = hashes.filter(hash => !voter.receipts.has(hash))
+  if (numbers.length + wanted.length === 0) return () => {}
+  // Apart: receipts may be too large together, and blocks decide about everybody's payments.
+  const headers = numbers.length > 0 ? await ask(voter.endpoint, numbers.map(blockCall), signal) : []
+  const blocks = numbers.map((_, i) => blockOf(headers?.[i]))
+  const results = wanted.length > 0 && headers ? await ask(voter.endpoint, wanted.map(receiptCall), signal) : []
+  const receipts: (Receipt | null | undefined)[] = []
+  await inTurns(wanted.keys(), i => {
+    receipts.push(tolerant(results?.[i], value => readReceipt(value) ?? null))
+  })
+  return () => {
+    for (const [i, block] of blocks.entries())
+      if (block && block.number === numbers[i]) voter.blocks.set(block.number, block)
+    for (const [i, hash] of wanted.entries()) {
+      const receipt = receipts[i]
+      // A receipt of another transaction is not an answer; some nodes mix up replies.
+      if (receipt === null || receipt?.txHash === hash) voter.receipts.set(hash, receipt)
+    }
+  }
+}
+
+/** Reads the logs of one voter's endpoint, both ends included, as far as the endpoint allows. */
+export async function readLogsOf(
+  network: Network,
+  { endpoint, head }: Voter,
+  addresses: readonly Address[],
+  { from, to }: { from: bigint; to: bigint },
+  signal: AbortSignal,
+): Promise<LogReading> {
+  const query = { token: network.token.address, side: "to", addresses, windows: WINDOWS_PER_ROUND } as const
+  return await readLogs(endpoint, { ...query, fromBlock: from, toBlock: to, has: head }, signal)
+}
+
+/**
+ * Adds readings of the same addresses, from the same block, to the voters' reports; returns the last block that each has
+ * certainly read. With two voters or more, one that reports thousands of logs alone counts as having read up to them.
+ */
+export async function takeReadings(
+  readings: ReadonlyMap<Voter, LogReading>,
+  from: bigint,
+  addresses: ReadonlySet<Address>,
+): Promise<bigint[]> {
+  const byVoter: { voter: Voter; reading: LogReading; versions: Map<string, Transfer[]> }[] = []
+  for (const [voter, reading] of readings) {
+    const versions = new Map<string, Transfer[]>()
+    await inTurns(reading.transfers, log => addVersion(versions, log))
+    byVoter.push({ voter, reading, versions })
+  }
+  const parts: bigint[] = []
+  for (const { voter, reading } of byVoter) {
+    const others = byVoter.filter(each => each.voter !== voter)
+    const isShared = (log: Transfer) => {
+      const key = keyOf(log)
+      return others.some(each => each.versions.get(key)?.some(other => isSameLog(other, log)))
+    }
+    const alone: Transfer[] = []
+    if (others.length > 0)
+      await inTurns(reading.transfers, log => {
+        if (!isShared(log)) alone.push(log)
+      })
+    const beyond = alone.sort((a, b) => (a.blockNumber < b.blockNumber ? -1 : 1))[MOST_ALONE]
+    const kept = new Set(alone.slice(0, MOST_ALONE))
+    await inTurns(reading.transfers, log => {
+      if (!beyond || log.blockNumber < beyond.blockNumber || kept.has(log)) addVersion(voter.logs, log)
+    })
+    const readTo = beyond && beyond.blockNumber <= reading.readTo ? beyond.blockNumber - 1n : reading.readTo
+    if (reading.refusal !== undefined) voter.refusal = reading.refusal
+    voter.readings.push({ from, to: readTo, addresses })
+    parts.push(readTo)
+  }
+  return parts
+}
+
+/** A log that some voter reported, with the verdict on it. */
+export interface Judged {
+  log: Transfer
+  standing: Standing
+}
+
+/** All reported logs with their verdicts, each statement once, and a part of those that not every voter has. */
+export interface Verdicts {
+  judged: Judged[]
+  disputed: Transfer[]
+}
+
+/** Compares the logs of all voters. */
+export async function judgeLogs(voters: readonly Voter[], endpoints: number): Promise<Verdicts> {
+  const judged: Judged[] = []
+  const disputed: Transfer[] = []
+  for (const [i, voter] of voters.entries()) {
+    const before = voters.slice(0, i)
+    await inTurns(voter.logs, ([key, versions]) => {
+      for (const log of versions) {
+        if (before.some(({ logs }) => logs.get(key)?.some(other => isSameLog(other, log)))) continue
+        const { standing, isUnanimous } = verdictOn(voters, log, endpoints)
+        judged.push({ log, standing })
+        if (!isUnanimous && disputed.length < MOST_DISPUTED) disputed.push(log)
+      }
+    })
+  }
+  return { judged, disputed }
+}
+
+/** The voters that answered much more than each of two others or more: those that have it are at least two. */
+export function flooding(voters: readonly Voter[]): Voter[] {
+  if (voters.length < 3) return []
+  const used = (voter: Voter) => voter.endpoint.bytes - voter.bytesBefore
+  return voters.filter(voter => {
+    const most = Math.max(...voters.filter(other => other !== voter).map(used))
+    return used(voter) > FLOOD_BYTES && used(voter) > FLOOD_RATIO * most
+  })
+}

@@ -1,0 +1,19 @@
+/** Work over many values that gives other work of the process a turn: requests, timers, leases. */
+import { setImmediate as nextTurn } from "node:timers/promises"
+
+/** The longest stretch of work, in milliseconds, beside one call of `use`. */
+const TURN_MS = 8
+/** The clock is read once for so many values. */
+const VALUES_PER_LOOK = 32
+
+/** Calls `use` for each value in order, and waits for the next turn every few milliseconds. */
+export async function inTurns<T>(values: Iterable<T>, use: (value: T) => void): Promise<void> {
+  let since = performance.now()
+  let count = 0
+  for (const value of values) {
+    use(value)
+    if (++count % VALUES_PER_LOOK > 0 || performance.now() - since < TURN_MS) continue
+    await nextTurn()
+    since = performance.now()
+  }
+}
