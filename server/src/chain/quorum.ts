@@ -168,6 +168,12 @@ export async function openQuorum(
   return quorumOf(network, voters, slow, { askVoters, noteSettled, signal })
 }
 
+/**
+ * Endpoints of which as many as must agree have so many logs of one address in a block that their answers were too
+ * large: the next ones may be larger. One endpoint alone gets no such room.
+ */
+const wide = new WeakSet<readonly Endpoint[]>()
+
 /** The endpoints to ask: not those that failed a moment ago, nor those whose late answer is still to come. */
 function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: boolean): readonly Endpoint[] {
   const ready = awake(endpoints)
@@ -260,9 +266,12 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
       await askVoters(async voter => {
         // With three, what is beyond the agreed head is one endpoint's word alone, and counts in a later round.
         const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
-        const reading = await readLogsOf(network, voter, addresses, { from, to }, signal)
+        const reading = await readLogsOf(network, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
         return () => void readings.set(voter, reading)
       })
+      const tooLarge = [...readings.values()].filter(({ isTooLarge }) => isTooLarge).length
+      if (tooLarge >= needed) wide.add(endpoints)
+      else if (tooLarge === 0 && readings.size >= needed) wide.delete(endpoints)
       const parts = await takeReadings(readings, from, new Set(addresses))
       if (slow.size > 0) noteSettled((await judge()).judged.every(({ standing }) => standing !== "open"))
       return reachedBy(parts, needed) ?? from - 1n

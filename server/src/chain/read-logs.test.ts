@@ -89,7 +89,7 @@ it("keeps what it learned: in the second reading no request is refused", async (
 })
 
 it("reads nothing from a node that refuses, or lacks the head, and says why without the key of its URL", async () => {
-  const none = { readTo: -1n, transfers: [] }
+  const none = { readTo: -1n, transfers: [], isTooLarge: false }
   node.mostBytes = Number.POSITIVE_INFINITY
   node.hook = method => (method === "eth_getLogs" ? failed("no archive for project 0123456789abcdef") : undefined)
   const endpoint = newEndpoint("base-sepolia", `${node.url}/v2/0123456789abcdef`)

@@ -25,13 +25,13 @@ const ENTRIES_PER_REQUEST = 40
 const MOST_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
-/** And after so many bytes: twice the largest answer, so that the narrowest question is always answered. */
-const BUDGET_BYTES = 64 * 1024 * 1024
+/** And after so many bytes, those that were too large included. What it learned of sizes is kept for the next. */
+const BUDGET_BYTES = 40 * 1024 * 1024
 /**
  * The largest answer about one address in one block, which can't be asked for in parts: some 45,000 logs, as many
- * transfers as fit into a block.
+ * transfers as fit into a block. Only where the others' answers are so large too; see {@link LogQuery.isWide}.
  */
-const MOST_BYTES = 32 * 1024 * 1024
+const WIDE_BYTES = 32 * 1024 * 1024
 /** How many versions of one transfer are kept. An endpoint with two contradicts itself, and a third adds nothing. */
 const MOST_VERSIONS = 2
 /** The size of a smaller request is unlikely to be the reason for its refusal, whatever the node says. */
@@ -57,6 +57,8 @@ export interface LogQuery {
   has: { number: bigint; hash?: Hash }
   /** How many ranges of blocks are read at most; all by default. */
   windows?: number
+  /** Whether an answer about one address in one block may have 32 MB in place of 8. */
+  isWide?: boolean
 }
 
 export interface LogReading {
@@ -66,6 +68,8 @@ export interface LogReading {
   readTo: bigint
   /** Why it read nothing, in the node's words without its key; undefined when it read something. */
   refusal: string | undefined
+  /** Whether even the answer about one address in one block was too large. */
+  isTooLarge: boolean
 }
 
 interface Window {
@@ -82,6 +86,8 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   let left = query.windows ?? Number.POSITIVE_INFINITY
   let refusal: string | undefined
   let refusals = 0
+  let isLeast = false
+  let isTooLarge = false
   const until = performance.now() + BUDGET_MS
   const mostBytes = endpoint.bytes + BUDGET_BYTES
   const hasBudget = () => performance.now() < until && endpoint.bytes < mostBytes
@@ -100,13 +106,16 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
       continue
     }
     refusals++
-    if (!outcome.refused.mayBeSmaller || !askForLess(endpoint, outcome.refused)) break
+    isTooLarge = outcome.refused.isTooLarge
+    isLeast = !outcome.refused.mayBeSmaller || !askForLess(endpoint, outcome.refused)
+    if (isLeast) break
   }
   const nothing = readTo < query.fromBlock && refusal !== undefined
   if (refusals === 0) growLogSize(endpoint)
   // An endpoint that refuses everything says nothing about sizes.
-  if (nothing) Object.assign(endpoint, { logRange, logAddresses, logBytes })
-  return { transfers: [...found.values()].flat(), readTo, refusal: nothing ? refusal : undefined }
+  if (nothing && (isLeast || refusals > MOST_REFUSALS)) Object.assign(endpoint, { logRange, logAddresses, logBytes })
+  const transfers = [...found.values()].flat()
+  return { transfers, readTo, refusal: nothing && isLeast ? refusal : undefined, isTooLarge: isLeast && isTooLarge }
 }
 
 /** Ignores logs that were not asked for: no other endpoint reads them, so none could deny them. */
@@ -147,9 +156,9 @@ function* entriesOf({ logAddresses }: Endpoint, { addresses }: LogQuery, windows
       yield { window, addresses: addresses.slice(i, i + logAddresses) }
 }
 
-function callOf({ token, side }: LogQuery, addresses: readonly Address[], { from, to }: Window): RpcCall {
+function callOf({ token, side, isWide }: LogQuery, addresses: readonly Address[], { from, to }: Window): RpcCall {
   const call = logCall(token, side, addresses, from, to)
-  return from === to && addresses.length === 1 ? { ...call, mostBytes: MOST_BYTES } : call
+  return isWide && from === to && addresses.length === 1 ? { ...call, mostBytes: WIDE_BYTES } : call
 }
 
 interface Refused {
@@ -160,6 +169,8 @@ interface Refused {
   range: bigint
   /** Whether the node may accept a smaller request: it answered with a refusal. */
   mayBeSmaller: boolean
+  /** Whether we refused its answer. */
+  isTooLarge: boolean
 }
 
 /** The windows that were read completely, from the first on, and what stopped the next. */
@@ -188,7 +199,11 @@ async function readWindows(
       if (!(error instanceof RpcError) || signal?.aborted) throw error
       const mayBeSmaller = [400, 413, 414, 422].includes(error.status ?? 0)
       if (!mayBeSmaller) noteFault(endpoint, error)
-      return { transfers, windows: windows.slice(0, first), refused: { ...size, words: error.message, mayBeSmaller } }
+      return {
+        transfers,
+        windows: windows.slice(0, first),
+        refused: { ...size, words: error.message, mayBeSmaller, isTooLarge: false },
+      }
     }
     const shown = results.pop()
     for (const [i, result] of results.entries()) {
@@ -197,7 +212,12 @@ async function readWindows(
         return {
           transfers,
           windows: windows.slice(0, part[i]?.window),
-          refused: { ...size, words: withoutKey(endpoint, read.error), mayBeSmaller: true },
+          refused: {
+            ...size,
+            words: withoutKey(endpoint, read.error),
+            mayBeSmaller: true,
+            isTooLarge: read.isTooLarge,
+          },
         }
       for (const transfer of read.transfers) transfers.push(transfer)
     }
@@ -227,11 +247,14 @@ const bytesOf = (addresses: number): number => BYTES_PER_CALL + BYTES_PER_ADDRES
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
 
-async function readOr(result: RpcResult): Promise<{ ok: true; transfers: Transfer[] } | { ok: false; error: string }> {
+async function readOr(
+  result: RpcResult,
+): Promise<{ ok: true; transfers: Transfer[] } | { ok: false; error: string; isTooLarge: boolean }> {
   try {
-    return result.ok ? { ok: true, transfers: await readManyTransfers(result.value) } : result
+    if (!result.ok) return { ...result, isTooLarge: result.isTooLarge ?? false }
+    return { ok: true, transfers: await readManyTransfers(result.value) }
   } catch (error) {
-    if (error instanceof RpcError) return { ok: false, error: error.message }
+    if (error instanceof RpcError) return { ok: false, error: error.message, isTooLarge: false }
     throw error
   }
 }

@@ -27,7 +27,7 @@ it("an endless answer is not a result, and reading it stops", async () => {
       { method: "eth_call", params: [] },
       { method: "eth_blockNumber", params: [] },
     ]
-    const failed = { ok: false, error: "the answer is larger than 1,048,576 bytes" }
+    const failed = { ok: false, error: "the answer is larger than 1,048,576 bytes", isTooLarge: true }
     expect(await batch({ url, network: "base" }, calls)).toEqual([failed, failed])
     expect(sent).toBeLessThan(16 * 2 ** 20)
   } finally {
@@ -101,7 +101,7 @@ it.each([
     expect(await batch({ url, network: "base" }, calls)).toEqual([{ ok: true, value: "0x1" }])
     padding = " ".repeat(2 * 2 ** 20)
     expect(await batch({ url, network: "base" }, calls)).toEqual([
-      { ok: false, error: "the answer is larger than 1,048,576 bytes" },
+      { ok: false, error: "the answer is larger than 1,048,576 bytes", isTooLarge: true },
     ])
   })
 })

@@ -17,9 +17,9 @@ export interface RpcCall {
 
 /**
  * `error` says why there is no result; a missing result is never read as an empty one. `data`: the revert data of a
- * call.
+ * call. `isTooLarge`: the answer was larger than is read.
  */
-export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string; data?: string }
+export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string; data?: string; isTooLarge?: boolean }
 
 /** The answer as a whole can't be used: no connection, a time-out, an HTTP error, not JSON. */
 export class RpcError extends Error {
@@ -89,7 +89,7 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
     if (!(answer instanceof AnswerTooLarge)) results.push(...answer)
     else if (part.length > 1 && ++tooLarge <= MOST_TOO_LARGE)
       open.unshift(part.slice(0, part.length >> 1), part.slice(part.length >> 1))
-    else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message })))
+    else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message, isTooLarge: true })))
   }
   return results
 }

@@ -116,10 +116,10 @@ export async function readLogsOf(
   network: Network,
   { endpoint, head }: Voter,
   addresses: readonly Address[],
-  { from, to }: { from: bigint; to: bigint },
+  { from, to, isWide }: { from: bigint; to: bigint; isWide: boolean },
   signal: AbortSignal,
 ): Promise<LogReading> {
-  const query = { token: network.token.address, side: "to", addresses, windows: WINDOWS_PER_ROUND } as const
+  const query = { token: network.token.address, side: "to", addresses, windows: WINDOWS_PER_ROUND, isWide } as const
   return await readLogs(endpoint, { ...query, fromBlock: from, toBlock: to, has: head }, signal)
 }
 
