@@ -26,7 +26,7 @@ const MOST_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
 /** And after so many bytes, those that were too large included. What it learned of sizes is kept for the next. */
-const BUDGET_BYTES = 40 * 1024 * 1024
+const BUDGET_BYTES = 24 * 1024 * 1024
 /**
  * The largest answer about one address in one block, which can't be asked for in parts: some 45,000 logs, as many
  * transfers as fit into a block. Only where the others' answers are so large too; see {@link LogQuery.isWide}.
@@ -273,9 +273,14 @@ function shows(result: RpcResult | undefined, has: LogQuery["has"]): boolean {
  * Asks for less from now on: of what the error names, or else of what is most likely too much; false when it can't be
  * reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
  */
-function askForLess(endpoint: Endpoint, { words, bytes, addresses, range }: Refused): boolean {
+function askForLess(endpoint: Endpoint, { words, bytes, addresses, range, isTooLarge }: Refused): boolean {
   const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_PER_CALL + BYTES_PER_ADDRESS
   if (isLeast) return false
+  // An eighth, as each trial costs 8 MB; first of the blocks, because a flood is in few of them.
+  if (isTooLarge && range > 1n) {
+    shrinkLogRange(endpoint, range / 4n)
+    return true
+  }
   const isAboutRange = /range|block|result|response|timed? ?out|query|10,?000/i.test(words)
   const isAboutSize = /address|topic|criteria|filter|entity|payload|body|request|param|HTTP 4/i.test(words)
   const namesRange = isAboutRange === isAboutSize ? bytes <= SMALL_BYTES : isAboutRange
