@@ -208,6 +208,7 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
     return verdicts
   }
   const learnAll = async (heights: readonly bigint[], hashes: readonly Hash[]) => {
+    if (heights.length + hashes.length === 0) return
     verdicts = undefined
     await askVoters(voter => learnFrom(voter, heights, hashes, signal))
     const areKnown = heights.every(height => blockAgreed(voters, height, needed))
@@ -257,7 +258,7 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
       const wanted = [...new Set(hashes)]
       await learnAll([...new Set(heights)], wanted)
       const named = voters.flatMap(({ receipts }) => wanted.flatMap(hash => receipts.get(hash)?.blockNumber ?? []))
-      if (named.length > 0) await learnAll([...new Set(named)], [])
+      await learnAll([...new Set(named)], [])
     },
     scan: async (addresses, from) => {
       if (addresses.length === 0) return reachedBy(heads, needed) ?? from - 1n

@@ -5,7 +5,7 @@ import { failed, logsJson, ScriptedChain, type ScriptedNode, startNode } from ".
 import { paperNetwork } from "../../test/service.ts"
 import { newEndpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
-import { type LogQuery, readLogs } from "./read-logs.ts"
+import { type LogQuery, readLogs, transfersOf } from "./read-logs.ts"
 
 let chain: ScriptedChain
 let node: ScriptedNode
@@ -65,7 +65,11 @@ it("reads all logs from a node that accepts only so many bytes, addresses, block
       // The next round continues with what a round's refusals left unread.
       for (let rounds = 0; rounds < 4 && readTo < chain.head.number; rounds++) {
         const reading = await readLogs(endpoint, query({ fromBlock: readTo + 1n }))
-        found.push(...reading.transfers.filter(each => each.blockNumber > readTo).map(each => each.value))
+        found.push(
+          ...transfersOf(reading)
+            .filter(each => each.blockNumber > readTo)
+            .map(each => each.value),
+        )
         readTo = reading.readTo
       }
       expect(readTo).toBe(BigInt(chain.head.number))
@@ -80,16 +84,16 @@ it("reads all logs from a node that accepts only so many bytes, addresses, block
 it("keeps what it learned: in the second reading no request is refused", async () => {
   limit({ bytes: 20_000, addresses: 150, range: 1_000, results: 1_000, words: "too many topics" })
   const endpoint = newEndpoint("base-sepolia", node.url)
-  expect((await readLogs(endpoint, query())).transfers.length).toBe(60)
+  expect((await readLogs(endpoint, query())).versions.size).toBe(60)
   expect([endpoint.logRange, endpoint.logAddresses > 75]).toEqual([10_000n, true])
   const learnt = { ...endpoint }
-  expect((await readLogs(endpoint, query())).transfers.length).toBe(60)
+  expect((await readLogs(endpoint, query())).versions.size).toBe(60)
   // Every refusal makes one of the sizes smaller.
   expect({ ...endpoint, bytes: learnt.bytes }).toEqual(learnt)
 })
 
 it("reads nothing from a node that refuses, or lacks the head, and says why without the key of its URL", async () => {
-  const none = { readTo: -1n, transfers: [], isTooLarge: false }
+  const none = { readTo: -1n, versions: new Map(), isTooLarge: false }
   node.mostBytes = Number.POSITIVE_INFINITY
   node.hook = method => (method === "eth_getLogs" ? failed("no archive for project 0123456789abcdef") : undefined)
   const endpoint = newEndpoint("base-sepolia", `${node.url}/v2/0123456789abcdef`)

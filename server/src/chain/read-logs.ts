@@ -62,8 +62,8 @@ export interface LogQuery {
 }
 
 export interface LogReading {
-  /** Each transfer once; twice where it is reported in two versions. */
-  transfers: Transfer[]
+  /** The transfers by {@link keyOf}; two under one key where they are reported in two versions. */
+  versions: Map<string, Transfer[]>
   /** The last block up to which everything is read; the one before `fromBlock` when nothing is. */
   readTo: bigint
   /** Why it read nothing, in the node's words without its key; undefined when it read something. */
@@ -71,6 +71,9 @@ export interface LogReading {
   /** Whether even the answer about one address in one block was too large. */
   isTooLarge: boolean
 }
+
+/** The transfers of a reading, each version of one. */
+export const transfersOf = ({ versions }: Pick<LogReading, "versions">): Transfer[] => [...versions.values()].flat()
 
 interface Window {
   from: bigint
@@ -80,7 +83,7 @@ interface Window {
 /** Reads as far as the endpoint allows; a node that fails is not asked for a while, as in {@link ask}. */
 export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: AbortSignal): Promise<LogReading> {
   const { logRange, logAddresses, logBytes } = endpoint
-  const found = new Map<string, Transfer[]>()
+  const versions = new Map<string, Transfer[]>()
   const among = new Set(query.addresses)
   let readTo = query.fromBlock - 1n
   let left = query.windows ?? Number.POSITIVE_INFINITY
@@ -95,7 +98,7 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
     const windows = planWindows(endpoint, query, readTo + 1n, left)
     const outcome = await readWindows(endpoint, query, windows, signal)
     await inTurns(outcome.transfers, each => {
-      if (isAsked(query, among, each)) addVersion(found, each)
+      if (isAsked(query, among, each)) addVersion(versions, each)
     })
     readTo = outcome.windows.at(-1)?.to ?? readTo
     left -= outcome.windows.length
@@ -114,8 +117,7 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   if (refusals === 0) growLogSize(endpoint)
   // An endpoint that refuses everything says nothing about sizes.
   if (nothing && (isLeast || refusals > MOST_REFUSALS)) Object.assign(endpoint, { logRange, logAddresses, logBytes })
-  const transfers = [...found.values()].flat()
-  return { transfers, readTo, refusal: nothing && isLeast ? refusal : undefined, isTooLarge: isLeast && isTooLarge }
+  return { versions, readTo, refusal: nothing && isLeast ? refusal : undefined, isTooLarge: isLeast && isTooLarge }
 }
 
 /** Ignores logs that were not asked for: no other endpoint reads them, so none could deny them. */

@@ -4,7 +4,7 @@
  * up any number of logs.
  */
 import { inTurns } from "../turns.ts"
-import { isSameLog, keyOf, type Standing, type Voter as VoterReports, verdictOn } from "./agreement.ts"
+import { isSameLog, type Standing, type Voter as VoterReports, verdictOn } from "./agreement.ts"
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import type { Network } from "./networks.ts"
@@ -132,33 +132,27 @@ export async function takeReadings(
   from: bigint,
   addresses: ReadonlySet<Address>,
 ): Promise<bigint[]> {
-  const byVoter: { voter: Voter; reading: LogReading; versions: Map<string, Transfer[]> }[] = []
-  for (const [voter, reading] of readings) {
-    const versions = new Map<string, Transfer[]>()
-    await inTurns(reading.transfers, log => addVersion(versions, log))
-    byVoter.push({ voter, reading, versions })
-  }
   const parts: bigint[] = []
-  for (const { voter, reading } of byVoter) {
-    const others = byVoter.filter(each => each.voter !== voter)
-    const isShared = (log: Transfer) => {
-      const key = keyOf(log)
-      return others.some(each => each.versions.get(key)?.some(other => isSameLog(other, log)))
-    }
+  for (const [voter, reading] of readings) {
+    const others = [...readings.values()].filter(each => each !== reading)
     const alone: Transfer[] = []
     if (others.length > 0)
-      await inTurns(reading.transfers, log => {
-        if (!isShared(log)) alone.push(log)
+      await inTurns(reading.versions, ([key, versions]) => {
+        for (const log of versions)
+          if (!others.some(each => each.versions.get(key)?.some(other => isSameLog(other, log)))) alone.push(log)
       })
     const beyond = alone.sort((a, b) => (a.blockNumber < b.blockNumber ? -1 : 1))[MOST_ALONE]
-    const kept = new Set(alone.slice(0, MOST_ALONE))
-    await inTurns(reading.transfers, log => {
-      if (!beyond || log.blockNumber < beyond.blockNumber || kept.has(log)) addVersion(voter.logs, log)
-    })
-    const readTo = beyond && beyond.blockNumber <= reading.readTo ? beyond.blockNumber - 1n : reading.readTo
     if (reading.refusal !== undefined) voter.refusal = reading.refusal
+    const readTo = beyond && beyond.blockNumber <= reading.readTo ? beyond.blockNumber - 1n : reading.readTo
     voter.readings.push({ from, to: readTo, addresses })
     parts.push(readTo)
+    if (!beyond && voter.logs.size === 0) voter.logs = reading.versions
+    else {
+      const kept = new Set(alone.slice(0, MOST_ALONE))
+      await inTurns([...reading.versions.values()].flat(), log => {
+        if (!beyond || log.blockNumber < beyond.blockNumber || kept.has(log)) addVersion(voter.logs, log)
+      })
+    }
   }
   return parts
 }

@@ -7,7 +7,7 @@ import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
-import { readLogs } from "../chain/read-logs.ts"
+import { readLogs, transfersOf } from "../chain/read-logs.ts"
 import { hexNumber } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -155,9 +155,9 @@ async function releasesSince(
     .execute()
   const hashes = new Set(known.map(({ hash }) => hash))
   for (const endpoint of awake(network.endpoints)) {
-    const { transfers, readTo } = await readLogs(endpoint, query, ctx.signal)
-    if (readTo < quorum.finalized) continue
-    return [...new Set(transfers.map(({ txHash }) => txHash))].filter(hash => !hashes.has(hash))
+    const reading = await readLogs(endpoint, query, ctx.signal)
+    if (reading.readTo < quorum.finalized) continue
+    return [...new Set(transfersOf(reading).map(({ txHash }) => txHash))].filter(hash => !hashes.has(hash))
   }
   throw refused(
     "No endpoint reports the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +

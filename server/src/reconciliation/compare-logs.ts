@@ -9,7 +9,7 @@ import { awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
-import { readLogs } from "../chain/read-logs.ts"
+import { readLogs, transfersOf } from "../chain/read-logs.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -75,7 +75,7 @@ async function logsOf(
     const outgoing = await readLogs(endpoint, { ...range, side: "from" }, ctx.signal)
     if (outgoing.readTo < to) return undefined
     const incoming = await readLogs(endpoint, { ...range, side: "to" }, ctx.signal)
-    return incoming.readTo < to ? undefined : { outgoing: outgoing.transfers, incoming: incoming.transfers }
+    return incoming.readTo < to ? undefined : { outgoing: transfersOf(outgoing), incoming: transfersOf(incoming) }
   }
 }
 

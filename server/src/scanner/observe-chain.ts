@@ -41,6 +41,9 @@ const RESCAN_BLOCKS = 20n
  */
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
+/** A scan that takes longer is made again only after this many times as long. */
+const LONG_SCAN_MS = 250
+const RESCAN_SHARE = 5
 /** How many receipts one round reads for submissions, and as many for transfers that endpoints do not agree on. */
 const RECEIPTS_PER_ROUND = 100
 /** How many transfers of displaced blocks, and of one endpoint alone, a round asks the receipts of. */
@@ -103,8 +106,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const submissions = await dueSubmissions(ctx, chainId, RECEIPTS_PER_ROUND)
   const quorum = await openQuorum(network, cursor.block_number, ctx.signal, { alone: true })
 
-  const from = back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS)
-  let scannedTo = await quorum.scan(watched, from)
+  let scannedTo = await rescan(ctx, network, quorum, cursor, watched)
   const backfills = await scanBehind(ctx, network, quorum, cursor.block_number)
 
   const checkpoint = quorum.blockAt(cursor.block_number)
@@ -169,6 +171,35 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     calls,
     troubles: await troublesIn(network, quorum),
   }
+}
+
+/**
+ * How long the last reading of the blocks that are read again took, in milliseconds, and when it ended, by
+ * `performance.now()`.
+ */
+const rescans = new WeakMap<Network["endpoints"], { tookMs: number; endedAt: number }>()
+
+/**
+ * Scans the watched addresses up to the head, and some blocks again. Where those take long, as a flood of dust is in
+ * them, they are read again in a part of the rounds only, so that new blocks are not held up by old ones.
+ */
+async function rescan(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  cursor: Row<"cursors">,
+  watched: readonly Address[],
+): Promise<bigint> {
+  const isDeep = isDeepRound(ctx, cursor)
+  const startedAt = performance.now()
+  const last = rescans.get(network.endpoints)
+  const isResting =
+    last !== undefined && last.tookMs > LONG_SCAN_MS && startedAt - last.endedAt < RESCAN_SHARE * last.tookMs
+  if (isResting && !isDeep) return await quorum.scan(watched, cursor.block_number)
+  const scannedTo = await quorum.scan(watched, back(cursor.block_number, isDeep ? DEEP_BLOCKS : RESCAN_BLOCKS))
+  const endedAt = performance.now()
+  rescans.set(network.endpoints, { tookMs: endedAt - startedAt, endedAt })
+  return scannedTo
 }
 
 const nameOf = ({ number, hash }: NamedBlock): string => `${number} ${hash}`
