@@ -2,7 +2,8 @@
  * Asks several endpoints at once, and goes on without the slow ones: a payment must not wait for the slowest of three
  * when two agree. An endpoint that others did not wait for is asked again only once its open answer has come.
  */
-import type { Endpoint } from "./endpoints.ts"
+import { ask, type Endpoint } from "./endpoints.ts"
+import type { RpcCall, RpcResult } from "./rpc.ts"
 
 /** How long the others are waited for at least, once enough have answered. */
 const GRACE_MS = 500
@@ -60,3 +61,41 @@ export async function askInTime(
   }
   return [...open]
 }
+
+/** How the answers of several endpoints are waited for. */
+interface Agreement {
+  /** How many must say the same. */
+  needed: number
+  /** The calls whose results are compared, by their index; all by default. */
+  compared?: readonly number[]
+}
+
+/**
+ * Asks all endpoints the same calls, and returns each one's results in order; undefined for one that did not respond.
+ * It goes on without a slow one once as many as are `needed` say the same. Where they differ, all are waited for.
+ */
+export async function askAgreed(
+  endpoints: readonly Endpoint[],
+  calls: readonly RpcCall[],
+  { needed, compared = [...calls.keys()] }: Agreement,
+  signal?: AbortSignal,
+): Promise<(RpcResult[] | undefined)[]> {
+  const answers = new Map<Endpoint, RpcResult[]>()
+  const free = endpoints.filter(({ lateOpen }) => lateOpen === 0)
+  await askInTime(
+    free.length < needed ? endpoints : free,
+    async endpoint => {
+      const results = await ask(endpoint, calls, signal)
+      return results && (() => void answers.set(endpoint, results))
+    },
+    () => {
+      const said = [...answers.values()].map(results => JSON.stringify(compared.map(i => factOf(results[i]))))
+      return said.some(text => said.filter(other => other === text).length >= needed)
+    },
+  )
+  return endpoints.map(endpoint => answers.get(endpoint))
+}
+
+/** What a result says; the words of an error are each node's own. */
+const factOf = (result: RpcResult | undefined): unknown =>
+  result?.ok ? { value: result.value } : { data: result?.data ?? null }

@@ -7,10 +7,12 @@ import { readFileSync, statSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
 import type { Context } from "../context.ts"
 import { noteDissent } from "./endpoint-troubles.ts"
-import { ask, awake, type Endpoint } from "./endpoints.ts"
+import { awake } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
+import { askAgreed } from "./in-time.ts"
 import { multicall, readMulticall } from "./multicall.ts"
 import type { Network } from "./networks.ts"
+import type { RpcResult } from "./rpc.ts"
 
 /** unknown: no source could be asked. A node that is down makes nobody sanctioned or cleared. */
 export type Screening = "listed" | "clear" | "unknown"
@@ -158,7 +160,7 @@ async function isSanctioned(
   const needed = Math.min(2, network.endpoints.length)
   const ready = awake(network.endpoints)
   const asked = ready.length < needed ? network.endpoints : ready
-  const answers = await Promise.all(asked.map(endpoint => askOne(endpoint)))
+  const answers = (await askAgreed(asked, [multicall(reads)], { needed }, signal)).map(screenedBy)
   const apparent = new Set<number>()
   const decisions = addresses.map((_, i): Screening => {
     const { listed = [], clear = [] } = Object.groupBy(asked, (_, n) => answers[n]?.[i] ?? "unknown")
@@ -170,16 +172,15 @@ async function isSanctioned(
   await noteDissent(ctx, network, { proven: new Set(), apparent })
   return decisions
 
-  async function askOne(endpoint: Endpoint): Promise<Screening[]> {
+  function screenedBy(results: RpcResult[] | undefined): Screening[] {
+    const result = results?.[0]
+    if (!result?.ok) return []
     try {
-      const [result] = (await ask(endpoint, [multicall(reads)], signal)) ?? []
-      if (!result?.ok) return []
       return readMulticall(result.value).map(data => {
         if (data === undefined) return "unknown"
         return decodeFunctionResult({ abi: oracleAbi, functionName, data }) ? "listed" : "clear"
       })
-    } catch (error) {
-      if (signal.aborted) throw error
+    } catch {
       // An answer that can't be decoded is not the oracle's, so it screens nobody.
       return []
     }

@@ -7,9 +7,10 @@
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
 import { votesNeeded } from "./agreement.ts"
-import { ask, awake, type Endpoint } from "./endpoints.ts"
+import { awake, type Endpoint } from "./endpoints.ts"
 import type { Market } from "./fees.ts"
 import type { Address } from "./hex.ts"
+import { askAgreed } from "./in-time.ts"
 import type { Network } from "./networks.ts"
 import type { RpcResult } from "./rpc.ts"
 
@@ -77,6 +78,9 @@ export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}:
 /** How many endpoints must confirm before money is paid again or a wallet is halted: two, or the only one. */
 export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
+/** The calls below that count transactions. The others' answers differ from block to block. */
+const COUNTS = [0, 1, 6]
+
 /** Asks all endpoints of a network about a wallet. */
 export async function readWalletState(
   network: Pick<Network, "endpoints">,
@@ -93,7 +97,7 @@ export async function readWalletState(
     { method: "eth_getTransactionCount", params: [wallet, "pending"] },
   ]
   const asked = awake(network.endpoints)
-  const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, signal)))
+  const answers = await askAgreed(asked, calls, { needed: quorumOf(network), compared: COUNTS }, signal)
   const reported = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)

@@ -104,9 +104,15 @@ function usesCall({ payer, nonce, token }: Permitted, from: bigint, to: bigint):
   return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
 }
 
+/** A nonce is used or cancelled once. */
+const MOST_USES = 16
+
 /** The uses that enough endpoints report in their first answer; undefined where too few answer. */
 function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
-  const lists = answers.flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
+  // An endpoint with more than a token can emit for one nonce has no say: comparing them would take the time of all.
+  const lists = answers
+    .flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
+    .filter(list => list.length <= MOST_USES)
   if (lists.length < needed) return undefined
   return lists
     .flat()
@@ -114,7 +120,8 @@ function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: numbe
     .filter(use => lists.filter(list => list.some(each => isSame(each, use))).length >= needed)
 }
 
-const isZero = (result: RpcResult | undefined): boolean => result?.ok === true && /^0x0+$/.test(`${result.value}`)
+const isZero = (result: RpcResult | undefined): boolean =>
+  result?.ok === true && typeof result.value === "string" && /^0x0+$/.test(result.value)
 
 /** The position of a log. */
 interface Use {

@@ -2,7 +2,8 @@
  * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. One lying endpoint alone
  * can't have anything sent, held or refused.
  */
-import { ask, awake, hostOf } from "../chain/endpoints.ts"
+import { awake, hostOf } from "../chain/endpoints.ts"
+import { askAgreed } from "../chain/in-time.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
@@ -44,7 +45,10 @@ export function reportDisagreement(
   ctx.log.error(facts, "endpoints do not agree on whether a call would succeed; it is retried")
 }
 
-/** Returns each endpoint's results of all calls; undefined for an endpoint that did not respond. */
+/**
+ * Returns each endpoint's results of all calls; undefined for an endpoint that did not respond, or that the others did
+ * not wait for because enough of them say the same.
+ */
 export async function askEach(
   network: Network,
   calls: readonly RpcCall[],
@@ -52,7 +56,7 @@ export async function askEach(
 ): Promise<(RpcResult[] | undefined)[]> {
   const ready = awake(network.endpoints)
   const endpoints = ready.length < quorumOf(network) ? network.endpoints : ready
-  return await Promise.all(endpoints.map(endpoint => ask(endpoint, calls, signal)))
+  return await askAgreed(endpoints, calls, { needed: quorumOf(network) }, signal)
 }
 
 /** The calls that one request asks a network's endpoints for. */
