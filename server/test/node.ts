@@ -2,9 +2,9 @@
  * A scripted chain and nodes that report it over real HTTP, each with a hook to fail or to lie in any single answer.
  * For faults that a real node can't be made to show; everything else is tested on anvil.
  */
-import { createServer, type Server } from "node:http"
+import { createServer, type Server, type ServerResponse } from "node:http"
 import type { Address, Hash } from "../src/chain/hex.ts"
-import { paperNetwork } from "./service.ts"
+import { paperNetwork } from "./paper-network.ts"
 
 const TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 const hex = (n: number | bigint) => `0x${n.toString(16)}`
@@ -80,6 +80,8 @@ export interface ScriptedNode {
   hook: (method: string, params: never[], blocks: ScriptedBlock[]) => unknown
   /** Ends the HTTP exchange in another way than with an answer: a status, or "hang up". */
   broken: number | "hang up" | undefined
+  /** Answers in its own way, whatever that is; undefined leaves it to `hook`. Gets the ids of the entries. */
+  raw: ((response: ServerResponse, ids: number[]) => void) | undefined
   /** The largest request it accepts; a larger one is a 413. */
   mostBytes: number
   /** Bytes and number of the requests that it received. */
@@ -105,6 +107,11 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
       if (node.broken === "hang up") return void request.socket.destroy()
       if (node.broken !== undefined) return void response.writeHead(node.broken).end("broken")
       const entries = JSON.parse(text) as { id: number; method: string; params: never[] }[]
+      if (node.raw)
+        return node.raw(
+          response,
+          entries.map(({ id }) => id),
+        )
       const replies = entries.flatMap(({ id, method, params }) => {
         node.calls++
         const hooked = node.hook(method, params, chain.blocks)
@@ -126,6 +133,7 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     calls: 0,
     hook: () => undefined,
     broken: undefined,
+    raw: undefined,
     mostBytes: Number.POSITIVE_INFINITY,
     bytes: 0,
     requests: 0,
