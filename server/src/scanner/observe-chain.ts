@@ -255,6 +255,7 @@ async function unexplained(
   const deposits = byAddress(await depositsAmong(ctx, network.chainId, [], resources))
   const stored = await explainedSubmissions(
     ctx,
+    network,
     submissions.map(({ id }) => id),
   )
   const named = new Set(submissions.map(row => row.tx_hash))

@@ -99,12 +99,16 @@ export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Pr
     .limit(limit)
     .execute()
 
-/** Returns which of these submissions name a transfer that is stored, and not final or gone. */
-export async function explainedSubmissions(ctx: Context, ids: readonly bigint[]): Promise<Set<bigint>> {
+/** Returns which of these submissions name a stored transfer of the settlement token that is not final or gone. */
+export async function explainedSubmissions(
+  ctx: Context,
+  network: NetworkInfo,
+  ids: readonly bigint[],
+): Promise<Set<bigint>> {
   const { rows } = await sql<{ id: bigint }>`select s.id from submissions s where s.id = any(${sqlArray("bigint", ids)})
     and exists (select from transfers t join deposits d on d.id = t.deposit_id where t.chain_id = s.chain_id
-      and t.tx_hash = s.tx_hash and t.state in ('seen', 'confirmed') and d.resource_id = s.resource_id
-      and (not s.by_sender or t.from_address = s.address))`.execute(ctx.db)
+      and t.tx_hash = s.tx_hash and t.token = ${network.token.address} and t.state in ('seen', 'confirmed')
+      and d.resource_id = s.resource_id and (not s.by_sender or t.from_address = s.address))`.execute(ctx.db)
   return new Set(rows.map(row => row.id))
 }
 
