@@ -34,7 +34,7 @@ import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
 import { subscriptionRoutes } from "./subscriptions/routes.ts"
 import { subscriberRoutes } from "./subscriptions/subscriber-routes.ts"
-import { troublesNow } from "./troubles.ts"
+import { alarmsNow } from "./troubles.ts"
 import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
 import { webhookDocument } from "./webhooks/events.ts"
 import { webhookRoutes } from "./webhooks/routes.ts"
@@ -64,11 +64,8 @@ export function openApp(
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
-    const troubles = async () => {
-      const { faults, alarms } = await troublesNow(ctx, standing())
-      return { faults, alarms: [...alarms, ...(tokens.troubles?.() ?? [])] }
-    }
-    healthRoutes(routes, ctx, troubles, draining)
+    const alarms = async () => [...(await alarmsNow(ctx, standing())), ...(tokens.troubles?.() ?? [])]
+    healthRoutes(routes, ctx, alarms, draining)
     authRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)

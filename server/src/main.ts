@@ -41,7 +41,7 @@ import { ensureCursor } from "./scanner/scan-round.ts"
 import { openShutdown, type Shutdown } from "./shutdown.ts"
 import { openTracing } from "./tracing/open-tracing.ts"
 import type { Tracing } from "./tracing/trace.ts"
-import { troublesNow } from "./troubles.ts"
+import { alarmsNow, watchScans } from "./troubles.ts"
 import { runWorker } from "./worker.ts"
 
 const usage = `Sluice: stablecoin payments, self-hosted.
@@ -143,7 +143,7 @@ async function serve(start: Start): Promise<void> {
   const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
   if (port !== undefined) {
     const app = isWorker
-      ? openHealthServer(ctx, () => troublesNow(ctx, standing.alarms()), draining)
+      ? openHealthServer(ctx, () => alarmsNow(ctx, standing.alarms()), draining)
       : openApp(ctx, tokens, undefined, draining, standing.alarms)
     await sandbox?.extend(app, ctx)
     await startup?.close()
@@ -152,6 +152,7 @@ async function serve(start: Start): Promise<void> {
     if (!isWorker) shutdown.drainFor(settings.drainMs)
   }
   void standing.watch()
+  void watchScans(ctx)
   // Where merchants sign in only with wallets, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx, database.copy), settings.dataDir, log))

@@ -245,6 +245,13 @@ export const scanBehind = new Gauge({
   registers: [registry],
 })
 
+export const scanStopped = new Gauge({
+  name: "sluice_scan_stopped",
+  help: "1 while no round of the network's scan ends, or its lag does not shrink, as this process reads it in the database.",
+  labelNames: ["network"],
+  registers: [registry],
+})
+
 export const spanResults = new Counter({
   name: "sluice_trace_spans_total",
   help: "Recorded spans by result: exported, rejected by the collector, failed after all tries, or dropped because the queue was full.",

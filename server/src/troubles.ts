@@ -1,14 +1,16 @@
 /**
- * The service's current problems, as `/readyz` of any process reports them: the scan of the networks, endpoints,
+ * What needs a person, as `/readyz` of any process reports them: the scan of the networks, endpoints,
  * payouts, and subscriptions.
  */
 
+import { setTimeout as sleep } from "node:timers/promises"
 import { troublesInWords } from "./chain/endpoint-troubles.ts"
 import type { Context } from "./context.ts"
-import type { Troubles } from "./http/health.ts"
 import { alarmsInWords } from "./payouts/alarms.ts"
-import { scanTroubles } from "./scanner/scan-lag.ts"
+import { scanAlarms } from "./scanner/scan-lag.ts"
 import { failingSubscriptions } from "./subscriptions/advance-subscriptions.ts"
+
+const WATCH_MS = 10_000
 
 function replicaInWords({ replica }: Context): string[] {
   const trouble = replica?.trouble()
@@ -16,19 +18,26 @@ function replicaInWords({ replica }: Context): string[] {
 }
 
 /** Queries only the database. `standing` are the alarms of this process's own checks. */
-export async function troublesNow(ctx: Context, standing: readonly string[] = []): Promise<Troubles> {
+export async function alarmsNow(ctx: Context, standing: readonly string[] = []): Promise<string[]> {
   const [scan, payouts, endpoints, subscriptions] = await Promise.all([
-    scanTroubles(ctx),
+    scanAlarms(ctx),
     alarmsInWords(ctx),
     troublesInWords(ctx),
     failingSubscriptions(ctx),
   ])
   // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
   // words.
-  return {
-    faults: scan.faults,
-    alarms: [
-      ...new Set([...standing, ...replicaInWords(ctx), ...scan.alarms, ...payouts, ...endpoints, ...subscriptions]),
-    ],
+  return [...new Set([...standing, ...replicaInWords(ctx), ...scan, ...payouts, ...endpoints, ...subscriptions])]
+}
+
+/**
+ * Looks at the scans again and again until the context's signal aborts, so that the metrics of every process show one
+ * that stands still: an API process may be all that runs, and nobody may ask its `/readyz`.
+ */
+export async function watchScans(ctx: Context): Promise<void> {
+  while (!ctx.signal.aborted) {
+    // Where the database is gone, its own faults say so.
+    await scanAlarms(ctx).catch(() => undefined)
+    await sleep(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => undefined)
   }
 }

@@ -33,6 +33,7 @@ const wallet = { network: "base", wallet: "payout" }
 function allIsWell(): void {
   metrics.scanLag.set({ network: "base" }, 1)
   metrics.scanBehind.set({ network: "base" }, 0)
+  metrics.scanStopped.set({ network: "base" }, 0)
   metrics.setupAlarms.set({ part: "base", check: "endpoints" }, 0)
   metrics.endpointAlarms.set({ network: "base", endpoint: "1", reason: "silent" }, 0)
   metrics.walletHalted.set(wallet, 0)
@@ -55,6 +56,7 @@ function allIsWell(): void {
 const faults: Record<string, () => void> = {
   SluiceProcessDown: () => {},
   SluiceNoWorker: () => metrics.scanLag.reset(),
+  SluiceScanStopped: () => metrics.scanStopped.set({ network: "base" }, 1),
   SluiceScanBehind: () => metrics.scanBehind.set({ network: "base" }, 1),
   SluiceSetup: () => metrics.setupAlarms.set({ part: "base", check: "endpoints" }, 1),
   SluiceEndpoint: () => metrics.endpointAlarms.set({ network: "base", endpoint: "1", reason: "silent" }, 1),

@@ -519,7 +519,14 @@ describe("the checks beside a running service", () => {
       await standing.check()
       expect(standing.alarms()).toEqual([])
       expect(lines.slice(1)).toEqual([{ level: "info", msg: `ended: ${words}` }])
-      ctx.settings = { ...ctx.settings, payoutWallet: undefined }
+      const [network] = ctx.settings.networks
+      if (!network) throw new Error("no network")
+      // While no endpoint answers, no round of a worker can say so.
+      ctx.settings = { ...ctx.settings, networks: [{ ...network, rpcUrls: ["http://127.0.0.1:1"] }] }
+      const dead = standingAlarms(ctx, false)
+      await dead.check()
+      expect(dead.alarms()).toContain("base-sepolia: RPC endpoint 1 of 1 does not answer")
+      ctx.settings = { ...ctx.settings, networks: [network], payoutWallet: undefined }
       const without = standingAlarms(ctx, false)
       await without.check()
       expect(without.alarms()).toEqual([expect.stringMatching(/^base-sepolia: the service has no payout key/)])

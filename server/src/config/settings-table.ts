@@ -146,8 +146,7 @@ export const settingsTable = {
     parse: duration,
   },
   MAX_SCAN_LAG: {
-    meaning:
-      "how many blocks the scan of a network may be behind its head; beyond it, and without catching up, /readyz says 503",
+    meaning: "how many blocks the scan of a network may be behind its head; beyond it, /readyz has an alarm",
     fallback: "300",
     parse: whole(20, 1_000_000),
   },

@@ -42,7 +42,8 @@ export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]>
   const serving = answers.some(each => each.finding.level === "ok")
   const endpoints = serving
     ? answers.map(each => each.finding)
-    : answers.map(({ finding }) => ({ ...finding, level: "fault" as const }))
+    : // Rounds note nothing about endpoints while none answers, so nothing else raises these alarms.
+      answers.map(({ finding }) => ({ ...finding, level: "fault" as const, isWatched: false }))
   return [
     ...endpoints,
     ...enoughEndpoints(network),

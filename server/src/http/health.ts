@@ -1,4 +1,10 @@
-/** `/healthz`: the process answers. `/readyz`: it can do its work. `/metrics`: for requests with the token. */
+/**
+ * `/healthz`: the process answers. `/readyz`: requests may be sent to it. `/metrics`: for requests with the token.
+ *
+ * A process is ready while the database answers it and it is not stopping: with the database it can serve status, access
+ * and pages, whatever else fails. A worker that stopped, or endpoints that are gone, are so for every process. If they
+ * made processes unready, a load balancer would take away all of them at once, and what they still serve.
+ */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -9,22 +15,22 @@ import type { Server } from "./server.ts"
 
 /** How long one answer of the database is shared by all callers. */
 const SHARED_MS = 1_000
-/** The deadline of each of the two questions to the database: probes give up after a few seconds. */
+/** The deadline of both questions to the database, which are asked together: probes give up after a few seconds. */
 const DEADLINE_MS = 1_000
-/** How long the last result is repeated while tables are locked but the database answers. */
-const MOST_LOCKED_MS = 60_000
+/** The alarm that stands for those that can't be read: a migration has locked their tables, for example. */
+const UNREAD = "the database does not say in time what else needs attention"
 
 /**
- * Adds the routes. `troublesNow` returns the current problems. Once `draining` is aborted, `/readyz` says that the
- * process is stopping.
+ * Adds the routes. `alarmsNow` returns what needs a person. Once `draining` is aborted, `/readyz` says that the process
+ * is stopping.
  */
 export function healthRoutes(
   app: Server,
   ctx: Context,
-  troublesNow: () => Promise<Troubles>,
+  alarmsNow: () => Promise<string[]>,
   draining: AbortSignal = ctx.signal,
 ): void {
-  const troubles = troubleshooter(ctx, troublesNow, draining)
+  const stateNow = stateReader(ctx, alarmsNow, draining)
   app.get(
     "/healthz",
     {
@@ -45,10 +51,10 @@ export function healthRoutes(
     {
       schema: {
         operationId: "readiness",
-        summary: "Whether the database and the networks can be reached",
+        summary: "Whether requests may be sent to this process",
         tags: ["operation"],
         description:
-          "Problems with payouts or the identity provider alone do not make the service unready, because money still arrives: they are listed in `alarms`. A process that is stopping answers 503 while it finishes its requests. So does a process whose scan is far behind the chain and not catching up, because new payments are not found.",
+          "A load balancer asks this. The process is ready while its database answers. A process that is stopping answers 503 while it finishes its requests. Everything else that needs a person, such as a network that no worker scans, is listed in `alarms` and makes no process unready, because status, access and pages are still served.",
         response: {
           200: Type.Object({
             status: Type.String(),
@@ -58,8 +64,8 @@ export function healthRoutes(
       },
     },
     async () => {
-      const { faults, alarms } = await troubles()
-      if (faults.length > 0) throw new ApiError("NOT_READY", undefined, `Not ready: ${faults.join("; ")}.`)
+      const { fault, alarms } = await stateNow()
+      if (fault !== undefined) throw new ApiError("NOT_READY", undefined, `Not ready: ${fault}.`)
       return { status: "ready", alarms }
     },
   )
@@ -85,47 +91,45 @@ export function healthRoutes(
     )
 }
 
-export interface Troubles {
-  /** Problems that prevent the service from working. */
-  faults: string[]
-  /** Problems that need a person, while payments are still found. */
+interface State {
+  /** Why no request may be sent to this process, as a clause. */
+  fault?: string
+  /** What needs a person, as sentences. */
   alarms: string[]
 }
 
+/** Returns a function that reads the current state. */
+function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining: AbortSignal): () => Promise<State> {
+  const databaseNow = shared(ctx, () => sql`select 1`.execute(ctx.db))
+  const sharedAlarms = shared(ctx, alarmsNow)
+  let last: string[] = []
+  return async () => {
+    if (draining.aborted) return { fault: "the process is stopping", alarms: [] }
+    const [reached, alarms] = await Promise.all([inTime(databaseNow()), inTime(sharedAlarms())])
+    if (typeof reached === "string") return { fault: reached, alarms: [] }
+    if (typeof alarms === "string") return { alarms: [...last, UNREAD] }
+    last = alarms
+    return { alarms }
+  }
+}
+
 /**
- * Returns a function that reads the current state. Anyone may ask, without a limit. So the database is queried at most
- * once a second, and not while an earlier query is still open. While a migration locks a table, the last state is
- * repeated: requests that do not need the table are served, and the others wait, so a load balancer should not take out
- * all processes.
+ * Anyone may ask, without a limit. So all who ask within a second share one question to the database, and none is asked
+ * while an earlier one is open.
  */
-function troubleshooter(
-  ctx: Context,
-  troublesNow: () => Promise<Troubles>,
-  draining: AbortSignal,
-): () => Promise<Troubles> {
-  let asked: { at: number; isOpen: boolean; answer: Promise<Troubles> } | undefined
-  let last: { at: number; troubles: Troubles } | undefined
-  const answerOf = (now: number) => {
-    // Also queried again when the clock was set back.
-    if (asked && (asked.isOpen || Math.abs(now - asked.at) < SHARED_MS)) return asked.answer
-    const fresh = { at: now, isOpen: true, answer: troublesNow() }
+function shared<T>(ctx: Context, ask: () => Promise<T>): () => Promise<T> {
+  let asked: { at: number; isOpen: boolean; answer: Promise<T> } | undefined
+  return () => {
+    const at = ctx.now().getTime()
+    // Also asked again when the clock was set back.
+    if (asked && (asked.isOpen || Math.abs(at - asked.at) < SHARED_MS)) return asked.answer
+    const fresh = { at, isOpen: true, answer: ask() }
     const close = () => {
       fresh.isOpen = false
     }
     fresh.answer.then(close, close)
     asked = fresh
     return fresh.answer
-  }
-  return async () => {
-    if (draining.aborted) return { faults: ["the process is stopping"], alarms: [] }
-    const troubles = await inTime(answerOf(ctx.now().getTime()))
-    if (typeof troubles !== "string") {
-      last = { at: performance.now(), troubles }
-      return troubles
-    }
-    const isLocked = typeof (await inTime(sql`select 1`.execute(ctx.db))) !== "string"
-    if (isLocked && last && performance.now() - last.at < MOST_LOCKED_MS) return last.troubles
-    return { faults: [troubles], alarms: [] }
   }
 }
 

@@ -96,7 +96,7 @@ it("names the endpoint that refuses logs at once, by its host alone, and goes on
   expect(await metric("sluice_rpc_alarm", "logs", "2")).toBe(0)
 })
 
-it("a scan that nothing is read for is not ready beyond MAX_SCAN_LAG, in every process, and is again once it has caught up", async () => {
+it("a scan that nothing is read for is an alarm beyond MAX_SCAN_LAG, in every process, until it has caught up", async () => {
   await serve(1)
   const { payTo } = await paywall()
   await minute()
@@ -106,16 +106,37 @@ it("a scan that nothing is read for is not ready beyond MAX_SCAN_LAG, in every p
   expect((await ready()).status).toBe(200)
   expect(await metric("sluice_scan_lag_blocks")).toBe(9 * 30 + 1)
   for (let i = 0; i < 5; i++) await minute()
-  const answer = await ready()
-  expect(answer).toMatchObject({ status: 503, body: { error: "NOT_READY" } })
-  expect(answer.body.message).toContain("the scan of base-sepolia is 421 blocks behind, and does not catch up")
+  const words = "the scan of base-sepolia is 421 blocks behind, and does not catch up"
+  expect(await ready()).toMatchObject({ status: 200, body: { alarms: expect.arrayContaining([words]) } })
+  expect(await metric("sluice_scan_stopped")).toBe(1)
   expect(lines.filter(line => line.msg === "the scan is behind by more blocks than MAX_SCAN_LAG").length).toBe(1)
   expect(await transfers()).toBe(0)
   allow(0)
   await minute()
   expect(await transfers()).toBe(1)
-  expect(await ready()).toMatchObject({ status: 200 })
+  expect(await ready()).toMatchObject({ status: 200, body: { alarms: [] } })
+  expect(await metric("sluice_scan_stopped")).toBe(0)
   expect(await metric("sluice_scan_lag_blocks")).toBe(0)
+})
+
+it("a scan without a round says whether a worker begins rounds, and makes no process unready", async () => {
+  await serve(1)
+  await minute()
+  const cursor = await service.ctx.db.selectFrom("cursors").select("looked_at").executeTakeFirstOrThrow()
+  service.advance(5 * MINUTE + 16_000)
+  const since = `base-sepolia has not been scanned since ${cursor.looked_at?.toISOString()}, and payments are not found`
+  expect(await ready()).toMatchObject({ status: 200, body: { alarms: [`${since}: no worker begins a round`] } })
+  expect(await metric("sluice_scan_stopped")).toBe(1)
+  for (const node of nodes) node.hook = () => failed("down")
+  await expect(verifyRound(service.ctx, network())).rejects.toThrow()
+  expect(await ready()).toMatchObject({
+    status: 200,
+    body: { alarms: [`${since}: rounds are begun, and none ends`] },
+  })
+  allow(0)
+  await minute()
+  expect((await ready()).body.alarms).toEqual([])
+  expect(await metric("sluice_scan_stopped")).toBe(0)
 })
 
 it("catching up after a long stop is an alarm and no reason to send nobody here", async () => {

@@ -5,7 +5,7 @@
 import type { Network } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { scanBehind, scanLag } from "../metrics.ts"
+import { scanBehind, scanLag, scanStopped } from "../metrics.ts"
 
 /** A network without a completed round for this many rounds is in trouble. */
 const MISSED_ROUNDS = 5
@@ -66,22 +66,34 @@ function isOverdue(ctx: TxContext, cursor: Pick<Row<"cursors">, "looked_at"> | u
   return !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs
 }
 
+/** A worker takes a network's round within this time of when it is due, also after a round that failed. */
+const TAKEN_MS = 15_000
+
 /**
- * Returns what stops the scan (`faults`: payments may not be found at all), and what a person should check (`alarms`).
+ * Returns what a person should check about the scans, in words for everyone, and shows in the gauge which of them stand
+ * still. No process can mend them by serving less, so they are alarms of every process and make none unready.
  */
-export async function scanTroubles(ctx: Context): Promise<{ faults: string[]; alarms: string[] }> {
+export async function scanAlarms(ctx: Context): Promise<string[]> {
   const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
   const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
   const now = ctx.now().getTime()
-  const faults: string[] = []
-  const alarms: string[] = []
-  for (const { name, chainId } of ctx.chain.networks) {
+  return ctx.chain.networks.flatMap(({ name, chainId }) => {
     const cursor = cursors.find(row => row.chain_id === chainId)
+    const isOver = isOverdue(ctx, cursor)
     const isBehind = cursor !== undefined && cursor.lag_blocks > BigInt(ctx.settings.maxScanLag)
-    if (isOverdue(ctx, cursor)) faults.push(`${name} has not been scanned recently`)
-    else if (isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMs)
-      faults.push(`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`)
-    else if (isBehind) alarms.push(`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`)
-  }
-  return { faults, alarms }
+    const isStuck = isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMs
+    scanStopped.set({ network: name }, isOver || isStuck ? 1 : 0)
+    if (isOver) return [`${name} ${overdueWords(cursor, now)}`]
+    if (isStuck) return [`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`]
+    return isBehind ? [`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`] : []
+  })
+}
+
+function overdueWords(cursor: Row<"cursors"> | undefined, now: number): string {
+  const since = cursor?.looked_at ? ` since ${cursor.looked_at.toISOString()}` : ""
+  // The claim of a round sets when the next one is due, also where the round then fails.
+  const isTaken =
+    cursor && (cursor.run_at.getTime() > now - TAKEN_MS || (cursor.lease_until && cursor.lease_until.getTime() > now))
+  const cause = isTaken ? "rounds are begun, and none ends" : "no worker begins a round"
+  return `has not been scanned${since}, and payments are not found: ${cause}`
 }

@@ -7,7 +7,7 @@ import { paperNetwork } from "../../test/service.ts"
 import { later, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
 import type { Address } from "../chain/hex.ts"
 import { settleDue } from "../settlement/settle.ts"
-import { troublesNow } from "../troubles.ts"
+import { alarmsNow } from "../troubles.ts"
 import { advanceSubscriptions } from "./advance-subscriptions.ts"
 
 let rig: SubscriptionRig
@@ -86,7 +86,7 @@ describe("the job", () => {
     rig.to(dueAt)
     const waits: number[] = []
     for (let round = 1; round <= 3; round++) {
-      expect((await troublesNow(ctx)).alarms.join()).not.toContain("subscription_failed")
+      expect((await alarmsNow(ctx)).join()).not.toContain("subscription_failed")
       await rig.look()
       const { run_at } = await ctx.db
         .selectFrom("subscriptions")
@@ -99,11 +99,11 @@ describe("the job", () => {
     expect(waits).toEqual([1, 2, 4])
     expect(await Promise.all(good.map(async id => (await rig.invoices(id)).length))).toEqual([2, 2, 2])
     expect((await rig.invoices(bad)).length).toBe(1)
-    expect((await troublesNow(ctx)).alarms.join()).toContain("1 subscriptions could not be advanced")
+    expect((await alarmsNow(ctx)).join()).toContain("1 subscriptions could not be advanced")
     await sql`drop function fail_one cascade`.execute(ctx.db)
     await rig.look()
     expect((await rig.invoices(bad)).length).toBe(2)
-    expect((await troublesNow(ctx)).alarms.join()).not.toContain("subscription_failed")
+    expect((await alarmsNow(ctx)).join()).not.toContain("subscription_failed")
   })
 
   it("has nothing to do for a checkout that nobody paid", async () => {

@@ -13,7 +13,7 @@ import { openPostgres } from "../../src/db/open.ts"
 import { DatabaseUnavailable } from "../../src/db/pool.ts"
 import { openReplica, type Replica, replicaFault } from "../../src/db/replica.ts"
 import { registry } from "../../src/metrics.ts"
-import { troublesNow } from "../../src/troubles.ts"
+import { alarmsNow } from "../../src/troubles.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { startService, type TestService } from "../service.ts"
 import { until } from "./program.ts"
@@ -104,7 +104,7 @@ describe.runIf(postgresBinaries() || process.env.CI)("a replica for reads", () =
     await onStandby("select pg_wal_replay_pause()")
     for (let i = 0; i < 3; i++) await writeAndRead()
     expect(replicaOf(two).trouble()).toMatch(/more than 2000 ms behind/)
-    expect((await troublesNow(two.ctx)).alarms).toContainEqual(expect.stringMatching(/^replica: left out/))
+    expect(await alarmsNow(two.ctx)).toContainEqual(expect.stringMatching(/^replica: left out/))
     expect(await registry.getSingleMetricAsString("sluice_replica_used")).toMatch(/ 0$/)
     // What the replica has is older: to show it would be wrong.
     expect((await onStandby("select count(*)::int as n from checkout_sessions"))[0]).toEqual({ n: 10 })
