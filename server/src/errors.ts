@@ -261,7 +261,7 @@ export const errorTable = {
     status: 503,
     message:
       "Too many calls are in progress: of this merchant's APIs, or yours. Nothing was paid. Try again in a moment.",
-    help: "Each process forwards 100 calls of one merchant's APIs at a time, 50 of one caller (an IPv4 address, or the /64 of an IPv6 address), and 500 in all. Wait for the seconds in `Retry-After`.",
+    help: "Each process forwards 100 calls of one merchant's APIs at a time, 50 of one caller (an IPv4 address, or the /64 of an IPv6 address), and 500 in all. Where they are taken, calls without a price are ended for others, which may be this one. Wait for the seconds in `Retry-After`.",
     retryAfterS: 2,
   },
   PAYMENTS_PAUSED: {

@@ -337,8 +337,9 @@ export function sendError(
   errorPage?: ErrorPage,
 ): void {
   const known = toApiError(error)
-  // NOT_READY answers a probe, or what comes during a stop; the reason is logged where it is noticed. An origin belongs to a merchant.
-  const isElsewhere = known?.code === "NOT_READY" || known?.code === "ORIGIN_FAILED"
+  // NOT_READY answers a probe, or what comes during a stop; the reason is logged where it is noticed. An origin belongs to a
+  // merchant, and how many calls wait for it to its callers.
+  const isElsewhere = known && ["NOT_READY", "ORIGIN_FAILED", "ORIGIN_BUSY"].includes(known.code)
   if (!known || (errorTable[known.code].status >= 500 && !isElsewhere))
     ctx.log.error(
       { err: known?.cause ?? error, requestId: request.id, route: request.routeOptions.url },

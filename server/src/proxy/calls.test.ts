@@ -14,7 +14,7 @@ import { openForwarder } from "./forward.ts"
 import { headersForCaller } from "./headers.ts"
 import { bundleFinder } from "./load-bundle.ts"
 import type { Offer, Paid, Payments } from "./payments.ts"
-import { openPlaces } from "./places.ts"
+import { openPlaces, type Places } from "./places.ts"
 import { proxyRoutes } from "./routes.ts"
 import { drop, serveCall } from "./serve-call.ts"
 
@@ -172,6 +172,11 @@ const ofBrowsers = [
   "shared-storage-write",
 ]
 const json = (text: string) => JSON.parse(text)
+async function textOf(response: IncomingMessage): Promise<string> {
+  let text = ""
+  for await (const chunk of response) text += chunk
+  return text
+}
 const lastAsked = () => asked.at(-1) as Asked
 
 describe("a call", () => {
@@ -376,7 +381,7 @@ describe("an answer", () => {
     expect(parts.length).toBeLessThan(100)
   })
 
-  it("is one of fifty that stream to one caller, and a hundred of one merchant; the next is refused before it pays", async () => {
+  it("is one of fifty that stream to one caller, and a hundred of one merchant; one that pays takes the place of a free one", async () => {
     const open: ServerResponse[] = []
     respond = response => {
       response.writeHead(200).write("first")
@@ -398,22 +403,91 @@ describe("an answer", () => {
       )
     const paid = (slug: string, address: string, headers = {}) =>
       call(`/api/p/${slug}/paid/x`, { at, headers: { ...from(address), ...headers } })
-    const responses = await fill("shop-api", "2001:db8:1:2::3")
+    const first = await fill("shop-api", "2001:db8:1:2::3")
     const busy = await paid("other-api", "2001:db8:1:2::4", { "x-payment": "n" })
     expect([busy.status, json(busy.text).error, busy.headers["retry-after"]]).toEqual([503, "ORIGIN_BUSY", "2"])
     expect((await paid("shop-api", "192.0.2.1")).status).toBe(402)
     offers = []
-    responses.push(...(await fill("second", "192.0.2.1")))
-    expect((await paid("shop-api", "192.0.2.2", { "x-payment": "n" })).status).toBe(503)
+    const second = await fill("second", "192.0.2.1")
+    // The hundred places are taken, and who holds fifty of them gets no other.
+    expect((await paid("shop-api", "192.0.2.1", { "x-payment": "n" })).status).toBe(503)
     expect([offers.length, asked.length]).toEqual([0, 100])
     expect((await paid("other-api", "192.0.2.2")).status).toBe(402)
+    const cut = textOf(first[0] as IncomingMessage).catch(error => error.code)
+    respond = response => response.end("paid")
+    expect(await paid("shop-api", "192.0.2.2", { "x-payment": "n" })).toMatchObject({ status: 200, text: "paid" })
+    expect(await cut).toBe("ECONNRESET")
     for (const response of open) response.end(" last")
-    for (const response of responses) {
-      let text = ""
-      for await (const chunk of response) text += chunk
-      expect(text).toBe("first last")
-    }
+    const texts = await Promise.all([...first.slice(1), ...second].map(textOf))
+    expect(new Set(texts)).toEqual(new Set(["first last"]))
     await until("a place is free again", async () => (await paid("shop-api", "192.0.2.1")).status === 402)
+  })
+
+  it("is served where ten addresses keep 500 calls open to five merchants whose origins hang", async () => {
+    const at = await serve({ ...ctx, settings: { ...ctx.settings, trustedProxies: ["127.0.0.1"] } })
+    respond = (response, { url }) => void (url.includes("hangs") || response.end("answer"))
+    const slow = ["slow-0", "slow-1", "slow-2", "slow-3", "slow-4"]
+    for (const slug of slow) {
+      await service.merchant(slug)
+      await make({ slug, originUrl: `${originUrl}/hangs` }, slug)
+    }
+    const from = (address: string, path: string, headers = {}) =>
+      call(path, { at, headers: { "x-forwarded-for": address, ...headers } })
+    const ends = slow.flatMap((slug, nth) =>
+      Array.from({ length: 100 }, (_, i) => from(`192.0.2.${2 * nth + (i % 2)}`, `/api/p/${slug}/free/x`)),
+    )
+    await until("all 500 wait for their origins", () => asked.length === 500)
+    for (let nth = 0; nth < 7; nth++) {
+      const paid = await from("198.51.100.1", "/api/p/shop-api/paid/x", { "x-payment": `n${nth}` })
+      expect(paid).toMatchObject({ status: 200, text: "answer" })
+      expect(await from("198.51.100.1", "/api/p/shop-api/free/x")).toMatchObject({ status: 200, text: "answer" })
+    }
+    // The oldest call of one of them was ended for the first, and left a place for each of the others.
+    const [ended] = await Promise.all(ends.slice(0, 1))
+    expect([ended?.status, json(ended?.text ?? "").error]).toEqual([503, "ORIGIN_BUSY"])
+    expect(asked.length).toBe(514)
+    origin.closeAllConnections()
+    const statuses = await Promise.all(ends.map(async each => (await each).status))
+    expect(statuses.filter(status => status === 503)).toHaveLength(1)
+  })
+
+  it("that was ended for another before its payment was proven pays nothing, and one that was paid for before keeps its payment", async () => {
+    const released: string[] = []
+    let isPaidBefore = false
+    const app = openServer(ctx, nobodyKnown)
+    apps.push(app)
+    app.get("/api/p/:slug/*", (request, reply) => {
+      let isEnded = false
+      let endIt = () => {}
+      const places: Places = {
+        take: (_newcomer, end) => {
+          endIt = end
+          return { keep: () => !isEnded, leave: () => undefined }
+        },
+      }
+      const ending: Payments = {
+        ...payments,
+        take: async (...of) => {
+          isEnded = true
+          endIt()
+          if (!isPaidBefore) of[3].onProven()
+          return await payments.take(...of)
+        },
+        release: async (_ctx, { id }) => void released.push(id),
+      }
+      const find = bundleFinder()
+      return serveCall(ctx, { find, forwarder: openForwarder(ctx.settings), places, payments: ending }, request, reply)
+    })
+    await app.listen({ host: "127.0.0.1", port: 0 })
+    const at = app.server.address() as AddressInfo
+    const pay = (nonce: string) => call("/api/p/shop-api/paid/x", { at, headers: { "x-payment": nonce } })
+    const first = await pay("first")
+    expect([first.status, json(first.text).message]).toEqual([503, expect.stringContaining("Nothing was paid")])
+    expect([spent.size, released]).toEqual([0, []])
+    isPaidBefore = true
+    const second = await pay("second")
+    expect([second.status, json(second.text).message]).toEqual([503, expect.stringContaining("Your payment is kept")])
+    expect([released, asked.length]).toEqual([["x_second"], 0])
   })
 
   describe("of one merchant's origin", () => {
@@ -499,7 +573,10 @@ describe("an answer", () => {
     }
     expect([asked, offers.length]).toEqual([0, 0])
     const { id } = await service.ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
-    const taken = Array.from({ length: 100 }, (_, nth) => places.take(id, `${nth}`, 0))
+    const taken = Array.from({ length: 100 }, (_, nth) => {
+      const newcomer = { merchantId: id, caller: `${nth}`, bytes: 0, isFree: true }
+      return places.take(newcomer, () => {})
+    })
     expect(taken).not.toContain(undefined)
   })
 

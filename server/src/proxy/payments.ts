@@ -33,6 +33,8 @@ export interface Offer {
   isRepeatable: false
   /** How long the call may take, in milliseconds. After that its process must have been killed. */
   answerMs: number
+  /** Called once a new payment is known to be good, before it is carried out. It throws where the call was ended. */
+  onProven: () => void
 }
 
 /** A settled payment that the request may be served for, once. */

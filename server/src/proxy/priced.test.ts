@@ -11,6 +11,7 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { ApiError } from "../errors.ts"
 import { nobodyKnown } from "../http/authenticate.ts"
 import { defaultBounds } from "../http/connections.ts"
 import { openServer } from "../http/server.ts"
@@ -145,6 +146,25 @@ describe("a priced call", () => {
       expect((await call(other, payment, body)).body.error, other).toBe("AUTHORIZATION_ALREADY_USED")
     expect(asked).toHaveLength(1)
     expect(JSON.parse(asked[0]?.body ?? "")).toEqual(forecast)
+  })
+
+  it("that is ended for another call while its payment is checked is not paid for, and its payment is good afterwards", async () => {
+    const { ctx } = rig.service
+    const onProven = () => {
+      throw new ApiError("ORIGIN_BUSY")
+    }
+    const ended: typeof callPayments = {
+      ...callPayments,
+      take: (ctx, request, reply, offer) => callPayments.take(ctx, request, reply, { ...offer, onProven }),
+    }
+    const app = openServer(ctx, nobodyKnown)
+    app.register(async routes => proxyRoutes(routes, ctx, ended))
+    onTestFinished(() => app.close())
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    expect((await app.inject({ method: "GET", url: OSLO, headers: payment })).json().error).toBe("ORIGIN_BUSY")
+    expect([await stored(), await on.relays(), asked]).toEqual([[], [], []])
+    expect((await Promise.all([call(OSLO, payment), carryOut(1)]))[0].status).toBe(200)
   })
 
   it("that its origin fails is kept for its payer, and repeated without another payment", async () => {

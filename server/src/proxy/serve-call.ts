@@ -53,21 +53,36 @@ export async function serveCall(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const call = await findCall(ctx, parts, request)
-  const leave = parts.places.take(call.bundle.merchantId, addressGroup(request.ip), call.body?.length ?? 0)
-  if (!leave) throw new ApiError("ORIGIN_BUSY")
+  const isFree = call.route.price === 0n
+  const ended = new AbortController()
+  const place = parts.places.take(
+    { merchantId: call.bundle.merchantId, caller: addressGroup(request.ip), bytes: call.body?.length ?? 0, isFree },
+    () => ended.abort("ended for another call"),
+  )
+  if (!place) throw new ApiError("ORIGIN_BUSY")
   const gone = goneSignal(reply.raw)
   if (gone.aborted) {
-    leave()
+    place.leave()
     return reply
   }
-  gone.addEventListener("abort", leave)
-  if (call.route.price === 0n) return await answer(ctx, parts, request, reply, call, undefined, gone)
+  gone.addEventListener("abort", place.leave)
+  if (isFree) return await answer(ctx, parts, request, reply, call, undefined, AbortSignal.any([gone, ended.signal]))
   // The caller may also pay with any wallet, and then the scan must find the transfer.
   await watch(ctx, call.bundle.id)
   if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
   const { payments } = parts
-  const paid = await payments.take(ctx, request, reply, await offerOf(ctx, request, call))
+  const offer = await offerOf(ctx, request, call)
+  // Before anything is paid: a call that was ended meanwhile is refused, and one that pays is ended no more.
+  const onProven = () => {
+    if (!place.keep()) throw new ApiError("ORIGIN_BUSY")
+  }
+  const paid = await payments.take(ctx, request, reply, { ...offer, onProven })
   if (!paid) return reply
+  if (!place.keep()) {
+    // It was paid by an earlier request: this one paid nothing, so it could be ended.
+    await payments.release(ctx, paid)
+    throw new ApiError("ORIGIN_BUSY", undefined, KEPT)
+  }
   try {
     return await answer(ctx, parts, request, reply, call, { payments, paid }, gone)
   } catch (error) {
@@ -76,6 +91,9 @@ export async function serveCall(
     throw error
   }
 }
+
+const KEPT =
+  "Too many calls are in progress: of this merchant's APIs, or yours. Your payment is kept: repeat the same request in a moment, and do not pay again."
 
 async function findCall(ctx: Context, { find, payments }: Parts, request: FastifyRequest): Promise<Call> {
   const { slug } = request.params as { slug: string }
@@ -106,7 +124,7 @@ async function offerOf(
   ctx: Context,
   { method }: FastifyRequest,
   { bundle, route, path, query, body }: Call,
-): Promise<Offer> {
+): Promise<Omit<Offer, "onProven">> {
   const network = networkOf(ctx.chain, bundle.chainId)
   const deposit = await bundleDeposit(ctx, bundle.id)
   const target = `${path.text}${query}`
@@ -151,7 +169,7 @@ async function answer(
   if (signal.aborted) {
     // The origin was not called, so the payment can be used again.
     await bought?.payments.release(ctx, bought.paid)
-    return reply
+    return unanswered(reply)
   }
   const own = {
     ...bundle.headers,
@@ -186,6 +204,12 @@ export function drop(found: OriginAnswer): void {
   if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
 }
 
+/** Ends a call whose caller has left, or that was ended for another one: then its caller is still there, and gets 503. */
+function unanswered(reply: FastifyReply): FastifyReply {
+  if (!reply.raw.destroyed) throw new ApiError("ORIGIN_BUSY")
+  return reply
+}
+
 /**
  * Ends a call whose caller disconnected before its answer began. The payer may repeat a call that only reads, or that
  * never reached the origin. For any other call the origin may have done the work, and would do it a second time unpaid.
@@ -198,7 +222,7 @@ async function endUnread(
   found: OriginAnswer,
 ): Promise<FastifyReply> {
   drop(found)
-  if (!bought) return reply
+  if (!bought) return unanswered(reply)
   const { payments, paid } = bought
   const wasSent = found.failure === undefined || found.wasSent
   const mayRepeat = !wasSent || onlyReads(request)

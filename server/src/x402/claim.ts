@@ -62,6 +62,8 @@ export interface Sale {
   closed?: ApiError | undefined
   /** Why this is not sold any more, where something else is. What was paid before is still served. */
   over?: Refusal | undefined
+  /** Called once the payment passed all checks, before anything is written; throws to refuse it. */
+  onProven?: () => void
 }
 
 /** Hex SHA-256 of what a payment is for. */
@@ -98,6 +100,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     const written = await withinBalance(ctx, sale.network, payment, async () => {
       const checked = await checkPayment(ctx, sale.network, payment, sale)
       if ("reason" in checked) return checked
+      sale.onProven?.()
       return await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })
     })
     if (!written) continue

@@ -61,6 +61,8 @@ export interface Offer {
   isRepeatable: boolean
   /** How long sending an answer may take, in milliseconds. After that its process must have been killed. */
   answerMs?: number
+  /** Called once a new payment is known to be good, before anything of it is written; throws to refuse it. */
+  onProven?: () => void
 }
 
 /** A settled payment that this request may serve. */
