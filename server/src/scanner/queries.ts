@@ -88,13 +88,17 @@ export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number
     where id = any(${sqlArray("bigint", ids)}) and watched and watched_number is not null`.execute(ctx.db)
 }
 
-/** Returns the submissions whose receipt is due to be read. */
+/**
+ * Returns the submissions whose receipt is due to be read. Anyone may submit hashes of no transaction, as many as he has
+ * addresses: so paywalls take turns, and at each of them those that were never looked up take turns with the others.
+ */
 export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
   ctx.db
     .selectFrom("submissions")
     .selectAll()
     .where("chain_id", "=", chainId)
     .where("run_at", "<=", ctx.now())
+    .orderBy(sql`row_number() over (partition by resource_id, attempts > 0 order by run_at)`)
     .orderBy("run_at")
     .limit(limit)
     .execute()
