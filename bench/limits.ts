@@ -32,7 +32,7 @@ type Measure = () => Promise<number>
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 const keysOf = (callers: number) =>
-  Array.from({ length: callers }, (_, i) => `sluice:log:{10.${i >> 16}.${(i >> 8) & 255}.${i & 255}}:public`)
+  Array.from({ length: callers }, (_, i) => `{10.${i >> 16}.${(i >> 8) & 255}.${i & 255}}:public`)
 
 setFlagsFromString("--expose-gc")
 /** Run between measurements, so that no contender pays for the garbage of the one before. */
@@ -122,7 +122,7 @@ function onRedis(server: TestRedis, parallel: number, checks: number): Record<st
   }
   return {
     [OURS]: measure(redis => {
-      const log = sharedLog(redis)
+      const log = sharedLog(redis, "sluice:bench:log:")
       return key => log.admit([{ key, limit: LIMIT }])
     }),
     "@fastify/rate-limit, RedisStore": measure(redis => {
@@ -189,6 +189,6 @@ await compare("On one Redis, 100 checks under way", onRedis(server, 100, 40_000)
 await compare("On one Redis, one check after the other", onRedis(server, 1, 8_000))
 say("\nWithin a request over loopback HTTP, one after the other, two buckets")
 await withinRequests("in memory", processLimits())
-await withinRequests("on Redis", await openLimits({ redisUrl: server.url }, openLog("silent")))
+await withinRequests("on Redis", await openLimits({ redisUrl: server.url, installation: "bench" }, openLog("silent")))
 await server.stop()
 process.exit(0)

@@ -211,10 +211,11 @@ async function openContext(
       )
     networks.push({ ...network, escrow })
   }
-  await claimInstallation(database.db, settings.mode, networks)
+  const installation = await claimInstallation(database.db, settings.mode, networks)
   for (const shared of await sharedSlugs(database.db))
     log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")
-  const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
+  const { redisUrl } = settings
+  const limits = flags.role === "worker" ? processLimits() : await openLimits({ redisUrl, installation }, log)
   cleanups.push(() => limits.close())
   const wakes = await openWakes(database)
   const replica =

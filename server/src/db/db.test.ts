@@ -72,4 +72,12 @@ describe("claimInstallation", () => {
     const cheap = { ...paperNetwork, token: { ...paperNetwork.token, decimals: 0 } }
     await expect(claimInstallation(db, "sandbox", [cheap])).rejects.toThrow(/had 6 decimals, and now .* reports 0/)
   })
+
+  it("makes one id, however many processes start at once, and the same at each later start", async () => {
+    const { db } = service.ctx
+    const ids = await Promise.all(Array.from({ length: 8 }, () => claimInstallation(db, "sandbox", [])))
+    expect(new Set([...ids, await claimInstallation(db, "sandbox", [])])).toEqual(new Set([ids[0]]))
+    await service.empty()
+    expect(await claimInstallation(db, "sandbox", [])).not.toBe(ids[0])
+  })
 })

@@ -1,13 +1,15 @@
 /** What a database records about the installation it was created for, so that it is never opened as another. */
+import { randomUUID } from "node:crypto"
 import type { Mode, Network } from "../chain/networks.ts"
 import type { Db } from "./open.ts"
 
 /**
- * Claims an empty database for this mode and these chains. Throws when it belongs to another mode, when a network's
+ * Claims an empty database for this mode and these chains. Returns the installation's id, which is made once, and names
+ * what is its own where several share a place, such as a database of Redis. Throws when it belongs to another mode, when a network's
  * chain differs from the recorded one (a sandbox whose chain was lost, an endpoint of another network), or when its
  * token has other decimals.
  */
-export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<void> {
+export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<string> {
   await remember(db, "mode", mode)
   await assertInstallation(db, mode)
   for (const { name, chainId, genesisHash, token } of networks) {
@@ -26,6 +28,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
         `${name}: the token ${token.address} had ${known} decimals, and now an endpoint reports ${token.decimals}. Remove the wrong endpoint from RPC_${name.toUpperCase().replaceAll("-", "_")}.`,
       )
   }
+  return await remember(db, "id", randomUUID())
 }
 
 /** Throws when the database is not claimed yet, or belongs to another mode. */

@@ -18,6 +18,8 @@ export const REDIS_RIGHTS =
   "~sluice:* +evalsha +eval +time +lindex +lpush +ltrim +unlink +pexpire +zadd +zremrangebyscore +zcard +zrem +ping +info"
 
 const TIMEOUT_MS = 5_000
+/** Of keys that no installation uses. */
+const PREFIX = "sluice:doctor:"
 const part = "address"
 const check = "redis"
 const finding = (level: Level, message: string, todo: string): Finding => ({
@@ -82,20 +84,19 @@ async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
 /** Does on this primary what the limits do: each command of their scripts. It leaves nothing there. */
 async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
   const id = await idOn(primary)
-  const log = `sluice:log:{${id}}`
-  const instances = `sluice:limit:{${id}}`
-  const counts = [{ key: log, limit: 10 }]
+  const instances = `${PREFIX}instances:{${id}}`
+  const counts = [{ key: `{${id}}`, limit: 10 }]
   try {
     await primary.ping()
     await redis.sluiceBeat(instances, id, TIMEOUT_MS)
     await redis.zrem(instances, id)
     // With a clock of its own: the first entry leaves the window while the second stays. Then all leave it.
-    for (const clock of [1, 1.5, 2.25]) await sharedLog(redis, () => clock * WINDOW_MS).admit(counts)
-    await sharedLog(redis).admit(counts)
+    for (const clock of [1, 1.5, 2.25]) await sharedLog(redis, PREFIX, () => clock * WINDOW_MS).admit(counts)
+    await sharedLog(redis, PREFIX).admit(counts)
     // A Redis that knows the scripts already was not sent them, so `eval` is tried too.
     await primary.eval("return 0", 0)
   } finally {
-    await redis.unlink(log).catch(() => undefined)
+    await redis.unlink(`${PREFIX}{${id}}`).catch(() => undefined)
   }
 }
 
@@ -104,7 +105,7 @@ async function idOn(primary: Redis): Promise<string> {
   for (;;) {
     const id = `doctor ${randomUUID()}`
     try {
-      await primary.lindex(`sluice:log:{${id}}`, 0)
+      await primary.lindex(`${PREFIX}{${id}}`, 0)
       return id
     } catch (error) {
       if (!(error as Error).message.startsWith("MOVED ")) throw error

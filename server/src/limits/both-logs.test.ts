@@ -174,7 +174,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
   beforeAll(async () => {
     const redis = redisConnection(server.url)
     await redis.connect()
-    const shared = sharedLog(redis, () => clock ?? Number.NaN)
+    const shared = sharedLog(redis, "", () => clock ?? Number.NaN)
     log = {
       admit: (counts, nowMs) => {
         clock = nowMs
@@ -240,7 +240,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
       Array.from({ length: 8 }, async () => {
         const redis = redisConnection(server.url)
         await redis.connect()
-        return { redis, log: sharedLog(redis) }
+        return { redis, log: sharedLog(redis, "") }
       }),
     )
     const counts = [

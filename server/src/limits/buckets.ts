@@ -112,9 +112,7 @@ const fittingOf = remember((request: string) => {
  * The keys of one caller have the same hash tag, so that a cluster stores them together and can decide them together.
  */
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
-  buckets
-    .filter(bucket => limits[bucket] > 0)
-    .map(bucket => ({ key: `sluice:log:{${id}}:${bucket}`, limit: limits[bucket] }))
+  buckets.filter(bucket => limits[bucket] > 0).map(bucket => ({ key: `{${id}}:${bucket}`, limit: limits[bucket] }))
 
 /** A key counts by itself, and together with all keys that its merchant has or had. */
 function keyCounts(
@@ -124,7 +122,7 @@ function keyCounts(
 ): Count[] {
   const limit = limits[bucket]
   if (limit <= 0) return []
-  const key = `sluice:log:{${merchantId}}`
+  const key = `{${merchantId}}`
   return [
     { key: `${key}:${id}:${bucket}`, limit },
     { key: `${key}:${bucket}`, limit: limit * KEYS_PER_MERCHANT },

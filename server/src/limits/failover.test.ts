@@ -14,8 +14,8 @@ const LIMIT = 12
 
 /** The counts of a request with an API key: by the key, and by all keys of its merchant. */
 const countsOf = (caller: string, limit = LIMIT) => [
-  { key: `sluice:log:{${caller}}:key:public`, limit },
-  { key: `sluice:log:{${caller}}:public`, limit: limit * KEYS_PER_MERCHANT },
+  { key: `{${caller}}:key:public`, limit },
+  { key: `{${caller}}:public`, limit: limit * KEYS_PER_MERCHANT },
 ]
 
 // Concurrently: each test waits for servers that wait for each other.
@@ -29,7 +29,8 @@ describe.runIf(onRedis).each([
   const log = pino({ level: "info" }, { write: line => void lines.push(JSON.parse(line).msg) })
   beforeAll(async () => {
     group = await start()
-    for (let i = 0; i < 2; i++) all.push(await openLimits({ redisUrl: group.url }, log, PATIENCE_MS))
+    for (let i = 0; i < 2; i++)
+      all.push(await openLimits({ redisUrl: group.url, installation: "tested" }, log, PATIENCE_MS))
   })
   afterAll(async () => {
     await Promise.all(all.map(each => each.close()))

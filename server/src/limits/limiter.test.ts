@@ -11,8 +11,8 @@ const PATIENCE_MS = 2_000
 interface Place {
   server: TestRedis
   lines: string[]
-  /** Starts this many more processes. */
-  open(n: number): Promise<Limits[]>
+  /** Starts this many more processes of an installation. */
+  open(n: number, installation?: string): Promise<Limits[]>
 }
 
 /**
@@ -23,9 +23,9 @@ const onItsOwn = (work: (place: Place) => Promise<void>) => async (): Promise<vo
   const server = await startRedis()
   const opened: Limits[] = []
   const { lines, log } = newLog()
-  const open = async (n: number) => {
+  const open = async (n: number, installation = "one") => {
     const all: Limits[] = []
-    for (let i = 0; i < n; i++) all.push(await openLimits({ redisUrl: server.url }, log, PATIENCE_MS))
+    for (let i = 0; i < n; i++) all.push(await openLimits({ redisUrl: server.url, installation }, log, PATIENCE_MS))
     opened.push(...all)
     return all
   }
@@ -40,7 +40,7 @@ function newLog() {
   return { lines, log: pino({ level: "info" }, { write: line => void lines.push(JSON.parse(line).msg) }) }
 }
 
-const countsOf = (caller: string, limit: number) => [{ key: `sluice:log:{${caller}}:public`, limit }]
+const countsOf = (caller: string, limit: number) => [{ key: `{${caller}}:public`, limit }]
 
 /** How many of `n` concurrent requests are admitted. */
 async function admittedOf(limits: Limits, caller: string, limit: number, n = 30): Promise<number> {
@@ -53,13 +53,13 @@ const sharing = (server: TestRedis, all: Limits[]) =>
   until("shared again", async () => {
     const caller = `probe ${probes++}`
     for (const limits of all) await limits.admit(countsOf(caller, 1_000))
-    return (await server.client.llen(`sluice:log:{${caller}}:public`)) === all.length
+    return (await server.client.llen(`sluice:one:log:{${caller}}:public`)) === all.length
   })
 
 describe("without Redis", () => {
   it("logs that this process counts alone", async () => {
     const { lines, log } = newLog()
-    const limits = await openLimits({ redisUrl: undefined }, log)
+    const limits = await openLimits({ redisUrl: undefined, installation: "one" }, log)
     expect(lines).toEqual([expect.stringContaining("REDIS_URL is not set")])
     expect(await admittedOf(limits, "a", 5)).toBe(5)
     await limits.close()
@@ -67,7 +67,7 @@ describe("without Redis", () => {
 
   it("starts when Redis is not reachable, and enforces the limits alone", async () => {
     const { lines, log } = newLog()
-    const limits = await openLimits({ redisUrl: "redis://127.0.0.1:1" }, log)
+    const limits = await openLimits({ redisUrl: "redis://127.0.0.1:1", installation: "one" }, log)
     expect(await admittedOf(limits, "a", 5)).toBe(5)
     expect(lines).toEqual([expect.stringContaining("Redis fails")])
     await limits.close()
@@ -82,6 +82,20 @@ describe.runIf(onRedis)("limits on Redis", { concurrent: true }, () => {
       const admitted = await Promise.all(all.map(limits => admittedOf(limits, "a", 10)))
       expect(admitted.reduce((sum, n) => sum + n)).toBe(10)
       expect(lines).toEqual([])
+    }),
+  )
+
+  it(
+    "are not shared with another installation on the same database, whose processes are not counted",
+    onItsOwn(async ({ server, open }) => {
+      const [one, other, more] = await Promise.all([open(1), open(1, "two"), open(1, "two")])
+      const admitted = (all: Limits[]) => Promise.all(all.map(limits => admittedOf(limits, "a", 8)))
+      expect(await admitted(one)).toEqual([8])
+      expect((await admitted([...other, ...more])).reduce((sum, n) => sum + n)).toBe(8)
+      await until("each knows its processes", async () => (await server.client.zcard("sluice:two:instances")) === 2)
+      expect(await server.client.zcard("sluice:one:instances")).toBe(1)
+      await server.kill()
+      await until("it counts alone", async () => (await admittedOf(one[0] as Limits, `b ${probes++}`, 9)) === 9)
     }),
   )
 
@@ -109,10 +123,10 @@ describe.runIf(onRedis)("limits on Redis", { concurrent: true }, () => {
     "are divided among those that live, though Redis' clock was ahead when it counted others",
     onItsOwn(async ({ server, open }) => {
       const inAnHour = Date.now() + 3_600_000
-      for (let n = 0; n < 50; n++) await server.client.zadd("sluice:limit:instances", inAnHour, `gone ${n}`)
+      for (let n = 0; n < 50; n++) await server.client.zadd("sluice:one:instances", inAnHour, `gone ${n}`)
       const [limits] = await open(1)
       if (!limits) throw new Error("not opened")
-      await until("the others are forgotten", async () => (await server.client.zcard("sluice:limit:instances")) === 1)
+      await until("the others are forgotten", async () => (await server.client.zcard("sluice:one:instances")) === 1)
       await server.kill()
       await until("it counts alone", async () => (await admittedOf(limits, `alone ${probes++}`, 9)) === 9)
     }),
@@ -142,7 +156,11 @@ describe.runIf(onRedis)("limits on Redis", { concurrent: true }, () => {
       const words: string[] = []
       const warnings = pino({ level: "warn" }, { write: line => void words.push(JSON.parse(line).err.message) })
       await server.client.config("SET", "requirepass", "right")
-      const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, warnings, PATIENCE_MS)
+      const limits = await openLimits(
+        { redisUrl: server.url.replace("//", "//:wrong@"), installation: "one" },
+        warnings,
+        PATIENCE_MS,
+      )
       await limits.close()
       expect(words).toEqual([expect.stringMatching(/WRONGPASS/)])
     }),
@@ -152,10 +170,12 @@ describe.runIf(onRedis)("limits on Redis", { concurrent: true }, () => {
     "are not opened on a database that Redis lacks, and are on one that it has",
     onItsOwn(async ({ server, lines }) => {
       const { log } = newLog()
-      await expect(openLimits({ redisUrl: `${server.url}/9999` }, log, PATIENCE_MS)).rejects.toThrow(
+      await expect(
+        openLimits({ redisUrl: `${server.url}/9999`, installation: "one" }, log, PATIENCE_MS),
+      ).rejects.toThrow(
         /^REDIS_URL names database 9999, and Redis refuses it \(ERR DB index is out of range\): name a database that/,
       )
-      const limits = await openLimits({ redisUrl: `${server.url}/15` }, log, PATIENCE_MS)
+      const limits = await openLimits({ redisUrl: `${server.url}/15`, installation: "one" }, log, PATIENCE_MS)
       expect(await admittedOf(limits, "a", 5)).toBe(5)
       expect(await server.client.info("keyspace")).toMatch(/db15:keys=2/)
       expect(lines).toEqual([])

@@ -30,7 +30,6 @@ const PATIENCE_MS = 100
 const BEAT_MS = 5_000
 /** An instance is counted until it has missed three heartbeats. */
 const LIFE_MS = 15_000
-const INSTANCES_KEY = "sluice:limit:instances"
 
 /** The limits of a process without Redis. */
 export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })): Limits {
@@ -38,11 +37,12 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
 }
 
 /**
- * Opens the limits by the settings. A Redis that can't be reached delays the start by at most two seconds. An answer
+ * Opens the limits by the settings. `installation` is the id of the one that the limits are of: several may use one
+ * database of Redis. A Redis that can't be reached delays the start by at most two seconds. An answer
  * that takes longer than `patienceMs` counts as no answer.
  */
 export async function openLimits(
-  { redisUrl }: { redisUrl: string | undefined },
+  { redisUrl, installation }: { redisUrl: string | undefined; installation: string },
   log: Logger,
   patienceMs = PATIENCE_MS,
 ): Promise<Limits> {
@@ -69,7 +69,7 @@ export async function openLimits(
     throw new Error(`${fault.message}: ${fault.todo}.`)
   }
   const inTime: InTime = work => within(patienceMs, work)
-  return await limitsOver(redis, log, inTime, () => refusal)
+  return await limitsOver({ redis, prefix: `sluice:${installation}:` }, log, inTime, () => refusal)
 }
 
 /** Connects. A cluster connects before its nodes do, and refuses commands until then. */
@@ -84,10 +84,10 @@ async function connected(redis: RedisClient): Promise<void> {
  * decides, with this instance's share of each limit, until a heartbeat succeeds. The process's own admissions always
  * count: even if Redis loses its memory, this process admits no more than the limit.
  */
-async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause: Cause): Promise<Limits> {
+async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime, cause: Cause): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
-  const shared = sharedLog(redis)
-  const member = membership(redis, inTime)
+  const shared = sharedLog(redis, `${prefix}log:`)
+  const member = membership(redis, `${prefix}instances`, inTime)
   let alone = false
   let sharedSinceMs = monotonicMs()
   let closed = false
@@ -152,7 +152,7 @@ async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause
 }
 
 /** This process as one of the instances that share the limits. */
-function membership(redis: RedisClient, inTime: InTime) {
+function membership(redis: RedisClient, key: string, inTime: InTime) {
   const id = randomUUID()
   let instances = 1
   return {
@@ -164,12 +164,18 @@ function membership(redis: RedisClient, inTime: InTime) {
     beat: async (isNew: () => boolean) => {
       // Pings each primary of a cluster, as any of them may be needed next.
       const pings = primariesOf(redis).map(each => each.ping())
-      const [counted] = await inTime(Promise.all([redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS), ...pings]))
+      const [counted] = await inTime(Promise.all([redis.sluiceBeat(key, id, LIFE_MS), ...pings]))
       instances = isNew() ? Math.max(instances, counted) : counted
       limitsInstances.set(instances)
     },
-    leave: () => inTime(redis.zrem(INSTANCES_KEY, id)),
+    leave: () => inTime(redis.zrem(key, id)),
   }
+}
+
+/** A connection, and what begins all keys of this installation there. */
+interface Shared {
+  redis: RedisClient
+  prefix: string
 }
 
 /** Returns why there is no connection now. */

@@ -247,9 +247,9 @@ interface Waiting {
 /**
  * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile share the next
  * one: a lone request does not wait, and a hundred cost little more than one. On a cluster each request is a call of
- * its own. `clock` replaces Redis' own.
+ * its own. Each key begins with `prefix` there. `clock` replaces Redis' own.
  */
-export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
+export function sharedLog(redis: RedisClient, prefix: string, clock?: () => number): SharedLog {
   const { Command } = ioredis()
   // On a cluster the keys of one request are on one node, but the keys of several requests are not.
   const oneByOne = isCluster(redis)
@@ -267,7 +267,7 @@ export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
 
   /** Builds the command itself: the other work of ioredis for a script takes a tenth of a check. */
   function ask(batch: readonly Waiting[], name: "eval" | "evalsha" = "evalsha"): void {
-    const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, batch, clock?.()))
+    const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, prefix, batch, clock?.()))
     command.promise
       .then(answers => answer(batch, answers as Buffer))
       .catch((error: Error) => {
@@ -295,11 +295,11 @@ export function sharedLog(redis: RedisClient, clock?: () => number): SharedLog {
 }
 
 /** The arguments of a call: the script, the number of keys, the keys, and the script's own arguments. */
-function argumentsOf(script: string, batch: readonly Waiting[], clock: number | undefined): string[] {
+function argumentsOf(script: string, prefix: string, batch: readonly Waiting[], clock: number | undefined): string[] {
   const [sent, limits]: [string[], string[]] = [[script, ""], []]
   for (const { counts } of batch)
     for (const { key, limit } of counts) {
-      sent.push(key)
+      sent.push(prefix + key)
       limits.push(`${limit}`)
     }
   sent[1] = `${limits.length}`

@@ -9,6 +9,6 @@ const settings = JSON.parse(process.argv[2] ?? "{}") as Partial<Settings>
 process.on("disconnect", () => process.exit())
 /** More than a busy machine needs for an answer of Redis. */
 const PATIENCE_MS = 2_000
-const limits = await openLimits({ redisUrl: settings.redisUrl }, openLog("fatal"), PATIENCE_MS)
+const limits = await openLimits({ redisUrl: settings.redisUrl, installation: "tested" }, openLog("fatal"), PATIENCE_MS)
 const service = await startService({ settings, limits })
 process.send?.(await service.listen())
