@@ -8,7 +8,7 @@ import { afterEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, connectionsFor, defaultBounds } from "./connections.ts"
-import type { Bounds } from "./held-connections.ts"
+import { type Bounds, keepOpen } from "./held-connections.ts"
 
 const closers: (() => unknown)[] = []
 afterEach(async () => {
@@ -254,6 +254,33 @@ describe("a connection", () => {
     await readUntil(third, "small")
     await closed
     expect({ dropped, other: waiting[1]?.destroyed }).toEqual({ dropped: ["too_many"], other: false })
+  })
+
+  it("whose caller has paid makes no room for others before its answer is complete", async () => {
+    const { server, open, dropped } = await serve({ connections: 2 }, (request, response) => {
+      if (request.url !== "/paid") return
+      keepOpen(request.socket)
+      response.write("first")
+      server.once("finish it", () => response.end("last"))
+    })
+    const payer = await open()
+    payer.write(get("/paid"))
+    await readUntil(payer, "first")
+    const wait = async () => {
+      const other = await open()
+      const arrived = once(server, "request")
+      other.resume().write(get("/wait"))
+      await arrived
+    }
+    for (let nth = 0; nth < 5; nth++) await wait()
+    expect([dropped, payer.destroyed]).toEqual([Array(4).fill("too_many"), false])
+    const ended = readUntil(payer, "last")
+    server.emit("finish it")
+    await ended
+    // Its answer is complete, so it is idle like any other.
+    const gone = once(payer.resume(), "close")
+    await wait()
+    await gone
   })
 
   it("whose caller reads nothing of its answer is closed after a time; one whose caller waits for an answer is not", async () => {

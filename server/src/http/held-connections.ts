@@ -68,6 +68,18 @@ const madeRoom = new WeakSet<Socket>()
 /** Whether a connection was closed to make room for others, which is not its caller's doing. */
 export const hasMadeRoom = (socket: Socket): boolean => madeRoom.has(socket)
 
+/** Connections whose callers have paid for what they wait for. */
+const paid = new WeakSet<Socket>()
+
+/** Lets a connection make room for no other one until its answer is complete. */
+export const keepOpen = (socket: Socket): void => void paid.add(socket)
+
+/** The first that may make room. Connections cost nothing: some thousand of them must not end what somebody has paid for. */
+const firstUnpaid = (sockets: Iterable<Socket>): Socket | undefined => {
+  for (const socket of sockets) if (!paid.has(socket)) return socket
+  return undefined
+}
+
 /** Opens the record, without connections. */
 export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnections {
   const connections = new Map<Socket, Connection>()
@@ -86,11 +98,9 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
     socket.on("drain", () => answers.moveToEnd(socket))
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
-    const [longestUnread] = answers.sockets()
     // The longest running request is a waiting page or long-poll. Its client reconnects: 1,400 kept everybody out.
-    const [longestRunning] = running
-    const other = longestIdle === socket ? (longestUnread ?? requests.largest() ?? longestRunning) : longestIdle
-    drop(other ?? socket, "too_many")
+    const busy = () => firstUnpaid(answers.sockets()) ?? requests.largest() ?? firstUnpaid(running)
+    drop((longestIdle === socket ? busy() : longestIdle) ?? socket, "too_many")
   }
 
   function began(socket: Socket): void {
@@ -101,6 +111,7 @@ export function heldConnections(bounds: Bounds, dropped: Dropped): HeldConnectio
   function finished(socket: Socket): void {
     for (const held of [answers, requests]) held.letGo(socket)
     running.delete(socket)
+    paid.delete(socket)
     idle.add(socket)
   }
 

@@ -11,6 +11,7 @@ import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable, invalid } from "../errors.ts"
 import { goneSignal } from "../http/gone.ts"
+import { keepOpen } from "../http/held-connections.ts"
 import { dropSlowReader } from "../http/parts.ts"
 import { addressGroup } from "../limits/buckets.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
@@ -72,13 +73,17 @@ export async function serveCall(
   if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
   const { payments } = parts
   const offer = await offerOf(ctx, request, call)
+  const keep = () => {
+    keepOpen(request.raw.socket)
+    return place.keep()
+  }
   // Before anything is paid: a call that was ended meanwhile is refused, and one that pays is ended no more.
   const onProven = () => {
-    if (!place.keep()) throw new ApiError("ORIGIN_BUSY")
+    if (!keep()) throw new ApiError("ORIGIN_BUSY")
   }
   const paid = await payments.take(ctx, request, reply, { ...offer, onProven })
   if (!paid) return reply
-  if (!place.keep()) {
+  if (!keep()) {
     // It was paid by an earlier request: this one paid nothing, so it could be ended.
     await payments.release(ctx, paid)
     throw new ApiError("ORIGIN_BUSY", undefined, KEPT)
