@@ -1170,4 +1170,17 @@ describe("/.well-known/x402", () => {
     await rig.service.request("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
     expect((await get("/.well-known/x402")).body.resources.length).toBe(1)
   })
+
+  it("lists something of each merchant, however much one of them lists", async () => {
+    const routes = Array.from({ length: 100 }, (_, n) => ({ method: "GET", path: `/route-${n}`, price: "0.02" }))
+    const list = (slug: string, routes: object[], as: string) => {
+      const bundle = { name: slug, slug, originUrl: "https://api.example.com", listed: true, routes }
+      return rig.service.request("POST", "/api/console/bundles", bundle, { as })
+    }
+    await list("early", routes.slice(0, 2), "shop")
+    await rig.service.merchant("flood")
+    for (let nth = 0; nth < 6; nth++) expect((await list(`flood-${nth}`, routes, "flood")).status).toBe(201)
+    const { resources } = (await get("/.well-known/x402")).body as { resources: string[] }
+    expect([resources.length, resources.filter(each => each.includes("/early/")).length]).toEqual([500, 2])
+  })
 })

@@ -4,12 +4,16 @@
  * facilitators' discovery API.
  */
 
+import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { requirementsV2 } from "./protocol.ts"
 
-/** The newest of each kind; readers load the document as a whole. */
+/**
+ * The newest of each kind; readers load the document as a whole. Merchants take turns: one alone may list ten thousand
+ * routes, and would keep all others out.
+ */
 const MOST = 500
 
 interface Listed {
@@ -50,6 +54,7 @@ async function listedPaywalls(ctx: Context): Promise<Listed[]> {
     .where("paywalls.listed", "=", true)
     // A paywall without a slug is bought by a POST, which the document can't express in a form that its readers know.
     .where("paywalls.slug", "is not", null)
+    .orderBy(sql`row_number() over (partition by paywalls.merchant_id order by paywalls.updated_at desc)`)
     .orderBy("paywalls.updated_at", "desc")
     .limit(MOST)
     .execute()
@@ -83,6 +88,9 @@ async function listedRoutes(ctx: Context): Promise<Listed[]> {
     .where("bundle_routes.method", "=", "GET")
     .where("bundle_routes.price", ">", 0n)
     .where("bundle_routes.path", "not like", "%:%")
+    .orderBy(
+      sql`row_number() over (partition by bundles.merchant_id order by bundles.updated_at desc, bundle_routes.n)`,
+    )
     .orderBy("bundles.updated_at", "desc")
     .orderBy("bundle_routes.n")
     .limit(MOST)
