@@ -4,22 +4,19 @@
  */
 
 import { createServer, type Server as HttpServer } from "node:http"
-import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import { openApp } from "./app.ts"
-import { findEscrow } from "./chain/find-escrow.ts"
-import { checkNetwork, type Network, NetworkMismatch } from "./chain/networks.ts"
 import { sanctionedAddresses } from "./chain/sanctions.ts"
 import { parseCommandLine, runCommand, UsageError } from "./cli/run-command.ts"
 import { lockDataDir } from "./config/data-dir.ts"
 import { liveWarnings } from "./config/live-mode.ts"
 import { describeSettings, readSettings, type Settings } from "./config/settings.ts"
+import { connectNetworks, keepNetworks, patiently } from "./connect-networks.ts"
 import { atOnce, type Context } from "./context.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { type OpenDatabase, openDatabase } from "./db/open.ts"
 import { openReplica } from "./db/replica.ts"
 import { sharedSlugs } from "./db/slugs.ts"
-import { checkFactory } from "./deposits/check-factory.ts"
 import { checkSecrets } from "./doctor/check-secrets.ts"
 import { checkSigners } from "./doctor/check-signers.ts"
 import { isBad } from "./doctor/finding.ts"
@@ -58,8 +55,6 @@ Settings (defaults in parentheses), from the environment:
 ${describeSettings()}
 `
 
-const RPC_PATIENCE_MS = 60_000
-const RPC_RETRY_MS = 2_000
 /** After this time everything that still runs is cut off: a stop must end. */
 const STOP_MS = 20_000
 /** The time for sending the last spans. */
@@ -182,7 +177,7 @@ async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
 
 /** Connects to everything that the service needs: the migrated database, the networks, the limits. */
 async function openContext(
-  { flags, log, tracing, shutdown, cleanups }: Start,
+  { flags, log, tracing, shutdown, cleanups, fail }: Start,
   settings: Settings,
   startup: StartupServer | undefined,
   now: Context["now"] = () => new Date(),
@@ -195,23 +190,11 @@ async function openContext(
   const database = await openDatabase(settings, onError, sentence => log.info(sentence))
   cleanups.push(() => database.close())
   startup?.setPhase("the networks are being connected")
-  const networks: Network[] = []
-  for (const wanted of settings.networks) {
-    const network = await patiently(() => checkNetwork(wanted, signal), log, signal)
-    await patiently(() => checkFactory(network, { payoutWallet: settings.payoutWallet, signal }), log, signal)
-    const escrow = await patiently(
-      () => findEscrow(network, { relayWallet: settings.relayWallet, signal }),
-      log,
-      signal,
-    )
-    if (network.escrow && !escrow)
-      log.warn(
-        { network: network.name, escrow: network.escrow.address },
-        "there is no escrow here: nothing is held in one",
-      )
-    networks.push({ ...network, escrow })
-  }
-  const installation = await claimInstallation(database.db, settings.mode, networks)
+  const { db } = database
+  const isApi = flags.role === "api"
+  const networks = await connectNetworks({ db, settings, log, signal, isApi, fail })
+  const installation = await claimInstallation(db, settings.mode, networks)
+  if (isApi) await keepNetworks(db, settings, networks)
   for (const shared of await sharedSlugs(database.db))
     log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")
   const { redisUrl } = settings
@@ -262,20 +245,6 @@ const aborted = (signal: AbortSignal): Promise<void> =>
   new Promise(resolve =>
     signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true }),
   )
-
-/** Retries for a minute: a node that restarts at the same time is no reason to give up, but a wrong setting is. */
-async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSignal): Promise<T> {
-  const until = performance.now() + RPC_PATIENCE_MS
-  for (;;) {
-    try {
-      return await work()
-    } catch (error) {
-      if (error instanceof NetworkMismatch || signal.aborted || performance.now() > until) throw error
-      log.warn({ err: error }, "the network can't be reached yet")
-      await sleep(RPC_RETRY_MS, undefined, { signal })
-    }
-  }
-}
 
 async function serveMetrics(host: string, port: number): Promise<Cleanup> {
   const server = createServer((request, response) => {

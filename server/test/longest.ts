@@ -29,6 +29,7 @@ export const longest = [
   "server/src/payouts/payer-limits.test.ts",
   "server/src/limits/failover.test.ts",
   "server/test/e2e/live.test.ts",
+  "server/test/e2e/balancer.test.ts",
   "server/test/e2e/workers.test.ts",
   "contracts/deposit-properties.test.ts",
   "server/src/settlement/resolve-exception.test.ts",

@@ -166,7 +166,7 @@ const tokenAbi = parseAbi([
 const NOBODY = "0x000000000000000000000000000000000000dEaD"
 
 /** What is the same at every endpoint of a chain. */
-type Facts = Pick<Network, "token" | "genesisHash">
+export type Facts = Pick<Network, "token" | "genesisHash">
 
 /**
  * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; for the deposit
@@ -174,19 +174,19 @@ type Facts = Pick<Network, "token" | "genesisHash">
  * All endpoints are asked: if one endpoint could report the decimals alone, everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
-  const endpoints = settings.rpcUrls.map((url, i) => newEndpoint(settings.name, url, i + 1))
+  const endpoints = endpointsOf(settings)
   const reported = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
+  return servedAs(settings, factsOf(settings, reported), endpoints)
+}
+
+const endpointsOf = ({ name, rpcUrls }: NetworkSettings): Endpoint[] =>
+  rpcUrls.map((url, i) => newEndpoint(name, url, i + 1))
+
+/** The network of these settings with facts that its chain reported. */
+export function servedAs(settings: NetworkSettings, facts: Facts, endpoints = endpointsOf(settings)): Network {
   const { name, chainId, confirmations, depositFactory, escrow, sanctionsOracle } = settings
-  return {
-    name,
-    chainId,
-    endpoints,
-    depositFactory,
-    escrow,
-    sanctionsOracle,
-    ...factsOf(settings, reported),
-    confirmations: BigInt(confirmations),
-  }
+  const given = { name, chainId, depositFactory, escrow, sanctionsOracle, confirmations: BigInt(confirmations) }
+  return { ...given, endpoints, ...facts }
 }
 
 /** Returns what most endpoints report, at least two if there are three; if two differ, neither. */

@@ -24,9 +24,9 @@ const apis: { url: string; child: ChildProcess }[] = []
 /** What callers ask for. Each answers 200 while the processes can serve it. */
 let paths: string[]
 
-/** Starts a process of a role on a port; returns its address. */
-async function start(role: "api" | "worker"): Promise<{ url: string; child: ChildProcess }> {
-  const port = `${await freePort()}`
+/** Starts a process of a role on a free port, or on that of an earlier one. */
+async function start(role: "api" | "worker", at?: string): Promise<{ url: string; child: ChildProcess }> {
+  const port = at === undefined ? `${await freePort()}` : new URL(at).port
   const child = spawn(process.execPath, ["server/src/main.ts", "--role", role], {
     cwd: root,
     env: { ...env, ...(role === "api" ? { PORT: port } : { HEALTH_PORT: port }) },
@@ -157,6 +157,14 @@ describe.runIf(postgresBinaries())("behind a balancer", () => {
       expect((await readyz(url)).status).toBe(200)
     }
     expect(balancer.ready()).toHaveLength(2)
+    expect(await statusesBehindBalancer()).toEqual(allServed())
+    // Also by a process that is replaced meanwhile: with what the last start found of the network.
+    const [, second] = apis
+    if (!second) throw new Error("no second process")
+    await kill(second.child, "SIGKILL")
+    await until("it is taken away", () => balancer.ready().length === 1)
+    apis[1] = await start("api", second.url)
+    await until("it is back", () => balancer.ready().length === 2)
     expect(await statusesBehindBalancer()).toEqual(allServed())
     proxy.broken = undefined
     await until("it scans again", isFresh)

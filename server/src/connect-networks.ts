@@ -1,0 +1,129 @@
+/**
+ * Connects to the networks at a start: nothing is served before its chain, token, factory and escrow were checked. An API
+ * process also starts while no endpoint answers, with what the last one found: it serves what is in the database, and a
+ * process that is replaced meanwhile must not be missing.
+ */
+// I/O: asks the endpoints at the start, when there is no context yet.
+import { setTimeout as sleep } from "node:timers/promises"
+import type { Logger } from "pino"
+import { findEscrow } from "./chain/find-escrow.ts"
+import { checkNetwork, type Network, NetworkMismatch, type NetworkSettings, servedAs } from "./chain/networks.ts"
+import { RpcError } from "./chain/rpc.ts"
+import type { Settings } from "./config/settings.ts"
+import { keepNetwork, keptNetwork } from "./db/kept-networks.ts"
+import type { Db } from "./db/open.ts"
+import { checkFactory } from "./deposits/check-factory.ts"
+
+const PATIENCE_MS = 60_000
+const RETRY_MS = 2_000
+/** Where the network is known: a node that restarts answers within this time, as a rule. */
+const KNOWN_MS = 5_000
+/** The pause between two checks of a network that is served unchecked. */
+const UNCHECKED_MS = 15_000
+
+/** For how long, and how often, something is tried. */
+interface Patience {
+  forMs: number
+  everyMs: number
+}
+
+/** What the steps of connecting share. */
+interface Connecting {
+  db: Db
+  settings: Settings
+  log: Logger
+  signal: AbortSignal
+  /** Whether the process only serves requests. Any other one needs endpoints for what it does. */
+  isApi: boolean
+  /** Ends the process, because a network that is served is not what it was. */
+  fail: (error: Error) => void
+  /** For how long a known network is tried. */
+  known?: Patience
+  /** The pause between two checks of a network that is served unchecked. */
+  uncheckedMs?: number
+}
+
+/** Checks all networks of the settings. Throws a sentence where one is wrong, or can't be checked and is not known. */
+export async function connectNetworks(connecting: Connecting): Promise<Network[]> {
+  const networks: Network[] = []
+  for (const wanted of connecting.settings.networks)
+    networks.push(await (connecting.isApi ? connectKnown(connecting, wanted) : checkPatiently(connecting, wanted)))
+  return networks
+}
+
+/** Keeps what a start found for the next one. Call it once the database is known to be this installation's. */
+export async function keepNetworks(db: Db, settings: Settings, networks: readonly Network[]): Promise<void> {
+  for (const [n, network] of networks.entries()) {
+    const wanted = settings.networks[n]
+    if (wanted) await keepNetwork(db, wantedOf(settings, wanted), network)
+  }
+}
+
+const wantedOf = ({ payoutWallet, relayWallet }: Settings, network: NetworkSettings) => ({
+  network,
+  payoutWallet,
+  relayWallet,
+})
+
+async function connectKnown(connecting: Connecting, wanted: NetworkSettings): Promise<Network> {
+  const { db, settings, log, signal, fail } = connecting
+  const { known: patience = { forMs: KNOWN_MS, everyMs: RETRY_MS }, uncheckedMs = UNCHECKED_MS } = connecting
+  const known = await keptNetwork(db, wantedOf(settings, wanted))
+  if (!known) return await checkPatiently(connecting, wanted)
+  try {
+    return await checkPatiently(connecting, wanted, patience)
+  } catch (error) {
+    if (!(error instanceof RpcError) || signal.aborted) throw error
+    log.error(
+      { err: error, network: wanted.name },
+      "a network can't be checked, and is served as the last start found it",
+    )
+    const served = servedAs(known.hasEscrow ? wanted : { ...wanted, escrow: undefined }, known.facts)
+    void checkPatiently(connecting, wanted, { forMs: Number.POSITIVE_INFINITY, everyMs: uncheckedMs })
+      .then(found => {
+        if (factsOf(found) !== factsOf(served))
+          throw new NetworkMismatch(`${wanted.name} is not as the last start found it. Start this process again.`)
+        log.info({ network: wanted.name }, "the network was checked, and is as the last start found it")
+      })
+      .catch(error => void (signal.aborted || fail(error)))
+    return served
+  }
+}
+
+const factsOf = ({ token, genesisHash, escrow }: Network): string => JSON.stringify([token, genesisHash, escrow])
+
+async function checkPatiently(
+  { settings: { payoutWallet, relayWallet }, log, signal }: Connecting,
+  wanted: NetworkSettings,
+  patience?: Patience,
+): Promise<Network> {
+  const ask = <T>(work: () => Promise<T>) => patiently(work, log, signal, patience)
+  const network = await ask(() => checkNetwork(wanted, signal))
+  await ask(() => checkFactory(network, { payoutWallet, signal }))
+  const escrow = await ask(() => findEscrow(network, { relayWallet, signal }))
+  if (network.escrow && !escrow)
+    log.warn(
+      { network: network.name, escrow: network.escrow.address },
+      "there is no escrow here: nothing is held in one",
+    )
+  return { ...network, escrow }
+}
+
+/** Retries for a minute: a node that restarts at the same time is no reason to give up, but a wrong setting is. */
+export async function patiently<T>(
+  work: () => Promise<T>,
+  log: Logger,
+  signal: AbortSignal,
+  { forMs, everyMs }: Patience = { forMs: PATIENCE_MS, everyMs: RETRY_MS },
+): Promise<T> {
+  const until = performance.now() + forMs
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      if (error instanceof NetworkMismatch || signal.aborted || performance.now() > until) throw error
+      log.warn({ err: error }, "the network can't be reached yet")
+      await sleep(everyMs, undefined, { signal })
+    }
+  }
+}
