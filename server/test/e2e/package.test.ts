@@ -5,6 +5,8 @@ import { once } from "node:events"
 import {
   chmodSync,
   chownSync,
+  constants,
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -196,6 +198,8 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     for (const name of ["bin", "data"]) mkdirSync(at(name))
     chmodSync(at("data"), 0o700)
     if (isRoot) chownSync(at("data"), uid, gid)
+    // The image's user may not reach the Node of this clone, below a folder that only root may enter.
+    copyFileSync(process.execPath, at("bin/node"), constants.COPYFILE_FICLONE)
     const [archive] = await Promise.all([
       pack(dir),
       startPostgres({ fsync: true }).then(started => (postgres = started)),
@@ -217,7 +221,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       ["127.0.0.1:4000", `127.0.0.1:${port}`],
     ]
     settings = {
-      PATH: [at("bin"), join(process.execPath, ".."), process.env.PATH, postgresBinaries()].join(":"),
+      PATH: [at("bin"), process.env.PATH, postgresBinaries()].join(":"),
       HOME: at("home"),
       PGPORT: new URL(postgres.url).port,
       GUARDIAN: anvil.accounts[5].address,
