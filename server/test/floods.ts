@@ -1,6 +1,6 @@
 /**
  * A scripted chain and its nodes in a thread of their own, so that a test can measure what the service does with their
- * answers and not what it takes to make them. One node can be told to answer floods, in any of {@link shapes}.
+ * answers and not what it takes to make them. One node can answer floods, in any of {@link shapes}.
  */
 import type { ServerResponse } from "node:http"
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads"
@@ -20,7 +20,7 @@ export const shapes = [
   "odd objects",
   "large blocks",
 ] as const
-export type Shape = (typeof shapes)[number]
+type Shape = (typeof shapes)[number]
 
 type Order =
   | { pay: ScriptedTransfer[] }

@@ -129,7 +129,7 @@ export function noteSuccess(endpoint: Endpoint): void {
 }
 
 /** Records that the endpoint could not be asked; it is not asked again for a while. */
-export function noteFailure(endpoint: Endpoint): void {
+function noteFailure(endpoint: Endpoint): void {
   endpoint.failures++
   endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
 }

@@ -190,7 +190,7 @@ interface Asking {
   signal: AbortSignal
 }
 
-// long: each function answers from the same few values.
+/** The voters' reports together, and what asks them more. */
 function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>, asking: Asking): Quorum {
   const { endpoints } = network
   const needed = votesNeeded(endpoints.length)
@@ -226,34 +226,9 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
       for (const { endpoint } of flooding(voters)) noteUseless(endpoint)
       return positions(isUseless)
     },
-    blockAt: height => blockAgreed(voters, height, needed),
-    depthOf: (height, hash) =>
-      reachedBy(
-        voters.map(voter => depthBy(voter, height, hash)),
-        needed,
-      ) ?? 0n,
-    receiptOf: hash => receiptAgreed(voters, hash, needed),
-    receiptsOf: hash =>
-      voters
-        .map(voter => voter.receipts.get(hash))
-        .filter(receipt => receipt !== undefined)
-        .filter(each => each === null || blockAgreed(voters, each.blockNumber, needed)?.block.hash === each.blockHash),
     judged: async () => (await judge()).judged,
-    standingOf: log => standingOf(voters, log, endpoints.length),
-    depthAlone: (height, hash) => {
-      const isDisputed = voters.some(({ blocks }) => (blocks.get(height)?.hash ?? hash) !== hash)
-      const depths = voters.map(voter => depthBy(voter, height, hash))
-      return isDisputed ? 0n : (reachedBy(depths, 1) ?? 0n)
-    },
-    timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : needed),
-    votesWithout: (txHash, key, height) =>
-      voters.filter(({ blocks, receipts }) => {
-        const receipt = blocks.has(height) ? receipts.get(txHash) : undefined
-        return receipt ? !hasTransfer(receipt, key) : receipt === null
-      }).length,
-    refusals: () =>
-      new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
     dissent: async () => dissentAmong(voters, (await judge()).disputed, endpoints.length),
+    ...verdictsOf(voters, endpoints.length),
     learn: async (heights, hashes) => {
       const wanted = [...new Set(hashes)]
       await learnAll([...new Set(heights)], wanted)
@@ -265,7 +240,7 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
       verdicts = undefined
       const readings = new Map<Voter, LogReading>()
       await askVoters(async voter => {
-        // With three, what is beyond the agreed head is one endpoint's word alone, and counts in a later round.
+        // With three, one endpoint alone has what is beyond the agreed head, and that counts in a later round.
         const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
         const reading = await readLogsOf(network, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
         return () => void readings.set(voter, reading)
@@ -279,6 +254,43 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
     },
   }
 }
+
+/** What the voters' reports so far say about a block, a transaction or a log. */
+function verdictsOf(voters: readonly Voter[], endpoints: number) {
+  const needed = votesNeeded(endpoints)
+  const verdicts: Omit<QuorumView, Heads | "slow" | "judged" | "dissent"> = {
+    blockAt: height => blockAgreed(voters, height, needed),
+    depthOf: (height, hash) =>
+      reachedBy(
+        voters.map(voter => depthBy(voter, height, hash)),
+        needed,
+      ) ?? 0n,
+    receiptOf: hash => receiptAgreed(voters, hash, needed),
+    receiptsOf: hash =>
+      voters
+        .map(voter => voter.receipts.get(hash))
+        .filter(receipt => receipt !== undefined)
+        .filter(each => each === null || blockAgreed(voters, each.blockNumber, needed)?.block.hash === each.blockHash),
+    standingOf: log => standingOf(voters, log, endpoints),
+    depthAlone: (height, hash) => {
+      const isDisputed = voters.some(({ blocks }) => (blocks.get(height)?.hash ?? hash) !== hash)
+      const depths = voters.map(voter => depthBy(voter, height, hash))
+      return isDisputed ? 0n : (reachedBy(depths, 1) ?? 0n)
+    },
+    timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : needed),
+    votesWithout: (txHash, key, height) =>
+      voters.filter(({ blocks, receipts }) => {
+        const receipt = blocks.has(height) ? receipts.get(txHash) : undefined
+        return receipt ? !hasTransfer(receipt, key) : receipt === null
+      }).length,
+    refusals: () =>
+      new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
+  }
+  return verdicts
+}
+
+/** What is known of the endpoints once a round begins. */
+type Heads = "head" | "highest" | "finalized" | "voters" | "silent" | "behind"
 
 const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
   finalized ?? (number > FINAL_DEPTH ? number - FINAL_DEPTH : 0n)

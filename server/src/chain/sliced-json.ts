@@ -62,22 +62,19 @@ export async function readJson(chunks: Iterable<Uint8Array> | AsyncIterable<Uint
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const COMMA = 0x2c
-const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d]
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
 
-// long: one automaton over the bytes; its steps share the position and the frames.
+/** Finds the brackets, commas and strings among the bytes, and counts what they will become. */
 function jsonReader() {
   const waiting = waitingBytes()
-  const frames: Frame[] = []
-  /** How many frames from the outermost on are opened. */
-  let opened = 0
-  /** Up to where everything is in the value of an opened frame. */
-  let parsedTo = 0
+  const builder = valueBuilder(waiting)
   let at = 0
   let isInString = false
   let containers = 0
   let values = 0
-  let root: { value: unknown } | undefined
-  const share = sharedStrings()
 
   function add(chunk: Uint8Array): void {
     waiting.add(chunk)
@@ -88,7 +85,7 @@ function jsonReader() {
     }
     if (containers > FREE + at / BYTES_PER_CONTAINER || values > FREE + at / BYTES_PER_VALUE)
       throw new UselessAnswer("the answer has more values than its size explains")
-    waiting.drop(parsedTo)
+    waiting.drop(builder.parsedTo())
   }
 
   /** Goes to the quote that ends the string; false where it has not arrived. */
@@ -110,15 +107,37 @@ function jsonReader() {
     if (byte === QUOTE) isInString = true
     else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) {
       containers++
-      if (frames.length >= MOST_DEPTH || root) throw new UselessAnswer("the answer nests too deep")
-      const isArray = byte === OPEN_ARRAY
-      frames.push({ isArray, start: at, member: at + 1, value: undefined, isAttached: false, key: "" })
-    } else if (byte === COMMA) comma()
-    else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) close(byte === CLOSE_ARRAY)
+      builder.begin(at, byte === OPEN_ARRAY)
+    } else if (byte === COMMA) {
+      values++
+      builder.comma(at)
+    } else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) builder.close(at, byte === CLOSE_ARRAY)
   }
 
-  function comma(): void {
-    values++
+  const end = (): unknown => {
+    if (isInString || builder.isOpen()) throw new UselessAnswer("the answer is cut")
+    const root = builder.root()
+    return root ? root.value : parse(waiting.text(0, waiting.end()))
+  }
+  return { add, end }
+}
+
+/** Puts the value together, from the positions of its brackets and commas. */
+function valueBuilder(waiting: WaitingBytes) {
+  const frames: Frame[] = []
+  /** How many frames from the outermost on are opened. */
+  let opened = 0
+  /** Up to where everything is in the value of an opened frame. */
+  let parsedTo = 0
+  let root: { value: unknown } | undefined
+  const share = sharedStrings()
+
+  function begin(at: number, isArray: boolean): void {
+    if (frames.length >= MOST_DEPTH || root) throw new UselessAnswer("the answer nests too deep")
+    frames.push({ isArray, start: at, member: at + 1, value: undefined, isAttached: false, key: "" })
+  }
+
+  function comma(at: number): void {
     const frame = frames.at(-1)
     if (!frame) throw new UselessAnswer("the answer is not JSON")
     if (frame.value) {
@@ -150,18 +169,13 @@ function jsonReader() {
   function takeMembers(frame: Frame, to: number): void {
     const text = waiting.text(parsedTo, to)
     parsedTo = to + 1
-    if (frame.isAttached) {
-      if (text.trim() !== "") throw new UselessAnswer("the answer is not JSON")
-      frame.isAttached = false
-      return
-    }
-    if (Array.isArray(frame.value)) for (const each of parse(`[${text}]`) as unknown[]) frame.value.push(share(each))
-    else
-      for (const [key, each] of Object.entries(parse(`{${text}}`) as object))
-        setMember(frame.value as Record<string, unknown>, key, share(each))
+    const { isAttached } = frame
+    frame.isAttached = false
+    if (!isAttached) addMembers(frame.value, text, share)
+    else if (text.trim() !== "") throw new UselessAnswer("the answer is not JSON")
   }
 
-  function close(isArray: boolean): void {
+  function close(at: number, isArray: boolean): void {
     const frame = frames.pop()
     if (!frame || frame.isArray !== isArray) throw new UselessAnswer("the answer is not JSON")
     if (!frame.value) {
@@ -172,17 +186,23 @@ function jsonReader() {
     opened--
     const parent = frames.at(-1)
     if (!parent) root = { value: frame.value }
-    else if (Array.isArray(parent.value)) parent.value.push(frame.value)
-    else setMember(parent.value as Record<string, unknown>, parent.key, frame.value)
-    if (parent) parent.isAttached = true
+    else addChild(parent, frame.value)
   }
 
-  function end(): unknown {
-    if (frames.length > 0 || isInString) throw new UselessAnswer("the answer is cut")
-    return root ? root.value : parse(waiting.text(0, waiting.end()))
-  }
+  const isOpen = () => frames.length > 0
+  return { begin, comma, close, isOpen, root: () => root, parsedTo: () => parsedTo }
+}
 
-  return { add, end }
+function addMembers(value: Frame["value"], text: string, share: (value: unknown) => unknown): void {
+  if (Array.isArray(value)) for (const each of parse(`[${text}]`) as unknown[]) value.push(share(each))
+  else if (value)
+    for (const [key, each] of Object.entries(parse(`{${text}}`) as object)) setMember(value, key, share(each))
+}
+
+function addChild(parent: Frame, child: unknown): void {
+  if (Array.isArray(parent.value)) parent.value.push(child)
+  else if (parent.value) setMember(parent.value, parent.key, child)
+  parent.isAttached = true
 }
 
 /** Sets a member as `JSON.parse` does; the name `__proto__`, which no node sends, is left out. */
@@ -203,6 +223,8 @@ function parse(text: string): unknown {
     throw new UselessAnswer("the answer is not JSON")
   }
 }
+
+type WaitingBytes = ReturnType<typeof waitingBytes>
 
 /** Bytes that were not parsed yet, by their positions in the whole. */
 function waitingBytes() {

@@ -16,7 +16,7 @@ import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCal
 const WINDOWS_PER_ROUND = 5
 /** How many logs an endpoint may report in a scan that no other has; it counts as having read no further. */
 const MOST_ALONE = 2_000
-/** How many logs that not all voters have are looked at to see who differs from whom. */
+/** How many logs that not all voters have are compared again to find who differs from whom. */
 const MOST_DISPUTED = 2_000
 /** An endpoint floods if its answers in a round are larger than this, and so many times as large as any other's. */
 const FLOOD_BYTES = 4 * 1024 * 1024

@@ -30,11 +30,11 @@ const transfer = (facts: Partial<Row<"transfers">> = {}) =>
 const block = (number: bigint, letter: string) => ({ block: { number, hash: hash(letter), time: now }, votes: 3 })
 
 /** Decides about transfers that are all in doubt, and the blocks that they are in. */
-async function decided(
+function decided(
   rows: Row<"transfers">[],
   quorum: Partial<QuorumView>,
   { seen = {}, on = network }: { seen?: Partial<Observation>; on?: NetworkInfo } = {},
-): Promise<Changes> {
+): Changes {
   const cursor = { block_number: 99n, block_hash: hash("c"), block_time: now, lag_blocks: 0n } as Row<"cursors">
   const silent: Partial<QuorumView> = {
     head: 110n,
@@ -72,13 +72,13 @@ async function decided(
     ...seen,
     quorum: view,
   } as Observation
-  return await decide(on, observation, { blocks, doubted: rows }, { now, maxScanLag: 100 })
+  return decide(on, observation, { blocks, doubted: rows }, { now, maxScanLag: 100 })
 }
 
 const named = [{ number: 100n, hash: hash("b") }]
 
-it("without evidence nothing changes", async () => {
-  const { doubts, confirmed, confirmedAlone, final, submissions, suspected, restored } = await decided([transfer()], {})
+it("without evidence nothing changes", () => {
+  const { doubts, confirmed, confirmedAlone, final, submissions, suspected, restored } = decided([transfer()], {})
   expect([doubts, confirmed, confirmedAlone, final, submissions, suspected, restored]).toEqual([
     [],
     [],
@@ -90,68 +90,67 @@ it("without evidence nothing changes", async () => {
   ])
 })
 
-it("a block's transfers are confirmed at its depth, not before, and final when it is", async () => {
-  expect((await decided([transfer()], { depthOf: () => 2n })).confirmed).toEqual([])
-  expect((await decided([transfer()], { depthOf: () => 3n })).confirmed).toMatchObject(named)
+it("a block's transfers are confirmed at its depth, not before, and final when it is", () => {
+  expect(decided([transfer()], { depthOf: () => 2n }).confirmed).toEqual([])
+  expect(decided([transfer()], { depthOf: () => 3n }).confirmed).toMatchObject(named)
   const confirmed = transfer({ state: "confirmed" })
-  expect((await decided([confirmed], { depthOf: () => 9n, finalized: 99n })).final).toEqual([])
-  expect((await decided([confirmed], { depthOf: () => 9n, finalized: 100n })).final).toMatchObject(named)
+  expect(decided([confirmed], { depthOf: () => 9n, finalized: 99n }).final).toEqual([])
+  expect(decided([confirmed], { depthOf: () => 9n, finalized: 100n }).final).toMatchObject(named)
   // One round takes only one of the two steps.
-  expect((await decided([transfer()], { depthOf: () => 9n, finalized: 100n })).final).toEqual([])
+  expect(decided([transfer()], { depthOf: () => 9n, finalized: 100n }).final).toEqual([])
 })
 
-it("another block at its height makes it suspected; it is gone when a quorum has no receipt of it either", async () => {
+it("another block at its height makes it suspected; it is gone when a quorum has no receipt of it either", () => {
   const displaced = { blockAt: () => block(100n, "d") }
-  expect(await decided([transfer()], displaced)).toMatchObject({ suspected: named, doubts: [] })
-  const gone = await decided([transfer()], { ...displaced, votesWithout: () => 2 })
+  expect(decided([transfer()], displaced)).toMatchObject({ suspected: named, doubts: [] })
+  const gone = decided([transfer()], { ...displaced, votesWithout: () => 2 })
   expect(gone.doubts).toMatchObject([{ change: { state: "gone", run_at: now } }])
   expect(gone.confirmed).toEqual([])
   const back = { blockAt: () => block(100n, "b"), depthOf: () => 3n }
-  expect(await decided([transfer({ suspect_at: now })], back)).toMatchObject({ restored: named, doubts: [] })
+  expect(decided([transfer({ suspect_at: now })], back)).toMatchObject({ restored: named, doubts: [] })
 })
 
-it("one endpoint must say so twice, 30 seconds apart", async () => {
+it("one endpoint must say so twice, 30 seconds apart", () => {
   const on = { ...network, endpoints: { length: 1 } }
   const nowhere = { blockAt: () => block(100n, "d"), votesWithout: () => 1 }
-  const since = async (ms: number) =>
-    (await decided([transfer({ suspect_at: new Date(now.getTime() - ms) })], nowhere, { on })).doubts
-  expect(await decided([transfer()], nowhere, { on })).toMatchObject({ suspected: named, doubts: [] })
-  expect(await since(29_999)).toEqual([])
-  expect(await since(30_000)).toMatchObject([{ change: { state: "gone" } }])
+  const since = (ms: number) =>
+    decided([transfer({ suspect_at: new Date(now.getTime() - ms) })], nowhere, { on }).doubts
+  expect(decided([transfer()], nowhere, { on })).toMatchObject({ suspected: named, doubts: [] })
+  expect(since(29_999)).toEqual([])
+  expect(since(30_000)).toMatchObject([{ change: { state: "gone" } }])
 })
 
-it("one of two endpoints confirms alone; one of three does not", async () => {
+it("one of two endpoints confirms alone; one of three does not", () => {
   const alone = { depthAlone: () => 3n }
   const on = { ...network, endpoints: { length: 2 } }
-  expect((await decided([transfer()], alone, { on })).confirmedAlone).toMatchObject(named)
-  expect((await decided([transfer()], alone)).confirmedAlone).toEqual([])
+  expect(decided([transfer()], alone, { on }).confirmedAlone).toMatchObject(named)
+  expect(decided([transfer()], alone).confirmedAlone).toEqual([])
   const single = transfer({ single_source: true })
-  expect((await decided([single], alone, { on })).singles).toEqual([])
-  expect((await decided([single], { ...alone, standingOf: () => "single" }, { on })).singles).toEqual([single])
+  expect(decided([single], alone, { on }).singles).toEqual([])
+  expect(decided([single], { ...alone, standingOf: () => "single" }, { on }).singles).toEqual([single])
 })
 
-it("what one endpoint alone reports is suspected by itself, and gone when neither has it", async () => {
+it("what one endpoint alone reports is suspected by itself, and gone when neither has it", () => {
   const on = { ...network, endpoints: { length: 2 } }
   const single = transfer({ single_source: true })
   const displaced = { blockAt: () => block(100n, "d") }
   const seen = { displaced: [] }
-  expect((await decided([single], displaced, { on, seen })).doubts).toMatchObject([{ change: { suspect_at: now } }])
+  expect(decided([single], displaced, { on, seen }).doubts).toMatchObject([{ change: { suspect_at: now } }])
   const nowhere = { votesWithout: () => 2 }
-  expect((await decided([single], nowhere, { on, seen })).doubts).toMatchObject([{ change: { state: "gone" } }])
+  expect(decided([single], nowhere, { on, seen }).doubts).toMatchObject([{ change: { state: "gone" } }])
 })
 
-it("the checkpoint moves as far as was surely read, back to the finalized block after a reorg, and not before all is compared", async () => {
+it("the checkpoint moves as far as was surely read, back to the finalized block after a reorg, and not before all is compared", () => {
   const blockAt = (height: bigint) => block(height, "e")
-  const at = async (seen: Partial<Observation>) => (await decided([], { blockAt, finalized: 80n }, { seen })).cursor
-  expect(await at({ scannedTo: 105n })).toMatchObject({ block_number: 105n, block_hash: hash("e"), lag_blocks: 5n })
-  expect(await at({ scannedTo: 98n })).not.toHaveProperty("block_number")
-  expect(await at({ scannedTo: 105n, reorged: true })).toMatchObject({ block_number: 80n })
-  expect(await at({ scannedTo: 105n, reorged: true, allCompared: false })).not.toHaveProperty("block_number")
+  const at = (seen: Partial<Observation>) => decided([], { blockAt, finalized: 80n }, { seen }).cursor
+  expect(at({ scannedTo: 105n })).toMatchObject({ block_number: 105n, block_hash: hash("e"), lag_blocks: 5n })
+  expect(at({ scannedTo: 98n })).not.toHaveProperty("block_number")
+  expect(at({ scannedTo: 105n, reorged: true })).toMatchObject({ block_number: 80n })
+  expect(at({ scannedTo: 105n, reorged: true, allCompared: false })).not.toHaveProperty("block_number")
 })
 
-it("a deposit that the scan had left is back in it when its own scan has reached the head", async () => {
-  const to = async (scannedTo: bigint) =>
-    (await decided([], {}, { seen: { backfills: [{ ids: [7n], scannedTo }] } })).caughtUp
-  expect(await to(109n)).toEqual([{ ids: [7n], upTo: 109n }])
-  expect(await to(110n)).toEqual([{ ids: [7n], upTo: undefined }])
+it("a deposit that the scan had left is back in it when its own scan has reached the head", () => {
+  const to = (scannedTo: bigint) => decided([], {}, { seen: { backfills: [{ ids: [7n], scannedTo }] } }).caughtUp
+  expect(to(109n)).toEqual([{ ids: [7n], upTo: 109n }])
+  expect(to(110n)).toEqual([{ ids: [7n], upTo: undefined }])
 })

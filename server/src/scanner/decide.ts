@@ -54,12 +54,12 @@ export interface Stored {
 }
 
 /** Returns the changes that follow from an observation and what is stored. */
-export async function decide(
+export function decide(
   network: NetworkInfo,
   seen: Observation,
   stored: Stored,
   { now, maxScanLag }: { now: Date; maxScanLag: number },
-): Promise<Changes> {
+): Changes {
   const { cursor, quorum, backfills } = seen
   const doubts = doubtsOf(network, seen, stored.doubted, now)
   const gone = new Set(doubts.filter(({ change }) => change.state === "gone").map(({ row }) => row.id))
@@ -75,7 +75,7 @@ export async function decide(
       seen,
       stored.doubted.filter(row => !gone.has(row.id)),
     ),
-    submissions: await judgeSubmissions(network, seen, now),
+    submissions: judgeSubmissions(network, seen, now),
     caughtUp: backfills.map(({ ids, scannedTo }) => ({ ids, upTo: isBack(scannedTo) ? undefined : scannedTo })),
     cursor: { looked_at: now, ...checkpoint, ...lagAfter(cursor, lag > 0n ? lag : 0n, maxScanLag, now) },
   }

@@ -104,7 +104,7 @@ describe("dust to one address", () => {
     })
     expect(rounds).toBeLessThanOrEqual(2 * quiet)
     expect(longestMs).toBeLessThan(MOST_MS)
-    // Each unit is in the books all the same.
+    // Each unit is in the books.
     const dust = async () =>
       (await service.ctx.db.selectFrom("transfers").select("id").where("value", "=", 1n).execute()).length
     for (let more = 0; more < 10 && (await dust()) < 20_000; more++) await round()

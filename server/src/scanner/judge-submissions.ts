@@ -1,10 +1,9 @@
 /**
  * Ends the submissions of a round whose transaction pays nothing here, or was never found, and postpones the others.
  */
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
-import { inTurns } from "../turns.ts"
 import type { Observation } from "./observe-chain.ts"
 import type { WatchedDeposit } from "./queries.ts"
 import { type Failure, faultOf, notFound } from "./submission-faults.ts"
@@ -34,29 +33,38 @@ export interface SubmissionChange {
 }
 
 /** Ends or postpones the submissions that were due; those that name a stored transfer are linked later. */
-export async function judgeSubmissions(
+export function judgeSubmissions(
   network: NetworkInfo,
   { quorum, deposits, submissions }: Pick<Observation, "quorum" | "deposits" | "submissions">,
   now: Date,
-): Promise<SubmissionChange[]> {
+): SubmissionChange[] {
   const byResource = Map.groupBy(deposits.values(), deposit => deposit.resource)
-  const changes: SubmissionChange[] = []
-  await inTurns(submissions, submission => void changes.push({ submission, change: changeOf(submission) }))
-  return changes
+  // Anyone may submit the same transaction, with thousands of transfers, at each of a hundred paywalls.
+  const receipts = new Map([...new Set(submissions.map(row => row.tx_hash))].map(hash => [hash, brief(hash)]))
+  return submissions.map(submission => ({ submission, change: changeOf(submission) }))
 
+  function brief(hash: Hash) {
+    const receipt = quorum.receiptOf(hash)
+    if (!receipt) return receipt
+    const to = Map.groupBy(receipt.transfers, transfer => transfer.to)
+    return { receipt, to, first: receipt.transfers.filter(({ token }) => token === network.token.address).slice(0, 1) }
+  }
   function changeOf(submission: Row<"submissions">): SubmissionChange["change"] {
-    const receipt = quorum.receiptOf(submission.tx_hash)
-    if (!receipt) {
+    const found = receipts.get(submission.tx_hash)
+    if (!found) {
       // Not at the first attempt: the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
       // What no quorum can say of it for a week, such as of a receipt that is too large, is over too.
       const isLost = now.getTime() - submission.submitted_at.getTime() >= UNREADABLE_MS
-      const isOver = overdue && (receipt === null || isLost)
+      const isOver = overdue && (found === null || isLost)
       return isOver ? failed(notFound(network.name), null) : again(submission, receiptBackoffMs(submission.attempts))
     }
+    const { receipt, to, first } = found
     const deep = quorum.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
     const own = byResource.get(submission.resource_id) ?? []
-    const fault = faultOf(receipt, claimOf(network, own, submission), address => ownerOf(deposits, address))
+    const transfers = [...own.flatMap(({ address }) => to.get(address) ?? []), ...first]
+    const claim = claimOf(network, own, submission)
+    const fault = faultOf({ ...receipt, transfers }, claim, address => ownerOf(deposits, address))
     if (deep && fault) return failed(fault, receipt.blockNumber)
     return { ...again(submission, SHALLOW_MS), block_number: receipt.blockNumber }
   }

@@ -5,17 +5,17 @@
  * Anyone can put any number of transfers on chain, and submit any hash. So a round costs as much as it meets blocks, and
  * the rest is linear in what the endpoints report, limited, and done in turns.
  */
-import { keyOf, type Standing } from "../chain/agreement.ts"
+import { keyOf } from "../chain/agreement.ts"
 import { type Seen, troublesIn } from "../chain/endpoint-troubles.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum, type QuorumView } from "../chain/quorum.ts"
-import type { Transfer } from "../chain/transfers.ts"
 import type { Judged } from "../chain/voters.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { inTurns } from "../turns.ts"
 import { type MinedCall, uncountedCalls } from "./deep-calls.ts"
+import { byAddress, type Found, findTransfers, lowest } from "./find-transfers.ts"
 import {
   depositsAmong,
   depositsBehind,
@@ -26,9 +26,9 @@ import {
 } from "./queries.ts"
 import {
   type NamedBlock,
-  placesIn,
   singleTransfers,
   transfersIn,
+  type UnfinalBlock,
   unfinalBlocks,
   unfinalBlocksBelow,
 } from "./unfinal-blocks.ts"
@@ -50,18 +50,10 @@ const RECEIPTS_PER_ROUND = 100
 const DOUBTS_PER_ROUND = 500
 /** How many heights are compared at once after a reorg was noticed. */
 const HEIGHTS_PER_STEP = 50
-/** How many new transfers one round stores. The next follows at once. */
-const STORED_PER_ROUND = 5_000
 /** Addresses that came back into the scan are read apart if they are behind by more than this. */
 const FAR_BLOCKS = 20_000n
 /** How many of either kind one round reads. */
 const BEHIND_PER_ROUND = 5_000
-
-/** A transfer to one of our deposits, and whether only one of two endpoints has it. */
-interface Found {
-  log: Transfer & { blockTime: Date }
-  isSingle: boolean
-}
 
 /** Addresses that the scan had to catch up on, and how far it got. */
 interface Backfill {
@@ -99,16 +91,51 @@ export interface Observation {
 }
 
 /** Reads the database and the chain; writes nothing. */
-// long: the steps of a round, each on what the one before has read.
 export async function observeChain(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Observation> {
-  const { chainId } = network
-  const watched = await watchedAddresses(ctx, chainId)
-  const submissions = await dueSubmissions(ctx, chainId, RECEIPTS_PER_ROUND)
+  const watched = await watchedAddresses(ctx, network.chainId)
+  const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_PER_ROUND)
   const quorum = await openQuorum(network, cursor.block_number, ctx.signal, { alone: true })
-
-  let scannedTo = await rescan(ctx, network, quorum, cursor, watched)
+  const readTo = await rescan(ctx, network, quorum, cursor, watched)
   const backfills = await scanBehind(ctx, network, quorum, cursor.block_number)
+  const compared = await compareBlocks(ctx, network, cursor, { quorum, readTo, submissions })
+  const { doubted, asked, reorged } = compared
+  const named = new Set([...submissions, ...doubted].map(row => row.tx_hash))
+  const { heldFrom, ...news } = await findTransfers(ctx, network, quorum, { named, asked, submissions })
+  // Blocks with logs that endpoints do not agree on yet, or that are not stored, are read again: the scan does not pass
+  // them.
+  const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
+  const scannedTo = sure(readTo)
+  // The block at which the next round may start.
+  await quorum.learn(reorged ? [quorum.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
+  return {
+    cursor,
+    quorum,
+    submissions,
+    scannedTo,
+    backfills: backfills.map(({ ids, scannedTo }) => ({ ids, scannedTo: sure(scannedTo) })),
+    troubles: await troublesIn(network, quorum),
+    ...compared,
+    ...news,
+  }
+}
 
+/** What is compared with the canonical chain in a round; see {@link Observation}. */
+type Comparison = Pick<Observation, "doubted" | "displaced" | "reorged" | "allCompared" | "calls" | "rescanFrom"> & {
+  /** The transactions of logs that not all endpoints have: their receipts were read. */
+  asked: Set<Hash>
+}
+
+/**
+ * Compares the blocks of our transfers with the canonical chain, and reads the receipts of what is in doubt and of
+ * submissions.
+ */
+async function compareBlocks(
+  ctx: Context,
+  network: Network,
+  cursor: Row<"cursors">,
+  { quorum, readTo, submissions }: { quorum: Quorum; readTo: bigint; submissions: readonly Row<"submissions">[] },
+): Promise<Comparison> {
+  const { chainId } = network
   const checkpoint = quorum.blockAt(cursor.block_number)
   const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
   const judged = await quorum.judged()
@@ -116,9 +143,8 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const rescanFrom = back(cursor.block_number, RESCAN_BLOCKS)
   const deepest = quorum.highest - network.confirmations + 1n
   const { finalized } = quorum
-  const window = { deepest, finalized, from: rescanFrom, to: scannedTo }
-  const blocks = await unfinalBlocks(ctx, chainId, window, isOdd(ctx))
-  const isChanging = ({ number, seen, confirmed, suspected }: (typeof blocks)[number]) =>
+  const blocks = await unfinalBlocks(ctx, chainId, { deepest, finalized, from: rescanFrom, to: readTo }, isOdd(ctx))
+  const isChanging = ({ number, seen, confirmed, suspected }: UnfinalBlock) =>
     suspected || (seen && number <= deepest) || (confirmed && number <= finalized)
   const unsure = blocks.filter(block => isChanging(block) || !placed.has(nameOf(block)))
   const singles = await singleTransfers(ctx, chainId, { limit: DOUBTS_PER_ROUND, start: turnOf(ctx) })
@@ -134,43 +160,11 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     // Those of strangers come last: they are the ones that may be too large to be read.
     [...singles.map(row => row.tx_hash), ...asked, ...open],
   )
-
-  const isDisplaced = ({ number, hash }: NamedBlock) => (quorum.blockAt(number)?.block.hash ?? hash) !== hash
-  const displaced = unsure.filter(isDisplaced)
+  const displaced = unsure.filter(({ number, hash }) => (quorum.blockAt(number)?.block.hash ?? hash) !== hash)
   const allCompared = !reorged || (await compareDownwards(ctx, network, quorum, displaced))
   const moved = await transfersIn(ctx, chainId, displaced, { limit: DOUBTS_PER_ROUND, start: turnOf(ctx) })
   await quorum.learn([], new Set(moved.map(row => row.tx_hash)))
-  const doubted = [...moved, ...singles]
-
-  const named = new Set([...submissions, ...doubted].map(row => row.tx_hash))
-  const deposits = await depositsMet(ctx, network, quorum, named, submissions)
-  const all = await foundOf(quorum, new Set([...named, ...asked]), asked, deposits)
-  const found = await newAmong(ctx, network, all.found, deposits)
-  // Blocks with logs that endpoints do not agree on yet, or that are not stored, are read again: the scan does not pass
-  // them.
-  const held = [all.heldFrom, ...found.slice(STORED_PER_ROUND).map(({ log }) => log.blockNumber)]
-  const heldFrom = lowest(held)
-  const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
-  scannedTo = sure(scannedTo)
-  // The block at which the next round may start.
-  await quorum.learn(reorged ? [finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
-  return {
-    cursor,
-    quorum,
-    deposits,
-    submissions,
-    found: found.slice(0, STORED_PER_ROUND),
-    isMore: found.length > STORED_PER_ROUND,
-    scannedTo,
-    backfills: backfills.map(({ ids, scannedTo }) => ({ ids, scannedTo: sure(scannedTo) })),
-    doubted,
-    rescanFrom,
-    displaced,
-    reorged,
-    allCompared,
-    calls,
-    troubles: await troublesIn(network, quorum),
-  }
+  return { doubted: [...moved, ...singles], displaced, reorged, allCompared, calls, rescanFrom, asked }
 }
 
 /**
@@ -214,9 +208,6 @@ async function blocksOf(judged: readonly Judged[]): Promise<Set<string>> {
 const turnOf = (ctx: Context): number => Math.floor(ctx.now().getTime() / 1_000)
 const isOdd = (ctx: Context): boolean => turnOf(ctx) % 2 === 1
 
-const lowest = (numbers: readonly (bigint | undefined)[]): bigint | undefined =>
-  numbers.reduce((low, each) => (each !== undefined && (low === undefined || each < low) ? each : low), undefined)
-
 /**
  * Scans the deposits that came back into the scan from the block where their scan stopped. Those that are far behind go
  * apart, so that one that was away for months holds back no other.
@@ -239,9 +230,6 @@ async function scanBehind(ctx: Context, network: Network, quorum: Quorum, number
   }
   return backfills
 }
-
-const byAddress = (deposits: readonly WatchedDeposit[]): Map<Address, WatchedDeposit> =>
-  new Map(deposits.map(deposit => [deposit.address, deposit]))
 
 /** Returns the transactions of submissions that neither a reported log nor a stored transfer explains. */
 async function unexplained(
@@ -289,92 +277,6 @@ function unsettled(
   if (hashes.length <= RECEIPTS_PER_ROUND) return new Set(hashes)
   const start = turnOf(ctx) % hashes.length
   return new Set([...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_PER_ROUND))
-}
-
-/** Returns the deposits that a round meets: of a million, those that logs or receipts name, and those of submissions. */
-async function depositsMet(
-  ctx: Context,
-  network: Network,
-  quorum: Quorum,
-  named: ReadonlySet<Hash>,
-  submissions: readonly Row<"submissions">[],
-): Promise<Map<Address, WatchedDeposit>> {
-  const addresses = new Set<Address>()
-  await inTurns(named, hash => {
-    for (const log of quorum.receiptOf(hash)?.transfers ?? []) addresses.add(log.to)
-  })
-  await inTurns(await quorum.judged(), ({ log, standing }) => {
-    if (standing !== "denied") addresses.add(log.to)
-  })
-  const resources = submissions.map(row => row.resource_id)
-  return byAddress(await depositsAmong(ctx, network.chainId, [...addresses], resources))
-}
-
-/**
- * Returns the logs that are sure enough to be stored, and the first block with one that is not. A log that one of two
- * endpoints has is stored once the other was `asked` for its receipt.
- */
-async function foundOf(
-  quorum: Quorum,
-  hashes: ReadonlySet<Hash>,
-  asked: ReadonlySet<Hash>,
-  deposits: ReadonlyMap<Address, WatchedDeposit>,
-): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
-  const logs: { log: Transfer; standing: Standing }[] = []
-  const take = (log: Transfer, standing: Standing) => {
-    if (standing !== "denied" && deposits.has(log.to)) logs.push({ log, standing })
-  }
-  // A transfer that one endpoint alone had reported may be deeper than any rescan: only its receipt finds it.
-  await inTurns(hashes, hash => {
-    const receipt = quorum.receiptOf(hash)
-    if (receipt?.succeeded) for (const log of receipt.transfers) take(log, "agreed")
-  })
-  await inTurns(await quorum.judged(), ({ log, standing }) => take(log, standing))
-  // An open log is not stored, whatever its time is, and an endpoint can make up any number of blocks.
-  const untimed = new Set<bigint>()
-  await inTurns(logs, ({ log, standing }) => {
-    if (standing !== "open" && !quorum.timeOf(log, standing)) untimed.add(log.blockNumber)
-  })
-  if (untimed.size > 0) await quorum.learn(untimed, [])
-  const found = new Map<string, Found>()
-  let heldFrom: bigint | undefined
-  await inTurns(logs, ({ log, standing }) => {
-    const canonical = quorum.blockAt(log.blockNumber)?.block
-    // A log can be older than the block that was read after it; the block decides.
-    if (canonical && canonical.hash !== log.blockHash) return
-    const blockTime = quorum.timeOf(log, standing)
-    const isSure = standing === "agreed" || (standing === "single" && (quorum.voters < 2 || asked.has(log.txHash)))
-    const known = found.get(keyOf(log))
-    if (blockTime && isSure && (!known || known.isSingle))
-      found.set(keyOf(log), { log: { ...log, blockTime }, isSingle: standing === "single" })
-    else if (!(blockTime && isSure)) heldFrom = lowest([heldFrom, log.blockNumber])
-  })
-  return { found: [...found.values()], heldFrom }
-}
-
-/**
- * Leaves out what is stored, and puts the first transfer of each deposit before every second one: whoever sends
- * thousands to one address keeps nobody else's payment from being stored in this round.
- */
-async function newAmong(
-  ctx: Context,
-  { chainId }: Network,
-  found: readonly Found[],
-  deposits: ReadonlyMap<Address, WatchedDeposit>,
-): Promise<Found[]> {
-  const blocks = new Map<Hash, NamedBlock>()
-  for (const { log } of found) blocks.set(log.blockHash, { number: log.blockNumber, hash: log.blockHash })
-  const places = await placesIn(ctx, chainId, [...blocks.values()])
-  const ranks = new Map<bigint | undefined, number>()
-  const fresh: { each: Found; rank: number }[] = []
-  await inTurns(found, each => {
-    if (!each.isSingle && places.has(`${each.log.blockHash} ${each.log.logIndex}`)) return
-    const id = deposits.get(each.log.to)?.id
-    const rank = ranks.get(id) ?? 0
-    ranks.set(id, rank + 1)
-    fresh.push({ each, rank })
-  })
-  return fresh.sort((a, b) => a.rank - b.rank).map(({ each }) => each)
 }
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)

@@ -47,11 +47,12 @@ export async function recordObservation(
     const deposit = seen.deposits.get(log.to)
     return deposit ? [{ ...log, depositId: deposit.id, isSingle }] : []
   })
-  const stored = await storeTransfers(ctx, network, withoutFlood(network, ours))
+  const at = await storeTransfers(ctx, network, withoutFlood(network, ours))
   const { maxScanLag } = ctx.settings
-  const changes = await decide(network, seen, await storedNow(ctx, network, seen), { now: ctx.now(), maxScanLag })
+  const stored = await storedNow(ctx, network, seen)
+  const changes = decide(network, seen, stored, { now: ctx.now(), maxScanLag })
   const { changed, ended } = await write(ctx, network, changes)
-  await wakeSold(ctx, [...new Set(stored)], ended)
+  await wakeSold(ctx, [...new Set(at)], ended)
   await countDeepCalls(ctx, network, seen.quorum, seen.calls)
   await linkSubmissions(ctx, network, statusMessage.verifying, {
     submissions: seen.submissions.map(({ id }) => id),
@@ -65,7 +66,7 @@ export async function recordObservation(
     .set({ ...changes.cursor, finalized_number })
     .where("chain_id", "=", network.chainId)
     .execute()
-  await traceScan(ctx, network, changed, stored, startMs)
+  await traceScan(ctx, network, changed, at, startMs)
   return changes.submissions.some(({ change }) => change.status === "failed")
 }
 
