@@ -2,6 +2,7 @@
 import { type Hex, parseEventLogs, type RpcLog, toEventSelector } from "viem"
 import { depositFactoryAbi } from "./abi.ts"
 import { type Address, type Hash, parseAddress } from "./hex.ts"
+import { hexNumber, type RpcCall } from "./rpc.ts"
 import { typedData } from "./typed-data.ts"
 
 /** Money that may leave a deposit, once, until `deadline` (Unix seconds). */
@@ -48,6 +49,12 @@ export interface GivenBack {
 }
 
 const GIVEN_BACK_TOPIC = toEventSelector("GivenBack(address,address,address,uint256,bytes32)")
+
+/** The call that finds all `GivenBack` events of these factories in a range of blocks, both ends included. */
+export const givenBackCall = (factories: readonly Address[], from: bigint, to: bigint): RpcCall => {
+  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
+  return { method: "eth_getLogs", params: [{ address: factories, topics: [GIVEN_BACK_TOPIC], ...range }] }
+}
 
 /**
  * Returns the `GivenBack` events among the logs of a receipt. Logs that can't be decoded are skipped, because any

@@ -38,7 +38,11 @@ export interface Wallets {
   status: Generated<"active" | "halted">
   halted_reason: Optional<string>
   suspect_at: Optional<Date>
+  /** The last block up to which all logs are compared with the rows. */
   checked_number: Optional<bigint>
+  /** The last block of the range that is being compared, and the deposit up to which that is done; null between two. */
+  checked_to: Optional<bigint>
+  checked_position: Optional<bigint>
   check_at: Optional<Date>
   run_at: Date
   claim_id: Optional<string>
@@ -286,7 +290,11 @@ export interface Outflows {
 export interface Reconciliations {
   chain_id: number
   hour_at: Date
+  /** The last block up to which the balances of deposits where something moved are compared. */
   moved_number: Optional<bigint>
+  /** The block at which that goes on now, and the deposit up to which it is done; null between two. */
+  moved_to: Optional<bigint>
+  moved_position: Optional<bigint>
   pass_at: Date
   deposit_position: Optional<bigint>
   transfer_position: Optional<bigint>

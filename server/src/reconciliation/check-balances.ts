@@ -23,7 +23,12 @@ import type { Compared, Finding } from "./report.ts"
 const ADDRESSES_PER_CALL = 500
 /** How many of a deposit's newest rows are compared one by one. The daily pass compares them all. */
 const ROWS_OF_A_DEPOSIT = 500
-const WINDOWS_OF_A_DEPOSIT = 50
+/**
+ * Of how many deposits of a call the rows are compared, those first that lack money. Dust makes a deposit differ, and
+ * anyone can send dust to every address.
+ */
+const DEPOSITS_BY_ROWS = 10
+const WINDOWS_OF_DEPOSITS = 50
 /** Unexplained missing money must be found missing twice, this far apart: an endpoint may index a log late. */
 const UNEXPLAINED_MS = 600_000
 
@@ -52,6 +57,7 @@ export async function checkBalances(
     }
     const sums = await sumsOf(ctx, network, part, quorum.finalized)
     const agreeing: bigint[] = []
+    const differing: Differing[] = []
     for (const deposit of part) {
       const sum = sums.get(deposit.id)
       if (!sum) continue
@@ -59,15 +65,20 @@ export async function checkBalances(
       if (balance === undefined) unproven ??= contradiction(network, reported, deposit, quorum.finalized)
       else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
       // A deposit with a payout or transfer in flight is compared later.
-      else if (!sum.inFlight) {
-        const compared = await explain(ctx, network, quorum, deposit, balance, sum)
-        if (compared.finding) return compared
-        unproven ??= compared.unproven
-      }
+      else if (!sum.inFlight) differing.push({ deposit, balance, ...sum })
     }
     await balanced(ctx, agreeing, quorum.finalized)
+    const compared = await explain(ctx, network, quorum, differing)
+    if (compared.finding) return compared
+    unproven ??= compared.unproven
   }
   return unproven === undefined ? {} : { unproven }
+}
+
+/** A deposit that does not hold what its rows say. */
+interface Differing extends DepositSums {
+  deposit: Deposit
+  balance: bigint
 }
 
 async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promise<void> {
@@ -152,35 +163,66 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
     at,
   )
 
-/** Finds out why a deposit does not hold what its rows say. */
+/** Finds out why deposits do not hold what their rows say: together, as strangers decide how many they are. */
 async function explain(
   ctx: Context,
   network: Network,
   quorum: Quorum,
-  deposit: Deposit,
-  balance: bigint,
-  { came, went }: DepositSums,
+  differing: readonly Differing[],
 ): Promise<Compared> {
-  const id = `${deposit.id}`
-  const words = `the deposit ${deposit.address} (row ${id} of deposits) holds ${balance} at block ${quorum.finalized}, and its rows say ${came} in, ${went} out`
-  const reported = await Promise.all(
-    network.endpoints.map(each => balancesAt(ctx, network, each, [deposit], quorum.finalized)),
-  )
-  if (reported.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network))
-    return { unproven: words }
-  const rows = await checkRowsOf(ctx, network, quorum, deposit)
-  if (rows.finding) return { finding: rows.finding }
-  const logs = await compareSince(ctx, network, quorum, deposit)
+  if (differing.length === 0) return {}
+  const { sure, unproven } = await readAgain(ctx, network, quorum, differing)
+  if (sure.length === 0) return unproven === undefined ? {} : { unproven }
+  const lacking = sure.filter(lacksMoney)
+  const byRows = [...lacking, ...sure.filter(each => !lacksMoney(each))].slice(0, DEPOSITS_BY_ROWS)
+  for (const { deposit } of byRows) {
+    const rows = await checkRowsOf(ctx, network, quorum, deposit)
+    if (rows.finding) return { finding: rows.finding }
+  }
+  const deposits = sure.map(({ deposit }) => deposit)
+  const logs = await compareSince(ctx, network, quorum, deposits)
   if (logs.finding ?? logs.unproven) return logs
-  const again = (await sumsOf(ctx, network, [deposit], quorum.finalized)).get(deposit.id)
-  // A log that the scan missed is stored by now: as a transfer in flight, or as an outflow.
-  if (!again || again.inFlight || balance === again.came - again.went) return {}
-  // More money than the rows say is no loss, and no reason to halt.
-  if (balance > again.came - again.went) return { unproven: words }
-  const since = unexplained.get(id) ?? ctx.now().getTime()
-  unexplained.set(id, since)
-  if (ctx.now().getTime() - since < UNEXPLAINED_MS) return { unproven: words }
-  return { finding: { table: "deposits", id, words } }
+  const sums = await sumsOf(ctx, network, deposits, quorum.finalized)
+  let open = unproven
+  for (const each of sure) {
+    const { deposit, balance } = each
+    const now = sums.get(deposit.id)
+    // A log that the scan missed is stored by now: as a transfer in flight, or as an outflow.
+    if (!now || now.inFlight || balance === now.came - now.went) continue
+    const words = wordsOf(quorum, each)
+    // More money than the rows say is no loss, and no reason to halt.
+    if (balance < now.came - now.went) {
+      const id = `${deposit.id}`
+      const since = unexplained.get(id) ?? ctx.now().getTime()
+      unexplained.set(id, since)
+      if (ctx.now().getTime() - since >= UNEXPLAINED_MS) return { finding: { table: "deposits", id, words } }
+    }
+    open ??= words
+  }
+  return open === undefined ? {} : { unproven: open }
+}
+
+const lacksMoney = ({ balance, came, went }: Differing): boolean => balance < came - went
+
+const wordsOf = ({ finalized }: Quorum, { deposit, balance, came, went }: Differing): string =>
+  `the deposit ${deposit.address} (row ${deposit.id} of deposits) holds ${balance} at block ${finalized}, and its rows say ${came} in, ${went} out`
+
+/** Reads the balances from all endpoints again; returns the deposits that a quorum confirms to differ. */
+async function readAgain(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  differing: readonly Differing[],
+): Promise<{ sure: Differing[]; unproven: string | undefined }> {
+  const deposits = differing.map(({ deposit }) => deposit)
+  const reported = await Promise.all(
+    network.endpoints.map(each => balancesAt(ctx, network, each, deposits, quorum.finalized)),
+  )
+  const isSure = ({ deposit, balance }: Differing) =>
+    reported.filter(each => each?.get(deposit.address) === balance).length >= quorumOf(network)
+  const sure = differing.filter(isSure)
+  const doubtful = differing.find(each => !isSure(each))
+  return { sure, unproven: doubtful && wordsOf(quorum, doubtful) }
 }
 
 /** Finds the first of a deposit's newest rows that its receipt contradicts, or that differs from what was signed. */
@@ -208,18 +250,24 @@ export async function checkRowsOf(
   ])
 }
 
-/** Compares a deposit's logs since its balance last agreed. */
-async function compareSince(ctx: Context, network: Network, quorum: Quorum, deposit: Deposit): Promise<Compared> {
+/** Compares the logs of deposits since the first of their balances last agreed. */
+async function compareSince(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  deposits: readonly Deposit[],
+): Promise<Compared> {
   const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
-  const furthest = quorum.finalized - range * BigInt(WINDOWS_OF_A_DEPOSIT)
-  let from = deposit.balanced_number === null ? furthest : deposit.balanced_number + 1n
+  const furthest = quorum.finalized - range * BigInt(WINDOWS_OF_DEPOSITS)
+  const begins = deposits.map(each => (each.balanced_number === null ? furthest : each.balanced_number + 1n))
+  let from = begins.reduce((low, number) => (number < low ? number : low), quorum.finalized)
   if (from < furthest) from = furthest
   if (from < 0n) from = 0n
   for (; from <= quorum.finalized; from += range) {
     const end = from + range - 1n
     const to = end < quorum.finalized ? end : quorum.finalized
     try {
-      const compared = await compareLogs(ctx, network, quorum, [deposit], { from, to })
+      const compared = await compareLogs(ctx, network, quorum, deposits, { from, to })
       if (compared.finding ?? compared.unproven) return compared
     } catch (error) {
       if (!(error instanceof RpcError) || ctx.signal.aborted) throw error

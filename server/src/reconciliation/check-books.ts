@@ -7,16 +7,21 @@
  * between the comparison and the halt. The lease may expire while a slow endpoint responds. The halt is safe even then:
  * it updates the wallet's row, and code that gives nonces locks that row until the commit and reads the status under
  * the lock. So a nonce is given before the halt, or not at all; and nothing of a halted wallet is broadcast.
+ *
+ * A comparison takes turns with the payout rounds. How far it got is stored, so that the next turn, of this process or
+ * another, continues there.
  */
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openQuorum } from "../chain/quorum.ts"
+import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
 import { followGivenBack } from "../settlement/end-given-back.ts"
 import { compareLogs } from "./compare-logs.ts"
-import { haltPayoutWallets, reportUnproven } from "./report.ts"
+import { type Blocks, depositsNamed, factoriesOf, movingDeposits } from "./compared-deposits.ts"
+import { givenBackIn } from "./read-given-back.ts"
+import { type Compared, haltPayoutWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 /** The longest sleep: a new or resumed wallet is compared within a minute. */
@@ -31,7 +36,14 @@ const RETRY_MS = 60_000
 const LEASE_TAKEN_MS = 250
 /** As long as a payout round's lease, so that payouts wait no longer when this process dies. */
 const LEASE_MS = 30_000
-const WINDOWS_PER_CHECK = 50
+/** How long a turn takes, apart from the part that it ends with; payouts wait meanwhile. */
+const TURN_MS = 15_000
+/** The wait between two turns of a comparison: payouts have theirs. */
+const BETWEEN_TURNS_MS = 1_000
+/** Five questions for logs of a thousand addresses each. */
+const DEPOSITS_AT_ONCE = 5_000
+/** The clocks of this process, of others and of the chain differ by less than this. */
+const MOST_SKEW_MS = 600_000
 
 /** Compares once a payout wallet's hour is over; returns how many milliseconds the next call may wait. */
 export async function checkBooks(ctx: Context, network: Network, address: Address): Promise<number> {
@@ -61,27 +73,26 @@ function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): 
   return Math.min(IDLE_MS, dueAt.getTime() - ctx.now().getTime())
 }
 
-/** Compares from the last block that was compared; returns how many milliseconds the next comparison may wait. */
-async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wallets">): Promise<number> {
+type Wallet = Row<"wallets">
+
+/**
+ * Compares from where the last turn stopped, for one turn; returns how many milliseconds the next comparison, or turn,
+ * may wait.
+ */
+async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet): Promise<number> {
   const startedAt = ctx.now()
+  const until = performance.now() + TURN_MS
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   const quorum = await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
-  const deposits = await ctx.db
-    .selectFrom("deposits")
-    .select(["id", "address", "factory", "owner", "approver", "open_after_s", "merchant_id"])
-    .where("chain_id", "=", network.chainId)
-    .execute()
   let from = wallet.checked_number === null ? quorum.finalized : wallet.checked_number + 1n
-  let nextMs: number | undefined
-  for (let windows = 0; from <= quorum.finalized && windows < WINDOWS_PER_CHECK; windows++) {
-    const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
-    const end = from + range - 1n
-    const to = end < quorum.finalized ? end : quorum.finalized
-    const { finding, unproven } = await compareLogs(ctx, network, quorum, deposits, { from, to })
+  let begun = wallet
+  let nextMs = HOUR_MS
+  while (from <= quorum.finalized) {
+    const { finding, unproven, comparedTo } = await compareRange(ctx, network, quorum, begun, from, until)
     if (finding) {
       await haltPayoutWallets(ctx, network, finding.words)
       return IDLE_MS
@@ -91,13 +102,87 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
       nextMs = RETRY_MS
       break
     }
-    // Not fenced by the claim: these blocks stay compared when the lease has expired.
-    await ctx.db.updateTable("wallets").set({ checked_number: to }).where("id", "=", wallet.id).execute()
-    from = to + 1n
+    if (comparedTo !== undefined) {
+      from = comparedTo + 1n
+      begun = { ...begun, checked_to: null, checked_position: null }
+    }
+    if (from <= quorum.finalized && performance.now() > until) {
+      nextMs = BETWEEN_TURNS_MS
+      break
+    }
   }
-  await followGivenBack(ctx, network)
-  nextMs ??= from > quorum.finalized ? HOUR_MS : 0
-  const check_at = new Date(startedAt.getTime() + nextMs)
-  await ctx.db.updateTable("wallets").set({ check_at }).where("id", "=", wallet.id).execute()
+  // A turn that stops in the middle has not compared what follows from it.
+  if (nextMs !== BETWEEN_TURNS_MS) await followGivenBack(ctx, network)
+  const dueInMs = nextMs === BETWEEN_TURNS_MS ? 0 : nextMs
+  await note(ctx, wallet, { check_at: new Date(startedAt.getTime() + dueInMs) })
   return nextMs
+}
+
+/** Not fenced by the claim: what was compared stays so when the lease has expired. */
+const note = (ctx: Context, { id }: Wallet, change: Partial<Wallet>) =>
+  ctx.db.updateTable("wallets").set(change).where("id", "=", id).execute()
+
+/**
+ * Compares the blocks from `from` on, as many as are compared at once, part by part until `until`. `comparedTo` is the
+ * last of them once all parts are compared.
+ */
+async function compareRange(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  wallet: Wallet,
+  from: bigint,
+  until: number,
+): Promise<Compared & { comparedTo?: bigint }> {
+  let { checked_to: to, checked_position: after } = wallet
+  if (to === null || after === null) {
+    const { end, ...compared } = await compareNamed(ctx, network, quorum, from)
+    if (end === undefined) return compared
+    to = end
+    after = 0n
+    await note(ctx, wallet, { checked_to: to, checked_position: after })
+  }
+  await quorum.learn([from], [])
+  const begunAt = quorum.blockAt(from)?.block.time
+  if (!begunAt) return { unproven: `the books can't be compared: endpoints do not agree on block ${from}` }
+  const range = { from, to, since: new Date(begunAt.getTime() - MOST_SKEW_MS) }
+  for (;;) {
+    const deposits = await movingDeposits(ctx, network, range, after, DEPOSITS_AT_ONCE)
+    const compared = deposits.length === 0 ? {} : await compareLogs(ctx, network, quorum, deposits, range)
+    if (compared.finding ?? compared.unproven) return compared
+    const last = deposits.at(-1)
+    if (!last || deposits.length < DEPOSITS_AT_ONCE) {
+      await note(ctx, wallet, { checked_number: to, checked_to: null, checked_position: null })
+      return { comparedTo: to }
+    }
+    after = last.id
+    await note(ctx, wallet, { checked_position: after })
+    if (performance.now() > until) return {}
+  }
+}
+
+/**
+ * Decides how many blocks from `from` on are compared at once, and compares the deposits that their factories name in
+ * them; `end` is the last of these blocks.
+ */
+async function compareNamed(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  from: bigint,
+): Promise<Compared & { end?: bigint }> {
+  const most = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
+  const last = from + most - 1n
+  const range: Blocks = { from, to: last < quorum.finalized ? last : quorum.finalized }
+  const factories = await factoriesOf(ctx, network)
+  let named = await givenBackIn(ctx, network, factories, range)
+  while (named === "tooMany" && range.to > from) {
+    range.to = from + (range.to - from) / 2n
+    named = await givenBackIn(ctx, network, factories, range)
+  }
+  if (named === undefined || named === "tooMany")
+    return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on what was given back" }
+  const deposits = await depositsNamed(ctx, network, named)
+  const compared = deposits.length === 0 ? {} : await compareLogs(ctx, network, quorum, deposits, range)
+  return (compared.finding ?? compared.unproven) ? compared : { end: range.to }
 }

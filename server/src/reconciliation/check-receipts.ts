@@ -6,8 +6,8 @@
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Quorum } from "../chain/quorum.ts"
-import { hexNumber } from "../chain/rpc.ts"
+import { openQuorum, type Quorum, type QuorumView } from "../chain/quorum.ts"
+import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { type Receipt, readReceipt, receiptCall } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
@@ -76,21 +76,31 @@ export const outflowAssertion = (row: Row<"outflows"> & { deposit: Address }): C
 
 type Movement = Pick<ChainAssertion, "token" | "from" | "to" | "value"> & { k?: number | undefined }
 
-const holds = (receipt: Receipt, { token, from, to, value, k }: Movement): boolean =>
-  receipt.succeeded &&
-  receipt.transfers.some(
-    each =>
-      each.token === token &&
-      each.from === from &&
-      each.to === to &&
-      each.value === value &&
-      (k === undefined || each.k === k),
-  )
+/** What each receipt moved, made once: a thousand rows may be about one transaction with a thousand transfers. */
+const known = new WeakMap<Receipt, ReadonlySet<string>>()
+
+function movementsIn(receipt: Receipt): ReadonlySet<string> {
+  const before = known.get(receipt)
+  if (before) return before
+  const moved = receipt.transfers.flatMap(each => [movementOf(each), movementOf({ ...each, k: undefined })])
+  const movements = new Set(moved)
+  known.set(receipt, movements)
+  return movements
+}
+
+const movementOf = ({ token, from, to, value, k }: Movement): string => `${token} ${from} ${to} ${value} ${k ?? ""}`
+
+const holds = (receipt: Receipt, movement: Movement): boolean =>
+  receipt.succeeded && movementsIn(receipt).has(movementOf(movement))
 
 const confirms = (receipt: Receipt, assertion: ChainAssertion): boolean =>
   receipt.blockHash === assertion.blockHash &&
   receipt.blockNumber === assertion.blockNumber &&
   holds(receipt, assertion) === assertion.moved
+
+/** How many receipts are read at once. Strangers can put a thousand transfers, a megabyte, into each. */
+const RECEIPTS_AT_ONCE = 25
+const HASHES_OF_A_PART = 100
 
 /**
  * Returns the first assertion that the chain contradicts; `unproven` is one that some endpoints contradict, but too
@@ -102,9 +112,26 @@ export async function checkAssertions(
   quorum: Quorum,
   assertions: readonly ChainAssertion[],
 ): Promise<Compared> {
-  if (assertions.length === 0) return {}
   // Each receipt once: one transaction may have hundreds of transfers, and its receipt contains them all.
-  const hashes = [...new Set(assertions.map(assertion => assertion.txHash))]
+  const byHash = [...Map.groupBy(assertions, ({ txHash }) => txHash).values()]
+  let unproven: string | undefined
+  for (let start = 0; start < byHash.length; start += RECEIPTS_AT_ONCE) {
+    const part = byHash.slice(start, start + RECEIPTS_AT_ONCE).flat()
+    const doubtful = await unconfirmed(ctx, network, part)
+    const compared = await judge(ctx, network, quorum, doubtful)
+    if (compared.finding) return compared
+    unproven ??= compared.unproven
+  }
+  return unproven === undefined ? {} : { unproven }
+}
+
+/** Returns the assertions that too few of the first endpoints confirm. */
+async function unconfirmed(
+  ctx: Context,
+  network: Network,
+  assertions: readonly ChainAssertion[],
+): Promise<ChainAssertion[]> {
+  const hashes = [...new Set(assertions.map(({ txHash }) => txHash))]
   const calls = hashes.map(receiptCall)
   const needed = quorumOf(network)
   // As many endpoints as must agree, so that one that reported a log is never its only witness.
@@ -115,25 +142,42 @@ export async function checkAssertions(
       return new Map(hashes.map((hash, i) => [hash, results?.[i]?.ok ? readOrNone(results[i].value) : undefined]))
     }),
   )
-  const doubtful = assertions.filter(assertion => {
+  return assertions.filter(assertion => {
     const receipts = answers.map(byHash => byHash.get(assertion.txHash))
     return (
       receipts.filter(receipt => receipt?.txHash === assertion.txHash && confirms(receipt, assertion)).length < needed
     )
   })
+}
+
+/** Decides about assertions by what all endpoints report. */
+async function judge(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  doubtful: readonly ChainAssertion[],
+): Promise<Compared> {
   if (doubtful.length === 0) return {}
+  const needed = quorumOf(network)
   await quorum.learn(
     doubtful.map(assertion => assertion.blockNumber),
     doubtful.map(assertion => assertion.txHash),
   )
-  let unproven: string | undefined
-  for (const assertion of doubtful) {
+  const open = doubtful.flatMap(assertion => {
     const receipts = quorum.receiptsOf(assertion.txHash)
     const confirming = receipts.filter(receipt => receipt !== null && confirms(receipt, assertion)).length
-    if (confirming >= needed) continue
+    if (confirming >= needed) return []
     const nulls = receipts.filter(receipt => receipt === null).length
-    const against = receipts.length - nulls - confirming
-    const bodies = nulls > 0 ? await bodiesWithout(ctx, network, assertion) : 0
+    return [{ assertion, receipts, nulls, against: receipts.length - nulls - confirming }]
+  })
+  const without = await bodiesWithout(
+    ctx,
+    network,
+    open.flatMap(({ assertion, nulls }) => (nulls > 0 ? [assertion] : [])),
+  )
+  let unproven: string | undefined
+  for (const { assertion, receipts, nulls, against } of open) {
+    const bodies = nulls > 0 ? without(assertion) : 0
     if (against + Math.min(nulls, bodies) >= needed)
       return { finding: { table: assertion.table, id: assertion.id, words: wordsFor(assertion, receipts) } }
     // An endpoint that pruned its receipts returns null for an old transaction.
@@ -142,27 +186,77 @@ export async function checkAssertions(
   return unproven === undefined ? {} : { unproven }
 }
 
-/** Whether a quorum of endpoints reports this transfer, in a block that they agree on. */
-export async function isProven(
+/**
+ * Gives things that are about transactions in parts of a hundred transactions, each part with a view of the chain of its
+ * own: what one part has read does not stay in memory for the next.
+ */
+export async function* inParts<T>(
+  ctx: Context,
   network: Network,
-  quorum: Quorum,
-  transfer: Movement & { txHash: Hash; blockNumber: bigint },
-): Promise<boolean> {
-  await quorum.learn([transfer.blockNumber], [transfer.txHash])
-  const receipts = quorum.receiptsOf(transfer.txHash)
-  return receipts.filter(receipt => receipt !== null && holds(receipt, transfer)).length >= quorumOf(network)
+  { finalized }: QuorumView,
+  things: readonly T[],
+  hashOf: (thing: T) => Hash,
+): AsyncGenerator<{ quorum: Quorum; part: T[] }> {
+  const byHash = [...Map.groupBy(things, hashOf).values()]
+  for (let start = 0; start < byHash.length; start += HASHES_OF_A_PART) {
+    const quorum = await openQuorum(network, finalized, ctx.signal)
+    yield { quorum, part: byHash.slice(start, start + HASHES_OF_A_PART).flat() }
+  }
 }
 
-/** Counts the endpoints that have another block at an assertion's height, or the block without the transaction. */
-async function bodiesWithout(ctx: Context, network: Network, assertion: ChainAssertion): Promise<number> {
-  const call = { method: "eth_getBlockByNumber", params: [hexNumber(assertion.blockNumber), false] }
-  const answers = await Promise.all(network.endpoints.map(endpoint => ask(endpoint, [call], ctx.signal)))
-  return answers.filter(results => {
-    const block = results?.[0]?.ok ? (results[0].value as { hash?: unknown; transactions?: unknown } | null) : null
-    if (!block || !Array.isArray(block.transactions)) return false
-    return block.hash !== assertion.blockHash || !block.transactions.includes(assertion.txHash)
-  }).length
+/**
+ * Reads the receipts of transfers from all endpoints; returns the positions of those transfers that a quorum reports, in
+ * a block that it agrees on.
+ */
+export async function provenAmong(
+  network: Network,
+  quorum: Quorum,
+  transfers: readonly (Movement & { txHash: Hash; blockNumber: bigint })[],
+): Promise<Set<number>> {
+  const needed = quorumOf(network)
+  await quorum.learn(
+    transfers.map(({ blockNumber }) => blockNumber),
+    transfers.map(({ txHash }) => txHash),
+  )
+  const proven = transfers.flatMap((transfer, i) => {
+    const receipts = quorum.receiptsOf(transfer.txHash).filter(receipt => receipt !== null)
+    return receipts.filter(receipt => holds(receipt, transfer)).length >= needed ? [i] : []
+  })
+  return new Set(proven)
 }
+
+/**
+ * Returns a function that counts the endpoints that have another block at an assertion's height, or the block without
+ * the transaction; each height is read once.
+ */
+async function bodiesWithout(
+  ctx: Context,
+  { endpoints }: Network,
+  assertions: readonly ChainAssertion[],
+): Promise<(assertion: ChainAssertion) => number> {
+  const heights = [...new Set(assertions.map(({ blockNumber }) => blockNumber))]
+  const calls = heights.map(height => ({ method: "eth_getBlockByNumber", params: [hexNumber(height), false] }))
+  const bodies = await Promise.all(
+    endpoints.map(async endpoint => {
+      const results = calls.length === 0 ? undefined : await ask(endpoint, calls, ctx.signal)
+      return new Map(heights.map((height, i) => [height, bodyIn(results?.[i])]))
+    }),
+  )
+  return ({ blockNumber, blockHash, txHash }) =>
+    bodies.filter(byHeight => {
+      const body = byHeight.get(blockNumber)
+      return body !== undefined && (body.hash !== blockHash || !body.transactions.has(txHash))
+    }).length
+}
+
+function bodyIn(result: RpcResult | undefined): { hash: unknown; transactions: ReadonlySet<unknown> } | undefined {
+  const block = result?.ok ? (result.value as { hash?: unknown; transactions?: unknown } | null) : null
+  if (!block || !Array.isArray(block.transactions)) return undefined
+  return { hash: block.hash, transactions: new Set(block.transactions) }
+}
+
+/** How many transfers of a receipt a sentence names. */
+const MOST_NAMED = 5
 
 function wordsFor(assertion: ChainAssertion, receipts: readonly (Receipt | null)[]): string {
   const { table, id, txHash, value, token, from, to, blockNumber, moved } = assertion
@@ -170,7 +264,7 @@ function wordsFor(assertion: ChainAssertion, receipts: readonly (Receipt | null)
     ? `moved ${value} of ${token} from ${from} to ${to} in block ${blockNumber}`
     : `failed in block ${blockNumber}`
   const receipt = receipts.find(each => each !== null)
-  const near = receipt?.transfers.filter(each => each.from === from || each.to === to) ?? []
+  const near = receipt?.transfers.filter(each => each.from === from || each.to === to).slice(0, MOST_NAMED) ?? []
   const chain = !receipt
     ? "the chain has no such transaction there"
     : `the chain says, in block ${receipt.blockNumber}: ${

@@ -8,7 +8,7 @@ import { keyOf, statementOf } from "../chain/agreement.ts"
 import { awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Quorum } from "../chain/quorum.ts"
+import type { Quorum, QuorumView } from "../chain/quorum.ts"
 import { readLogs, transfersOf } from "../chain/read-logs.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
@@ -17,9 +17,13 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSold } from "../scanner/queries.ts"
-import { checkAssertions, isProven, payoutAssertion, transferAssertion } from "./check-receipts.ts"
+import { checkAssertions, inParts, payoutAssertion, provenAmong, transferAssertion } from "./check-receipts.ts"
+import { type Blocks, endOfStep } from "./compared-deposits.ts"
 import { type KnownDeposit, notedOutflows, noteOutflows, type Stranger } from "./note-outflows.ts"
 import type { Compared } from "./report.ts"
+
+/** How many final transfers of the compared deposits are in memory at once, where they are not in one block. */
+const TRANSFERS_AT_ONCE = 10_000
 
 /** Compares one range of blocks, both ends included, for these deposits of the network. */
 export async function compareLogs(
@@ -27,21 +31,36 @@ export async function compareLogs(
   network: Network,
   quorum: Quorum,
   deposits: readonly KnownDeposit[],
-  { from, to }: { from: bigint; to: bigint },
+  { from, to }: Blocks,
 ): Promise<Compared> {
-  const logs = await logsOf(ctx, network, deposits, from, to)
+  const ids = deposits.map(deposit => deposit.id)
+  for (let start = from; start <= to; ) {
+    const end = await endOfStep(ctx, ids, { from: start, to }, TRANSFERS_AT_ONCE)
+    const compared = await compareStep(ctx, network, quorum, deposits, { from: start, to: end, ids })
+    if (compared.finding ?? compared.unproven) return compared
+    start = end + 1n
+  }
+  return {}
+}
+
+async function compareStep(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  deposits: readonly KnownDeposit[],
+  range: Range,
+): Promise<Compared> {
+  const logs = await logsOf(ctx, network, deposits, range)
   if (!logs) return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
   const byAddress = new Map(deposits.map(deposit => [deposit.address, deposit]))
-  const range = { from, to, ids: deposits.map(deposit => deposit.id) }
   const out = await compareOutgoing(ctx, network, quorum, byAddress, logs.outgoing, range)
   if (out.finding ?? out.unproven) return out
   return await compareIncoming(ctx, network, quorum, byAddress, logs.incoming, range)
 }
 
-interface Range {
-  from: bigint
-  to: bigint
-  ids: bigint[]
+/** A range of blocks, and the deposits that are compared in it. */
+interface Range extends Blocks {
+  ids: readonly bigint[]
 }
 
 /**
@@ -53,8 +72,7 @@ async function logsOf(
   ctx: Context,
   network: Network,
   deposits: readonly KnownDeposit[],
-  from: bigint,
-  to: bigint,
+  { from, to }: Blocks,
 ): Promise<{ outgoing: Transfer[]; incoming: Transfer[] } | undefined> {
   const addresses = deposits.map(deposit => deposit.address)
   const range = { token: network.token.address, addresses, fromBlock: from, toBlock: to, has: { number: to } }
@@ -94,6 +112,10 @@ async function compareOutgoing(
   const noted = new Map(
     (await notedOutflows(ctx, network, hashes)).map(row => [`${row.tx_hash} ${row.log_index}`, row]),
   )
+  const places = known.flatMap(placesOf)
+  const meant = Map.groupBy(places, ({ place }) => place)
+  // The first payout of a transaction names it, as the rows are in order.
+  const named = new Map(places.toReversed().map(({ hash, payout }) => [hash, payout]))
   const paid = new Set<string>()
   const strangers: Stranger[] = []
   const explained: Transfer[] = []
@@ -104,20 +126,17 @@ async function compareOutgoing(
       paid.add(before.payout_id)
       continue
     }
-    const payout = known.find(
-      row =>
-        row.hashes.includes(transfer.txHash) &&
-        transfer.from === row.deposit &&
-        transfer.to === row.recipient &&
-        transfer.value === row.amount,
-    )
+    const same = (meant.get(placeOf(transfer)) ?? []).map(each => each.payout)
+    const payout = same.find(row => !paid.has(row.id)) ?? same[0]
     if (payout && !paid.has(payout.id) && (payout.state !== "final" || payout.tx_hash === transfer.txHash)) {
       paid.add(payout.id)
       if (payout.state !== "reverted") continue
     }
     const deposit = deposits.get(transfer.from)
-    if (before === undefined && deposit)
-      strangers.push({ transfer, deposit, isNamed: !!payout, words: strangerWords(transfer, payout, known) })
+    if (before === undefined && deposit) {
+      const words = strangerWords(transfer, payout, named.get(transfer.txHash))
+      strangers.push({ transfer, deposit, isNamed: !!payout, words })
+    }
   }
   const outflows = await noteOutflows(ctx, network, quorum, strangers, explained)
   if (outflows.finding ?? outflows.unproven) return outflows
@@ -128,11 +147,16 @@ async function compareOutgoing(
   return unproven === undefined ? {} : { unproven }
 }
 
-function strangerWords(transfer: Transfer, payout: Ended | undefined, known: readonly Ended[]): string {
+/** What a payout is meant to move, in each transaction that was signed for it. */
+const placesOf = (payout: Ended) =>
+  payout.hashes.map(hash => ({ payout, hash, place: `${hash} ${payout.deposit} ${payout.recipient} ${payout.amount}` }))
+
+const placeOf = ({ txHash, from, to, value }: Transfer): string => `${txHash} ${from} ${to} ${value}`
+
+function strangerWords(transfer: Transfer, payout: Ended | undefined, named: Ended | undefined): string {
   if (payout?.state === "reverted")
     return `the row ${payout.id} of payouts is called reverted, and ${transfer.txHash} paid it`
   if (payout) return `the payout ${payout.id} was paid twice, by ${transfer.txHash} too`
-  const named = known.find(row => row.hashes.includes(transfer.txHash))
   if (named) return `the transfer ${transfer.txHash} is not what the payout ${named.id} meant`
   return `the transfer ${transfer.txHash} left a deposit without a payout`
 }
@@ -203,7 +227,8 @@ const rowsOf = async (ctx: Context, network: Network, transfers: readonly Transf
   if (transfers.length === 0) return []
   const { rows } = await sql<Row<"transfers">>`
     select * from transfers where chain_id = ${network.chainId}
-      and tx_hash = any(${sqlArray("text", new Set(transfers.map(each => each.txHash)))})`.execute(ctx.db)
+      and tx_hash = any(${sqlArray("text", new Set(transfers.map(each => each.txHash)))})
+      and to_address = any(${sqlArray("text", new Set(transfers.map(each => each.to)))})`.execute(ctx.db)
   return rows
 }
 
@@ -221,26 +246,38 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
 async function storeMissed(
   ctx: Context,
   network: Network,
-  quorum: Quorum,
+  view: QuorumView,
   deposits: ReadonlyMap<Address, KnownDeposit>,
   missed: readonly Transfer[],
 ): Promise<boolean> {
-  const found: (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[] = []
-  for (const transfer of missed) {
-    const deposit = deposits.get(transfer.to)
-    const proven = deposit && (await isProven(network, quorum, transfer))
-    const blockTime = quorum.blockAt(transfer.blockNumber)?.block.time
-    if (deposit && proven && blockTime) found.push({ ...transfer, depositId: deposit.id, blockTime, isSingle: false })
-  }
-  if (found.length > 0) {
-    const changed = await inTransaction(ctx, async ctx => {
-      const ids = await storeTransfers(ctx, network, found)
-      await wakeSold(ctx, ids, [])
-      return ids
+  let left = missed.length
+  for await (const { quorum, part } of inParts(ctx, network, view, missed, ({ txHash }) => txHash)) {
+    const proven = await provenAmong(network, quorum, part)
+    const found = part.flatMap((transfer, i) => {
+      const deposit = deposits.get(transfer.to)
+      const blockTime = quorum.blockAt(transfer.blockNumber)?.block.time
+      if (!deposit || !blockTime || !proven.has(i)) return []
+      return [{ ...transfer, depositId: deposit.id, blockTime, isSingle: false }]
     })
-    for (const { txHash, to } of found)
-      ctx.log.warn({ network: network.name, txHash, deposit: to }, "a transfer that the scan missed is stored")
-    if (changed.length > 0) await ctx.wakes.wake("verify")
+    if (found.length > 0) await storeAsSeen(ctx, network, found)
+    left -= found.length
   }
-  return found.length === missed.length
+  return left === 0
+}
+
+type Found = Parameters<typeof storeTransfers>[2]
+
+async function storeAsSeen(ctx: Context, network: Network, found: Found): Promise<void> {
+  const changed = await inTransaction(ctx, async ctx => {
+    const ids = await storeTransfers(ctx, network, found)
+    await wakeSold(ctx, ids, [])
+    return ids
+  })
+  // One line for each transaction: anyone can put a thousand transfers into one.
+  for (const [txHash, transfers] of Map.groupBy(found, each => each.txHash))
+    ctx.log.warn(
+      { network: network.name, txHash, deposit: transfers[0]?.to, transfers: transfers.length },
+      "a transfer that the scan missed is stored",
+    )
+  if (changed.length > 0) await ctx.wakes.wake("verify")
 }

@@ -2,13 +2,15 @@
  * Classifies outflows of deposits without a payout, and stores those that are decided; a later comparison stores the
  * others.
  */
+import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Quorum } from "../chain/quorum.ts"
+import type { Quorum, QuorumView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { isProven } from "./check-receipts.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { inParts, provenAmong } from "./check-receipts.ts"
 import { agreements } from "./given-back.ts"
 import { type Compared, haltPayoutWallets } from "./report.ts"
 
@@ -42,7 +44,7 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
     .selectFrom("outflows")
     .select(["tx_hash", "log_index", "reason", "payout_id"])
     .where("chain_id", "=", network.chainId)
-    .where("tx_hash", "in", [...new Set(hashes)])
+    .where(sql<boolean>`tx_hash = any(${sqlArray("text", new Set(hashes))})`)
     .execute()
 }
 
@@ -54,37 +56,61 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
 export async function noteOutflows(
   ctx: Context,
   network: Network,
-  quorum: Quorum,
+  view: QuorumView,
   strangers: readonly Stranger[],
   explained: readonly Transfer[],
 ): Promise<Compared> {
+  const earlier = Map.groupBy(explained, ({ txHash }) => txHash)
+  let unproven: string | undefined
+  for await (const { quorum, part } of inParts(ctx, network, view, strangers, ({ transfer }) => transfer.txHash)) {
+    const hashes = new Set(part.map(({ transfer }) => transfer.txHash))
+    const before = [...hashes].flatMap(hash => earlier.get(hash) ?? [])
+    const { decided, open } = await classify(ctx, network, quorum, part, before)
+    unproven ??= open
+    const unknown = decided.filter(({ reason }) => reason === "unknown")
+    const [first] = unknown
+    const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more, which the books list as unknown)` : ""
+    // The halt comes first: a recorded outflow is not reported again, so a process that dies between the two must leave
+    // the halt.
+    if (first) await haltPayoutWallets(ctx, network, first.words + more)
+    const id = await store(ctx, network, decided, first?.transfer)
+    // A stored outflow belongs to the books: after a resume the comparison does not find it again. It finds the others.
+    if (first) return { finding: { table: "outflows", id, words: first.words + more } }
+  }
+  return unproven === undefined ? {} : { unproven }
+}
+
+/** Classifies the outflows of some transactions; `open` describes the first that can't be classified yet. */
+async function classify(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  strangers: readonly Stranger[],
+  explained: readonly Transfer[],
+): Promise<{ decided: Decided[]; open: string | undefined }> {
+  const proven = await provenAmong(
+    network,
+    quorum,
+    strangers.map(({ transfer }) => ({ ...transfer, k: undefined })),
+  )
   const isAgreed = agreements(network, quorum, explained)
   const decided: Decided[] = []
-  let unproven: string | undefined
-  for (const stranger of strangers) {
+  let open: string | undefined
+  for (const [i, stranger] of strangers.entries()) {
     const { transfer, deposit, isNamed, words } = stranger
-    if (!(await isProven(network, quorum, { ...transfer, k: undefined }))) {
-      unproven ??= words
+    if (!proven.has(i)) {
+      open ??= words
       continue
     }
     const time = quorum.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
     const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
     const isRecovery = !isNamed && transfer.to === deposit.owner && isOpen
     const agreed = isRecovery || isNamed ? { said: "no" as const } : isAgreed(deposit, transfer)
-    if (agreed.said === "unknown") unproven ??= `${words}; endpoints do not agree whether its approver signed for it`
+    if (agreed.said === "unknown") open ??= `${words}; endpoints do not agree whether its approver signed for it`
     else if (agreed.said === "yes") decided.push({ ...stranger, time, reason: "given_back", nonce: agreed.nonce })
     else decided.push({ ...stranger, time, reason: isRecovery ? "recovery" : "unknown", nonce: null })
   }
-  const unknown = decided.filter(({ reason }) => reason === "unknown")
-  const [first] = unknown
-  const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more, which the books list as unknown)` : ""
-  // The halt comes first: a recorded outflow is not reported again, so a process that dies between the two must leave
-  // the halt.
-  if (first) await haltPayoutWallets(ctx, network, first.words + more)
-  const id = await store(ctx, network, decided, first?.transfer)
-  // A stored outflow belongs to the books: after a resume the comparison does not find it again.
-  if (first) return { finding: { table: "outflows", id, words: first.words + more } }
-  return unproven === undefined ? {} : { unproven }
+  return { decided, open }
 }
 
 /** Stores outflows; returns the id of the row of `which`. */

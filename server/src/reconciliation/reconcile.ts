@@ -4,6 +4,7 @@
  * deposit's terms and balance, and each final transfer and ended payout with its receipt. A proven difference halts the
  * payout wallet and names the row.
  */
+import { setImmediate as nextTurn } from "node:timers/promises"
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -22,7 +23,7 @@ import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
 import { checkEscrows } from "./check-escrows.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { type Finding, haltRelayWallet, haltWallets, reportUnproven } from "./report.ts"
+import { type Compared, type Finding, haltRelayWallet, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -32,8 +33,10 @@ const LEASE_MS = 900_000
 const ROUND_MS = 60_000
 const RECEIPTS_PER_ROUND = 500
 const DEPOSITS_PER_ROUND = 10_000
-/** How many open payouts are compared hourly; in practice there are fewer. */
-const OPEN_PAYOUTS = 20_000
+/** How many deposits, payouts with their signed bytes, or outflows are in memory at once. */
+const ROWS_AT_ONCE = 1_000
+/** How many rows are compared by their hashes without a pause: some milliseconds. */
+const HASHED_AT_ONCE = 20
 const ZERO_ID = "00000000-0000-0000-0000-000000000000"
 
 /**
@@ -53,8 +56,9 @@ export async function reconcileRound(ctx: Context, network: Network, wallet: Add
     const round = { ctx, network, wallet }
     // Without an endpoint the database is still compared with itself.
     const quorum = await openQuorumOrNone(ctx, network)
-    if (isDue(claimed.hour_at, now, HOUR_MS)) await compareHourly(round, claimed, quorum)
-    if (quorum) await continuePass(round, claimed, quorum)
+    const job = isDue(claimed.hour_at, now, HOUR_MS) ? await compareHourly(round, claimed, quorum) : claimed
+    if (quorum) await continueMoved(round, job, quorum)
+    if (quorum) await continuePass(round, job, quorum)
   })
   return ROUND_MS
 }
@@ -67,8 +71,9 @@ interface Round {
 
 type Job = Row<"reconciliations">
 
-async function update({ ctx }: Round, claimed: Job, change: Partial<Job>): Promise<void> {
+async function update({ ctx }: Round, claimed: Job, change: Partial<Job>): Promise<Job> {
   await ctx.db.updateTable("reconciliations").set(change).where(isHeld("reconciliations", claimed)).execute()
+  return { ...claimed, ...change }
 }
 
 async function openQuorumOrNone(ctx: Context, network: Network): Promise<Quorum | undefined> {
@@ -108,11 +113,11 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
   return rows
 }
 
-async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefined): Promise<void> {
+/** Returns the job as it is then. */
+async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefined): Promise<Job> {
   const { ctx, network } = round
   const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
-  const open = await signedPayouts(ctx, network, sql`i.state in ('queued', 'held', 'assigned', 'mined')`, OPEN_PAYOUTS)
-  found.push(firstOf(open, checkPayout))
+  found.push(await firstWrongPayout(round))
   if (quorum)
     found.push(
       ...(await narrow(
@@ -125,12 +130,50 @@ async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefi
   await halt(round, found)
   const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
   if (!quorum) return await update(round, claimed, hour)
-  const moved = await movedDeposits(ctx, network, claimed.moved_number ?? quorum.finalized, quorum.finalized)
-  const { finding, unproven } = await checkBalances(ctx, network, quorum, moved)
-  await halt(round, [finding, await nonceGap(round)])
-  if (unproven) reportUnproven(ctx, network, unproven)
+  await halt(round, [await nonceGap(round)])
   await compareEscrows(round, quorum)
-  await update(round, claimed, { ...hour, moved_number: quorum.finalized })
+  // What is left of the hour before is compared first. Its end is the beginning of what comes next.
+  const moved = claimed.moved_to === null ? { moved_to: quorum.finalized, moved_position: 0n } : {}
+  return await update(round, claimed, { ...hour, ...moved, moved_number: claimed.moved_number ?? quorum.finalized })
+}
+
+/** Compares the calldata and signed bytes of payouts that have not ended with their rows. */
+async function firstWrongPayout({ ctx, network }: Round): Promise<Finding | undefined> {
+  let after = ZERO_ID
+  for (;;) {
+    const which = sql`i.id > ${after}::uuid and i.state in ('queued', 'held', 'assigned', 'mined')`
+    const payouts = await signedPayouts(ctx, network, which, ROWS_AT_ONCE)
+    const finding = await firstOf(payouts, checkPayout)
+    const last = payouts.at(-1)
+    if (finding || !last || payouts.length < ROWS_AT_ONCE) return finding
+    after = last.id
+  }
+}
+
+/**
+ * Compares the balances of deposits where something moved since the last hour, as many as a round has time for. The next
+ * round continues there.
+ */
+async function continueMoved(round: Round, job: Job, quorum: Quorum): Promise<void> {
+  const { ctx, network } = round
+  const { moved_to: to, moved_number: since } = job
+  let after = job.moved_position
+  if (to === null || after === null || since === null) return
+  for (let done = 0; done < DEPOSITS_PER_ROUND; done += ROWS_AT_ONCE) {
+    const moved = await movedDeposits(ctx, network, { since, to, after })
+    const { finding, unproven } = await checkBalances(ctx, network, quorum, moved)
+    await halt(round, [finding])
+    if (unproven) reportUnproven(ctx, network, unproven)
+    const last = moved.at(-1)
+    const isDone = !last || moved.length < ROWS_AT_ONCE
+    await update(
+      round,
+      job,
+      isDone ? { moved_number: to, moved_to: null, moved_position: null } : { moved_position: last.id },
+    )
+    if (isDone) return
+    after = last.id
+  }
 }
 
 /** Halts the relay wallet that an escrow was made for if a difference is proven: only that wallet can call it. */
@@ -176,25 +219,33 @@ async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | unde
   return { table: "wallets", id: `${row.id}`, words }
 }
 
-function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Finding | undefined {
-  for (const row of rows) {
+/** Checks some rows at a time: each takes some hashes, and others have their turn in between. */
+async function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Promise<Finding | undefined> {
+  for (const [i, row] of rows.entries()) {
     const finding = check(row)
     if (finding) return finding
+    if ((i + 1) % HASHED_AT_ONCE === 0) await nextTurn()
   }
   return undefined
 }
 
-/** Returns the deposits with a transfer or payout that became final after a block, and those that lack money. */
-async function movedDeposits(ctx: Context, network: Network, since: bigint, to: bigint): Promise<Row<"deposits">[]> {
+/**
+ * Returns the next deposits with a transfer or payout that became final after a block, and those that lack money, in the
+ * order of their ids.
+ */
+async function movedDeposits(
+  ctx: Context,
+  { chainId }: Network,
+  { since, to, after }: { since: bigint; to: bigint; after: bigint },
+): Promise<Row<"deposits">[]> {
+  const inBlocks = sql`chain_id = ${chainId} and state = 'final' and block_number > ${since} and block_number <= ${to}
+    and deposit_id > ${after}`
+  const part = sql`order by 1 limit ${ROWS_AT_ONCE}`
   const { rows } = await sql<Row<"deposits">>`
-    select * from deposits where id in (
-      select deposit_id from transfers where chain_id = ${network.chainId} and state = 'final'
-        and block_number > ${since} and block_number <= ${to}
-      union select deposit_id from payouts where chain_id = ${network.chainId} and state = 'final'
-        and block_number > ${since} and block_number <= ${to}
-      union select unnest(${sqlArray("bigint", unexplained.keys())})) order by id limit ${DEPOSITS_PER_ROUND}`.execute(
-    ctx.db,
-  )
+    select * from deposits where chain_id = ${chainId} and id > ${after} and id in (
+      (select distinct deposit_id from transfers where ${inBlocks} ${part})
+      union (select distinct deposit_id from payouts where ${inBlocks} ${part})
+      union select unnest(${sqlArray("bigint", unexplained.keys())})) order by id limit ${ROWS_AT_ONCE}`.execute(ctx.db)
   return rows
 }
 
@@ -219,36 +270,59 @@ async function continuePass(round: Round, claimed: Job, quorum: Quorum): Promise
     ctx.log.info({ network: network.name }, "the daily comparison of the books is complete")
 }
 
-async function passDeposits(round: Round, quorum: Quorum, after: bigint): Promise<bigint | null> {
+async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promise<bigint | null> {
   const { ctx, network } = round
-  const rows = await ctx.db
-    .selectFrom("deposits")
-    .selectAll()
-    .where("chain_id", "=", network.chainId)
-    .where("id", ">", after)
-    .orderBy("id")
-    .limit(DEPOSITS_PER_ROUND)
-    .execute()
+  let after = begin
+  for (let done = 0; done < DEPOSITS_PER_ROUND; done += ROWS_AT_ONCE) {
+    const { rows } = await sql<Row<"deposits"> & { moves: boolean }>`
+      select d.*, d.watched or exists (select from deposit_books b where b.deposit_id = d.id) as moves
+      from deposits d where d.chain_id = ${network.chainId} and d.id > ${after} order by d.id limit ${ROWS_AT_ONCE}`.execute(
+      ctx.db,
+    )
+    await halt(round, [await wrongTerms(round, rows)])
+    // An address that nobody paid, and nobody asks for, is read by `scanner/check-dormant-deposits.ts`.
+    const moving = rows.filter(({ moves }) => moves)
+    const { finding, unproven } = await checkBalances(ctx, network, quorum, moving)
+    const outflows = await checkOutflows(round, quorum, moving)
+    await halt(round, [finding, outflows.finding])
+    for (const words of [unproven, outflows.unproven]) if (words) reportUnproven(ctx, network, words)
+    const last = rows.at(-1)
+    if (!last || rows.length < ROWS_AT_ONCE) return null
+    after = last.id
+  }
+  return after
+}
+
+/** Compares the terms of deposits with their addresses. */
+async function wrongTerms({ ctx, network }: Round, rows: readonly Row<"deposits">[]): Promise<Finding | undefined> {
   const sets = await payeesOfSets(
     ctx,
     rows.flatMap(row => row.recipient_set_id ?? []),
   )
-  const isKnown = (row: Row<"deposits">) => row.factory === network.depositFactory || !row.older_factory
-  const termsOfRow = (row: Row<"deposits">) => checkTerms(row, sets.get(row.recipient_set_id ?? -1n) ?? [])
-  await halt(round, [firstOf(rows.filter(isKnown), termsOfRow)])
-  const { finding, unproven } = await checkBalances(ctx, network, quorum, rows)
-  const outflows = await checkAssertions(ctx, network, quorum, (await outflowsOf(ctx, rows)).map(outflowAssertion))
-  await halt(round, [finding, outflows.finding])
-  for (const words of [unproven, outflows.unproven]) if (words) reportUnproven(ctx, network, words)
-  return rows.length < DEPOSITS_PER_ROUND ? null : (rows.at(-1)?.id ?? null)
+  const known = rows.filter(row => row.factory === network.depositFactory || !row.older_factory)
+  return await firstOf(known, row => checkTerms(row, sets.get(row.recipient_set_id ?? -1n) ?? []))
 }
 
-async function outflowsOf(ctx: Context, deposits: readonly Row<"deposits">[]) {
-  const ids = deposits.map(({ id }) => id)
-  const { rows } = await sql<Row<"outflows"> & { deposit: Address }>`
-    select o.*, d.address as deposit from outflows o join deposits d on d.id = o.deposit_id
-    where d.id = any(${sqlArray("bigint", ids)})`.execute(ctx.db)
-  return rows
+/** Compares the outflows of deposits with their receipts. A merchant can make any number of them, in one transaction. */
+async function checkOutflows(round: Round, quorum: Quorum, deposits: readonly Row<"deposits">[]): Promise<Compared> {
+  const { ctx, network } = round
+  const ids = sqlArray(
+    "bigint",
+    deposits.map(({ id }) => id),
+  )
+  let after = ZERO_ID
+  let unproven: string | undefined
+  for (;;) {
+    const { rows } = await sql<Row<"outflows"> & { deposit: Address }>`
+      select o.*, d.address as deposit from outflows o join deposits d on d.id = o.deposit_id
+      where d.id = any(${ids}) and o.id > ${after}::uuid order by o.id limit ${ROWS_AT_ONCE}`.execute(ctx.db)
+    const compared = await checkAssertions(ctx, network, quorum, rows.map(outflowAssertion))
+    if (compared.finding) return compared
+    unproven ??= compared.unproven
+    const last = rows.at(-1)
+    if (!last || rows.length < ROWS_AT_ONCE) return unproven === undefined ? {} : { unproven }
+    after = last.id
+  }
 }
 
 async function passTransfers(round: Round, quorum: Quorum, after: bigint): Promise<bigint | null> {
@@ -272,7 +346,7 @@ async function passPayouts(round: Round, quorum: Quorum, after: string): Promise
   const { ctx, network } = round
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
   const rows = await signedPayouts(ctx, network, ended, RECEIPTS_PER_ROUND)
-  await halt(round, [firstOf(rows, checkPayout)])
+  await halt(round, [await firstOf(rows, checkPayout)])
   // Only the settlement token: any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, settled.map(payoutAssertion))
