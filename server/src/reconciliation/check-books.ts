@@ -45,8 +45,11 @@ const DEPOSITS_AT_ONCE = 5_000
 /** The clocks of this process, of others and of the chain differ by less than this. */
 const MOST_SKEW_MS = 600_000
 
-/** Compares once a payout wallet's hour is over; returns how many milliseconds the next call may wait. */
-export async function checkBooks(ctx: Context, network: Network, address: Address): Promise<number> {
+/**
+ * Compares once a payout wallet's hour is over, for a turn of `turnMs` milliseconds; returns how many milliseconds the
+ * next call may wait.
+ */
+export async function checkBooks(ctx: Context, network: Network, address: Address, turnMs = TURN_MS): Promise<number> {
   const wallet = await ctx.db
     .selectFrom("wallets")
     .selectAll()
@@ -61,7 +64,7 @@ export async function checkBooks(ctx: Context, network: Network, address: Addres
   let nextMs = LEASE_TAKEN_MS
   await withLease(ctx.db, job, async claimed => {
     // Another process may have compared or halted since the row was read.
-    nextMs = msUntilDue(ctx, claimed) || (await compareNewBlocks(ctx, network, claimed))
+    nextMs = msUntilDue(ctx, claimed) || (await compareNewBlocks(ctx, network, claimed, turnMs))
   })
   return Math.min(IDLE_MS, nextMs)
 }
@@ -79,9 +82,9 @@ type Wallet = Row<"wallets">
  * Compares from where the last turn stopped, for one turn; returns how many milliseconds the next comparison, or turn,
  * may wait.
  */
-async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet): Promise<number> {
+async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet, turnMs: number): Promise<number> {
   const startedAt = ctx.now()
-  const until = performance.now() + TURN_MS
+  const until = performance.now() + turnMs
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
