@@ -17,7 +17,8 @@ import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
 import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
-import { checkDormantDeposits, makeDepositsDormant } from "./scanner/check-dormant-deposits.ts"
+import { checkDormantDeposits, makeDepositsDormant, thinOut } from "./scanner/check-dormant-deposits.ts"
+import { checkPutAway } from "./scanner/check-put-away.ts"
 import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
 import { ensureCursor, msUntilDue } from "./scanner/scan-round.ts"
 import { notifyDuePayments } from "./settlement/notify-paid.ts"
@@ -73,7 +74,9 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
     gapMs: 0,
     round: async ctx => {
       await makeDepositsDormant(ctx, network)
+      await thinOut(ctx, network)
       await checkDormantDeposits(ctx, network)
+      await checkPutAway(ctx, network)
       return HOUSEKEEPING_MS
     },
   },

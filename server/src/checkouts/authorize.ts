@@ -63,7 +63,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
     .selectFrom("deposits")
     .selectAll()
     .where("resource_id", "=", session.id)
-    .executeTakeFirstOrThrow()
+    .executeTakeFirstOrThrow(notFound)
   const asked = { network, deposit, authorization, digest: authorizationDigest(network, authorization) }
   const known = await knownAnswer(ctx, session, asked)
   if (known) return known
@@ -87,7 +87,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
       .selectAll()
       .where("id", "=", body.sessionId)
       .forNoKeyUpdate()
-      .executeTakeFirstOrThrow()
+      .executeTakeFirstOrThrow(notFound)
     const known = await knownAnswer(ctx, session, asked)
     if (known) return known
     const { relayBy, others } = await assertPayable(ctx, session, asked)
@@ -112,6 +112,9 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   await ctx.wakes.wake("payouts")
   return answer
 }
+
+/** It may be put away between two reads. */
+const notFound = () => new ApiError("SESSION_NOT_FOUND")
 
 /** What a request asks for, and the receiving address it pays. */
 interface Asked {

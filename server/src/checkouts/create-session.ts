@@ -261,7 +261,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
       .selectAll()
       .where("id", "=", known.id)
       .forNoKeyUpdate()
-      .executeTakeFirstOrThrow()
+      .executeTakeFirstOrThrow(() => new ApiError("SESSION_NOT_FOUND"))
     if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
     if (session.expires_at.getTime() + LATE_WATCH_MS < ctx.now().getTime()) throw new ApiError("SESSION_EXPIRED")
     assertAsked(session, body.payerInfo)

@@ -3,6 +3,7 @@ import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, reading } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
+import { withPutAway } from "../deposits/put-away.ts"
 import { invalid } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import type { Server } from "../http/server.ts"
@@ -75,7 +76,8 @@ export function payRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { id } = request.params
-      if (!isOver(await sessionOf(await reading(ctx), id))) await watch(ctx, id)
+      const session = await withPutAway(ctx, { ids: [id] }, async () => await sessionOf(await reading(ctx), id))
+      if (!isOver(session)) await watch(ctx, id)
       const { wait, txHash: text } = request.query
       const txHash = text === undefined ? undefined : parseHash(text)
       if (text !== undefined && !txHash)
@@ -110,7 +112,10 @@ export function payRoutes(app: Server, ctx: Context): void {
         ],
       },
     },
-    async request => ({ ...(await confirmSession(ctx, request.body)), sessionId: request.body.sessionId }),
+    async ({ body }) => {
+      const confirmed = await withPutAway(ctx, { ids: [body.sessionId] }, () => confirmSession(ctx, body))
+      return { ...confirmed, sessionId: body.sessionId }
+    },
   )
 
   app.post(
@@ -127,7 +132,7 @@ export function payRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["SESSION_NOT_FOUND", "SESSION_ALREADY_CONFIRMED", "SESSION_EXPIRED"] },
     },
-    async request => await answerPayer(ctx, request.body),
+    async ({ body }) => await withPutAway(ctx, { ids: [body.sessionId] }, () => answerPayer(ctx, body)),
   )
 
   app.post(
@@ -164,6 +169,9 @@ export function payRoutes(app: Server, ctx: Context): void {
         ],
       },
     },
-    async request => ({ ...(await authorizeSession(ctx, request.body)), sessionId: request.body.sessionId }),
+    async ({ body }) => {
+      const authorized = await withPutAway(ctx, { ids: [body.sessionId] }, () => authorizeSession(ctx, body))
+      return { ...authorized, sessionId: body.sessionId }
+    },
   )
 }

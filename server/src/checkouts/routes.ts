@@ -4,6 +4,7 @@ import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { withPutAway } from "../deposits/put-away.ts"
 import { ApiError } from "../errors.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
 import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
@@ -69,6 +70,8 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
       schema: {
         operationId: `listCheckouts${by}`,
         summary: "All checkouts, newest first",
+        description:
+          "Without unpaid checkouts that ended more than 30 days ago. These are read by their id, as before, and are listed again for a day after that.",
         tags,
         querystring: SessionQuery,
         response: { 200: SessionList },
@@ -100,7 +103,9 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
       config: { errors: ["SESSION_NOT_FOUND"] },
     },
     async request => {
-      const row = await sessionOf(ctx, request.params.id, await merchantOf(request))
+      const { id } = request.params
+      const merchantId = await merchantOf(request)
+      const row = await withPutAway(ctx, { ids: [id] }, () => sessionOf(ctx, id, merchantId))
       const whole = await wholeOf(ctx, row)
       if (row.capture !== "direct")
         return { ...whole, openCalls: await openCallsOf(ctx, row), refunds: await refundsOfSession(ctx, row) }
@@ -143,17 +148,18 @@ function changeRoutes(app: Server, ctx: Context): void {
         ...(metadata === undefined ? {} : { metadata: metadata && JSON.stringify(metadata) }),
         updated_at: ctx.now(),
       }
-      const changed = await inTransaction(ctx, ({ db }) =>
-        db
-          .updateTable("checkout_sessions")
-          .set(change)
-          .where("id", "=", request.params.id)
-          .where("merchant_id", "=", merchantId)
-          .returningAll()
-          .executeTakeFirst(),
-      )
-      if (!changed) throw new ApiError("SESSION_NOT_FOUND")
-      return wholeOf(ctx, changed)
+      const { id } = request.params
+      const write = () =>
+        inTransaction(ctx, ({ db }) =>
+          db
+            .updateTable("checkout_sessions")
+            .set(change)
+            .where("id", "=", id)
+            .where("merchant_id", "=", merchantId)
+            .returningAll()
+            .executeTakeFirstOrThrow(() => new ApiError("SESSION_NOT_FOUND")),
+        )
+      return await wholeOf(ctx, await withPutAway(ctx, { ids: [id] }, write))
     },
   )
 

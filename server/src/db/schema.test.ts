@@ -22,6 +22,7 @@ const source = [
   "refund-rows.ts",
   "subscription-rows.ts",
   "paywall-rows.ts",
+  "put-away-rows.ts",
   "audit-rows.ts",
 ]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))

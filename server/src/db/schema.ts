@@ -26,6 +26,7 @@ import type {
   Wallets,
 } from "./payout-rows.ts"
 import type { Paywalls, PaywallVersions } from "./paywall-rows.ts"
+import type { PutAway, PutAwayTerms } from "./put-away-rows.ts"
 import type { Refunds } from "./refund-rows.ts"
 import type { Invoices, Subscriptions } from "./subscription-rows.ts"
 import type { Surpluses } from "./surplus-rows.ts"
@@ -334,6 +335,8 @@ export interface Database {
   resources: Resources
   paywalls: Paywalls
   deposits: Deposits
+  put_away: PutAway
+  put_away_terms: PutAwayTerms
   paywall_versions: PaywallVersions
   transfers: Transfers
   endpoint_troubles: EndpointTroubles

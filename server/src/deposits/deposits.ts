@@ -118,17 +118,27 @@ export const COOLING_MS = 2 * 3_600_000
 /** Somebody who views what is sold at an address may be about to pay, so it is watched for this long. */
 const WATCH_MS = 3_600_000
 
+/**
+ * SQL: whether anybody asked for what is sold at a deposit since it was made. It is watched for an hour from then, and for
+ * an hour from each time that somebody asks.
+ */
+export const wasAskedFor = (deposit: "d" | "deposits"): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${deposit}.watched_until`)} > ${sql.ref(`${deposit}.created_at`)} + interval '1 hour')`
+
 /** The condition on `deposits` for rows that {@link watch} would update. */
 export const watchEnds = (now: Date): RawBuilder<boolean> =>
   sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
 
-/** Watches the addresses of resources, or extends the watch. Writes only when half of the time has passed. */
+/**
+ * Watches the addresses of resources, or extends the watch. Writes only the first time, and when half of the time has
+ * passed.
+ */
 export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()
   await ctx.db
     .updateTable("deposits")
     .set({ watched: true, watched_until: new Date(now.getTime() + WATCH_MS) })
     .where(sql<boolean>`resource_id = any(${sqlArray("text", resources)})`)
-    .where(watchEnds(now))
+    .where(sql<boolean>`(${watchEnds(now)} or not ${wasAskedFor("deposits")})`)
     .execute()
 }

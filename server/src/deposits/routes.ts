@@ -127,33 +127,42 @@ function shownOf(ctx: TxContext, row: Row<"deposits">, payees: readonly Payee[])
   }
 }
 
-/** All of a merchant's deposits as CSV, newest first, with the fields of {@link shownOf}. */
-export function depositsCsv(ctx: TxContext, merchantId: string): AsyncGenerator<string | Buffer> {
+/**
+ * All of a merchant's deposits as CSV, with the fields of {@link shownOf}: newest first, and then those of checkouts that
+ * were put away.
+ */
+export async function* depositsCsv(ctx: TxContext, merchantId: string): AsyncGenerator<string | Buffer> {
   const percent = sql`trim_scale(p.percent_e4 / 10000.0)`
-  return linesOf(ctx, {
-    cells: {
-      address: sql`r.address`,
-      chain: byNetwork(ctx, ({ name }) => name),
-      chainId: sql`r.chain_id::text`,
-      token: byNetwork(ctx, ({ token }) => checksummed(token.address)),
-      factory: sql`r.factory`,
-      salt: sql`r.salt`,
-      owner: sql`r.owner`,
-      approver: sql`r.approver`,
-      payeesHash: sql`r.payees_hash`,
-      payees: sql`case when r.recipient_set_id is not null then (select string_agg(p.address || '=' || ${percent}, ' ' order by p.position)
-        from recipients p where p.set_id = r.recipient_set_id) end`,
-      openAfter: sql`r.open_after_s::text`,
-      opensAt: timeCell(sql`to_timestamp(r.open_after_s)`),
-      paywallId: kindCell("pw", sql`r.resource_id`),
-      sessionId: kindCell("cs", sql`r.resource_id`),
-      createdAt: timeCell(sql`r.created_at`),
-    },
-    key: ["id"],
-    rows: (
-      last,
-      limit,
-    ) => sql`(select * from deposits where merchant_id = ${merchantId} and ${last ? sql`id < ${last.id}` : sql`true`}
-      order by id desc limit ${limit})`,
-  })
+  const cells = {
+    address: sql`r.address`,
+    chain: byNetwork(ctx, ({ name }) => name),
+    chainId: sql`r.chain_id::text`,
+    token: byNetwork(ctx, ({ token }) => checksummed(token.address)),
+    factory: sql`r.factory`,
+    salt: sql`r.salt`,
+    owner: sql`r.owner`,
+    approver: sql`r.approver`,
+    payeesHash: sql`r.payees_hash`,
+    payees: sql`case when r.recipient_set_id is not null then (select string_agg(p.address || '=' || ${percent}, ' ' order by p.position)
+      from recipients p where p.set_id = r.recipient_set_id) end`,
+    openAfter: sql`r.open_after_s::text`,
+    opensAt: timeCell(sql`to_timestamp(r.open_after_s)`),
+    paywallId: kindCell("pw", sql`r.resource_id`),
+    sessionId: kindCell("cs", sql`r.resource_id`),
+    createdAt: timeCell(sql`r.created_at`),
+  }
+  type Rows = Parameters<typeof linesOf<keyof typeof cells, "id">>[1]["rows"]
+  const present: Rows = (last, limit) => sql`(select * from deposits
+    where merchant_id = ${merchantId} and ${last ? sql`id < ${last.id}` : sql`true`} order by id desc limit ${limit})`
+  const away: Rows = (last, limit) => sql`(select p.id, p.id as resource_id, p.chain_id, p.open_after_s, p.created_at,
+      '0x' || encode(p.address, 'hex') as address, '0x' || encode(p.salt, 'hex') as salt, d.factory, d.owner, d.approver,
+      d.payees_hash, d.recipient_set_id
+    from (select * from put_away where merchant_id = ${merchantId} and ${last ? sql`id < ${last.id}` : sql`true`}
+      order by id desc limit ${limit}) p
+      join put_away_terms t on t.id = p.terms_id, jsonb_populate_record(null::deposits, t.deposit) d)`
+  yield* linesOf(ctx, { cells, key: ["id"], rows: present })
+  const others = linesOf(ctx, { cells, key: ["id"], rows: away })
+  // The names of the columns are there already.
+  await others.next()
+  yield* others
 }

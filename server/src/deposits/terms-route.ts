@@ -10,6 +10,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { AddressText, Described, HashText } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
+import { withPutAway } from "./put-away.ts"
 import { termsOf } from "./read-terms.ts"
 
 const DepositTerms = Type.Object({
@@ -53,7 +54,7 @@ export function termsRoute(app: Server, ctx: Context): void {
     },
     async request => {
       const address = addressField("address", request.params.address)
-      const { row, payees } = await termsOf(ctx, address)
+      const { row, payees } = await withPutAway(ctx, { addresses: [address] }, () => termsOf(ctx, address))
       return {
         address: checksummed(address),
         chain: networkOf(ctx.chain, row.chain_id).name,

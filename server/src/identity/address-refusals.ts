@@ -1,9 +1,11 @@
 /** Addresses that no money of a merchant or payer must be sent to. */
+import { sql } from "kysely"
 import { implementationOf } from "../chain/deposit-terms.ts"
 import { knownEscrows, tokenStoreOf } from "../chain/escrow-deployments.ts"
 import type { Address } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
 import type { TxContext } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
 
 /**
  * Why money must not be sent to some of these addresses: it would be stranded at an address of this service, or at one
@@ -17,7 +19,11 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     .select("address")
     .where("address", "in", [...addresses])
     .execute()
-  for (const { address } of deposits)
+  const putAway = await sql<{ address: Address }>`select '0x' || encode(address, 'hex') as address from put_away
+    where address = any(select decode(substr(a, 3), 'hex') from unnest(${sqlArray("text", addresses)}) a)`.execute(
+    ctx.db,
+  )
+  for (const { address } of [...deposits, ...putAway.rows])
     refusals.set(address, "is a receiving address of this service: use a wallet of your own")
   // Wallets of every network, also earlier ones.
   const wallets = await ctx.db

@@ -19,6 +19,7 @@ import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction, reading } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
+import { withPutAway } from "../deposits/put-away.ts"
 import { termsOf } from "../deposits/read-terms.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
@@ -55,7 +56,9 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
 /** `/pay/:sessionId` and its states. */
 function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   const shownCheckout = async (sessionId: string, lang: Language, t: Translate): Promise<Page & { base: PageBase }> => {
-    const data = await checkoutPage(await reading(ctx), sessionId, lang)
+    const data = await withPutAway(ctx, { ids: [sessionId] }, async () =>
+      checkoutPage(await reading(ctx), sessionId, lang),
+    )
     await watch(ctx, sessionId)
     return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), base: data, framed: true, data }
   }
@@ -76,7 +79,8 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { txHash } = request.query as { txHash?: unknown }
     const hash = parseHash(txHash)
     return {
-      read: async () => await checkoutStatus(await reading(ctx), sessionId, hash),
+      read: () =>
+        withPutAway(ctx, { ids: [sessionId] }, async () => checkoutStatus(await reading(ctx), sessionId, hash)),
       opened: () => watch(ctx, sessionId),
       isOver: isSettled,
       // A payment that is captured at once is on its way while it is `authorized`.
@@ -199,8 +203,9 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const address = parseAddress((request.params as { address: string }).address)
     return await sendPage(request, reply, async (t, lang) => {
       if (!address) throw new ApiError("DEPOSIT_NOT_FOUND")
-      const read = await reading(ctx)
-      return { title: t("moneyGoes"), body: addressBody(read, t, lang, await termsOf(read, address)) }
+      const read = async () => await termsOf(await reading(ctx), address)
+      const terms = await withPutAway(ctx, { addresses: [address] }, read)
+      return { title: t("moneyGoes"), body: addressBody(ctx, t, lang, terms) }
     })
   })
   app.get("/subscriptions", { schema: hidden }, async (request, reply) =>

@@ -282,6 +282,10 @@ async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promis
     await halt(round, [await wrongTerms(round, rows)])
     // An address that nobody paid, and nobody asks for, is read by `scanner/check-dormant-deposits.ts`.
     const moving = rows.filter(({ moves }) => moves)
+    await checkAgain(
+      ctx,
+      rows.filter(({ moves, check_at }) => !moves && check_at === null),
+    )
     const { finding, unproven } = await checkBalances(ctx, network, quorum, moving)
     const outflows = await checkOutflows(round, quorum, moving)
     await halt(round, [finding, outflows.finding])
@@ -291,6 +295,14 @@ async function passDeposits(round: Round, quorum: Quorum, begin: bigint): Promis
     after = last.id
   }
   return after
+}
+
+/** Earlier versions read the balances of unpaid checkouts for 30 days after their end, and no longer. */
+async function checkAgain(ctx: Context, deposits: readonly Row<"deposits">[]): Promise<void> {
+  if (deposits.length === 0) return
+  const ids = deposits.map(({ id }) => id)
+  await sql`update deposits set check_at = ${ctx.now()} where id = any(${sqlArray("bigint", ids)})
+    and not watched and check_at is null`.execute(ctx.db)
 }
 
 /** Compares the terms of deposits with their addresses. */

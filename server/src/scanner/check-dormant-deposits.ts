@@ -3,15 +3,14 @@
  * for a day, then daily, 500 in a call. If an address holds another sum than its rows say, it is scanned again.
  */
 import { sql } from "kysely"
-import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
-import { votesNeeded } from "../chain/agreement.ts"
-import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { multicall, readMulticall } from "../chain/multicall.ts"
 import type { Network } from "../chain/networks.ts"
-import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { depositSums } from "../deposits/balance.ts"
+import { wasAskedFor } from "../deposits/deposits.ts"
+import { type Crowds, crowdsAmong, isCrowded, putAway } from "../deposits/put-away.ts"
+import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.ts"
 
 /**
  * SQL: whether something is for sale at a deposit. It uses an index of its own, because a join would read the versions
@@ -23,13 +22,25 @@ const isActive = (deposit: "d" | "w") =>
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const ADDRESSES_PER_CALL = 500
 /** Wait before a balance that too few endpoints reported is read again. */
 const ALONE_MS = 300_000
 /** How many blocks an endpoint that reports balances may be behind the scan. */
 const LAG_BLOCKS = 600
-/** How many addresses one round makes dormant, and how many it reads, in 20 calls. */
+/** How many addresses one round reads, in 20 calls. */
 const ADDRESSES_PER_ROUND = 10_000
+/** How many one round makes dormant: more than can be made in the minute between two. */
+const LEAVING_PER_ROUND = 50_000
+/**
+ * How many addresses one round watches again though too few endpoints say that they hold another sum. An endpoint that
+ * lies about all of them must not put them all into the scan.
+ */
+const DOUBTS_PER_ROUND = 100
+/**
+ * How many unpaid checkouts of a link, and of all links of a merchant, are in the scan. Anyone can open them, and each
+ * costs a part of every round.
+ */
+const MOST_OF_LINK = 2_000
+const MOST_OF_MERCHANT = 10_000
 
 /**
  * Takes addresses that nobody asked about recently out of the scan. An active paywall's address leaves it only if it
@@ -47,61 +58,101 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
       and (d.watched_until < ${dayAgo} or (${isActive("d")}) is not true)
       and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
         or (t.created_at > ${dayAgo} and (${isActive("d")}))))
-      order by d.watched_until limit ${ADDRESSES_PER_ROUND})`.execute(ctx.db)
+      order by d.watched_until limit ${LEAVING_PER_ROUND})`.execute(ctx.db)
+}
+
+/**
+ * Takes unpaid checkouts of a link or merchant out of the scan where too many are open: first those that nobody has
+ * looked at since they were made, and then those that were asked for least recently. Whoever asks for one puts it back.
+ */
+export async function thinOut(
+  ctx: Context,
+  { chainId }: Network,
+  { ofLink = MOST_OF_LINK, ofMerchant = MOST_OF_MERCHANT } = {},
+): Promise<void> {
+  const now = ctx.now()
+  const { rows } = await sql`select from deposits where chain_id = ${chainId} and watched
+    offset ${Math.min(ofLink, ofMerchant)} limit 1`.execute(ctx.db)
+  if (rows.length === 0) return
+  const order = sql`order by ${wasAskedFor("d")} desc, d.watched_until desc, d.id desc`
+  await sql`update deposits d set watched = false, watched_number = coalesce(d.watched_number, c.block_number),
+      dormant_since = ${now}, check_at = ${new Date(now.getTime() + HOUR_MS)}
+    from cursors c, (select d.id, row_number() over (partition by s.link_id ${order}) as of_link,
+        row_number() over (partition by s.merchant_id ${order}) as of_merchant
+      from deposits d join checkout_sessions s on s.id = d.resource_id
+      where d.chain_id = ${chainId} and d.watched and s.link_id is not null and s.status = 'pending') ranked
+    where c.chain_id = d.chain_id and d.id = ranked.id and (of_link > ${ofLink} or of_merchant > ${ofMerchant}) and d.watched
+      and not exists (select from transfers t where t.deposit_id = d.id)
+      and not exists (select from payouts p where p.deposit_id = d.id)`.execute(ctx.db)
 }
 
 /**
  * Reads the balances of the dormant addresses that are due. An address whose balance differs from its rows is scanned
- * again: it received more, or money left it that is not recorded yet, which could hide what it receives.
+ * again: it received more, or money left it that is not recorded yet, which could hide what it receives. An unpaid
+ * checkout of long ago, at whose address nothing is, is put away.
  */
 export async function checkDormantDeposits(ctx: Context, network: Network): Promise<void> {
-  const now = ctx.now()
   const due = await ctx.db
     .selectFrom("deposits")
     .select(["id", "address"])
     .where("chain_id", "=", network.chainId)
     .where("watched", "=", false)
-    .where("check_at", "<=", now)
+    .where("check_at", "<=", ctx.now())
     .orderBy("check_at")
     .limit(ADDRESSES_PER_ROUND)
     .execute()
+  if (due.length === 0) return
+  const crowds = await crowdsAmong(
+    ctx,
+    due.map(({ id }) => id),
+  )
+  let doubtsLeft = DOUBTS_PER_ROUND
   for (let start = 0; start < due.length; start += ADDRESSES_PER_CALL) {
     const part = due.slice(start, start + ADDRESSES_PER_CALL)
-    const ids = part.map(row => row.id)
-    const sums = await depositSums(ctx, network.token.address, ids)
-    const balances = await balancesOf(network, part, ctx.signal)
-    const differs = part.filter(({ id }, i) => {
-      const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
-      return balances[i]?.some(balance => balance !== came - went)
-    })
+    const said = await saidOf(ctx, network, part)
+    const idsOf = (...which: Said[]) => part.flatMap(({ id }, i) => (which.includes(said[i] ?? "nothing") ? [id] : []))
     // An address whose balance no endpoint reported stays due; one that too few endpoints reported is read again soon.
-    const enough = votesNeeded(network.endpoints.length)
-    const reportedBy = (i: number) => balances[i]?.length ?? 0
-    const reported = ids.filter((_, i) => reportedBy(i) >= enough)
-    if (reported.length > 0) await scheduleChecks(ctx, reported)
-    const alone = ids.filter((_, i) => reportedBy(i) > 0 && reportedBy(i) < enough)
-    if (alone.length > 0) {
-      const check_at = new Date(now.getTime() + ALONE_MS)
-      await ctx.db.updateTable("deposits").set({ check_at }).where("id", "in", alone).execute()
-    }
-    const quiet = part.filter((row, i) => !differs.includes(row) && reportedBy(i) >= enough)
-    await knownUpTo(
-      ctx,
-      network,
-      quiet.map(row => row.id),
-    )
-    if (differs.length === 0) continue
-    await ctx.db
-      .updateTable("deposits")
-      .set({ watched: true, watched_until: new Date(now.getTime() + HOUR_MS) })
-      .where(
-        "id",
-        "in",
-        differs.map(row => row.id),
-      )
-      .execute()
-    await ctx.wakes.wake("verify")
+    await scheduleChecks(ctx, idsOf("same", "other", "doubtful"), crowds)
+    await checkSoon(ctx, idsOf("alone"))
+    await knownUpTo(ctx, network, idsOf("same"))
+    await putAway(ctx, idsOf("same"), crowds)
+    const doubts = idsOf("doubtful").slice(0, doubtsLeft)
+    doubtsLeft -= doubts.length
+    await watchAgain(ctx, [...idsOf("other"), ...doubts])
   }
+}
+
+async function saidOf(
+  ctx: Context,
+  network: Network,
+  deposits: readonly { id: bigint; address: Address }[],
+): Promise<Said[]> {
+  const sums = await depositSums(
+    ctx,
+    network.token.address,
+    deposits.map(({ id }) => id),
+  )
+  const expected = deposits.map(({ id, address }) => {
+    const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
+    return { address, balance: came - went }
+  })
+  return await compareBalances(network, expected, ctx.signal)
+}
+
+async function checkSoon(ctx: Context, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  const check_at = new Date(ctx.now().getTime() + ALONE_MS)
+  await sql`update deposits set check_at = ${check_at} where id = any(${sqlArray("bigint", ids)})`.execute(ctx.db)
+}
+
+/** Takes addresses into the scan of the logs again. */
+async function watchAgain(ctx: Context, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  const until = new Date(ctx.now().getTime() + HOUR_MS)
+  await sql`update deposits set watched = true, watched_until = ${until} where id = any(${sqlArray("bigint", ids)})`.execute(
+    ctx.db,
+  )
+  await ctx.wakes.wake("verify")
 }
 
 /**
@@ -111,58 +162,30 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
 async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return
   await sql`update deposits d set watched_number = greatest(d.watched_number, c.block_number - ${LAG_BLOCKS}::bigint)
-    from cursors c where c.chain_id = ${chainId} and d.id in (${sql.join(ids)}) and not d.watched`.execute(ctx.db)
+    from cursors c where c.chain_id = ${chainId} and d.id = any(${sqlArray("bigint", ids)}) and not d.watched`.execute(
+    ctx.db,
+  )
 }
 
 /**
  * Schedules the next check of dormant addresses: hourly while a session is open or a paywall active, and for a day
- * after that ended, then daily; a session's address is not checked any more after 30 days.
+ * after that ended, then daily. A session of a link that has too many is checked daily from the start. A session that
+ * was paid is not checked any more after 30 days: the daily comparison reads its balance.
  */
-async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<void> {
+async function scheduleChecks(ctx: Context, ids: readonly bigint[], crowds: Crowds): Promise<void> {
+  if (ids.length === 0) return
   const now = ctx.now().getTime()
   const [dayAgo, monthAgo, inAnHour, inADay] = [-DAY_MS, -30 * DAY_MS, HOUR_MS, DAY_MS].map(ms => new Date(now + ms))
-  await sql`update deposits d set check_at = case
-      when e.is_session and e.ended_at < ${monthAgo} then null
+  await sql`update deposits set check_at = case
+      when e.is_session and e.ended_at < ${monthAgo} and exists (select from deposit_books b where b.deposit_id = e.id) then null
+      when e.is_crowded then ${inADay}::timestamptz
       when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
       else ${inADay}::timestamptz end
-    from (select w.id, s.id is not null as is_session, case when s.id is null then case when (${isActive("w")}) then null else w.dormant_since end
+    from (select w.id, s.id is not null as is_session, coalesce(${isCrowded(crowds)}, false) as is_crowded,
+        case when s.id is null then case when (${isActive("w")}) then null else w.dormant_since end
         when s.status in ('pending', 'verifying') then null
         else coalesce(s.confirmed_at, s.expires_at) end as ended_at
-      from deposits w left join checkout_sessions s on s.id = w.resource_id where w.id in (${sql.join(ids)})) as e
-    where d.id = e.id`.execute(ctx.db)
-}
-
-/**
- * Returns balances in the settlement token as each endpoint reports them. One endpoint is not enough: it may lag, or
- * hide what was paid.
- */
-async function balancesOf(
-  network: Network,
-  deposits: readonly { address: Address }[],
-  signal: AbortSignal,
-): Promise<bigint[][]> {
-  const functionName = "balanceOf"
-  const reads = deposits.map(({ address }) => ({
-    to: network.token.address,
-    data: encodeFunctionData({ abi: erc20Abi, functionName, args: [address] }),
-  }))
-  const answers = await Promise.all(
-    awake(network.endpoints).map(async endpoint => {
-      const [result] = (await ask(endpoint, [multicall(reads)], signal)) ?? []
-      return readBalances(result)
-    }),
-  )
-  return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
-}
-
-/** A balance that can't be read counts as not reported. */
-function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
-  if (!result?.ok) return []
-  try {
-    return readMulticall(result.value).map(data =>
-      data ? decodeFunctionResult({ abi: erc20Abi, functionName: "balanceOf", data }) : undefined,
-    )
-  } catch {
-    return []
-  }
+      from deposits w left join checkout_sessions s on s.id = w.resource_id
+      where w.id = any(${sqlArray("bigint", ids)})) as e
+    where deposits.id = e.id`.execute(ctx.db)
 }

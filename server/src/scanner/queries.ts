@@ -6,6 +6,7 @@ import type { Transfer } from "../chain/transfers.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { bringBack } from "../deposits/put-away.ts"
 import { statusMessage } from "./submission-faults.ts"
 
 export interface WatchedDeposit {
@@ -57,6 +58,8 @@ export async function depositsAmong(
   addresses: readonly Address[],
   resources: readonly string[],
 ): Promise<WatchedDeposit[]> {
+  // What somebody paid at, or asks about, is not put away any more.
+  if (addresses.length > 0) await bringBack(ctx, { addresses: [...new Set(addresses)] })
   const among = (values: readonly string[]) => sql`any(${sqlArray("text", new Set(values))})`
   const found = [
     ...(addresses.length > 0

@@ -18,3 +18,36 @@ create index deposit_books_holding on deposit_books (deposit_id) where inflow > 
 create index payouts_leaving on payouts (chain_id, deposit_id) where state in ('queued', 'held', 'assigned', 'mined') and deposit_id is not null;
 -- The factories of a network: one page for all deposits of one factory.
 create index deposits_of_factory on deposits (chain_id, factory);
+
+-- Unpaid checkouts that ended long ago, or of which a link has too many: some hundred bytes each in place of thousands. Nothing is lost: with its terms
+-- such a row is again what it was, as soon as anybody asks for it or money is found at its address (`deposits/put-away.ts`).
+create table put_away_terms (
+  id bigint generated always as identity primary key,
+  merchant_id text not null references merchants,
+  -- What the rows refer to must not be deleted meanwhile.
+  link_id text references payment_links,
+  product_id text references products,
+  recipient_set_id bigint references recipient_sets,
+  -- All columns that are not in the small row.
+  session jsonb not null,
+  deposit jsonb not null,
+  hash bytea not null,
+  unique (merchant_id, hash)
+);
+create table put_away (
+  id text primary key,
+  merchant_id text not null references merchants,
+  chain_id integer not null,
+  terms_id bigint not null references put_away_terms,
+  address bytea not null,
+  salt bytea not null,
+  open_after_s bigint not null,
+  watched_number bigint not null,
+  created_at timestamptz not null,
+  expires_at timestamptz not null,
+  updated_at timestamptz not null,
+  check_at timestamptz not null
+);
+create unique index put_away_address on put_away (address, chain_id);
+create index put_away_of_merchant on put_away (merchant_id, id);
+create index put_away_due on put_away (chain_id, check_at);
