@@ -3,14 +3,17 @@
  * blocks of the missing nonces by the wallet's transaction counts, or, where no endpoint has the state for that, the
  * wallet's releases by their logs. Each transaction is then adopted as by `adopt`.
  */
+import { sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
 import { readLogs, transfersOf } from "../chain/read-logs.ts"
 import { hexNumber } from "../chain/rpc.ts"
+import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { USED_BEFORE } from "../payouts/wallet-row.ts"
 import type { Asked } from "./actions.ts"
@@ -132,32 +135,59 @@ async function releasesSince(
     .where("wallet", "=", wallet.address)
     .where("nonce", "<", nonce)
     .executeTakeFirstOrThrow()
-  const deposits = await ctx.db
-    .selectFrom("deposits")
-    .select("address")
-    .where("chain_id", "=", wallet.chain_id)
-    .execute()
-  const query = {
-    token: network.token.address,
-    side: "from",
-    addresses: deposits.map(({ address }) => address),
-    fromBlock: last ?? wallet.checked_number ?? 0n,
-    toBlock: quorum.finalized,
-    has: { number: quorum.finalized },
-  } as const
+  const left: Transfer[] = []
+  const fromBlock = last ?? wallet.checked_number ?? 0n
+  for (let after: Address | undefined = "0x" as Address; after !== undefined; ) {
+    const addresses: Address[] = await addressesAfter(ctx, wallet.chain_id, after)
+    left.push(...(await leftFrom(ctx, network, addresses, fromBlock, quorum)))
+    after = addresses.length < ADDRESSES_AT_ONCE ? undefined : addresses.at(-1)
+  }
+  left.sort((a, b) => Number(a.blockNumber - b.blockNumber) || a.logIndex - b.logIndex)
+  const hashes = new Set(left.map(({ txHash }) => txHash))
   const known = await ctx.db
     .selectFrom("transaction_attempts")
     .select("hash")
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
-    .where("hash", "is not", null)
-    .$narrowType<{ hash: Hash }>()
+    .where(sql<boolean>`hash = any(${sqlArray("text", hashes)})`)
     .execute()
-  const hashes = new Set(known.map(({ hash }) => hash))
+  for (const { hash } of known) if (hash !== null) hashes.delete(hash)
+  return [...hashes]
+}
+
+/** Strangers decide how many receiving addresses there are, so they are not all in memory at once. */
+const ADDRESSES_AT_ONCE = 5_000
+
+/** The next receiving addresses in the order of their text, also those of checkouts that were put away. */
+async function addressesAfter(ctx: Context, chainId: number, after: Address): Promise<Address[]> {
+  const { rows } = await sql<{ address: Address }>`
+    (select address::text as address from deposits where chain_id = ${chainId} and address > ${after} order by address
+      limit ${ADDRESSES_AT_ONCE})
+    union (select '0x' || encode(address, 'hex') as address from put_away
+      where chain_id = ${chainId} and address > decode(substr(${after}, 3), 'hex') order by put_away.address
+      limit ${ADDRESSES_AT_ONCE})
+    order by address limit ${ADDRESSES_AT_ONCE}`.execute(ctx.db)
+  return rows.map(({ address }) => address)
+}
+
+/** The transfers out of these addresses, by the first endpoint that has all logs. */
+async function leftFrom(
+  ctx: Context,
+  network: Network,
+  addresses: readonly Address[],
+  fromBlock: bigint,
+  { finalized }: Quorum,
+): Promise<Transfer[]> {
+  const query = { token: network.token.address, side: "from", addresses, has: { number: finalized } } as const
   for (const endpoint of awake(network.endpoints)) {
-    const reading = await readLogs(endpoint, query, ctx.signal)
-    if (reading.readTo < quorum.finalized) continue
-    return [...new Set(transfersOf(reading).map(({ txHash }) => txHash))].filter(hash => !hashes.has(hash))
+    const left: Transfer[] = []
+    for (let next = fromBlock; ; ) {
+      const reading = await readLogs(endpoint, { ...query, fromBlock: next, toBlock: finalized }, ctx.signal)
+      left.push(...transfersOf(reading))
+      if (reading.readTo >= finalized) return left
+      if (reading.readTo < next) break
+      next = reading.readTo + 1n
+    }
   }
   throw refused(
     "No endpoint reports the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +

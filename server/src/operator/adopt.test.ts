@@ -12,10 +12,13 @@ import { bodyOf, relaysOn } from "../../test/relays.ts"
 import { reservesOn } from "../../test/reserve.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
-import { makePayouts } from "../payouts/make-payouts.ts"
+import { putAway } from "../deposits/put-away.ts"
+import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
+import { ensureCursor } from "../scanner/scan-round.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
 
 const DAY_MS = 86_400_000
 let rig: PayoutRig
@@ -65,6 +68,22 @@ async function inExplorer(from: bigint): Promise<Hash[]> {
       if (sender === rig.signer.address && BigInt(nonce) >= from) found.push({ nonce, hash: hash as Hash })
   }
   return found.sort((a, b) => a.nonce - b.nonce).map(({ hash }) => hash)
+}
+
+/** One round of the scan and of the settlement, after some blocks. */
+async function verifyNow(): Promise<void> {
+  await mine()
+  await rig.service.ctx.db.updateTable("cursors").set({ run_at: rig.service.ctx.now() }).execute()
+  await verifyRound(rig.service.ctx, rig.network)
+}
+
+/** Sweeps what is due to the merchant, and waits until it is final. */
+async function sweep(): Promise<void> {
+  rig.service.advance(2 * DAY_MS)
+  await sweepDue(rig.service.ctx, rig.network)
+  await rig.round()
+  await mine()
+  await rig.round()
 }
 
 /** Pays everything that is due, and waits until it is final. */
@@ -185,6 +204,40 @@ describe("an old backup", () => {
     const { balanced_number } = await ctx.db.selectFrom("deposits").select("balanced_number").executeTakeFirstOrThrow()
     const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
     expect(balanced_number).toBe(number)
+  })
+
+  it.each([
+    ["left the scan", false],
+    ["been put away", true],
+  ])("from when its address had %s: what came and was paid out since is found by the payout", async (_when, isAway) => {
+    const { ctx } = rig.service
+    await ensureCursor(ctx, rig.network)
+    const { body: session } = await rig.service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "shop" })
+    const { id } = session
+    await verifyNow()
+    const long = new Date(ctx.now().getTime() - 60 * DAY_MS)
+    await sql`update checkout_sessions set status = 'expired', expires_at = ${long}, run_at = null`.execute(ctx.db)
+    await sql`update deposits set watched = false, watched_until = ${long}, dormant_since = ${long}, check_at = ${long},
+      watched_number = (select block_number from cursors)`.execute(ctx.db)
+    const ids = (await ctx.db.selectFrom("deposits").select("id").execute()).map(row => row.id)
+    if (isAway) expect(await putAway(ctx, ids, { links: [], merchants: [] })).toBe(1)
+    const restore = await backUp(ctx)
+    const first = (await operator.wallet()).next_nonce
+    await rig.mint(session.payTo, 5_000_000n)
+    await rig.service.call("GET", `/pay/${id}`)
+    for (let i = 0; i < 3; i++) await verifyNow()
+    const [{ id: paymentId = "" } = {}] = await ctx.db.selectFrom("payments").select("id").execute()
+    const accept = `/api/console/payments/${paymentId}/accept`
+    expect((await rig.service.call("POST", accept, {}, { as: "shop" })).status).toBe(200)
+    await sweep()
+    expect(await rig.balanceOf(session.payTo)).toBe(0n)
+    const [hash] = await inExplorer(first)
+    await restore()
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await expectRefused(adopt(hash), /pays no payout that waits here/)
+    for (let i = 0; i < 3; i++) await verifyNow()
+    const found = await ctx.db.selectFrom("payments").select(["status", "exception", "amount"]).execute()
+    expect(found).toEqual([{ status: "open", exception: "late", amount: 5_000_000n }])
   })
 
   it.each([

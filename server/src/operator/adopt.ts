@@ -5,7 +5,6 @@
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
-import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
@@ -21,8 +20,9 @@ import { type Asked, byHand, type Done } from "./actions.ts"
 import { findPayout, networkNamed, refused } from "./lookup.ts"
 import { waitingIn, writeLostBatch } from "./lost-batches.ts"
 import { type LostCall, lostCallOf, lostWords, writeLostCall } from "./lost-calls.ts"
-import { readTransaction, type SignedTransaction } from "./read-transaction.ts"
+import { fetchTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { isKnown } from "./unexplained.ts"
+import { watchSenders } from "./watch-senders.ts"
 
 type Wanted = Asked & {
   hash: Hash
@@ -80,21 +80,11 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
     if (!wallet || (transaction.chainId !== 0 && transaction.chainId !== network.chainId))
       throw refused(`The transaction was signed by ${transaction.from}, which is not a wallet of this service.`)
     const receipt = await finalReceiptOf(ctx, network, hash)
+    await watchSenders(ctx, network, receipt)
     return { transaction, wallet, receipt, lost: await lostCallOf(ctx, wallet, transaction, receipt) }
   }
   const names = ctx.chain.networks.map(each => each.name).join(", ")
   throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
-}
-
-async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Promise<SignedTransaction | undefined> {
-  const call = { method: "eth_getTransactionByHash", params: [hash] }
-  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, [call], ctx.signal)))
-  for (const answer of answers) {
-    const reply = answer?.[0]
-    const transaction = reply?.ok ? await readTransaction(reply.value, hash) : undefined
-    if (transaction) return transaction
-  }
-  return undefined
 }
 
 /** The transaction's receipt in a final block, confirmed by as many endpoints as a repeated payment needs. */

@@ -2,7 +2,10 @@
  * Rebuilds the signed bytes of a transaction from a node's answer, so that its hash and its signature can be checked.
  */
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress, serializeTransaction } from "viem"
+import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
 
 export interface SignedTransaction {
   hash: Hash
@@ -26,7 +29,7 @@ export interface SignedTransaction {
  * transaction, or has another hash. The result needs no trust in the node. Only types 0, 1 and 2: our wallets send no
  * others.
  */
-export async function readTransaction(answer: unknown, hash: Hash): Promise<SignedTransaction | undefined> {
+async function readTransaction(answer: unknown, hash: Hash): Promise<SignedTransaction | undefined> {
   if (typeof answer !== "object" || answer === null) return undefined
   try {
     const raw = serialized(answer as Record<string, string>)
@@ -84,4 +87,20 @@ function serialized(answered: Record<string, string>): Hex {
       ? { gasPrice: number("gasPrice") }
       : { maxFeePerGas: number("maxFeePerGas"), maxPriorityFeePerGas: number("maxPriorityFeePerGas") }
   return serializeTransaction({ type, ...listed, ...fees } as never, { r, s, yParity })
+}
+
+/** Returns a transaction that one of our networks' endpoints knows, checked by its signature; undefined if none does. */
+export async function fetchTransaction(
+  ctx: Context,
+  network: Network,
+  hash: Hash,
+): Promise<SignedTransaction | undefined> {
+  const call = { method: "eth_getTransactionByHash", params: [hash] }
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, [call], ctx.signal)))
+  for (const answer of answers) {
+    const reply = answer?.[0]
+    const transaction = reply?.ok ? await readTransaction(reply.value, hash) : undefined
+    if (transaction) return transaction
+  }
+  return undefined
 }

@@ -16,6 +16,7 @@ import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { bringBack } from "../deposits/put-away.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
 import { followGivenBack } from "../settlement/end-given-back.ts"
 import { compareLogs } from "./compare-logs.ts"
@@ -185,6 +186,7 @@ async function compareNamed(
   }
   if (named === undefined || named === "tooMany")
     return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on what was given back" }
+  await bringBack(ctx, { addresses: named })
   const deposits = await depositsNamed(ctx, network, named)
   const compared = deposits.length === 0 ? {} : await compareLogs(ctx, network, quorum, deposits, range)
   return (compared.finding ?? compared.unproven) ? compared : { end: range.to }

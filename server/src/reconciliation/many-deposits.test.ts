@@ -9,6 +9,7 @@ import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { NO_DEADLINE, termsOf } from "../chain/release-call.ts"
 import type { Row } from "../db/schema.ts"
+import { putAway } from "../deposits/put-away.ts"
 import { checkDormantDeposits } from "../scanner/check-dormant-deposits.ts"
 import { checkBooks } from "./check-books.ts"
 import { reconcileRound } from "./reconcile.ts"
@@ -168,6 +169,27 @@ describe("no theft escapes:", () => {
       .execute()
     await checkDormantDeposits(ctx(), rig.network)
     expect((await depositOf(shop)).watched).toBe(false)
+    await rig.compareLogs()
+    expect((await wallet()).halted_reason).toContain("left a deposit without a payout")
+    expect(await outflows()).toEqual(["unknown 20"])
+  })
+
+  it("of money that came to the address of a checkout that was put away, and was given away like that", async () => {
+    const { client, accounts } = rig.anvil
+    const { body } = await rig.service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "shop" })
+    const long = new Date(ctx().now().getTime() - 60 * 24 * HOUR_MS)
+    await sql`update checkout_sessions set status = 'expired', expires_at = ${long}, run_at = null`.execute(db())
+    await sql`update deposits set watched = false, watched_until = ${long}, dormant_since = ${long},
+      watched_number = (select block_number from cursors)`.execute(db())
+    const deposit = await db().selectFrom("deposits").selectAll().executeTakeFirstOrThrow()
+    expect(await putAway(ctx(), [deposit.id], { links: [], merchants: [] })).toBe(1)
+    await rig.compareLogs()
+    await rig.mint(body.payTo, 20n)
+    const nonce = `0x${"1".repeat(64)}` as Hash
+    const args = [deposit.salt, termsOf(deposit), rig.token, recipient(5), 20n, nonce, NO_DEADLINE, "0x"] as const
+    const theft = { address: deposit.factory, abi: depositFactoryAbi, functionName: "giveBack", args } as const
+    await client.writeContractSync({ ...theft, account: accounts[1] })
+    await life.mine()
     await rig.compareLogs()
     expect((await wallet()).halted_reason).toContain("left a deposit without a payout")
     expect(await outflows()).toEqual(["unknown 20"])
