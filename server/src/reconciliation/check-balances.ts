@@ -240,7 +240,13 @@ export async function checkRowsOf(
     const finding = checkPayout(payout)
     if (finding) return { finding }
   }
-  const outflows = await ctx.db.selectFrom("outflows").selectAll().where("deposit_id", "=", deposit.id).execute()
+  const outflows = await ctx.db
+    .selectFrom("outflows")
+    .selectAll()
+    .where("deposit_id", "=", deposit.id)
+    .orderBy("block_number", "desc")
+    .limit(ROWS_OF_A_DEPOSIT)
+    .execute()
   return await checkAssertions(ctx, network, quorum, [
     ...transfers.map(transferAssertion),
     ...payouts
