@@ -4,7 +4,7 @@
  * gave back without the service. An outflow without a payout, or a row that the chain contradicts, is a finding.
  */
 import { sql } from "kysely"
-import { keyOf, statementOf } from "../chain/agreement.ts"
+import { keyOf, reachedBy, statementOf } from "../chain/agreement.ts"
 import { awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -37,25 +37,28 @@ export async function compareLogs(
   for (let start = from; start <= to; ) {
     const end = await endOfStep(ctx, ids, { from: start, to }, TRANSFERS_AT_ONCE)
     const compared = await compareStep(ctx, network, quorum, deposits, { from: start, to: end, ids })
-    if (compared.finding ?? compared.unproven) return compared
-    start = end + 1n
+    if (compared.comparedTo === undefined) return compared
+    start = compared.comparedTo + 1n
   }
   return {}
 }
 
+/** Compares as many of the blocks as are read at once; `comparedTo` is the last of them, once they agree. */
 async function compareStep(
   ctx: Context,
   network: Network,
   quorum: Quorum,
   deposits: readonly KnownDeposit[],
-  range: Range,
-): Promise<Compared> {
-  const logs = await logsOf(ctx, network, deposits, range)
+  asked: Range,
+): Promise<Compared & { comparedTo?: bigint }> {
+  const logs = await logsOf(ctx, network, deposits, asked)
   if (!logs) return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
+  const range = { ...asked, to: logs.readTo }
   const byAddress = new Map(deposits.map(deposit => [deposit.address, deposit]))
   const out = await compareOutgoing(ctx, network, quorum, byAddress, logs.outgoing, range)
   if (out.finding ?? out.unproven) return out
-  return await compareIncoming(ctx, network, quorum, byAddress, logs.incoming, range)
+  const compared = await compareIncoming(ctx, network, quorum, byAddress, logs.incoming, range)
+  return (compared.finding ?? compared.unproven) ? compared : { comparedTo: range.to }
 }
 
 /** A range of blocks, and the deposits that are compared in it. */
@@ -63,38 +66,64 @@ interface Range extends Blocks {
   ids: readonly bigint[]
 }
 
+/** Logs up to the last block that a quorum of endpoints has read. */
+interface Logs {
+  outgoing: Transfer[]
+  incoming: Transfer[]
+  readTo: bigint
+}
+
 /**
  * Returns the logs that a quorum of endpoints reports; undefined if a log has neither a quorum for it nor one against
  * it, or too few endpoints responded. So one endpoint that omits a log hides nothing, and one that invents a log stops
- * nothing.
+ * nothing. Strangers can send so much to an address that the blocks are not all read at once.
  */
 async function logsOf(
   ctx: Context,
   network: Network,
   deposits: readonly KnownDeposit[],
-  { from, to }: Blocks,
-): Promise<{ outgoing: Transfer[]; incoming: Transfer[] } | undefined> {
-  const addresses = deposits.map(deposit => deposit.address)
-  const range = { token: network.token.address, addresses, fromBlock: from, toBlock: to, has: { number: to } }
-  const answers = await Promise.all(awake(network.endpoints).map(endpoint => logsBy(endpoint)))
-  const complete = answers.filter(answer => answer !== undefined)
+  blocks: Blocks,
+): Promise<Logs | undefined> {
   const needed = quorumOf(network)
+  const addresses = deposits.map(deposit => deposit.address)
+  const readAll = (isWide: boolean) =>
+    Promise.all(awake(network.endpoints).map(endpoint => logsBy(ctx, network, endpoint, addresses, blocks, isWide)))
+  let answers = await readAll(false)
+  // As many as must agree have too much of one address in one block.
+  if (answers.filter(({ isTooLarge }) => isTooLarge).length >= needed) answers = await readAll(true)
+  const readTo = reachedBy(
+    answers.map(answer => answer.readTo),
+    needed,
+  )
+  if (readTo === undefined || readTo < blocks.from) return undefined
+  const complete = answers.filter(answer => answer.readTo >= readTo)
   const pick = (lists: Transfer[][]): Transfer[] | undefined => {
-    const votes = Map.groupBy(lists.flat(), statementOf)
-    const sure = [...votes.values()].filter(same => same.length >= needed)
-    const isOpen = [...votes.values()].some(same => same.length < needed && lists.length - same.length < needed)
-    return isOpen ? undefined : sure.flatMap(same => same.slice(0, 1))
+    const inTime = lists.flat().filter(({ blockNumber }) => blockNumber <= readTo)
+    const votes = [...Map.groupBy(inTime, statementOf).values()]
+    const isOpen = votes.some(same => same.length < needed && lists.length - same.length < needed)
+    return isOpen ? undefined : votes.flatMap(same => (same.length >= needed ? same.slice(0, 1) : []))
   }
   const outgoing = pick(complete.map(answer => answer.outgoing))
   const incoming = pick(complete.map(answer => answer.incoming))
-  return complete.length < needed || !outgoing || !incoming ? undefined : { outgoing, incoming }
+  return outgoing && incoming ? { outgoing, incoming, readTo } : undefined
+}
 
-  async function logsBy(endpoint: Endpoint) {
-    const outgoing = await readLogs(endpoint, { ...range, side: "from" }, ctx.signal)
-    if (outgoing.readTo < to) return undefined
-    const incoming = await readLogs(endpoint, { ...range, side: "to" }, ctx.signal)
-    return incoming.readTo < to ? undefined : { outgoing: transfersOf(outgoing), incoming: transfersOf(incoming) }
-  }
+/** Reads the logs of one endpoint, out of deposits first. */
+async function logsBy(
+  ctx: Context,
+  { token }: Network,
+  endpoint: Endpoint,
+  addresses: readonly Address[],
+  { from, to }: Blocks,
+  isWide: boolean,
+): Promise<Logs & { isTooLarge: boolean }> {
+  const query = { token: token.address, addresses, fromBlock: from, isWide }
+  const left = await readLogs(endpoint, { ...query, toBlock: to, has: { number: to }, side: "from" }, ctx.signal)
+  const outgoing = transfersOf(left)
+  if (left.readTo < from) return { outgoing, incoming: [], readTo: left.readTo, isTooLarge: left.isTooLarge }
+  const toBlock = left.readTo
+  const came = await readLogs(endpoint, { ...query, toBlock, has: { number: toBlock }, side: "to" }, ctx.signal)
+  return { outgoing, incoming: transfersOf(came), readTo: came.readTo, isTooLarge: came.isTooLarge }
 }
 
 type Ended = Row<"payouts"> & { deposit: Address; hashes: Hash[] }

@@ -4,6 +4,7 @@ import { sql } from "kysely"
 import { encodeFunctionData } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Life, lifeOf } from "../../test/life.ts"
+import { failed } from "../../test/node.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -301,6 +302,27 @@ describe("a comparison that stops in the middle", () => {
     expect(halfway.checked_position).toBeGreaterThan(0n)
     expect(await turn()).toBe(60_000)
     expect(await wallet()).toMatchObject({ checked_number: halfway.checked_to, checked_to: null })
+  })
+
+  it("reads what strangers made too large to be read at once in steps, and misses nothing in them", async () => {
+    const shop = await rig.sell()
+    await rig.compareLogs()
+    for (let i = 0; i < 12; i++) await life.send(shop.deposit.address, 600_000n)
+    await life.mine(4)
+    const padding = "0".repeat(3_000_000)
+    const asked = new Set<string>()
+    rig.proxy.spoil = (method, params, result) => {
+      const [{ topics = [], fromBlock = "", toBlock = "" } = {}] = params as Record<string, string>[]
+      if (method !== "eth_getLogs" || topics.length < 2) return result
+      if (fromBlock !== toBlock) return failed("the range of blocks is too large")
+      asked.add(`${topics.length} ${fromBlock}`)
+      return (result as unknown[]).concat({ removed: true, padding })
+    }
+    await rig.compareLogs()
+    const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
+    expect(await wallet()).toMatchObject({ status: "active", checked_number: number })
+    expect((await db().selectFrom("transfers").select("id").execute()).length).toBe(12)
+    expect(asked.size).toBeGreaterThan(24)
   })
 
   it("of balances continues after the last part", async () => {
