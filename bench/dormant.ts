@@ -12,8 +12,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { parseArgs } from "node:util"
 import { sql } from "kysely"
-import type { Db } from "../server/src/db/open.ts"
-import { notify, openPostgres } from "../server/src/db/open.ts"
+import { type Db, notify, openPostgres } from "../server/src/db/open.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
 import { AUDIENCE } from "../server/test/issuer.ts"
 import { startPayoutRig } from "../server/test/payouts.ts"
@@ -217,7 +216,8 @@ async function comparisons(db: Db, { proxy }: Rig, pid: number): Promise<Figures
   }
 }
 
-const [few, many] = [Number(values.few), Number(values.many)] as [number, number]
+const few = Number(values.few)
+const many = Number(values.many)
 const small = await measure(few)
 const large = await measure(many)
 say(`\n${cpus()[0]?.model.trim()}, ${cpus().length} cores, Node ${process.versions.node}; one run\n`)

@@ -380,7 +380,7 @@ describe("late money at the address of one that was put away", () => {
 describe("the checkouts of a link that has too many", () => {
   const depositIds = async () => (await db().selectFrom("deposits").select("id").execute()).map(({ id }) => id)
 
-  it("are put away a day after their end, and their addresses are looked at daily from then on", async () => {
+  it("are put away a day after their end, and the balances of their addresses are read daily from then on", async () => {
     const sessions = await opened(4)
     const own = await start()
     await expire()

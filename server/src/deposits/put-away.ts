@@ -97,7 +97,7 @@ export async function putAway(ctx: Context, deposits: readonly bigint[], crowds:
 }
 
 /**
- * The columns that differ from checkout to checkout, or begin anew. All others are in `put_away_terms`: a migration that
+ * The columns that differ from checkout to checkout, or are set when it comes back. All others are in `put_away_terms`: a migration that
  * adds a column to one of these tables which can't be null adds it there too.
  */
 const OF_SESSION = ["id", "merchant_id", "chain_id", "created_at", "expires_at", "updated_at", "traceparent"]

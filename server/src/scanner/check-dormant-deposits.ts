@@ -136,7 +136,7 @@ async function saidOf(
     const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
     return { address, balance: came - went }
   })
-  return await compareBalances(network, expected, ctx.signal)
+  return await compareBalances(ctx, network, expected)
 }
 
 async function checkSoon(ctx: Context, ids: readonly bigint[]): Promise<void> {

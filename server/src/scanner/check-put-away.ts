@@ -29,7 +29,7 @@ export async function checkPutAway(ctx: Context, network: Network): Promise<void
   for (let start = 0; start < due.length; start += ADDRESSES_PER_CALL) {
     const part = due.slice(start, start + ADDRESSES_PER_CALL)
     const expected = part.map(({ address }) => ({ address, balance: 0n }))
-    const said = await compareBalances(network, expected, ctx.signal)
+    const said = await compareBalances(ctx, network, expected)
     const idsOf = (which: Said) => part.flatMap(({ id }, i) => (said[i] === which ? [id] : []))
     await checkLater(ctx, network, idsOf("same"))
     const doubts = idsOf("doubtful")

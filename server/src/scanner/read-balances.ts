@@ -6,6 +6,7 @@ import type { Address } from "../chain/hex.ts"
 import { multicall, readMulticall } from "../chain/multicall.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
 
 /** How many balances are read in a call. */
 export const ADDRESSES_PER_CALL = 500
@@ -18,11 +19,11 @@ export type Said = "same" | "other" | "doubtful" | "alone" | "nothing"
 
 /** Compares balances in the settlement token with what should be there, at most 500 at once. */
 export async function compareBalances(
+  ctx: Context,
   network: Network,
   expected: readonly { address: Address; balance: bigint }[],
-  signal: AbortSignal,
 ): Promise<Said[]> {
-  const reported = await balancesOf(network, expected, signal)
+  const reported = await balancesOf(ctx, network, expected)
   const needed = votesNeeded(network.endpoints.length)
   return expected.map(({ balance }, i): Said => {
     const balances = reported[i] ?? []
@@ -35,9 +36,9 @@ export async function compareBalances(
 
 /** One endpoint is not enough: it may lag, or hide what was paid. */
 async function balancesOf(
+  ctx: Context,
   network: Network,
   deposits: readonly { address: Address }[],
-  signal: AbortSignal,
 ): Promise<bigint[][]> {
   const functionName = "balanceOf"
   const reads = deposits.map(({ address }) => ({
@@ -46,7 +47,7 @@ async function balancesOf(
   }))
   const answers = await Promise.all(
     awake(network.endpoints).map(async endpoint => {
-      const [result] = (await ask(endpoint, [multicall(reads)], signal)) ?? []
+      const [result] = (await ask(endpoint, [multicall(reads)], ctx.signal)) ?? []
       return readBalances(result)
     }),
   )
