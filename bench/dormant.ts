@@ -63,8 +63,8 @@ async function fill(db: Db, merchant: string, token: string, dormant: number): P
     [
       "checkout_sessions",
       `(id, merchant_id, chain_id, amount, currency, status, expires_at, created_at, updated_at, link_id)
-      select ${id}, '${merchant}', chain_id, 5000000, 'USDC', case when ${isDormant} then 'expired' else 'verifying' end, ${at} + interval '1 day', ${at}, ${at},
-        (select id from payment_links) ${of}`,
+      select ${id}, '${merchant}', chain_id, 5000000, 'USDC', case when ${isDormant} then 'expired' else 'pending' end, case when ${isDormant} then ${at} else now() end + interval '1 day', ${at}, ${at},
+        case when ${isDormant} then (select id from payment_links) end ${of}`,
     ],
     [
       "deposits",
@@ -80,7 +80,7 @@ async function fill(db: Db, merchant: string, token: string, dormant: number): P
       `(chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number, block_hash, log_index, block_time, state,
         created_at, merchant_id, applied)
       select d.chain_id, '0x' || lpad(to_hex(g), 64, '0'), '${token}', d.address, 0, d.id, d.owner, 1, 1000000000,
-        '0x' || repeat('0', 64), 0, now(), 'confirmed', now(), '${merchant}', false
+        '0x' || repeat('0', 64), 0, now(), 'seen', now(), '${merchant}', false
       from generate_series(1, ${values.unfinal}) g join deposits d on d.resource_id = 'cs_' || lpad((${dormant} + 1 + g % ${values.watched})::text, 24, '0')`,
     ],
   ] as const) {

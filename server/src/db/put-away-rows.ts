@@ -20,6 +20,8 @@ export interface PutAway {
   updated_at: Date
   /** When its balance is read next. */
   check_at: Date
+  /** Hashes that were submitted to it and refused. */
+  submissions: JSONColumnType<Record<string, unknown>[] | null, string | null, string | null>
 }
 
 /** What many checkouts that were put away have in common: the other columns of their rows, as the database has them. */

@@ -196,6 +196,8 @@ describe("an unpaid checkout", () => {
     await pass(31 * DAY)
     await service.call("GET", `/pay/${asked.id}`)
     await rounds(3)
+    // It is still looked for.
+    await db().updateTable("submissions").set({ status: "verifying", reason: null }).execute()
     await pass(2 * HOUR)
     await makeDepositsDormant(ctx(), network())
     await check()
@@ -204,6 +206,20 @@ describe("an unpaid checkout", () => {
     await check()
     expect(await awayIds()).toEqual([asked.id])
     expect(await sessionIds()).toEqual(sorted([submitted, paid, billed]))
+  })
+
+  it("takes the hashes along that were refused, and brings them back", async () => {
+    const session = await start({ amount: 5, expiresIn: 3_600 })
+    const txHash = await pay(anvil.accounts[5].address, "5")
+    await service.call("POST", "/api/pay/confirm", { sessionId: session.id, txHash })
+    await rounds(3)
+    const { body: before } = await service.call("GET", `/api/pay/status/${session.id}?txHash=${txHash}`)
+    expect(before.submission).toMatchObject({ txHash, status: "failed" })
+    await putAllAway()
+    expect(await awayIds()).toEqual([session.id])
+    expect(await db().selectFrom("submissions").select("id").execute()).toEqual([])
+    const { body: after } = await service.call("GET", `/api/pay/status/${session.id}?txHash=${txHash}`)
+    expect(after).toMatchObject({ status: "failed", submission: before.submission })
   })
 
   it("stays, with all others of the part, while something new refers to it", async () => {
@@ -436,7 +452,7 @@ describe("the checkouts of a link that has too many", () => {
     await pay((sessions[2] as Started).payTo, "1")
     await rounds(1)
     await thinOut(ctx(), network(), { ofLink: 3 })
-    // One that got money is no longer pending, and counts no more.
+    // One that got money counts no more.
     const kept = [first, sessions[2], sessions[4], sessions[5], own]
     expect(await watched()).toEqual(kept.map(each => each?.id))
     // Whoever asks for one puts it back, and nothing that came meanwhile is missed.

@@ -17,6 +17,8 @@ const KEPT_IN_CROWD_MS = DAY_MS
 /** How many unpaid checkouts a link, or all links of a merchant, may have before they are a crowd. */
 const MOST_OF_LINK = 10_000
 const MOST_OF_MERCHANT = 200_000
+/** How many refused submissions are put away with their checkout. */
+const MOST_SUBMISSIONS = 10
 /** SQLSTATE of a row that something refers to. */
 const REFERRED_TO = "23503"
 
@@ -59,7 +61,8 @@ const isReferredTo = sql.join(
     sql`exists (select from outflows r where r.deposit_id = d.id)`,
     sql`exists (select from foreign_tokens r where r.deposit_id = d.id)`,
     sql`exists (select from payments r where r.resource_id = s.id)`,
-    sql`exists (select from submissions r where r.resource_id = s.id)`,
+    sql`exists (select from submissions r where r.resource_id = s.id and r.status <> 'failed')`,
+    sql`(select count(*) from submissions r where r.resource_id = s.id) > ${MOST_SUBMISSIONS}`,
     sql`exists (select from settlements r where r.resource_id = s.id)`,
     sql`exists (select from return_addresses r where r.resource_id = s.id)`,
     sql`exists (select from invoices r where r.session_id = s.id)`,
@@ -125,6 +128,7 @@ async function store(ctx: TxContext, rows: readonly { deposit_id: bigint; id: st
   )
   const shared = sql`select s.id, s.merchant_id, s.chain_id, s.created_at, s.expires_at, s.updated_at, s.link_id, s.product_id,
       d.recipient_set_id, d.address, d.salt, d.open_after_s, d.watched_number,
+      (select jsonb_agg(to_jsonb(r) - 'id' order by r.id) from submissions r where r.resource_id = s.id) as submissions,
       to_jsonb(s) - ${sqlArray("text", OF_SESSION)} as session, to_jsonb(d) - ${sqlArray("text", OF_DEPOSIT)} as deposit
     from deposits d join checkout_sessions s on s.id = d.resource_id where d.id = any(${among})`
   const hash = sql`sha256(convert_to(g.session::text || g.deposit::text, 'utf8'))`
@@ -132,14 +136,15 @@ async function store(ctx: TxContext, rows: readonly { deposit_id: bigint; id: st
     select distinct on (g.merchant_id, ${hash}) g.merchant_id, g.link_id, g.product_id, g.recipient_set_id, g.session, g.deposit, ${hash}
     from (${shared}) g on conflict (merchant_id, hash) do nothing`.execute(ctx.db)
   await sql`insert into put_away (id, merchant_id, chain_id, terms_id, address, salt, open_after_s, watched_number, created_at, expires_at, updated_at,
-      check_at)
+      check_at, submissions)
     select g.id, g.merchant_id, g.chain_id, t.id, decode(substr(g.address, 3), 'hex'), decode(substr(g.salt, 3), 'hex'), g.open_after_s,
-      g.watched_number, g.created_at, g.expires_at, g.updated_at, ${nextCheck(ctx, sql`g.expires_at`)}
+      g.watched_number, g.created_at, g.expires_at, g.updated_at, ${nextCheck(ctx, sql`g.expires_at`)}, g.submissions
     from (${shared}) g join put_away_terms t on t.merchant_id = g.merchant_id and t.hash = ${hash}`.execute(ctx.db)
   const ids = sqlArray(
     "text",
     rows.map(row => row.id),
   )
+  await sql`delete from submissions where resource_id = any(${ids})`.execute(ctx.db)
   await sql`delete from deposits where id = any(${among})`.execute(ctx.db)
   await sql`delete from checkout_sessions where id = any(${ids})`.execute(ctx.db)
 }
@@ -184,6 +189,10 @@ async function restore(ctx: TxContext, ids: readonly string[]): Promise<string[]
   await sql`insert into checkout_sessions select r.* from ${back} b, jsonb_populate_record(null::checkout_sessions,
     b.session || jsonb_build_object('id', b.id, 'merchant_id', b.merchant_id, 'chain_id', b.chain_id,
       'created_at', b.created_at, 'expires_at', b.expires_at, 'updated_at', b.updated_at)) r`.execute(ctx.db)
+  await sql`insert into submissions overriding system value
+    select r.* from ${back} b, jsonb_array_elements(b.submissions) one, jsonb_populate_record(null::submissions,
+      one || jsonb_build_object('id', nextval(pg_get_serial_sequence('submissions', 'id')))) r
+    where b.submissions is not null`.execute(ctx.db)
   const now = ctx.now()
   const { rows: deposits } = await sql<{ id: bigint }>`insert into deposits overriding system value
     select r.* from ${back} b, jsonb_populate_record(null::deposits, b.deposit || jsonb_build_object(

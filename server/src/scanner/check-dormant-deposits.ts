@@ -63,7 +63,9 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
 
 /**
  * Takes unpaid checkouts of a link or merchant out of the scan where too many are open: first those that nobody has
- * looked at since they were made, and then those that were asked for least recently. Whoever asks for one puts it back.
+ * looked at since they were made, and then those that were asked for least recently. Whoever asks for one puts it back. A
+ * hash that was submitted is verified by its receipt, without the scan. One whose time is over is scanned for the last
+ * time, and leaves after that.
  */
 export async function thinOut(
   ctx: Context,
@@ -80,10 +82,12 @@ export async function thinOut(
     from cursors c, (select d.id, row_number() over (partition by s.link_id ${order}) as of_link,
         row_number() over (partition by s.merchant_id ${order}) as of_merchant
       from deposits d join checkout_sessions s on s.id = d.resource_id
-      where d.chain_id = ${chainId} and d.watched and s.link_id is not null and s.status = 'pending') ranked
-    where c.chain_id = d.chain_id and d.id = ranked.id and (of_link > ${ofLink} or of_merchant > ${ofMerchant}) and d.watched
-      and not exists (select from transfers t where t.deposit_id = d.id)
-      and not exists (select from payouts p where p.deposit_id = d.id)`.execute(ctx.db)
+      where d.chain_id = ${chainId} and d.watched and s.link_id is not null and s.status in ('pending', 'verifying')
+        and s.expires_at > ${now} and not exists (select from transfers t where t.deposit_id = d.id)
+        and not exists (select from payouts p where p.deposit_id = d.id)) ranked
+    where c.chain_id = d.chain_id and d.id = ranked.id and (of_link > ${ofLink} or of_merchant > ${ofMerchant}) and d.watched`.execute(
+    ctx.db,
+  )
 }
 
 /**

@@ -46,7 +46,9 @@ create table put_away (
   created_at timestamptz not null,
   expires_at timestamptz not null,
   updated_at timestamptz not null,
-  check_at timestamptz not null
+  check_at timestamptz not null,
+  -- Hashes that were submitted to it and refused; null without any.
+  submissions jsonb
 );
 create unique index put_away_address on put_away (address, chain_id);
 create index put_away_of_merchant on put_away (merchant_id, id);
