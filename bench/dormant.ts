@@ -225,6 +225,6 @@ say(`${"".padEnd(46)}${`${few}`.padStart(12)}${`${many}`.padStart(12)}   ratio`)
 const show = (value: number) => (Number.isInteger(value) ? `${value}` : value.toPrecision(3)).padStart(12)
 for (const [name, value] of Object.entries(small)) {
   const other = large[name] ?? Number.NaN
-  say(`${name.padEnd(46)}${show(value)}${show(other)}   ${(other / value).toFixed(2)}`)
+  say(`${name.padEnd(46)}${show(value)}${show(other)}   ${value > 0 ? (other / value).toFixed(2) : ""}`)
 }
 process.exit(0)
