@@ -76,12 +76,12 @@ export function payRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { id } = request.params
-      const session = await withPutAway(ctx, { ids: [id] }, async () => await sessionOf(await reading(ctx), id))
-      if (!isOver(session)) await watch(ctx, id)
       const { wait, txHash: text } = request.query
       const txHash = text === undefined ? undefined : parseHash(text)
       if (text !== undefined && !txHash)
         throw invalid("txHash", "must be a transaction hash: 0x and 64 hexadecimal digits")
+      const session = await withPutAway(ctx, { ids: [id] }, async () => await sessionOf(await reading(ctx), id))
+      if (!isOver(session)) await watch(ctx, id)
       const hasNews = (state: Awaited<ReturnType<typeof statusOf>>) =>
         isOver(state) || (txHash !== undefined && state.submission?.status === "failed")
       return await awaitEnd(ctx, reply, wait, async () => await statusOf(await reading(ctx), id, txHash), hasNews)
