@@ -66,8 +66,8 @@ export async function askInTime(
 interface Agreement {
   /** How many must say the same. */
   needed: number
-  /** The calls whose results are compared, by their index; all by default. */
-  compared?: readonly number[]
+  /** Whether two endpoints say the same; by default where all their results do. */
+  isSame?: (a: readonly RpcResult[], b: readonly RpcResult[]) => boolean
 }
 
 /**
@@ -77,7 +77,7 @@ interface Agreement {
 export async function askAgreed(
   endpoints: readonly Endpoint[],
   calls: readonly RpcCall[],
-  { needed, compared = [...calls.keys()] }: Agreement,
+  { needed, isSame = sayTheSame }: Agreement,
   signal?: AbortSignal,
 ): Promise<(RpcResult[] | undefined)[]> {
   const answers = new Map<Endpoint, RpcResult[]>()
@@ -89,12 +89,15 @@ export async function askAgreed(
       return results && (() => void answers.set(endpoint, results))
     },
     () => {
-      const said = [...answers.values()].map(results => JSON.stringify(compared.map(i => factOf(results[i]))))
-      return said.some(text => said.filter(other => other === text).length >= needed)
+      const said = [...answers.values()]
+      return said.some(one => said.filter(other => other === one || isSame(one, other)).length >= needed)
     },
   )
   return endpoints.map(endpoint => answers.get(endpoint))
 }
+
+const sayTheSame = (a: readonly RpcResult[], b: readonly RpcResult[]): boolean =>
+  JSON.stringify(a.map(factOf)) === JSON.stringify(b.map(factOf))
 
 /** What a result says; the words of an error are each node's own. */
 const factOf = (result: RpcResult | undefined): unknown =>

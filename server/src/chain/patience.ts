@@ -4,20 +4,20 @@
  */
 import type { Endpoint } from "./endpoints.ts"
 
-/** A moment's lag between two endpoints is over by then. */
+/** A moment's lag between two endpoints is over by then. At most so often is a slow endpoint waited for. */
 const LAG_MS = 10_000
 
 interface State {
-  /** Since when rounds without the slow endpoints have left something open; by `performance.now()`. */
+  /** Since when rounds have left something open; by `performance.now()`. */
   openSince: number | undefined
-  /** What the newest round has shown: undefined until it went on without an endpoint. */
+  /** What the newest round has shown: undefined until it asked something. */
   isSettled: boolean | undefined
 }
 
 export interface Patience {
   /** Whether the slow endpoints are waited for in this round. */
   isLong: boolean
-  /** Notes whether a step that went on without a slow endpoint has settled what was asked. */
+  /** Notes whether a step has settled what was asked. */
   note(isSettled: boolean): void
 }
 
@@ -32,8 +32,11 @@ export function openPatience(endpoints: readonly Endpoint[], isScan: boolean): P
   const state = known[isScan ? 0 : 1]
   if (state.isSettled) state.openSince = undefined
   state.isSettled = undefined
+  const isLong = state.openSince !== undefined && performance.now() - state.openSince >= LAG_MS
+  // One round only: what it does not settle either is tried again after as long.
+  if (isLong) state.openSince = undefined
   return {
-    isLong: state.openSince !== undefined && performance.now() - state.openSince >= LAG_MS,
+    isLong,
     note: isSettled => {
       state.isSettled = state.isSettled !== false && isSettled
       if (!isSettled) state.openSince ??= performance.now()

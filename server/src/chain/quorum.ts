@@ -162,10 +162,7 @@ export async function openQuorum(
       Object.assign(asked.get(endpoint) as Voter, { isLate: true })
     }
   }
-  const noteSettled = (isSettled: boolean) => {
-    if (slow.size > 0) patience.note(isSettled)
-  }
-  return quorumOf(network, voters, slow, { askVoters, noteSettled, signal })
+  return quorumOf(network, voters, slow, { askVoters, noteSettled: patience.note, signal })
 }
 
 /**
@@ -185,7 +182,7 @@ function dueEndpoints(endpoints: readonly Endpoint[], needed: number, isLong: bo
 
 interface Asking {
   askVoters(question: (voter: Voter) => Promise<() => void>): Promise<void>
-  /** Notes whether what was asked is settled by the endpoints that were in time. */
+  /** Notes whether what was asked is settled by the endpoints that answered in time. */
   noteSettled(isSettled: boolean): void
   signal: AbortSignal
 }
@@ -249,7 +246,7 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
       if (tooLarge >= needed) wide.add(endpoints)
       else if (tooLarge === 0 && readings.size >= needed) wide.delete(endpoints)
       const parts = await takeReadings(readings, from, new Set(addresses))
-      if (slow.size > 0) noteSettled((await judge()).judged.every(({ standing }) => standing !== "open"))
+      noteSettled((await judge()).judged.every(({ standing }) => standing !== "open"))
       return reachedBy(parts, needed) ?? from - 1n
     },
   }

@@ -75,19 +75,26 @@ interface Asked {
  */
 export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const results: RpcResult[] = []
-  const before = endpoint.bytes ?? 0
+  let together = 0
   let tooLarge = 0
   const open: (readonly RpcCall[])[] = []
   for (let start = 0; start < calls.length; start += ENTRIES_PER_REQUEST)
     open.push(calls.slice(start, start + ENTRIES_PER_REQUEST))
   for (let part = open.shift(); part; part = open.shift()) {
-    if (before + MOST_TOGETHER < (endpoint.bytes ?? 0)) {
+    if (together > MOST_TOGETHER) {
       results.push(...part.map((): RpcResult => ({ ok: false, error: "the answers before are too large together" })))
       continue
     }
-    const answer = await oneBatch(endpoint, part, signal)
-    if (!(answer instanceof AnswerTooLarge)) results.push(...answer)
-    else if (part.length > 1 && ++tooLarge <= MOST_TOO_LARGE)
+    let bytes = 0
+    const read = (more: number) => {
+      bytes += more
+      endpoint.bytes = (endpoint.bytes ?? 0) + more
+    }
+    const answer = await oneBatch(endpoint, part, read, signal)
+    if (!(answer instanceof AnswerTooLarge)) {
+      results.push(...answer)
+      together += bytes
+    } else if (part.length > 1 && ++tooLarge <= MOST_TOO_LARGE)
       open.unshift(part.slice(0, part.length >> 1), part.slice(part.length >> 1))
     else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message, isTooLarge: true })))
   }
@@ -102,6 +109,7 @@ let nextId = 0
 async function oneBatch(
   endpoint: Asked,
   calls: readonly RpcCall[],
+  read: (bytes: number) => void,
   signal?: AbortSignal,
 ): Promise<RpcResult[] | AnswerTooLarge> {
   const firstId = nextId
@@ -113,9 +121,6 @@ async function oneBatch(
   const stop = rpcDuration.startTimer({ network, endpoint: `${position}` })
   let replies: unknown
   try {
-    const read = (bytes: number) => {
-      endpoint.bytes = (endpoint.bytes ?? 0) + bytes
-    }
     const bounds = { mostBytes: mostBytes(calls), timeoutMs, signal, read }
     const { status, json } = await post(endpoint.url, JSON.stringify(body), bounds)
     if (status > 299) throw Object.assign(new RpcError(`HTTP ${status}`), { status })

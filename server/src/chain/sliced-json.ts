@@ -18,14 +18,20 @@ const MOST_DEPTH = 32
 const BYTES_PER_CONTAINER = 64
 /** A value takes 8 bytes or more. The shortest ones that nodes send in numbers have 20 bytes. */
 const BYTES_PER_VALUE = 8
+/** The most members of an object, and bytes of a name, that a node sends by far. */
+const MOST_MEMBERS = 1_000
+const MOST_NAME_BYTES = 1_000
 /** So many containers or values are fine in any answer. */
 const FREE = 4_096
 /** Strings that are shared are at most so long, and so many. */
 const SHARED_LENGTH = 80
 const MOST_SHARED = 100_000
 
-/** The answer is not JSON, or has a shape that no node sends: only its size in memory is the point of it. */
+/** The answer has a shape that no node sends: its size in memory is the point of it. */
 export class UselessAnswer extends Error {}
+
+/** The answer is not JSON, or not all of it: a maintenance page, or an answer that was cut. */
+class NotJson extends Error {}
 
 /** An array or object that is being read. */
 interface Frame {
@@ -34,6 +40,8 @@ interface Frame {
   start: number
   /** Behind its last comma, or its bracket. */
   member: number
+  /** How many commas it has. */
+  commas: number
   /** Undefined while it is small: then its bytes wait and are parsed whole. */
   value: unknown[] | Record<string, unknown> | undefined
   /** Whether the member before this position is in `value` already, so that only a comma can follow. */
@@ -43,8 +51,8 @@ interface Frame {
 }
 
 /**
- * Reads one JSON value from chunks of bytes; throws {@link UselessAnswer} where it is none, or has a shape that only
- * fills memory. Gives other work a turn every few milliseconds.
+ * Reads one JSON value from chunks of bytes; throws {@link UselessAnswer} where it has a shape that only fills memory, and
+ * another error where it is not JSON. Gives other work a turn every few milliseconds.
  */
 export async function readJson(chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<unknown> {
   const reader = jsonReader()
@@ -115,7 +123,7 @@ function jsonReader() {
   }
 
   const end = (): unknown => {
-    if (isInString || builder.isOpen()) throw new UselessAnswer("the answer is cut")
+    if (isInString || builder.isOpen()) throw new NotJson("the answer is cut")
     const root = builder.root()
     return root ? root.value : parse(waiting.text(0, waiting.end()))
   }
@@ -134,12 +142,13 @@ function valueBuilder(waiting: WaitingBytes) {
 
   function begin(at: number, isArray: boolean): void {
     if (frames.length >= MOST_DEPTH || root) throw new UselessAnswer("the answer nests too deep")
-    frames.push({ isArray, start: at, member: at + 1, value: undefined, isAttached: false, key: "" })
+    frames.push({ isArray, start: at, member: at + 1, commas: 0, value: undefined, isAttached: false, key: "" })
   }
 
   function comma(at: number): void {
     const frame = frames.at(-1)
-    if (!frame) throw new UselessAnswer("the answer is not JSON")
+    if (!frame) throw new NotJson("the answer is not JSON")
+    if (++frame.commas > MOST_MEMBERS && !frame.isArray) throw new UselessAnswer("the answer has too many names")
     if (frame.value) {
       if (frame.isAttached || at - parsedTo > SLICE_BYTES) takeMembers(frame, at)
     } else if (at - frame.start > SLICE_BYTES) {
@@ -158,7 +167,7 @@ function valueBuilder(waiting: WaitingBytes) {
         if (parent.member > parsedTo) takeMembers(parent, parent.member - 1)
         const before = waiting.text(parsedTo, frame.start).trim()
         if (!parent.isArray) parent.key = keyIn(before)
-        else if (before !== "") throw new UselessAnswer("the answer is not JSON")
+        else if (before !== "") throw new NotJson("the answer is not JSON")
       }
       frame.value = frame.isArray ? [] : {}
       parsedTo = frame.start + 1
@@ -172,12 +181,12 @@ function valueBuilder(waiting: WaitingBytes) {
     const { isAttached } = frame
     frame.isAttached = false
     if (!isAttached) addMembers(frame.value, text, share)
-    else if (text.trim() !== "") throw new UselessAnswer("the answer is not JSON")
+    else if (text.trim() !== "") throw new NotJson("the answer is not JSON")
   }
 
   function close(at: number, isArray: boolean): void {
     const frame = frames.pop()
-    if (!frame || frame.isArray !== isArray) throw new UselessAnswer("the answer is not JSON")
+    if (!frame || frame.isArray !== isArray) throw new NotJson("the answer is not JSON")
     if (!frame.value) {
       if (frames.length === 0) root = { value: parse(waiting.text(frame.start, at + 1)) }
       return
@@ -211,8 +220,9 @@ function setMember(object: Record<string, unknown>, key: string, value: unknown)
 }
 
 function keyIn(text: string): string {
+  if (text.length > MOST_NAME_BYTES) throw new UselessAnswer("the answer has a name that is too long")
   const [, key] = /^("(?:[^"\\]|\\.)*")\s*:$/s.exec(text) ?? []
-  if (key === undefined) throw new UselessAnswer("the answer is not JSON")
+  if (key === undefined) throw new NotJson("the answer is not JSON")
   return parse(key) as string
 }
 
@@ -220,7 +230,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new UselessAnswer("the answer is not JSON")
+    throw new NotJson("the answer is not JSON")
   }
 }
 

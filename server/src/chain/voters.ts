@@ -17,7 +17,7 @@ const WINDOWS_PER_ROUND = 5
 /** How many logs an endpoint may report in a scan that no other has; it counts as having read no further. */
 const MOST_ALONE = 2_000
 /** How many logs that not all voters have are compared again to find who differs from whom. */
-const MOST_DISPUTED = 2_000
+const MOST_DISPUTED = 300
 /** An endpoint floods if its answers in a round are larger than this, and so many times as large as any other's. */
 const FLOOD_BYTES = 4 * 1024 * 1024
 const FLOOD_RATIO = 4
@@ -187,9 +187,12 @@ export async function judgeLogs(voters: readonly Voter[], endpoints: number): Pr
   return { judged, disputed }
 }
 
-/** The voters that answered much more than each of two others or more: those that have it are at least two. */
+/**
+ * The voters that answered much more than each of two others or more. None where another was late or refused: what it
+ * would have answered may be as much.
+ */
 export function flooding(voters: readonly Voter[]): Voter[] {
-  if (voters.length < 3) return []
+  if (voters.length < 3 || voters.some(({ isLate, refusal }) => isLate || refusal !== undefined)) return []
   const used = (voter: Voter) => voter.endpoint.bytes - voter.bytesBefore
   return voters.filter(voter => {
     const most = Math.max(...voters.filter(other => other !== voter).map(used))

@@ -78,8 +78,20 @@ export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}:
 /** How many endpoints must confirm before money is paid again or a wallet is halted: two, or the only one. */
 export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
-/** The calls below that count transactions. The others' answers differ from block to block. */
-const COUNTS = [0, 1, 6]
+/**
+ * Whether two endpoints count the same transactions, and report amounts within a factor of two. The values of two
+ * endpoints are only as good as the worse one, so where they differ a third is waited for.
+ */
+function isAlike(a: readonly RpcResult[], b: readonly RpcResult[]): boolean {
+  const areEqual = [0, 1, 6].every(i => quantity(a[i]) === quantity(b[i]))
+  const amountsOf = (results: readonly RpcResult[]) => [
+    quantity(results[2]),
+    baseFeeOf(results[3]),
+    quantity(results[4]),
+  ]
+  const others = amountsOf(b)
+  return areEqual && amountsOf(a).every((each, i) => !isFar(each ?? 0n, others[i] ?? 0n))
+}
 
 /** Asks all endpoints of a network about a wallet. */
 export async function readWalletState(
@@ -97,7 +109,7 @@ export async function readWalletState(
     { method: "eth_getTransactionCount", params: [wallet, "pending"] },
   ]
   const asked = awake(network.endpoints)
-  const answers = await askAgreed(asked, calls, { needed: quorumOf(network), compared: COUNTS }, signal)
+  const answers = await askAgreed(asked, calls, { needed: quorumOf(network), isSame: isAlike }, signal)
   const reported = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)

@@ -63,7 +63,7 @@ function decided(
     scannedTo: 99n,
     backfills: [],
     doubted: [],
-    rescanFrom: 79n,
+    window: { deepest: 108n, finalized: 0n, from: 79n, to: 99n, isOdd: false },
     displaced: blocks.filter(block => (view.blockAt(block.number)?.block.hash ?? block.hash) !== block.hash),
     reorged: false,
     allCompared: true,

@@ -76,8 +76,8 @@ export interface Observation {
   backfills: Backfill[]
   /** Transfers in displaced blocks, and of one endpoint alone: their receipts were read. */
   doubted: Row<"transfers">[]
-  /** The first block that is scanned again. */
-  rescanFrom: bigint
+  /** The blocks whose transfers may change; `isOdd` as in {@link unfinalBlocks}. */
+  window: { deepest: bigint; finalized: bigint; from: bigint; to: bigint; isOdd: boolean }
   /** Blocks with our transfers at whose height another block is now, beside those that the round looks at anyway. */
   displaced: NamedBlock[]
   /** Whether another block is at the height of the last round's head. */
@@ -120,7 +120,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
 }
 
 /** What is compared with the canonical chain in a round; see {@link Observation}. */
-type Comparison = Pick<Observation, "doubted" | "displaced" | "reorged" | "allCompared" | "calls" | "rescanFrom"> & {
+type Comparison = Pick<Observation, "doubted" | "displaced" | "reorged" | "allCompared" | "calls" | "window"> & {
   /** The transactions of logs that not all endpoints have: their receipts were read. */
   asked: Set<Hash>
 }
@@ -140,10 +140,11 @@ async function compareBlocks(
   const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
   const judged = await quorum.judged()
   const placed = await blocksOf(judged.filter(({ standing }) => standing === "agreed"))
-  const rescanFrom = back(cursor.block_number, RESCAN_BLOCKS)
+  const from = back(cursor.block_number, RESCAN_BLOCKS)
   const deepest = quorum.highest - network.confirmations + 1n
   const { finalized } = quorum
-  const blocks = await unfinalBlocks(ctx, chainId, { deepest, finalized, from: rescanFrom, to: readTo }, isOdd(ctx))
+  const window = { deepest, finalized, from, to: readTo, isOdd: turnOf(ctx) % 2 === 1 }
+  const blocks = await unfinalBlocks(ctx, chainId, window)
   const isChanging = ({ number, seen, confirmed, suspected }: UnfinalBlock) =>
     suspected || (seen && number <= deepest) || (confirmed && number <= finalized)
   const unsure = blocks.filter(block => isChanging(block) || !placed.has(nameOf(block)))
@@ -164,7 +165,7 @@ async function compareBlocks(
   const allCompared = !reorged || (await compareDownwards(ctx, network, quorum, displaced))
   const moved = await transfersIn(ctx, chainId, displaced, { limit: DOUBTS_PER_ROUND, start: turnOf(ctx) })
   await quorum.learn([], new Set(moved.map(row => row.tx_hash)))
-  return { doubted: [...moved, ...singles], displaced, reorged, allCompared, calls, rescanFrom, asked }
+  return { doubted: [...moved, ...singles], displaced, reorged, allCompared, calls, window, asked }
 }
 
 /**
@@ -206,7 +207,6 @@ async function blocksOf(judged: readonly Judged[]): Promise<Set<string>> {
 
 /** A number that differs in each round, for what a round can only take a part of. */
 const turnOf = (ctx: Context): number => Math.floor(ctx.now().getTime() / 1_000)
-const isOdd = (ctx: Context): boolean => turnOf(ctx) % 2 === 1
 
 /**
  * Scans the deposits that came back into the scan from the block where their scan stopped. Those that are far behind go

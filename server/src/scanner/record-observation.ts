@@ -14,6 +14,7 @@ import { statusMessage } from "./submission-faults.ts"
 import { withoutFlood } from "./tokens.ts"
 import { traceScan } from "./trace-scan.ts"
 import {
+  CHANGES_PER_ROUND,
   type Changed,
   confirmBlocks,
   finalizeBlocks,
@@ -23,15 +24,15 @@ import {
 } from "./unfinal-blocks.ts"
 
 /**
- * Writes an observation; call it inside a transaction. Returns whether a submission ended. `startMs`: when the round
- * began, for traces.
+ * Writes an observation; call it inside a transaction. Returns whether a submission ended, and whether the next round
+ * should follow at once. `startMs`: when the round began, for traces.
  */
 export async function recordObservation(
   ctx: TxContext,
   network: NetworkInfo,
   seen: Observation,
   startMs: number,
-): Promise<boolean> {
+): Promise<{ hasEnded: boolean; isMore: boolean }> {
   const { cursor } = seen
   // The fence: a worker that lost its lease must not write outdated results.
   const fence = await ctx.db
@@ -41,7 +42,7 @@ export async function recordObservation(
     .where("claim_id", "=", cursor.claim_id)
     .forNoKeyUpdate()
     .executeTakeFirst()
-  if (!fence) return false
+  if (!fence) return { hasEnded: false, isMore: false }
 
   const ours = seen.found.flatMap(({ log, isSingle }) => {
     const deposit = seen.deposits.get(log.to)
@@ -67,17 +68,14 @@ export async function recordObservation(
     .where("chain_id", "=", network.chainId)
     .execute()
   await traceScan(ctx, network, changed, at, startMs)
-  return changes.submissions.some(({ change }) => change.status === "failed")
+  const hasEnded = changes.submissions.some(({ change }) => change.status === "failed")
+  return { hasEnded, isMore: seen.isMore || changed.length >= CHANGES_PER_ROUND }
 }
 
 /** What is stored now, as far as the round may change it. */
 async function storedNow(ctx: TxContext, network: NetworkInfo, seen: Observation) {
-  const { quorum, rescanFrom, scannedTo, doubted } = seen
-  const { finalized } = quorum
-  const window = { deepest: quorum.highest - network.confirmations + 1n, finalized, from: rescanFrom, to: scannedTo }
-  const now = ctx.now().getTime()
-  const blocks = await unfinalBlocks(ctx, network.chainId, window, Math.floor(now / 1_000) % 2 === 1)
-  const ids = doubted.map(row => row.id)
+  const blocks = await unfinalBlocks(ctx, network.chainId, seen.window)
+  const ids = seen.doubted.map(row => row.id)
   return { blocks, doubted: await stillUnfinal(ctx, ids) }
 }
 

@@ -35,10 +35,10 @@ export async function scanRound(ctx: Context, network: Network, settle: () => Pr
   const startMs = unixMs()
   await withLease(ctx.db, job, async cursor => {
     const observation = await observeChain(ctx, network, cursor)
-    const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
+    const { hasEnded, isMore } = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
     await logLag(ctx, network, cursor)
-    if (ended) await ctx.wakes.wake("payments")
-    if (observation.isMore) await verifySoon(ctx, network.chainId)
+    if (hasEnded) await ctx.wakes.wake("payments")
+    if (isMore) await verifySoon(ctx, network.chainId)
     await learnTokens(ctx, network)
     await settle()
   })
