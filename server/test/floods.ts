@@ -27,6 +27,7 @@ type Order =
   | { dust: { to: string; count: number; senders: number } }
   | { mine: number }
   | { lie: Shape | undefined }
+  | { pack: true }
   | { requests: true }
   | { stop: true }
 
@@ -39,6 +40,8 @@ export interface Floods {
   mine(count: number): Promise<void>
   /** Makes the last node answer this to whatever it can, or the truth. */
   lie(shape: Shape | undefined): Promise<void>
+  /** Makes all nodes pack their answers. */
+  pack(): Promise<void>
   /** How many requests the last node has received. */
   requests(): Promise<number>
   stop(): Promise<void>
@@ -66,6 +69,7 @@ export async function startFloods(now: Date, count: number): Promise<Floods> {
     dust: (to, count, senders = 1) => next({ dust: { to, count, senders } }),
     mine: mine => next({ mine }),
     lie: lie => next({ lie }),
+    pack: () => next({ pack: true }),
     requests: () => next({ requests: true }),
     stop: async () => {
       await next({ stop: true })
@@ -147,6 +151,10 @@ async function serve(): Promise<void> {
     if ("pay" in order) return chain.pay(order.pay).hash
     if ("mine" in order) return void chain.mine(order.mine)
     if ("lie" in order) return lieOf(last, order.lie)
+    if ("pack" in order) {
+      for (const node of nodes) node.packs = true
+      return undefined
+    }
     if ("requests" in order) return last.requests
     if ("stop" in order) return void (await Promise.all(nodes.map(node => node.stop())))
     const { to, count, senders } = order.dust

@@ -3,6 +3,7 @@
  * For faults that a real node can't be made to show; everything else is tested on anvil.
  */
 import { createServer, type Server, type ServerResponse } from "node:http"
+import { brotliCompressSync, constants } from "node:zlib"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import { paperNetwork } from "./paper-network.ts"
 
@@ -82,6 +83,8 @@ export interface ScriptedNode {
   broken: number | "hang up" | undefined
   /** Answers in its own way, whatever that is; undefined leaves it to `hook`. Gets the ids of the entries. */
   raw: ((response: ServerResponse, ids: number[]) => void) | undefined
+  /** Whether it packs its answers, as many providers do. */
+  packs: boolean
   /** The largest request it accepts; a larger one is a 413. */
   mostBytes: number
   /** Bytes and number of the requests that it received. */
@@ -98,15 +101,15 @@ export const failed = (message: string) => ({ scriptedError: message })
 /** A node that reports a chain. */
 export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
   const server: Server = createServer((request, response) => {
-    let text = ""
-    request.on("data", chunk => (text += chunk))
+    let body = ""
+    request.on("data", chunk => (body += chunk))
     request.on("end", () => {
       node.requests++
-      node.bytes += text.length
-      if (text.length > node.mostBytes) return void response.writeHead(413).end("request entity too large")
+      node.bytes += body.length
+      if (body.length > node.mostBytes) return void response.writeHead(413).end("request entity too large")
       if (node.broken === "hang up") return void request.socket.destroy()
       if (node.broken !== undefined) return void response.writeHead(node.broken).end("broken")
-      const entries = JSON.parse(text) as { id: number; method: string; params: never[] }[]
+      const entries = JSON.parse(body) as { id: number; method: string; params: never[] }[]
       if (node.raw)
         return node.raw(
           response,
@@ -124,7 +127,11 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
             : { jsonrpc: "2.0", id, error: { code: -32000, message: error } },
         ]
       })
-      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(replies.reverse()))
+      const text = JSON.stringify(replies.reverse())
+      response.setHeader("content-type", "application/json")
+      if (!node.packs) return void response.end(text)
+      const fast = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } }
+      response.setHeader("content-encoding", "br").end(brotliCompressSync(text, fast))
     })
   })
   await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
@@ -134,6 +141,7 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     hook: () => undefined,
     broken: undefined,
     raw: undefined,
+    packs: false,
     mostBytes: Number.POSITIVE_INFINITY,
     bytes: 0,
     requests: 0,

@@ -58,20 +58,39 @@ it("an error of one that nobody waits for any more is nobody's", async () => {
   await expect.poll(() => endpoints[2]?.lateOpen).toBe(0)
 })
 
-it("waits for a slow endpoint only where the others have left something open for long", () => {
+it("waits for a slow endpoint for one round, where the others have left something open for long", () => {
   const endpoints = [newEndpoint("base", "http://127.0.0.1:1")]
-  const first = openPatience(endpoints, true)
-  first.note(false)
-  expect(first.isLong).toBe(false)
-  expect(openPatience(endpoints, true).isLong).toBe(false)
-  const open = performance.now
+  const now = performance.now
+  let later = 0
+  performance.now = () => now.call(performance) + later
   try {
-    performance.now = () => open.call(performance) + 10_001
+    openPatience(endpoints, true).note(false)
+    expect(openPatience(endpoints, true).isLong).toBe(false)
+    later = 10_001
     const long = openPatience(endpoints, true)
     expect([long.isLong, openPatience(endpoints, false).isLong]).toEqual([true, false])
-    long.note(true)
+    // What it did not settle either is tried again after as long, and not in each round.
+    long.note(false)
+    expect(openPatience(endpoints, true).isLong).toBe(false)
+    later = 20_003
+    expect(openPatience(endpoints, true).isLong).toBe(true)
+  } finally {
+    performance.now = now
+  }
+})
+
+it("a round that settles all ends the wait, whether or not an endpoint was slow", () => {
+  const endpoints = [newEndpoint("base", "http://127.0.0.1:1")]
+  const now = performance.now
+  let later = 0
+  performance.now = () => now.call(performance) + later
+  try {
+    openPatience(endpoints, true).note(false)
+    const healthy = openPatience(endpoints, true)
+    healthy.note(true)
+    later = 10_001
     expect(openPatience(endpoints, true).isLong).toBe(false)
   } finally {
-    performance.now = open
+    performance.now = now
   }
 })

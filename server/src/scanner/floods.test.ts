@@ -111,6 +111,16 @@ describe("dust to one address", () => {
     expect(await dust()).toBe(20_000)
   })
 
+  it("is found where all endpoints pack their answers, and makes none of them useless", async () => {
+    await floods.pack()
+    const quiet = await roundsToPay()
+    const { payTo } = await paywall()
+    await floods.dust(payTo, 12_000)
+    expect(await roundsToPay()).toBeLessThanOrEqual(2 * quiet)
+    expect(network().endpoints.map(({ useless }) => useless)).toEqual([0, 0, 0])
+    expect(await alarms()).toEqual([])
+  })
+
   it("costs CPU time that grows as its bytes do", async () => {
     const cpuOf = async (count: number) => {
       const { payTo } = await paywall()
