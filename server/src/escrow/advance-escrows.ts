@@ -106,7 +106,7 @@ async function tryAdvancing(each: Context, { session_id: sessionId, clock }: Due
     const { isCalling, isNews } = await inTransaction(ctx, ctx => advance(ctx, sessionId, emptied))
     if (isNews) {
       ctx.wakes.wakeSoon("deliveries")
-      await ctx.wakes.wake("payments")
+      await ctx.wakes.wake("payments", [sessionId])
     }
     return isCalling
   } catch (error) {

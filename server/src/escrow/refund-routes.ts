@@ -95,7 +95,7 @@ export function refundRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const withdrawn = await inTransaction(ctx, ctx => withdrawRefund(ctx, merchantId, request.params.id))
-      await ctx.wakes.wake("payments")
+      await ctx.wakes.wake("payments", [withdrawn.sessionId])
       return withdrawn
     },
   )

@@ -8,6 +8,7 @@ import { gather } from "../db/gather.ts"
 import { claimDue, freeLeases, withLease } from "./claim.ts"
 import { runLoop } from "./run.ts"
 import { openWakes } from "./wake.ts"
+import type { Names } from "./wake-payload.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -211,6 +212,26 @@ describe("wake-ups", () => {
     expect(before).toBeLessThan(3)
     await wakes.wake("payouts")
     expect(sent).toBe(before + 1)
+  })
+
+  it("name what changed, for all who asked meanwhile; where one named nothing, anything may have", async () => {
+    const { wakes } = service.ctx
+    const heard: Names[] = []
+    wakes.onWake("payments", names => heard.push(names))
+    const all = async (...asked: Names[]) => {
+      await Promise.all(asked.map(names => wakes.wake("payments", names)))
+      await until("it is heard", () => heard.length > 0)
+      return heard.splice(0)
+    }
+    expect(await all(["cs_1"], ["cs_2", "cs_1"])).toEqual([["cs_1", "cs_2"]])
+    expect(await all(["cs_1"], undefined, ["cs_2"])).toEqual([undefined])
+    expect(await all([])).toEqual([[]])
+    // Those that come while a process rests are named by the next notification.
+    wakes.wakeSparingly("payments", ["set_1"])
+    wakes.wakeSparingly("payments", ["set_2"])
+    wakes.wakeSparingly("payments", ["set_3"])
+    await until("all are heard", () => heard.length > 1)
+    expect(heard).toEqual([["set_1"], ["set_2", "set_3"]])
   })
 
   it("that never come end with the time or the signal", async () => {

@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises"
 import type { Context } from "../context.ts"
 import { loopDuration, loopRounds } from "../metrics.ts"
-import type { WakeChannel } from "./wake.ts"
+import type { WakeChannel } from "./wake-payload.ts"
 
 export interface Loop {
   name: string

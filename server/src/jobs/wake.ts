@@ -1,18 +1,12 @@
 /**
  * What processes on one database notify each other of. Wake-ups: a transaction that inserts due rows wakes the loops
- * and long-polls of every process. They carry no data, and a lost one costs at most the sleep of the loop or long-poll.
- * Changes: a trigger notifies of a change to a row that processes keep a copy of.
+ * and waiting requests of every process. They may name what changed, so that nobody reads what did not; a lost one costs
+ * at most the sleep of whoever waits. Changes: a trigger notifies of a change to a row that processes keep a copy of.
  */
 import { EventEmitter } from "node:events"
 import { gather } from "../db/gather.ts"
 import { notify, type OpenDatabase } from "../db/open.ts"
-
-/**
- * verify: something to look up on chain. payments: a payment's state changed. payouts: money must be moved. deliveries:
- * events must be sent. housekeeping: the clock was moved.
- */
-const channels = ["verify", "payments", "payouts", "deliveries", "housekeeping"] as const
-export type WakeChannel = (typeof channels)[number]
+import { joinNames, type Names, payloadsOf, readPayload, type WakeChannel } from "./wake-payload.ts"
 
 /** access: the access of an address changed, as `PAYWALL ADDRESS`, or of all addresses of a paywall, as `PAYWALL`. */
 type ChangeTopic = "access"
@@ -38,18 +32,23 @@ const LEAST_REST_MS = 2
 const SPARING_REST_MS = 100
 
 export interface Wakes {
-  /** Wakes all processes. Call it after the commit, so that they find the row. */
-  wake(channel: WakeChannel): Promise<void>
+  /**
+   * Wakes all processes. Call it after the commit, so that they find the row. `names`: what changed; without it,
+   * anything may have.
+   */
+  wake(channel: WakeChannel, names?: Names): Promise<void>
   /**
    * Wakes this process at once, and the others without waiting for it. However often it is called, at most a fifth of
    * the time is spent notifying.
    */
   wakeSoon(channel: WakeChannel): void
   /** Wakes all processes, including this one, at most ten times a second: for news that is not urgent. */
-  wakeSparingly(channel: WakeChannel): void
+  wakeSparingly(channel: WakeChannel, names?: Names): void
   /** Wakes only the waiters of this process. */
   wakeHere(channel: WakeChannel): void
   subscribe(channel: WakeChannel): Subscription
+  /** Calls the listener at each wake-up, with what changed. */
+  onWake(channel: WakeChannel, listener: (names: Names) => void): void
   /**
    * Calls the listener at each change that a process commits. Changes of this process reach it at once, by
    * {@link changedHere}.
@@ -76,34 +75,46 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
   }
   await database.listen({
     notified: payload => {
+      const wakeUp = readPayload(payload)
       const [, topic, what] = CHANGE.exec(payload) ?? []
-      if (channels.some(channel => channel === payload)) emitter.emit(payload)
+      if (wakeUp) emitter.emit(wakeUp.channel, wakeUp.names)
       else if (topic !== undefined) changedHere(topic as ChangeTopic, what ?? "")
     },
     missed: () => {
       for (const each of listeners) each.missed()
     },
   })
+  /** What the next notification of each channel will name. */
+  const asked = new Map<WakeChannel, Names>()
   // One notification serves all callers that asked for it before it was sent.
   const notified = gather<WakeChannel, true>(async channels => {
-    await Promise.all(channels.map(channel => notify(database.db, channel)))
+    const payloads = channels.flatMap(channel => payloadsOf(channel, asked.get(channel)))
+    for (const channel of channels) asked.delete(channel)
+    await Promise.all(payloads.map(payload => notify(database.db, payload)))
     return new Map()
   })
-  const wake = async (channel: WakeChannel) => void (await notified(channel))
-  const resting = new Map<WakeChannel, boolean>()
+  const wake = async (channel: WakeChannel, names?: Names): Promise<void> => {
+    asked.set(channel, asked.has(channel) ? joinNames(asked.get(channel), names) : names)
+    await notified(channel)
+  }
+  /** The channels that rest, with what to notify of afterwards. */
+  const resting = new Map<WakeChannel, { names: Names } | undefined>()
   const lastMs: number[] = []
-  const notifySoon = async (channel: WakeChannel, leastRestMs: number): Promise<void> => {
-    if (resting.has(channel)) return void resting.set(channel, true)
-    resting.set(channel, false)
+  const notifySoon = async (channel: WakeChannel, leastRestMs: number, names?: Names): Promise<void> => {
+    if (resting.has(channel)) {
+      const later = resting.get(channel)
+      return void resting.set(channel, { names: later ? joinNames(later.names, names) : names })
+    }
+    resting.set(channel, undefined)
     const startedAt = performance.now()
-    // A lost notification costs at most the sleep of the loop or long-poll.
-    await wake(channel).catch(() => {})
+    // A lost notification costs at most the sleep of whoever waits.
+    await wake(channel, names).catch(() => {})
     if (lastMs.push(performance.now() - startedAt) > LAST_TIMES) lastMs.shift()
     const restMs = Math.max(leastRestMs, REST_SHARE * medianOf(lastMs))
     setTimeout(() => {
       const again = resting.get(channel)
       resting.delete(channel)
-      if (again) void notifySoon(channel, leastRestMs)
+      if (again) void notifySoon(channel, leastRestMs, again.names)
     }, restMs).unref()
   }
   return {
@@ -113,9 +124,10 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
       emitter.emit(channel)
       void notifySoon(channel, LEAST_REST_MS)
     },
-    wakeSparingly: channel => void notifySoon(channel, SPARING_REST_MS),
+    wakeSparingly: (channel, names) => void notifySoon(channel, SPARING_REST_MS, names),
     wakeHere: channel => void emitter.emit(channel),
     subscribe: channel => subscribe(emitter, channel),
+    onWake: (channel, listener) => void emitter.on(channel, listener),
     onChange: (topic, listener) => void listeners.push({ topic, ...listener }),
     changedHere,
     areChangesHeard: database.isListening,

@@ -22,7 +22,11 @@ import type { Unsigned } from "./unsigned-attempts.ts"
 interface Assigned {
   assigned: Unsigned[]
   postponed: number
+  /** Those of them that a verdict is about. */
+  notSigned: Payout[]
 }
+
+const NOTHING: Assigned = { assigned: [], postponed: 0, notSigned: [] }
 
 /**
  * Gives nonces to due payouts while there is room in flight. It gives none while an earlier nonce is unsigned: a later
@@ -36,21 +40,23 @@ export async function assignPayouts(
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
   // The alarms say why nothing is paid in that case.
-  if (latest === undefined || balance === undefined) return { assigned: [], postponed: 0 }
+  if (latest === undefined || balance === undefined) return NOTHING
   const picked = await pickDue(ctx, network, wallet, state)
-  if (!picked) return { assigned: [], postponed: 0 }
+  if (!picked) return NOTHING
   const { payouts, held, fees } = picked
   const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
   await applyVerdicts(ctx, judged)
   const approved = judged.filter(({ verdict }) => verdict.kind === "sign")
   const postponed = held + payouts.length - approved.length
-  if (approved.length === 0) return { assigned: [], postponed }
+  const notSigned = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [] : [payout]))
+  if (approved.length === 0) return { ...NOTHING, postponed, notSigned }
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
   const given = await inTransaction(ctx, ctx => giveNonces(ctx, wallet, approved, terms))
   // After the commit: ending a relay locks its session, and no code waits for a session while it locks a wallet.
   await applyVerdicts(ctx, given.judged)
-  return { assigned: given.assigned, postponed: postponed + given.judged.length }
+  notSigned.push(...given.judged.map(({ payout }) => payout))
+  return { assigned: given.assigned, postponed: postponed + given.judged.length, notSigned }
 }
 
 /**

@@ -21,6 +21,7 @@ const COLUMNS = [
   "amount",
   "payment_id",
   "escrow_id",
+  "deposit_id",
   "traceparent",
   "succeeded",
 ] as const satisfies (keyof Row<"payouts">)[]

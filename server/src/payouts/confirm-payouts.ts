@@ -17,6 +17,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { payoutEnds } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { type BatchCall, callsOf, hasAllTransfers, isUsedIn } from "./batch-calls.ts"
+import type { Touched } from "./lane-policy.ts"
 import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
 import { type OpenPayout, readOpenPayouts, topMined } from "./open-payouts.ts"
@@ -30,15 +31,21 @@ const SUSPICION_MS = 30_000
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
-/** Writes the states that the chain shows for payouts with a nonce; returns how many changed. */
+/** How many payouts changed, and those that may have. */
+export interface Confirmed {
+  changed: number
+  looked: Touched[]
+}
+
+/** Writes the states that the chain shows for payouts with a nonce. */
 export async function confirmPayouts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
   quorum: Quorum,
   { latest, agreedFinalized }: WalletState,
-): Promise<number> {
-  if (latest === undefined) return 0
+): Promise<Confirmed> {
+  if (latest === undefined) return { changed: 0, looked: [] }
   const [open, top] = await Promise.all([
     readOpenPayouts(
       ctx,
@@ -88,7 +95,7 @@ export async function confirmPayouts(
   // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
   // its session.
   for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
-  return changed
+  return { changed, looked: [...open, ...displaced].flatMap(row => [row, ...(calls.get(row.id) ?? [])]) }
 }
 
 /**

@@ -16,7 +16,7 @@ import { quorumOf, readWalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { withLease } from "../jobs/claim.ts"
-import { confirmPayouts } from "./confirm-payouts.ts"
+import { type Confirmed, confirmPayouts } from "./confirm-payouts.ts"
 import { policies } from "./lane-policy.ts"
 import { type Pace, sendAttempts } from "./send-attempts.ts"
 import { askEach } from "./trials.ts"
@@ -27,15 +27,15 @@ const LEASE_MS = 30_000
 
 /**
  * Confirms what the earlier wallets of a wallet's lane signed for this factory, and sends the rest of it again unless
- * the wallet itself is halted; returns how many payouts changed.
+ * the wallet itself is halted.
  */
 export async function finishEarlier(
   ctx: Context,
   network: Network,
   current: Row<"wallets">,
   pace: Pace,
-): Promise<number> {
-  let changed = 0
+): Promise<Confirmed> {
+  const all: Confirmed = { changed: 0, looked: [] }
   for (const { id, run_at: nextRunAt } of await earlierWallets(ctx, network, current)) {
     const now = ctx.now()
     const job = { table: "wallets", only: id, leaseMs: LEASE_MS, now, nextRunAt } as const
@@ -45,14 +45,16 @@ export async function finishEarlier(
       const state = await readWalletState(network, earlier.address, ctx.signal)
       const quorum = await openQuorum(network, 0n, ctx.signal)
       await haltAhead(ctx, network, earlier, state.agreedFinalized)
-      changed += await confirmPayouts(ctx, network, earlier, quorum, state)
+      const { changed, looked } = await confirmPayouts(ctx, network, earlier, quorum, state)
+      all.changed += changed
+      all.looked.push(...looked)
       if ((await walletRow(ctx, current)).status === "halted") return
       const { status } = await walletRow(ctx, earlier)
       if (status === "active" || (await canOnlyFail(ctx, network, earlier, quorum.finalized)))
         await (await sendAttempts(ctx, network, earlier, state, pace, { evenHalted: true }))?.noted
     })
   }
-  return changed
+  return all
 }
 
 /**

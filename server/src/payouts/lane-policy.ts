@@ -11,6 +11,7 @@ import { listedBy } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { HeldReason, Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { ownCallsWithinBudgets, withinBudgets } from "./gas-budget.ts"
 import { reserveShort } from "./insert-payout.ts"
@@ -26,6 +27,9 @@ import { hasEnded, usedApproval } from "./used-approval.ts"
 
 /** A payout, return or relay: a row of `payouts`. */
 export type Payout = Row<"payouts">
+
+/** What identifies those who wait for a payout. */
+export type Touched = Pick<Payout, "id" | "kind" | "escrow_id" | "deposit_id">
 
 /** What to do with a payout that is due. */
 export type Verdict =
@@ -69,8 +73,8 @@ export interface LanePolicy {
   takesTurns: boolean
   /** Prepares a round. Needs no endpoint and no active wallet. */
   prepare(ctx: Context, network: Network): Promise<void>
-  /** Called when payouts of the lane ended or were postponed. */
-  afterChange(ctx: Context, network: Network): Promise<void>
+  /** Called when payouts of the lane ended or were postponed; `touched`: those that may have changed. */
+  afterChange(ctx: Context, network: Network, touched: readonly Touched[]): Promise<void>
   /** Which rows of `payouts` this process can sign for with the wallet of an address. */
   ours(network: Network, address: RawBuilder<unknown>): RawBuilder<boolean>
   /** Whether to pick nothing because the gas budget of all merchants has no room for another transaction. */
@@ -121,7 +125,8 @@ const payoutLane: LanePolicy = {
   pickable: room => room,
   takesTurns: false,
   prepare: (ctx, network) => reserveShort(ctx, network.chainId),
-  afterChange: ctx => ctx.wakes.wake("payments"),
+  // Loops wait for it, and no payer.
+  afterChange: ctx => ctx.wakes.wake("payments", []),
   // A factory obeys one wallet: payouts out of another factory's deposits are left to the process that has its key.
   ours: ({ depositFactory }) => sql<boolean>`to_address = ${depositFactory}`,
   isStopped: isTotalSpent,
@@ -209,6 +214,16 @@ async function relayParties(ctx: Context, payouts: readonly Payout[]): Promise<M
   return new Map(payouts.map(payout => [payout.id, partiesOf(payout)]))
 }
 
+/** What wake-ups call these relays: agents wait for a settlement's relay, pages for their session. */
+async function waitersOf(ctx: Context, touched: readonly Touched[]): Promise<string[]> {
+  const ids = touched.flatMap(({ kind, deposit_id: id }) => (kind === "authorize" && id !== null ? [id] : []))
+  const deposits = ctx.db.selectFrom("deposits").select("resource_id")
+  const sold =
+    ids.length === 0 ? [] : await deposits.where(sql<boolean>`id = any(${sqlArray("bigint", ids)})`).execute()
+  const own = touched.flatMap(({ id, escrow_id: sessionId }) => [id, ...(sessionId === null ? [] : [sessionId])])
+  return [...own, ...sold.map(row => row.resource_id)]
+}
+
 const relayLane: LanePolicy = {
   keepsBooks: false,
   callsContractWallets: true,
@@ -219,8 +234,9 @@ const relayLane: LanePolicy = {
   prepare: tendRelays,
   // The scan must find the transfer of a mined relay, the session of an ended relay must be checked, and the chain asked
   // about a failed one.
-  afterChange: async (ctx, network) => {
-    await Promise.all([ctx.wakes.wake("payments"), verifySoon(ctx, network.chainId)])
+  afterChange: async (ctx, network, touched) => {
+    const names = await waitersOf(ctx, touched)
+    await Promise.all([ctx.wakes.wake("payments", names), verifySoon(ctx, network.chainId)])
   },
   // An escrow obeys the wallet that its payer's signature names.
   ours: (_network, address) => sql<boolean>`(escrow_id is null

@@ -115,12 +115,13 @@ async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, rou
   ])
   // A count that is not final only stops signing: one endpoint's error must not halt a healthy wallet.
   await haltAhead(ctx, network, before, state.agreedFinalized)
-  const earlier = round.tendsEarlier ? await finishEarlier(ctx, network, claimed, round.pace) : 0
-  round.tendsEarlier = earlier > 0
-  const confirmed = (await confirmPayouts(ctx, network, before, quorum, state)) + earlier
+  const earlier = round.tendsEarlier ? await finishEarlier(ctx, network, claimed, round.pace) : undefined
+  round.tendsEarlier = (earlier?.changed ?? 0) > 0
+  const own = await confirmPayouts(ctx, network, before, quorum, state)
+  const confirmed = own.changed + (earlier?.changed ?? 0)
   const [wallet] = await Promise.all([
     walletRow(ctx, claimed),
-    confirmed > 0 ? policy.afterChange(ctx, network) : undefined,
+    confirmed > 0 ? policy.afterChange(ctx, network, [...own.looked, ...(earlier?.looked ?? [])]) : undefined,
   ])
   const { proven, apparent } = await quorum.dissent()
   await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
@@ -145,12 +146,12 @@ async function carryOn(
   state: WalletState,
   round: Round,
 ): Promise<number> {
-  const { assigned, postponed } = await assignPayouts(ctx, network, wallet, state)
+  const { assigned, postponed, notSigned } = await assignPayouts(ctx, network, wallet, state)
   // While payouts get nonces there is room in flight; a stuck nonce soon uses it up.
   const replaced = assigned.length === 0 ? await replaceStuck(ctx, network, wallet, state, round.pace) : 0
   const signed = await signAttempts(ctx, network, wallet, round.signer, state, assigned)
   round.noted = (await sendAttempts(ctx, network, wallet, state, round.pace))?.noted
-  if (postponed > 0) await policies[wallet.lane].afterChange(ctx, network)
+  if (postponed > 0) await policies[wallet.lane].afterChange(ctx, network, notSigned)
   // Attempts that were found unsigned count too, because nothing gets a nonce until they are signed.
   return assigned.length + Math.max(0, signed - replaced) + postponed
 }

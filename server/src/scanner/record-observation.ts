@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import { noteTroubles } from "../chain/endpoint-troubles.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
+import { payerName } from "../jobs/wake-payload.ts"
 import { type Changes, decide } from "./decide.ts"
 import { countDeepCalls } from "./deep-calls.ts"
 import type { Observation } from "./observe-chain.ts"
@@ -24,15 +25,15 @@ import {
 } from "./unfinal-blocks.ts"
 
 /**
- * Writes an observation; call it inside a transaction. Returns whether a submission ended, and whether the next round
- * should follow at once. `startMs`: when the round began, for traces.
+ * Writes an observation; call it inside a transaction. Returns what wake-ups call the submissions that ended, and
+ * whether the next round should follow at once. `startMs`: when the round began, for traces.
  */
 export async function recordObservation(
   ctx: TxContext,
   network: NetworkInfo,
   seen: Observation,
   startMs: number,
-): Promise<{ hasEnded: boolean; isMore: boolean }> {
+): Promise<{ ended: string[]; isMore: boolean }> {
   const { cursor } = seen
   // The fence: a worker that lost its lease must not write outdated results.
   const fence = await ctx.db
@@ -42,7 +43,7 @@ export async function recordObservation(
     .where("claim_id", "=", cursor.claim_id)
     .forNoKeyUpdate()
     .executeTakeFirst()
-  if (!fence) return { hasEnded: false, isMore: false }
+  if (!fence) return { ended: [], isMore: false }
 
   const ours = seen.found.flatMap(({ log, isSingle }) => {
     const deposit = seen.deposits.get(log.to)
@@ -52,8 +53,8 @@ export async function recordObservation(
   const { maxScanLag } = ctx.settings
   const stored = await storedNow(ctx, network, seen)
   const changes = decide(network, seen, stored, { now: ctx.now(), maxScanLag })
-  const { changed, ended } = await write(ctx, network, changes)
-  await wakeSold(ctx, [...new Set(at)], ended)
+  const { changed, ended: resources } = await write(ctx, network, changes)
+  await wakeSold(ctx, [...new Set(at)], resources)
   await countDeepCalls(ctx, network, seen.quorum, seen.calls)
   await linkSubmissions(ctx, network, statusMessage.verifying, {
     submissions: seen.submissions.map(({ id }) => id),
@@ -68,8 +69,8 @@ export async function recordObservation(
     .where("chain_id", "=", network.chainId)
     .execute()
   await traceScan(ctx, network, changed, at, startMs)
-  const hasEnded = changes.submissions.some(({ change }) => change.status === "failed")
-  return { hasEnded, isMore: seen.isMore || changed.length >= CHANGES_PER_ROUND }
+  const ended = failedOf(changes).map(({ resource_id: id, address }) => payerName(id, address ?? undefined))
+  return { ended, isMore: seen.isMore || changed.length >= CHANGES_PER_ROUND }
 }
 
 /** What is stored now, as far as the round may change it. */
@@ -114,6 +115,8 @@ async function write(
       .where("id", "=", submission.id)
       .where("status", "=", "verifying")
       .execute()
-  const ended = changes.submissions.filter(({ change }) => change.status === "failed")
-  return { changed, ended: ended.map(({ submission }) => submission.resource_id) }
+  return { changed, ended: failedOf(changes).map(({ resource_id: id }) => id) }
 }
+
+const failedOf = ({ submissions }: Changes) =>
+  submissions.flatMap(({ submission, change }) => (change.status === "failed" ? [submission] : []))

@@ -35,9 +35,9 @@ export async function scanRound(ctx: Context, network: Network, settle: () => Pr
   const startMs = unixMs()
   await withLease(ctx.db, job, async cursor => {
     const observation = await observeChain(ctx, network, cursor)
-    const { hasEnded, isMore } = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
+    const { ended, isMore } = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
     await logLag(ctx, network, cursor)
-    if (hasEnded) await ctx.wakes.wake("payments")
+    if (ended.length > 0) await ctx.wakes.wake("payments", ended)
     if (isMore) await verifySoon(ctx, network.chainId)
     await learnTokens(ctx, network)
     await settle()

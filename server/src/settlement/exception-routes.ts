@@ -26,6 +26,7 @@ import {
   ReturnOrders,
   ReturnOutcomes,
 } from "./schema.ts"
+import { namesOf, sellableOf } from "./sellable.ts"
 import { returnable } from "./surplus.ts"
 
 const tags = ["transactions"]
@@ -89,7 +90,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
           return await readDecided(ctx, merchantId, id)
         },
       })
-      await wakeAfterDecision(ctx)
+      await wakeAfterDecision(ctx, [id])
       return decided
     },
   )
@@ -121,7 +122,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         prepare: async () => await prepareReturn(ctx, request, merchantId, order),
         work: async (ctx, prepared) => await carryOut(ctx, merchantId, order, prepared),
       })
-      await wakeAfterDecision(ctx)
+      await wakeAfterDecision(ctx, [id])
       return decided
     },
   )
@@ -144,7 +145,8 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const data = []
       for (const order of request.body.returns) data.push(await returnOne(ctx, request, merchantId, order))
-      await wakeAfterDecision(ctx)
+      const ids = request.body.returns.map(({ id }) => id)
+      await wakeAfterDecision(ctx, ids)
       return { data }
     },
   )
@@ -213,8 +215,13 @@ async function readDecided(ctx: TxContext, merchantId: string, id: string) {
   return decided
 }
 
-async function wakeAfterDecision(ctx: Context): Promise<void> {
+/** Wakes those who wait for these payments of the merchant's. */
+async function wakeAfterDecision(ctx: Context, ids: readonly string[]): Promise<void> {
   await ctx.wakes.wake("payouts")
-  await ctx.wakes.wake("payments")
+  const payments = await ctx.db.selectFrom("payments").select(["resource_id", "payer"]).where("id", "in", ids).execute()
+  const names = payments.flatMap(({ resource_id: resourceId, payer }) =>
+    namesOf(sellableOf(ctx, resourceId), [{ resourceId, senders: [payer] }]),
+  )
+  await ctx.wakes.wake("payments", names)
   ctx.wakes.wakeSoon("deliveries")
 }

@@ -9,6 +9,7 @@ import type { Screening } from "../chain/sanctions.ts"
 import type { TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import type { ErrorCode } from "../errors.ts"
+import { payerName } from "../jobs/wake-payload.ts"
 import type { CheckoutNotice } from "./notify-checkout.ts"
 
 /** The screening result of each address that was asked about. */
@@ -155,6 +156,12 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   /** Locks the row that numbers its events, if that is not the payment itself. */
   lockEvents?(ctx: TxContext, resourceId: string): Promise<unknown>
 }
+
+/** What wake-ups call these groups: where each payer pays for itself, nobody else waits for its payment. */
+export const namesOf = ({ paidOnce }: Pick<Sellable, "paidOnce">, groups: readonly Group[]): string[] =>
+  groups.flatMap(({ resourceId, senders }) =>
+    paidOnce ? [resourceId] : senders.map(payer => payerName(resourceId, payer)),
+  )
 
 /** Returns the kind that an id belongs to; throws if no kind that is for sale has its prefix. */
 export function sellableOf(ctx: TxContext, resourceId: string): Sellable {

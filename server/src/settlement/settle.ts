@@ -17,7 +17,7 @@ import { writeOpen } from "./exceptions.ts"
 import { payersToWait } from "./money-there.ts"
 import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
-import type { Group, Part, Plan, Screened, Sellable } from "./sellable.ts"
+import { type Group, namesOf, type Part, type Plan, type Screened, type Sellable } from "./sellable.ts"
 import { traceGroup } from "./trace-payment.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
@@ -61,7 +61,7 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
   // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
   // before it again.
   if (isMore) await verifySoon(ctx, network.chainId)
-  await ctx.wakes.wake("payments")
+  await ctx.wakes.wake("payments", namesOf(sellable, due))
   ctx.wakes.wakeSoon("deliveries")
   await ctx.wakes.wake("payouts")
   return due.length

@@ -14,7 +14,14 @@ import {
   resumeSubscription,
   splitsOfMove,
 } from "./ask-subscription.ts"
-import { type InvoiceFilter, type InvoiceRow, invoicesOf, type SubscriptionFilter, subscriptionsOf } from "./queries.ts"
+import {
+  type InvoiceFilter,
+  type InvoiceRow,
+  invoicesOf,
+  type SubscriptionFilter,
+  sessionsOfSubscription,
+  subscriptionsOf,
+} from "./queries.ts"
 import {
   Invoice,
   InvoiceFilters,
@@ -116,7 +123,7 @@ async function asked(
     shownSubscription(ctx, await work(ctx)),
   )
   ctx.wakes.wakeSoon("deliveries")
-  await ctx.wakes.wake("payments")
+  await ctx.wakes.wake("payments", await sessionsOfSubscription(ctx, answer.id))
   return answer
 }
 

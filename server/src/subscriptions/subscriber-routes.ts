@@ -11,6 +11,7 @@ import { NoBody, NonceAnswer } from "../identity/schema.ts"
 import { SUBSCRIBERS, signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
 import { type Door, offerNonce, proveWallet, useProof } from "../identity/wallets.ts"
 import { cancelSubscription, resumeSubscription } from "./ask-subscription.ts"
+import { sessionsOfSubscription } from "./queries.ts"
 import {
   invoicesOf,
   invoiceToSubscriber,
@@ -194,6 +195,6 @@ async function changed(
   })
   if (!shown) throw new Error("a subscription is not there after it was changed")
   ctx.wakes.wakeSoon("deliveries")
-  await ctx.wakes.wake("payments")
+  await ctx.wakes.wake("payments", await sessionsOfSubscription(ctx, id))
   return shown
 }

@@ -193,7 +193,7 @@ export function followAnswer(
     isOver = true
     await work()
     // Other requests with this payment wait for this.
-    ctx.wakes.wakeSparingly("payments")
+    ctx.wakes.wakeSparingly("payments", [id])
   }
   const note = (work: () => Promise<unknown>) =>
     void end(work).catch(error =>

@@ -99,6 +99,7 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
       .where("found_hash", "is", null)
       .execute()
     await settleAgain(ctx, settlement, found.txHash)
+    ctx.wakes.wakeSparingly("payments", [settlement.id])
     return { state: "settled", txHash: found.txHash }
   }
   const untilMs = Number(settlement.valid_before) * 1_000

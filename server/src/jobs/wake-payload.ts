@@ -1,0 +1,54 @@
+/** The text of a wake-up: its channel, and the names of what changed. Pure. */
+
+/**
+ * verify: something to look up on chain. payments: a payment's state changed. payouts: money must be moved. deliveries:
+ * events must be sent. housekeeping: the clock was moved.
+ */
+const channels = ["verify", "payments", "payouts", "deliveries", "housekeeping"] as const
+export type WakeChannel = (typeof channels)[number]
+
+/**
+ * What a wake-up is about; undefined: anything. A name is the id of what is sold, of a settlement or of a payout, or
+ * `PAYWALL/ADDRESS` for one payer at a paywall. With no name at all, the loops are woken and no request.
+ */
+export type Names = readonly string[] | undefined
+
+/** The name of one payer at a paywall; of a payer who is not known, that of the paywall. */
+export const payerName = (paywallId: string, payer: string | undefined): string =>
+  payer === undefined ? paywallId : `${paywallId}/${payer}`
+
+/** Postgres takes payloads of less than 8,000 bytes. Names are ASCII, and short. */
+const MOST_BYTES = 7_999
+const NAME = /^[\w/-]{1,200}$/
+/** Some thousand names. A wake-up of more names nothing, so that nobody who waits depends on their number. */
+const MOST_PAYLOADS = 8
+
+/** The payloads of a wake-up. */
+export function payloadsOf(channel: WakeChannel, names: Names): string[] {
+  if (!names?.every(name => NAME.test(name))) return [channel]
+  const payloads = [`${channel} `]
+  for (const name of new Set(names)) {
+    const last = payloads.at(-1) ?? ""
+    if (last.length + name.length < MOST_BYTES) payloads[payloads.length - 1] = `${last}${name} `
+    else payloads.push(`${channel} ${name} `)
+  }
+  return payloads.length > MOST_PAYLOADS ? [channel] : payloads
+}
+
+/** Reads a payload; undefined for one that is no wake-up. */
+export function readPayload(payload: string): { channel: WakeChannel; names: Names } | undefined {
+  const [first, ...names] = payload.split(" ")
+  const channel = channels.find(each => each === first)
+  if (!channel) return undefined
+  return { channel, names: payload === channel ? undefined : names.filter(name => name !== "") }
+}
+
+/** More names are not kept until they are sent. */
+const MOST_NAMES = 2_000
+
+/** What two wake-ups are about together. */
+export function joinNames(some: Names, more: Names): Names {
+  if (!some || !more) return undefined
+  const joined = [...new Set([...some, ...more])]
+  return joined.length > MOST_NAMES ? undefined : joined
+}
