@@ -11,7 +11,7 @@ import { formatAmount } from "../money/amount.ts"
 import { authorizeSession } from "./authorize.ts"
 import { confirmSession, createLinkSession, sessionOf } from "./create-session.ts"
 import { answerPayer } from "./payer-info.ts"
-import { statusOf } from "./read-status.ts"
+import { sessionShown, statusOf } from "./read-status.ts"
 import {
   LinkSession,
   LinkSessionCreate,
@@ -84,7 +84,11 @@ export function payRoutes(app: Server, ctx: Context): void {
       if (!isOver(session)) await watch(ctx, id)
       const hasNews = (state: Awaited<ReturnType<typeof statusOf>>) =>
         isOver(state) || (txHash !== undefined && state.submission?.status === "failed")
-      return await awaitEnd(ctx, reply, wait, async () => await statusOf(await reading(ctx), id, txHash), hasNews)
+      const read = async () => {
+        const read = await reading(ctx)
+        return await statusOf(read, await sessionShown(read, id), txHash)
+      }
+      return await awaitEnd(ctx, reply, wait, read, hasNews)
     },
   )
 

@@ -3,9 +3,10 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { escrowsOf } from "../escrow/load-escrow.ts"
+import { escrowRow, escrowsOf } from "../escrow/load-escrow.ts"
 import { formatAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
+import { depositOfSession } from "./queries.ts"
 import { messageOf } from "./session-rules.ts"
 
 /** The public view of a session. While payments are paused, its message asks nobody to pay. */
@@ -50,6 +51,21 @@ export interface PaidAt {
   address: Address | null
   escrow: Row<"escrows"> | undefined
   paused: boolean
+}
+
+/** Where one session is paid, for whoever waits for its state; throws for one that is paid nowhere. */
+export async function paidAtOfSession(ctx: TxContext, session: Row<"checkout_sessions">): Promise<PaidAt> {
+  const isEscrowed = session.capture !== "direct"
+  const [paused, escrow, deposit] = await Promise.all([
+    pausedDeposits(ctx),
+    isEscrowed ? escrowRow(ctx.db, session.id) : undefined,
+    isEscrowed ? undefined : depositOfSession(ctx.db, session.id),
+  ])
+  const network = networkOf(ctx.chain, session.chain_id)
+  const ours = { factory: network.depositFactory, older_factory: false }
+  if (escrow) return { address: null, escrow, paused: paused(network, ours) }
+  if (!deposit) throw new Error("a session has no receiving address")
+  return { address: deposit.address, escrow: undefined, paused: paused(network, deposit) }
 }
 
 /** Where each of these sessions is paid, by session id. */

@@ -4,6 +4,7 @@
  * of its own.
  */
 import { setImmediate as atOnce, setTimeout as sleep } from "node:timers/promises"
+import type { Db } from "./open.ts"
 
 /** The longest time that a read which hangs delays the next. */
 const MOST_WAIT_MS = 10
@@ -56,4 +57,12 @@ export function gatherBy<O extends object, K, R>(
     byOwner.set(owner, known)
     return known(key)
   }
+}
+
+/** The same for rows. In a transaction each read is alone, at once: nobody else reads there, and others wait for it. */
+export function gatherRows<K, R>(
+  load: (db: Db, keys: readonly K[]) => Promise<Map<K, R>>,
+): (db: Db, key: K) => Promise<R | undefined> {
+  const gathered = gatherBy(load)
+  return async (db, key) => (db.isTransaction ? (await load(db, [key])).get(key) : await gathered(db, key))
 }

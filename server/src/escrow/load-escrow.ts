@@ -1,7 +1,10 @@
 /** Reads an escrow with its calls, and folds them. */
 import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
+import { gatherRows } from "../db/gather.ts"
+import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
 
 /** A session whose `capture` is not `direct`, with its escrow. */
@@ -54,6 +57,16 @@ export async function escrowsOf(
   return new Map(rows.map(row => [row.session_id, row]))
 }
 
+/** The escrow of a session, for whoever waits for its state. */
+export const escrowRow = gatherRows(async (db: Db, ids: readonly string[]) => {
+  const rows = await db
+    .selectFrom("escrows")
+    .selectAll()
+    .where(sql<boolean>`session_id = any(${sqlArray("text", ids)})`)
+    .execute()
+  return new Map(rows.map(row => [row.session_id, row]))
+})
+
 /**
  * Locks a session, then its escrow: code that decides about an escrow's calls holds both. A holder adds payouts. It
  * never waits for the lock of a payout, because the trigger that wakes an escrow runs under its payout's lock
@@ -79,25 +92,27 @@ export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Esc
 
 /** Returns the state of an escrow by the rows of its calls; exact while it is locked. */
 export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escrowed): Promise<Standing> {
-  const calls = await callsOf(ctx, escrow)
+  const calls = (await callsOf(ctx.db, escrow.session_id)) ?? []
   const facts = { calls, reclaimed: escrow.reclaimed, expiresAt: session.expires_at }
   return { session, escrow, calls, folded: foldEscrow(facts, ctx.now()) }
 }
 
-async function callsOf(ctx: TxContext, { session_id: id }: Row<"escrows">): Promise<CallRow[]> {
-  const rows = await ctx.db
+const callsOf = gatherRows(async (db: Db, ids: readonly string[]): Promise<Map<string, CallRow[]>> => {
+  const rows = await db
     .selectFrom("payouts")
+    .select("payouts.escrow_id")
     .select(COLUMNS)
     .leftJoin("counted_calls", "counted_calls.payout_id", "payouts.id")
     .select("counted_calls.block_hash as counted_in")
-    .where("payouts.escrow_id", "=", id)
+    .where(sql<boolean>`payouts.escrow_id = any(${sqlArray("text", ids)})`)
     .where(sql<boolean>`(payouts.kind = 'reserve' or payouts.state <> 'cancelled' or payouts.nonce is not null)`)
     .orderBy("payouts.created_at")
     .orderBy("payouts.id")
     .execute()
-  return rows.map(({ counted_in, ...row }) => ({
+  const called = ({ counted_in, escrow_id: _, ...row }: (typeof rows)[number]) => ({
     ...row,
     kind: row.kind as Call["kind"],
     deep: counted_in !== null && counted_in === row.block_hash,
-  }))
-}
+  })
+  return new Map([...Map.groupBy(rows, row => row.escrow_id ?? "")].map(([id, of]) => [id, of.map(called)]))
+})

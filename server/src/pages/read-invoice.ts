@@ -12,6 +12,7 @@ import { paidStatuses } from "../escrow/show-escrow.ts"
 import { formatAmount } from "../money/amount.ts"
 import { productToSubscribe } from "../paywalls/subscribe.ts"
 import { CANCEL_AFTER_MS } from "../subscriptions/fold-subscription.ts"
+import { invoiceOfSession } from "./queries.ts"
 
 type InvoiceStatus = NonNullable<CheckoutStatus["invoice"]>
 
@@ -32,13 +33,7 @@ export async function invoiceStatus(
 ): Promise<InvoiceStatus | null | undefined> {
   // Most sessions have no product and need no query.
   if (session.product_id === null) return undefined
-  const row = await ctx.db
-    .selectFrom("invoices")
-    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
-    .selectAll("invoices")
-    .select(["subscriptions.status", "subscriptions.access_until"])
-    .where("invoices.session_id", "=", session.id)
-    .executeTakeFirst()
+  const row = await invoiceOfSession(ctx.db, session.id)
   if (!row) return undefined
   if (row.status === null || row.period_start === null || row.period_end === null) return null
   const accessUntil = row.access_until ?? row.due_at

@@ -10,9 +10,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
-
-/** A stranger can send any number of small payments: the page names the greatest, and the oldest transactions. */
-const MOST_SHOWN = 10
+import { arrivalKey, MOST_SHOWN, waitingPayments } from "./queries.ts"
 
 type Session = Pick<Row<"checkout_sessions">, "id" | "chain_id" | "exception">
 
@@ -24,24 +22,7 @@ export async function waitingMoney(ctx: TxContext, { id, chain_id, exception }: 
   // Only a session with an exception has money that waits, and most sessions have none.
   if (exception === null) return []
   const { token } = networkOf(ctx.chain, chain_id)
-  const rows = await ctx.db
-    .selectFrom("payments")
-    .leftJoin("surpluses", join =>
-      join
-        .onRef("surpluses.payment_id", "=", "payments.id")
-        .on("payments.status", "=", "granted")
-        .on("surpluses.state", "=", "open"),
-    )
-    .select(["payments.id", "payments.chain_id", "payments.payer", "payments.token"])
-    .select(eb => eb.fn.coalesce("surpluses.amount", "payments.amount").as("amount"))
-    .where("resource_id", "=", id)
-    .where(eb => eb.or([eb("payments.status", "=", "open"), eb("surpluses.payment_id", "is not", null)]))
-    .where(eb => eb.or([eb("exception", "is", null), eb("exception", "<>", "sanctioned")]))
-    .orderBy(eb => eb("payments.token", "<>", token.address))
-    .orderBy("amount", "desc")
-    .orderBy("payments.id")
-    .limit(MOST_SHOWN)
-    .execute()
+  const rows = (await waitingPayments(ctx.db, arrivalKey(id, token.address))) ?? []
   const format = await amountFormatter(ctx, rows)
   return rows.map(row => {
     const { amount, currency, currencyVerified: isAsked } = format(row)

@@ -1,5 +1,4 @@
 /** Reads what the page of a paywall shows: what it sells, and the state of one address's payment. */
-import { sql } from "kysely"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { PaywallPage, PaywallStatus } from "../../../web/src/page-data.ts"
@@ -16,6 +15,7 @@ import { payToOf } from "../paywalls/manage-paywalls.ts"
 import { paymentState, publicPaywall } from "../paywalls/submissions.ts"
 import { isStale } from "../scanner/scan-lag.ts"
 import { pageBase } from "./page-base.ts"
+import { arrivalKey, openOfPayer } from "./queries.ts"
 import { subscriptionOffered } from "./read-invoice.ts"
 
 /** The payer and the transaction; either may be missing. */
@@ -53,13 +53,14 @@ export async function paywallStatus(ctx: TxContext, id: string, payer: Payer): P
   const text = (amount: bigint) => formatAmount(amount, token.decimals)
   const payTo = await payToOf(ctx, id)
   const { address, txHash } = payer
-  const [stale, access, payment, open] = await Promise.all([
+  const [stale, access, payment, opened] = await Promise.all([
     isStale(ctx, row.chain_id),
     address && accessOf(ctx, row, address),
     address && txHash && stateOf(ctx, row, txHash, address),
-    address ? openOf(ctx, id, token.address, address) : { seen: 0n, confirmed: 0n },
+    address && openOfPayer(ctx.db, arrivalKey(id, token.address, address)),
   ])
   const paused = (await pausedDeposits(ctx))(network, payTo)
+  const open = opened ?? { seen: 0n, confirmed: 0n }
   const here = open.seen + open.confirmed
   const missing = access || here >= row.price ? 0n : row.price - here
   return {
@@ -96,21 +97,4 @@ async function stateOf(ctx: TxContext, { id }: Row<"paywalls">, txHash: Hash, ad
     if (error instanceof ApiError && error.code === "PAYMENT_NOT_FOUND") return undefined
     throw error
   })
-}
-
-/** The sums that one sender paid and that have bought nothing yet, in base units: seen on chain, and deep enough. */
-async function openOf(
-  ctx: TxContext,
-  id: string,
-  token: Address,
-  from: Address,
-): Promise<{ seen: bigint; confirmed: bigint }> {
-  const { rows } = await sql<{ seen: bigint; confirmed: bigint }>`
-    select coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
-      coalesce(sum(t.value) filter (where t.state <> 'seen'), 0)::numeric(78,0) as confirmed
-    from transfers t join deposits d on d.id = t.deposit_id
-      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where d.resource_id = ${id} and t.token = ${token} and t.from_address = ${from} and t.state <> 'gone'
-      and (p.id is null or p.status = 'open')`.execute(ctx.db)
-  return rows[0] ?? { seen: 0n, confirmed: 0n }
 }

@@ -5,6 +5,8 @@
 import { sql } from "kysely"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
+import { gatherRows } from "../db/gather.ts"
+import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
@@ -21,12 +23,7 @@ type PaidTo = Pick<Row<"deposits">, "factory" | "older_factory">
 export async function pausedDeposits(
   ctx: TxContext,
 ): Promise<(network: Pick<Network, "chainId" | "depositFactory">, paidTo: PaidTo) => boolean> {
-  const halted = await ctx.db
-    .selectFrom("wallets")
-    .select(["chain_id", "address"])
-    .where("lane", "=", "payout")
-    .where("status", "=", "halted")
-    .execute()
+  const halted = (await haltedWallets(ctx.db, "all")) ?? []
   const ours = ctx.settings.serviceWallets
   return ({ chainId, depositFactory }, { factory, older_factory: isOlder }) =>
     isOlder ||
@@ -35,6 +32,16 @@ export async function pausedDeposits(
         chain_id === chainId && (factory !== depositFactory || ours.length === 0 || ours.includes(address)),
     )
 }
+
+const haltedWallets = gatherRows(async (db: Db, keys: readonly "all"[]) => {
+  const rows = await db
+    .selectFrom("wallets")
+    .select(["chain_id", "address"])
+    .where("lane", "=", "payout")
+    .where("status", "=", "halted")
+    .execute()
+  return new Map(keys.map(key => [key, rows]))
+})
 
 /** Whether selling is paused on a network now. */
 export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>

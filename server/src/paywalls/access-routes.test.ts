@@ -8,11 +8,13 @@ import { paperNetwork, startService, type TestService } from "../../test/service
 import { newInvoice, newRecurring, newSubscription } from "../../test/subscriptions.ts"
 import { accessFields, BASE_URL, type Fields, signInFields, signMessage } from "../../test/wallet.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
+import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { inTransaction } from "../context.ts"
 import { newId } from "../ids.ts"
-import { foldAccess, lockAccess } from "./access.ts"
+import { accessOf, foldAccess, lockAccess } from "./access.ts"
 import { callsOf } from "./paywall.ts"
+import { publicPaywall } from "./submissions.ts"
 
 const account = privateKeyToAccount(generatePrivateKey())
 const other = privateKeyToAccount(generatePrivateKey())
@@ -266,6 +268,11 @@ describe("a subscription", () => {
     expect(await opens()).toEqual(await untilOf(id))
     expect(await verify(series, other.address)).toEqual({ hasAccess: false })
     expect(await verify(film)).toEqual({ hasAccess: false })
+    // Asked for together, each is answered for itself.
+    const whole = await Promise.all([series, film].map(async each => publicPaywall(service.ctx, each)))
+    const asked = whole.flatMap(each => [account, other].map(({ address }) => [each, address.toLowerCase()] as const))
+    const found = await Promise.all(asked.map(([each, of]) => accessOf(service.ctx, each, of as Address)))
+    expect(found.map(access => access?.txHash)).toEqual([tx_hash, undefined, undefined, undefined])
 
     // Due, within its grace: the paid time is over, but access is not.
     await setSubscription(id, { status: "payment_due", paid_until: inDays(-1), access_until: inDays(2) })

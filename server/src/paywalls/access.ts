@@ -2,9 +2,12 @@
  * Which address has access to a paywall, and until when. An address's grants are folded into one row, which is also
  * their lock. Where a paywall names a product, a subscription to it gives access too; that is read on each request.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { gatherRows } from "../db/gather.ts"
+import { givenRows } from "../db/given-rows.ts"
+import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { watchEnds } from "../deposits/deposits.ts"
@@ -122,36 +125,68 @@ type Opened = Pick<Row<"paywalls">, "id" | "merchant_id" | "chain_id" | "subscri
  * Returns the access that an address has now, by its grants or by a subscription, whichever lasts longer. Undefined for
  * none; access whose calls are used up is none.
  */
-export async function accessOf(ctx: TxContext, paywall: Opened, address: Address): Promise<Access | undefined> {
-  const granted = ctx.db
-    .selectFrom("access")
-    .select(["expires_at", "tx_hash"])
-    .where("paywall_id", "=", paywall.id)
-    .where("address", "=", address)
-    .where("expires_at", ">", ctx.now())
-    .where(eb => eb.or([eb("calls_left", "is", null), eb("calls_left", ">", 0)]))
-  const subscribed = subscribedTo(ctx, paywall, address)
-  const row = subscribed
-    ? await ctx.db
-        .selectFrom(granted.unionAll(subscribed).as("held"))
-        .select(["expires_at", "tx_hash"])
-        .orderBy("expires_at", "desc")
-        .limit(1)
-        .executeTakeFirst()
-    : await granted.executeTakeFirst()
-  return row?.expires_at && row.tx_hash ? { expiresAt: row.expires_at, txHash: row.tx_hash } : undefined
+export const accessOf = (ctx: TxContext, paywall: Opened, address: Address): Promise<Access | undefined> =>
+  heldAccess(ctx.db, { now: ctx.now(), paywall, address })
+
+/** What somebody asks for at a time. */
+interface AskedAccess {
+  now: Date
+  paywall: Opened
+  address: Address
+}
+
+/** Whoever asks at the same time shares a statement: many may wait at one paywall, each for its own access. */
+const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
+  const now = asked.reduce((latest, each) => (each.now > latest ? each.now : latest), new Date(0))
+  const wanted = asked.map(({ paywall, address: payer }, n) => ({
+    n,
+    id: paywall.id,
+    merchant: paywall.merchant_id,
+    chain: paywall.chain_id,
+    product: paywall.subscription_product_id,
+    payer,
+  }))
+  const columns = "n integer, id text, merchant text, chain integer, product text, payer text"
+  const by = {
+    merchant: sql<string>`k.merchant`,
+    chain: sql<number>`k.chain`,
+    product: sql<string>`k.product`,
+    payer: sql<Address>`k.payer`,
+  }
+  // Most paywalls have no product, and need no look at subscriptions.
+  const subscribed = asked.some(({ paywall }) => paywall.subscription_product_id !== null)
+    ? sql`union all (${subscribedTo(db, now, by)})`
+    : sql``
+  const { rows } = await sql<{ n: number; expires_at: Date; tx_hash: Hash }>`
+    select k.n, held.expires_at, held.tx_hash from (${givenRows(wanted, columns)}) k cross join lateral (
+      select expires_at, tx_hash from (select expires_at, tx_hash from access
+          where paywall_id = k.id and address = k.payer and expires_at > ${now} and coalesce(calls_left > 0, true)
+        ${subscribed}) every
+      where tx_hash is not null order by expires_at desc limit 1) held`.execute(db)
+  return new Map(
+    rows.flatMap(({ n, expires_at: expiresAt, tx_hash: txHash }): [AskedAccess, Access][] => {
+      const of = asked[n]
+      return of ? [[of, { expiresAt, txHash }]] : []
+    }),
+  )
+})
+
+/** Whose subscriptions: the merchant's, on a network, of a product, paid by an address. */
+interface SubscribedBy {
+  merchant: string | RawBuilder<string>
+  chain: number | RawBuilder<number>
+  product: string | RawBuilder<string>
+  payer: Address | RawBuilder<Address>
 }
 
 /**
- * Builds the query for the access that an address's subscriptions give now, with the transaction that paid last;
- * undefined where no subscription opens the paywall. The product that was paid for counts: a subscription that changes
- * to another product opens the old one until the new one is paid. It reads one network only, because a contract at one
- * address can have another owner on each network.
+ * Builds the query for the access that an address's subscriptions give now, with the transaction that paid last. The
+ * product that was paid for counts: a subscription that changes to another product opens the old one until the new one
+ * is paid. It reads one network only, because a contract at one address can have another owner on each network.
  */
-function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_product_id }: Opened, address: Address) {
-  if (subscription_product_id === null) return undefined
+function subscribedTo(db: Db, now: Date, { merchant, chain, product, payer }: SubscribedBy) {
   return (
-    ctx.db
+    db
       .selectFrom("subscriptions")
       .innerJoinLateral(
         eb =>
@@ -165,7 +200,7 @@ function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_prod
             .where("checkout_sessions.tx_hash", "is not", null)
             // A period paid in advance opens the paywall when it begins. A trial comes before the first period, so
             // invoice 1 counts at once.
-            .where(eb => eb.or([eb("invoices.period_start", "<=", ctx.now()), eb("invoices.sequence", "=", 1)]))
+            .where(eb => eb.or([eb("invoices.period_start", "<=", now), eb("invoices.sequence", "=", 1)]))
             .orderBy("invoices.sequence", "desc")
             .limit(1)
             .as("last"),
@@ -174,16 +209,16 @@ function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_prod
       // A period paid in advance for another product ends this access when it begins.
       .select([
         sql<Date>`coalesce((select min(ahead.period_start) from invoices ahead where ahead.subscription_id = subscriptions.id
-        and ahead.paid_at is not null and ahead.period_start > ${ctx.now()} and ahead.product_id <> last.product_id), access_until)`.as(
+        and ahead.paid_at is not null and ahead.period_start > ${now} and ahead.product_id <> last.product_id), access_until)`.as(
           "expires_at",
         ),
         "last.tx_hash",
       ])
-      .where("subscriptions.payer", "=", address)
-      .where("subscriptions.merchant_id", "=", merchant_id)
-      .where("subscriptions.chain_id", "=", chain_id)
-      .where("subscriptions.access_until", ">", ctx.now())
-      .where("last.product_id", "=", subscription_product_id)
+      .where("subscriptions.payer", "=", payer)
+      .where("subscriptions.merchant_id", "=", merchant)
+      .where("subscriptions.chain_id", "=", chain)
+      .where("subscriptions.access_until", ">", now)
+      .where("last.product_id", "=", product)
   )
 }
 
@@ -200,8 +235,11 @@ export interface Consumed {
  */
 export async function takeCall(ctx: TxContext, paywall: Opened, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
-  if (await subscribedTo(ctx, paywall, address)?.limit(1).executeTakeFirst()) return { allowed: true, remaining: null }
-  const paywallId = paywall.id
+  const { id: paywallId, merchant_id: merchant, chain_id: chain, subscription_product_id: product } = paywall
+  if (product !== null) {
+    const by = { merchant, chain, product, payer: address }
+    if (await subscribedTo(ctx.db, ctx.now(), by).limit(1).executeTakeFirst()) return { allowed: true, remaining: null }
+  }
   let held = await holdAccess(ctx, paywallId, address)
   if (held && (!held.since_at || (held.calls_left === null && (await endsInCalls(ctx, paywallId, address))))) {
     await foldAccess(ctx, paywallId, address, { before: foldedOf(held), granted: 0 })

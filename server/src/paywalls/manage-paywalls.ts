@@ -19,6 +19,7 @@ import { emitAttached, type SplitChange } from "../splits/split-guard.ts"
 import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
+import { paidNow } from "./queries.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 import { subscriptionFaults } from "./subscription-faults.ts"
 
@@ -197,13 +198,9 @@ export async function readPaywall(ctx: TxContext, merchantId: string, id: string
 
 /** The address where a paywall is paid now, and its factory. */
 export async function payToOf(ctx: TxContext, paywallId: string) {
-  return await ctx.db
-    .selectFrom("paywall_versions")
-    .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select(["deposits.address", "deposits.factory", "deposits.older_factory"])
-    .where("paywall_versions.paywall_id", "=", paywallId)
-    .where("until_at", "is", null)
-    .executeTakeFirstOrThrow()
+  const row = await paidNow(ctx.db, paywallId)
+  if (!row) throw new Error(`the paywall ${paywallId} has no receiving address`)
+  return row
 }
 
 /** Revokes a live grant, once; `NOT_FOUND` for any other. Access loses exactly the grant's own time. */

@@ -50,6 +50,9 @@ it("finds of many what it finds of each, and nothing of a paywall that does not 
       if (alone) open++
     }
   expect(open).toBe(2)
+  const [whole] = await Promise.all(paywalls.slice(0, 1).map(id => publicPaywall(service.ctx, id)))
+  const together = await Promise.all(addresses.map(address => whole && accessOf(service.ctx, whole, address)))
+  expect(together).toEqual(addresses.map(address => found.get(accessName(paywalls[0] ?? "", address))?.access))
 })
 
 it("answers each of many requests at the same time for itself", async () => {

@@ -7,11 +7,14 @@ import type { Row, SubmissionStatus } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { freshSubmission, verifySoon } from "../scanner/queries.ts"
+import { scannedBlock } from "../scanner/scan-lag.ts"
 import { statusMessage, waitsForMerchant } from "../scanner/submission-faults.ts"
 import { traceparentNow } from "../tracing/trace.ts"
+import { paymentKey, paywallRow, seenPayment, submittedPayment } from "./queries.ts"
 
+/** A paywall by its id, for anyone who has that; `PAYWALL_NOT_FOUND`. */
 export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"paywalls">> {
-  const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirst()
+  const row = await paywallRow(ctx.db, id)
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
   return row
 }
@@ -65,35 +68,18 @@ export async function paymentState(
   txHash: Hash,
   address: Address,
 ): Promise<PaymentState> {
-  const { chain_id } = await publicPaywall(ctx, paywallId)
+  const { id, chain_id } = await publicPaywall(ctx, paywallId)
   const { confirmations: required } = networkOf(ctx.chain, chain_id)
-  const submitted = await ctx.db
-    .selectFrom("submissions")
-    .select(["status", "reason", "message", "block_number"])
-    .where("resource_id", "=", paywallId)
-    .where("tx_hash", "=", txHash)
-    .where("address", "=", address)
-    .executeTakeFirst()
-  const seen = await ctx.db
-    .selectFrom("transfers")
-    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
-    .leftJoin("claims", "claims.transfer_id", "transfers.id")
-    .leftJoin("payments", "payments.id", "claims.payment_id")
-    .select(["transfers.block_number", "payments.status", "payments.exception"])
-    .where("deposits.resource_id", "=", paywallId)
-    .where("transfers.tx_hash", "=", txHash)
-    .where("transfers.from_address", "=", address)
-    .orderBy(sql`payments.status = 'granted'`, order => order.desc().nullsLast())
-    .executeTakeFirst()
+  const key = paymentKey(id, txHash, address)
+  const [submitted, seen, scanned] = await Promise.all([
+    submittedPayment(ctx.db, key),
+    seenPayment(ctx.db, key),
+    scannedBlock(ctx.db, chain_id),
+  ])
   const found = submitted ?? (seen && foundState(seen.status, seen.exception))
   if (!found) throw new ApiError("PAYMENT_NOT_FOUND")
-  const cursor = await ctx.db
-    .selectFrom("cursors")
-    .select("block_number")
-    .where("chain_id", "=", chain_id)
-    .executeTakeFirst()
   const blockNumber = seen?.block_number ?? submitted?.block_number
-  const depth = blockNumber && cursor ? cursor.block_number - blockNumber + 1n : 0n
+  const depth = blockNumber && scanned !== undefined ? scanned - blockNumber + 1n : 0n
   return {
     status: found.status,
     reason: found.reason,

@@ -4,6 +4,8 @@
  */
 import type { Network } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
+import { gatherRows } from "../db/gather.ts"
+import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 import { scanBehind, scanLag, scanStopped } from "../metrics.ts"
 
@@ -53,13 +55,19 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
 
 /** Whether no round has completed on a network for a while: its nodes don't respond, or no worker runs. */
 export async function isStale(ctx: TxContext, chainId: number): Promise<boolean> {
-  const cursor = await ctx.db
-    .selectFrom("cursors")
-    .select("looked_at")
-    .where("chain_id", "=", chainId)
-    .executeTakeFirst()
-  return isOverdue(ctx, cursor)
+  return isOverdue(ctx, await cursorOf(ctx.db, chainId))
 }
+
+/** The block up to which a network is scanned; undefined before the first round. */
+export const scannedBlock = async (db: Db, chainId: number): Promise<bigint | undefined> =>
+  (await cursorOf(db, chainId))?.block_number
+
+/** Whoever waits for a payment asks for it. */
+const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
+  const cursors = db.selectFrom("cursors").select(["chain_id", "block_number", "looked_at"])
+  const rows = await cursors.where("chain_id", "in", chainIds).execute()
+  return new Map(rows.map(row => [row.chain_id, row]))
+})
 
 function isOverdue(ctx: TxContext, cursor: Pick<Row<"cursors">, "looked_at"> | undefined): boolean {
   const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
