@@ -2,14 +2,15 @@
 import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, reading } from "../context.ts"
-import { watch } from "../deposits/deposits.ts"
+import { keepWatched } from "../deposits/deposits.ts"
 import { withPutAway } from "../deposits/put-away.ts"
 import { invalid } from "../errors.ts"
-import { awaitEnd } from "../http/long-poll.ts"
+import { awaitEnd, POLL_PAUSE_MS, polling } from "../http/long-poll.ts"
 import type { Server } from "../http/server.ts"
+import type { Shared } from "../http/shared-reads.ts"
 import { formatAmount } from "../money/amount.ts"
 import { authorizeSession } from "./authorize.ts"
-import { confirmSession, createLinkSession, sessionOf } from "./create-session.ts"
+import { confirmSession, createLinkSession } from "./create-session.ts"
 import { answerPayer } from "./payer-info.ts"
 import { sessionShown, statusOf } from "./read-status.ts"
 import {
@@ -66,7 +67,7 @@ export function payRoutes(app: Server, ctx: Context): void {
         operationId: "readPayStatus",
         summary: "The status of a checkout, and what is needed to pay it",
         description:
-          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. At `expiresAt` it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it.",
+          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, and at once where too many requests wait; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. At `expiresAt` it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it.",
         tags,
         params: SessionId,
         querystring: StatusQuery,
@@ -80,15 +81,20 @@ export function payRoutes(app: Server, ctx: Context): void {
       const txHash = text === undefined ? undefined : parseHash(text)
       if (text !== undefined && !txHash)
         throw invalid("txHash", "must be a transaction hash: 0x and 64 hexadecimal digits")
-      const session = await withPutAway(ctx, { ids: [id] }, async () => await sessionOf(await reading(ctx), id))
-      if (!isOver(session)) await watch(ctx, id)
-      const hasNews = (state: Awaited<ReturnType<typeof statusOf>>) =>
-        isOver(state) || (txHash !== undefined && state.submission?.status === "failed")
-      const read = async () => {
-        const read = await reading(ctx)
-        return await statusOf(read, await sessionShown(read, id), txHash)
+      type State = Awaited<ReturnType<typeof statusOf>>
+      const shared: Shared<State> = {
+        key: ["checkout", id, txHash],
+        names: [id],
+        read: () =>
+          withPutAway(ctx, { ids: [id] }, async () => {
+            const read = await reading(ctx)
+            return await statusOf(read, await sessionShown(read, id), txHash)
+          }),
+        tend: async state => (isOver(state) ? undefined : await keepWatched(ctx, id)),
+        pauseMs: () => POLL_PAUSE_MS,
       }
-      return await awaitEnd(ctx, reply, wait, read, hasNews)
+      const hasNews = (state: State) => isOver(state) || (txHash !== undefined && state.submission?.status === "failed")
+      return await awaitEnd(ctx, reply, shared, { ...polling(ctx, request), waitS: wait, isOver: hasNews })
     },
   )
 

@@ -7,6 +7,7 @@ import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.t
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
+import { gatherBy } from "../db/gather.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
@@ -135,10 +136,25 @@ export const watchEnds = (now: Date): RawBuilder<boolean> =>
  */
 export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
   const now = ctx.now()
+  // In one order: two processes that watch the same resources would deadlock.
+  const ending = ctx.db
+    .selectFrom("deposits")
+    .select("id")
+    .where(sql<boolean>`resource_id = any(${sqlArray("text", resources)})`)
+    .where(sql<boolean>`(${watchEnds(now)} or not ${wasAskedFor("deposits")})`)
+    .orderBy("id")
+    .forNoKeyUpdate()
   await ctx.db
     .updateTable("deposits")
     .set({ watched: true, watched_until: new Date(now.getTime() + WATCH_MS) })
-    .where(sql<boolean>`resource_id = any(${sqlArray("text", resources)})`)
-    .where(sql<boolean>`(${watchEnds(now)} or not ${wasAskedFor("deposits")})`)
+    .where("id", "in", ending)
     .execute()
 }
+
+/** Does the same for somebody who goes on waiting at a resource; those who begin at the same time share a statement. */
+export const keepWatched = (ctx: Context, resource: string): Promise<unknown> => watchTogether(ctx, resource)
+
+const watchTogether = gatherBy(async (ctx: Context, resources: readonly string[]) => {
+  await watch(ctx, ...resources)
+  return new Map<string, never>()
+})

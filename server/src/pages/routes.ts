@@ -18,13 +18,14 @@ import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction, reading } from "../context.ts"
-import { watch } from "../deposits/deposits.ts"
+import { keepWatched, watch } from "../deposits/deposits.ts"
 import { withPutAway } from "../deposits/put-away.ts"
 import { termsOf } from "../deposits/read-terms.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
 import { logoOf } from "../identity/branding.ts"
+import { payerName } from "../jobs/wake-payload.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
 import { startSubscription } from "../paywalls/subscribe.ts"
 import { addressBody } from "./address-body.ts"
@@ -79,9 +80,11 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { txHash } = request.query as { txHash?: unknown }
     const hash = parseHash(txHash)
     return {
+      key: ["checkout page", sessionId, hash],
+      names: [sessionId],
       read: () =>
         withPutAway(ctx, { ids: [sessionId] }, async () => checkoutStatus(await reading(ctx), sessionId, hash)),
-      opened: () => watch(ctx, sessionId),
+      tend: () => keepWatched(ctx, sessionId),
       isOver: isSettled,
       // A payment that is captured at once is on its way while it is `authorized`.
       pauseMs: ({ status }) => (status === "verifying" || status === "authorized" ? BUSY_PAUSE_MS : PAUSE_MS),
@@ -125,8 +128,11 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { address, txHash } = request.query as { address?: unknown; txHash?: unknown }
     const payer = { address: parseAddress(address), txHash: parseHash(txHash) }
     return {
+      // Access is each payer's own.
+      key: ["paywall page", id, payer.address, payer.txHash],
+      names: [id, payerName(id, payer.address)],
       read: async () => await paywallStatus(await reading(ctx), id, payer),
-      opened: () => watch(ctx, id),
+      tend: () => keepWatched(ctx, id),
       isOver: ({ status }) => status === "confirmed",
       pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
     }

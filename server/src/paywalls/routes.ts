@@ -9,10 +9,12 @@ import { type Context, reading } from "../context.ts"
 import { gather } from "../db/gather.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
-import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
+import { awaitEnd, MAX_WAIT_S, POLL_PAUSE_MS, polling } from "../http/long-poll.ts"
 import { AddressText, Described } from "../http/schemas.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
+import type { Shared } from "../http/shared-reads.ts"
 import { NoBody } from "../identity/schema.ts"
+import { payerName } from "../jobs/wake-payload.ts"
 import { formatAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { statusMessage } from "../scanner/submission-faults.ts"
@@ -30,7 +32,7 @@ import {
   PublicPaywall,
   Subscribed,
 } from "./schema.ts"
-import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
+import { type PaymentState, paymentState, publicPaywall, submitPayment } from "./submissions.ts"
 import { startSubscription } from "./subscribe.ts"
 
 const tags = ["buyers"]
@@ -182,7 +184,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         operationId: "readPayment",
         summary: "The status of a submitted payment",
         description:
-          "With `wait`, the answer comes as soon as the payment is no longer `verifying`; the request counts once against the rate limit.",
+          "With `wait`, the answer comes as soon as the payment is no longer `verifying`, and at once where too many requests wait; the request counts once against the rate limit.",
         tags,
         params: PaymentId,
         querystring: StatusQuery,
@@ -195,9 +197,15 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const txHash = parseHash(request.params.txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       const address = addressField("address", request.query.address)
-      const read = async () => await paymentState(await reading(ctx), id, txHash, address)
-      const isOver = ({ status }: { status: string }) => status !== "verifying"
-      const state = await awaitEnd(ctx, reply, request.query.wait, read, isOver)
+      const shared: Shared<PaymentState> = {
+        key: ["payment", id, txHash, address],
+        names: [id, payerName(id, address)],
+        read: async () => await paymentState(await reading(ctx), id, txHash, address),
+        pauseMs: () => POLL_PAUSE_MS,
+      }
+      const isOver = ({ status }: PaymentState) => status !== "verifying"
+      const wait = { ...polling(ctx, request), waitS: request.query.wait, isOver }
+      const state = await awaitEnd(ctx, reply, shared, wait)
       return { ...state, paywallId: id, address: checksummed(address), txHash }
     },
   )

@@ -1,32 +1,51 @@
 /** Waits for a settlement while a request is open. */
 import type { FastifyReply } from "fastify"
 import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import { awaitEnd } from "../http/long-poll.ts"
+import type { Shared } from "../http/shared-reads.ts"
+import type { Holder } from "../http/waiting-places.ts"
+import { waitsOf } from "../http/waits.ts"
 import { readSettlement, readUnlessPending, type Settlement } from "./outcome.ts"
 
-/** How long a request waits. */
+/** How often a settlement is read without a wake-up while nothing moved, and while its depth or its lease may change. */
+const PENDING_PAUSE_MS = 5_000
+const MOVED_PAUSE_MS = 1_000
+
+/** How long a request waits, and as whom. */
 interface Patience {
   waitS: number
-  /** How often it checks without a wake-up. */
-  everyMs?: number | undefined
+  holder: Holder
 }
 
 /**
  * Waits until a settlement is no longer pending by its rows and `isOver` accepts it, for at most `waitS` seconds, or
- * until the caller has hung up. Returns the row as last read. Throws where there is none.
+ * until the caller has hung up or somebody else needs its place. Returns the row as last read. Throws where there is
+ * none.
  */
 export async function awaitSettlement(
   ctx: Context,
   reply: FastifyReply,
-  id: string,
-  { waitS, everyMs }: Patience,
+  { id, payout_id: payoutId }: Pick<Row<"settlements">, "id" | "payout_id">,
+  { waitS, holder }: Patience,
   isOver: (row: Settlement) => boolean | Promise<boolean>,
 ): Promise<Settlement> {
-  const read = async () => {
-    const row = await readUnlessPending(ctx, id)
-    return { row, isOver: row !== undefined && (await isOver(row)) }
+  const shared: Shared<Settlement | undefined> = {
+    key: ["settlement", id],
+    names: [id, payoutId],
+    read: () => readUnlessPending(ctx, id),
+    pauseMs: row => (row ? MOVED_PAUSE_MS : PENDING_PAUSE_MS),
+    // The depth of a transfer is not in its row.
+    isNews: row => row !== undefined,
+    // All are read in one statement.
+    isCheap: true,
   }
-  const { row } = await awaitEnd(ctx, reply, waitS, read, state => state.isOver, everyMs)
+  const row = await awaitEnd(ctx, reply, shared, {
+    waitS,
+    places: waitsOf(ctx).agents,
+    holder,
+    isOver: async row => row !== undefined && (await isOver(row)),
+  })
   const last = row ?? (await readSettlement(ctx, id))
   if (!last) throw new Error(`the settlement ${id} is not there`)
   return last

@@ -11,7 +11,9 @@ import { openQuorum } from "../chain/quorum.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
+import type { Holder } from "../http/waiting-places.ts"
 import { isAttemptOf } from "../payouts/batch-calls.ts"
+import { scannedBlock } from "../scanner/scan-lag.ts"
 import { awaitSettlement } from "./await-settlement.ts"
 import { checkPayment, matchPrice, matchTerms } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
@@ -25,8 +27,6 @@ import type { FacilitatorBody } from "./schema.ts"
 const MOST_WAIT_S = 75
 /** The longest error message, for a payload with many faults. */
 const REASON_LENGTH = 1_000
-/** How often a block's depth is read while waiting for confirmations. */
-const DEPTH_MS = 1_000
 
 /** A payment, and what another server asks for it. */
 interface Asked {
@@ -180,7 +180,9 @@ export async function settle(
   const right = { id: settlement.id, claimId }
   followAnswer(ctx, reply, { ...right, evenServed: true })
   const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
-  const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, confirmations: wanted })
+  // A merchant's server may wait for all of its buyers, as long as nobody else needs the places.
+  const holder = { name: merchantId, most: Number.POSITIVE_INFINITY }
+  const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, holder, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
   // Another sender's transaction may have been found just now.
   const isNews = row.found_hash === null && outcomeOf(row) === undefined
@@ -225,15 +227,14 @@ async function awaitSettled(
   ctx: Context,
   reply: FastifyReply,
   { settlement, claimId }: Claimed,
-  { waitS, confirmations }: { waitS: number; confirmations: number },
+  { confirmations, ...patience }: { waitS: number; holder: Holder; confirmations: number },
 ): Promise<Settlement> {
   const isOver = async (row: Settlement) => {
     if (outcomeOf(row)?.state !== "settled") return true
     const isAnswerable = row.answered_at !== null || row.claim_id === claimId || row.is_free
     return isAnswerable && (await isDeep(ctx, row, confirmations))
   }
-  const everyMs = confirmations > 1 ? DEPTH_MS : undefined
-  return await awaitSettlement(ctx, reply, settlement.id, { waitS, everyMs }, isOver)
+  return await awaitSettlement(ctx, reply, settlement, patience, isOver)
 }
 
 /**
@@ -248,12 +249,8 @@ async function isDeep(
   const mined = found ?? relayed
   const txHash = foundHash ?? hash
   if (confirmations <= 1 || mined === null || txHash === null) return true
-  const cursor = await ctx.db
-    .selectFrom("cursors")
-    .select("block_number")
-    .where("chain_id", "=", chain_id)
-    .executeTakeFirst()
-  if (cursor === undefined || cursor.block_number - mined + 1n < BigInt(confirmations)) return false
+  const scanned = await scannedBlock(ctx.db, chain_id)
+  if (scanned === undefined || scanned - mined + 1n < BigInt(confirmations)) return false
   const quorum = await openQuorum(networkOf(ctx.chain, chain_id), 0n, ctx.signal).catch(() => undefined)
   await quorum?.learn([mined], [txHash])
   const receipt = quorum?.receiptOf(txHash)

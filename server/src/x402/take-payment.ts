@@ -9,6 +9,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
+import { addressGroup } from "../limits/buckets.ts"
 import { awaitSettlement } from "./await-settlement.ts"
 import type { Prices } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Offered } from "./claim.ts"
@@ -143,6 +144,9 @@ const waiting = new Map<string, number>()
  */
 const MOST_WAITING = 10
 
+/** The requests of an address that wait, whatever their payments; as many as a caller may have calls under way. */
+const MOST_BY_ADDRESS = 50
+
 /** Waits until the payment is settled and this request may serve it, or another request did, or the time is over. */
 async function awaitOutcome(
   ctx: Context,
@@ -161,8 +165,9 @@ async function awaitOutcome(
   }
   if (!isMine) waiting.set(settlement.id, others + 1)
   try {
-    const patience = { waitS: isMine || others < MOST_WAITING ? waitS : 0 }
-    return await resolveOutcome(ctx, network, await awaitSettlement(ctx, reply, settlement.id, patience, isOver))
+    const holder = { name: addressGroup(request.ip), most: MOST_BY_ADDRESS }
+    const patience = { waitS: isMine || others < MOST_WAITING ? waitS : 0, holder }
+    return await resolveOutcome(ctx, network, await awaitSettlement(ctx, reply, settlement, patience, isOver))
   } finally {
     const left = (waiting.get(settlement.id) ?? 1) - 1
     if (!isMine && left > 0) waiting.set(settlement.id, left)
