@@ -8,7 +8,7 @@ envFrom:
   - configMapRef:
       name: {{ .Release.Name }}-settings
   - secretRef:
-      name: {{ .Values.existingSecret }}
+      name: {{ .Values.existingSecret | quote }}
 {{- end }}
 
 {{- define "sluice.pod" -}}
