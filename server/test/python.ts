@@ -1,20 +1,16 @@
-/** Python with the packages of `requirements.txt`, for the stock Python programs: made once, beside the npm packages. */
+/** Python with the packages of a `requirements.txt`: made once, beside the npm packages. */
 import { execFile } from "node:child_process"
 import { createHash } from "node:crypto"
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { root } from "../e2e/program.ts"
-
-const requirements = join(root, "server/test/x402/requirements.txt")
-const folder = join(root, "node_modules/.x402-python")
-const stamp = join(folder, "sluice-stamp")
+import { root } from "./e2e/program.ts"
 
 /** What pip says where there is no network, or no registry on it. */
 const unreachable =
   /NewConnectionError|NameResolutionError|Network is unreachable|ProxyError|ConnectTimeout|ReadTimeout/
 
-/** Its program, or what keeps it from being there; `offline` where that is only that PyPI can't be reached. */
-export type Python = { program: string } | { missing: string; offline: boolean }
+/** Its program and folder, or what keeps it from being there; `offline` where that is only that PyPI can't be reached. */
+export type Python = { program: string; folder: string } | { missing: string; offline: boolean }
 
 const run = (command: string, ...args: string[]): Promise<{ ok: boolean; output: string }> =>
   new Promise(resolve =>
@@ -25,14 +21,17 @@ const run = (command: string, ...args: string[]): Promise<{ ok: boolean; output:
 
 const CHECK = "import sys, venv, ensurepip; assert sys.version_info >= (3, 11); print(sys.version)"
 
-/** Finds Python, and installs the packages where the ones that are there are not the ones that `requirements.txt` names. */
-export async function findPython(): Promise<Python> {
+/** Finds Python, and installs the packages where the ones in its folder are not those that `file`, a path in the clone, names. */
+export async function findPython(name: string, file: string): Promise<Python> {
+  const requirements = join(root, file)
+  const folder = join(root, `node_modules/.${name}-python`)
+  const stamp = join(folder, "sluice-stamp")
   const version = await run("python3", "-c", CHECK)
   if (!version.ok)
     return { missing: "Python 3.11 or newer with venv is missing: apt-get install python3-venv", offline: false }
   const program = join(folder, "bin/python")
   const wanted = createHash("sha256").update(version.output).update(readFileSync(requirements)).digest("hex")
-  if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return { program }
+  if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return { program, folder }
   rmSync(folder, { recursive: true, force: true })
   // All packages are in the file, each with its hashes: nothing is resolved, and nothing is built.
   const flags = ["--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "--disable-pip-version-check"]
@@ -47,5 +46,5 @@ export async function findPython(): Promise<Python> {
   }
   if (!installed.ok) return { missing: `pip failed: ${installed.output}`, offline: unreachable.test(installed.output) }
   writeFileSync(stamp, wanted)
-  return { program }
+  return { program, folder }
 }
