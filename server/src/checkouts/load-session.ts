@@ -1,5 +1,6 @@
 /** Loads what is needed to settle a session: its row, locked, the transfers that arrived, and what may still come. */
 import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { leftOver } from "../db/left-over.ts"
@@ -59,49 +60,67 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
 /** Reads what is known of a locked session, after the results of a reorg were written. */
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
-  const rows = await readBatch(ctx, batch)
-  const { free, again } = await withoutPublic(ctx, withoutRests(rows))
-  const payments = await ctx.db
-    .selectFrom("payments")
-    .selectAll()
-    .where("resource_id", "=", session.id)
-    .orderBy("created_at")
-    .orderBy("id")
-    .execute()
-  // Once money has arrived, the hash or relay that announced it is done, whatever happens to the money.
-  const here = rows.filter(row => row.state !== "gone" && row.token === network.token.address)
-  const arrived = new Set(here.map(row => row.tx_hash))
+  const { free, again } = await withoutPublic(ctx, withoutRests(await readBatch(ctx, batch)))
   return {
     session,
     network,
     transfers: classify(ctx, network, free, screened),
     again,
-    payments,
-    submissions: await submissionsOf(ctx, session, arrived),
-    relay: await relayStanding(ctx, deposit.id, arrived),
+    payments: await paymentsOf(ctx, session.id),
+    submissions: await submissionsOf(ctx, session, deposit, network.token.address),
+    decided: await decidedSubmissions(ctx, session.id, deposit),
+    relay: await relayStanding(ctx, deposit, network.token.address),
     // An expired session was scanned to its end. Its address may have left the scan since; that changes nothing.
-    scannedPastExpiry:
-      session.status === "expired" || (batch.waiting === 0 && (await scannedPast(ctx, session, deposit))),
-    left: batch.waiting,
+    scannedPastExpiry: session.status === "expired" || (await scannedPast(ctx, session, deposit)),
+    isMore: batch.isMore,
     now: ctx.now(),
   }
 }
 
 /**
+ * The payments of a session that count, or may count again, in the order they were made. A flood leaves others behind: open
+ * ones that lost their transfers.
+ */
+export async function paymentsOf(ctx: TxContext, sessionId: string): Promise<Row<"payments">[]> {
+  const all = ctx.db.selectFrom("payments").selectAll().where("resource_id", "=", sessionId)
+  const counting = all.where(eb =>
+    eb.or([eb("status", "<>", "reversed"), eb("accepted_at", "is not", null), eb("exception", "is", null)]),
+  )
+  return await counting.orderBy("created_at").orderBy("id").execute()
+}
+
+/**
  * `open`: whether a hash that was submitted in time, and has no transfer here yet, is still being verified. `refused`:
  * whether any hash was refused. A refusal belongs to its submission, which the status answer shows; the session
- * continues.
+ * continues. Once money has arrived, the hash that announced it is done, whatever happens to the money.
  */
-async function submissionsOf(ctx: TxContext, session: Row<"checkout_sessions">, inSight: ReadonlySet<string>) {
-  const rows = await ctx.db
-    .selectFrom("submissions")
-    .select(["tx_hash", "status", "submitted_at"])
-    .where("resource_id", "=", session.id)
-    .execute()
-  const open = rows.some(
-    row => row.status === "verifying" && row.submitted_at <= session.expires_at && !inSight.has(row.tx_hash),
-  )
-  return { open, refused: rows.some(row => row.status === "failed") }
+async function submissionsOf(
+  ctx: TxContext,
+  { id, expires_at }: Row<"checkout_sessions">,
+  { address }: Row<"deposits">,
+  token: Address,
+): Promise<SessionFacts["submissions"]> {
+  const { rows } = await sql<SessionFacts["submissions"]>`
+    select coalesce(bool_or(s.status = 'failed'), false) as refused, coalesce(bool_or(
+        case when s.status = 'verifying' and s.submitted_at <= ${expires_at} then not exists (select from transfers t
+          where t.chain_id = s.chain_id and t.tx_hash = s.tx_hash and t.token = ${token} and t.to_address = ${address}
+            and t.state <> 'gone') end), false) as open
+    from submissions s where s.resource_id = ${id}`.execute(ctx.db)
+  return rows[0] ?? { open: false, refused: false }
+}
+
+/**
+ * The transactions that are submitted, and brought money here that the merchant has returned, or accepted beside the session's
+ * payment. Nothing else ends a submission that names one later.
+ */
+async function decidedSubmissions(ctx: TxContext, sessionId: string, { address }: Row<"deposits">): Promise<Hash[]> {
+  const { rows } = await sql<{ hash: Hash }>`select s.tx_hash as hash from submissions s
+    where s.resource_id = ${sessionId} and s.status <> 'granted' and exists (select from transfers t
+        join claims c on c.transfer_id = t.id join payments p on p.id = c.payment_id
+      where t.chain_id = s.chain_id and t.tx_hash = s.tx_hash and t.to_address = ${address}
+        and t.state in ('confirmed', 'final') and t.suspect_at is null
+        and (p.status = 'returned' or (p.status = 'granted' and p.beside)))`.execute(ctx.db)
+  return rows.map(({ hash }) => hash)
 }
 
 /**

@@ -2,16 +2,18 @@
  * Plans what follows from everything that arrived for a session: its payment, what needs the merchant's decision, and
  * its status. Pure.
  */
+import type { Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
 import type { relayStanding } from "../payouts/relay-standing.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { Paid, Plan } from "../settlement/sellable.ts"
+import { againTogether } from "../settlement/waits.ts"
 import type { SessionTransfer } from "./session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
 
-/** When to retry what can't be decided now. */
+/** When to look again whether everything mined before the expiry has been scanned. */
 const AGAIN_MS = 30_000
 
 /** The facts that the plan is made from. */
@@ -21,15 +23,17 @@ export interface SessionFacts {
   transfers: readonly Classified<SessionTransfer>[]
   /** Transfers that are left out because anyone can still send them back, and when to check them again. */
   again: ReadonlyMap<bigint, Date>
-  /** All payments of the session, in the order they were made. */
+  /** The payments of the session that count, or may count again, in the order they were made. */
   payments: readonly Row<"payments">[]
   /** Whether a hash that was submitted in time is still being verified, and whether any was refused. */
   submissions: { open: boolean; refused: boolean }
+  /** Submitted transactions whose money the merchant has decided about. */
+  decided: readonly Hash[]
   relay: Awaited<ReturnType<typeof relayStanding>>
   /** Whether everything mined before the expiry has certainly been scanned. */
   scannedPastExpiry: boolean
-  /** How many new transfers are left for another transaction. */
-  left: number
+  /** Whether transfers are left for another transaction. */
+  isMore: boolean
   now: Date
 }
 
@@ -65,11 +69,11 @@ export const everPaid = ({ status, beside, accepted_at, exception }: Row<"paymen
 
 /** The facts that the session's rules need. It assumes that the link is not used up. */
 function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
-  const { session, payments, submissions, relay, transfers, now } = facts
+  const { session, payments, submissions, relay, network, now } = facts
   const accepted = acceptedOf(payments)
   const ended = session.status === "failed" || session.status === "expired" ? session.status : null
-  const beside = transfers.filter(
-    ({ row, isSettlementToken }) => row.beside && row.state !== "gone" && isSettlementToken,
+  const beside = payments.filter(
+    ({ status, beside, token }) => status === "granted" && beside && token === network.token.address,
   )
   return {
     amount: session.amount,
@@ -83,7 +87,7 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
     accepted: accepted
       ? { exception: accepted.exception === "sanctioned" ? null : (accepted.exception ?? null) }
       : null,
-    beside: beside.reduce((total, { row }) => total + row.value, 0n),
+    beside: beside.reduce((total, { amount }) => total + amount, 0n),
   }
 }
 
@@ -97,24 +101,17 @@ interface Sorted {
 }
 
 function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
-  // Leaves out what the merchant has decided about, except the session's own payment.
-  const undecided = transfers.filter(
-    ({ row, counted, isSettlementToken }) =>
-      row.state !== "gone" && row.payment_status !== "returned" && !(counted && (row.beside || !isSettlementToken)),
-  )
+  // Leaves out other tokens of the session's own payment, which the merchant has accepted.
+  const undecided = transfers.filter(({ row, counted, isSettlementToken }) => {
+    const isDecided = counted && (row.beside || !isSettlementToken)
+    return row.state !== "gone" && row.payment_status !== "returned" && !isDecided
+  })
   return {
     undecided,
     clean: undecided.filter(each => each.isSettlementToken && each.screening !== "listed"),
     others: undecided.filter(each => !each.isSettlementToken),
   }
 }
-
-/**
- * Transfers that the merchant has returned, or accepted beside the session's payment. A submission that names one later
- * is ended only by this list.
- */
-const decidedOf = (transfers: SessionFacts["transfers"]): SessionTransfer[] =>
-  rowsOf(transfers.filter(({ row, stands }) => stands && (row.payment_status === "returned" || row.beside)))
 
 function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted, isReplaced = false): Arrival[] {
   const isAccepted = acceptedOf(payments) !== undefined
@@ -156,7 +153,7 @@ export interface Barred {
 
 /** Plans what has to happen. */
 export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = false }: Barred = {}): SessionPlan {
-  const { session, transfers, payments, now } = facts
+  const { session, payments, now } = facts
   const sorted = sort(facts.transfers)
   const { undecided, clean, others } = sorted
   const rules = { ...factsOf(facts, sorted), usedUp }
@@ -171,9 +168,9 @@ export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = 
   const isUnscreened = [...clean, ...others].some(
     ({ row, screening }) => screening === "unknown" && row.state !== "seen",
   )
-  const again = new Date(now.getTime() + AGAIN_MS)
   // A returned payment's sender is not screened again, and its transfers are decided.
   const unknown = undecided.filter(each => each.stands && each.screening === "unknown")
+  const again = againTogether(now, rowsOf(unknown))
   const lastPaid = paid.at(-1)
   const last = accepted
     ? { txHash: accepted.tx_hash, payer: accepted.payer }
@@ -188,15 +185,13 @@ export function planSession(facts: SessionFacts, { usedUp = false, isReplaced = 
       { exception: "wrong_asset", transfers: rowsOf(others.filter(each => each.sure && each.screening === "clear")) },
       { exception: "sanctioned", transfers: rowsOf(listed) },
     ],
-    arrived: [...rowsById([...folded.paid, ...(folded.rest?.arrivals ?? [])]), ...decidedOf(transfers)].map(
-      row => row.tx_hash,
-    ),
+    arrived: [...new Set([...paid, ...rowsOf(resting)].map(row => row.tx_hash)), ...facts.decided],
     barred: rowsOf(listed.filter(each => each.isSettlementToken)).map(row => row.tx_hash),
     last,
     row: rowOf(facts, folded, { last, again, isUnscreened, isBarred: listed.length > 0 && folded.received === 0n }),
     again: new Map([...unknown.map(({ row }): [bigint, Date] => [row.id, again]), ...facts.again]),
     // If a sender can't be screened now, the session is not settled again at once.
-    isMore: !isUnscreened && facts.left > 0,
+    isMore: !isUnscreened && facts.isMore,
   }
 }
 
@@ -211,7 +206,8 @@ function paymentOf(
 ): Pick<Plan, "paid" | "reversed"> {
   const main = mainOf(payments)
   if (paid.length === 0) return { paid: [], reversed: main ? [main] : [] }
-  const waited = payments.find(row => row.status === "open" && paid.some(({ payment_id }) => payment_id === row.id))
+  const claiming = new Set(paid.map(row => row.payment_id))
+  const waited = payments.find(row => row.status === "open" && claiming.has(row.id))
   const known = main ?? payments.find(row => everPaid(row) && row.accepted_at === null) ?? waited
   const one: Paid = { transfers: paid, known: known?.id, price: amount }
   return { paid: [one], reversed: [] }
@@ -243,6 +239,7 @@ function rowOf(
     isBarred ? sanctioned.message : status === "verifying" ? null : relay.failure,
     payments.some(payment => payment.status === "returned"),
   )
+  const soon = new Date(now.getTime() + AGAIN_MS)
   const { replayableUntil: until } = relay
   const isReplayable = until !== undefined && !relay.open && status !== "confirmed"
   return {
@@ -253,6 +250,6 @@ function rowOf(
     payer: last?.payer ?? session.payer,
     tx_hash: last?.txHash ?? null,
     confirmed_at: status === "confirmed" ? (session.confirmed_at ?? now) : null,
-    run_at: isUnscreened ? again : ended ? null : session.expires_at > now ? session.expires_at : again,
+    run_at: isUnscreened ? again : ended ? null : session.expires_at > now ? session.expires_at : soon,
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { sql } from "kysely"
-import type { Address } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
@@ -14,11 +14,11 @@ import { checkoutChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type CheckoutNotice, noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
-import type { Group, Sellable } from "../settlement/sellable.ts"
+import type { Sellable } from "../settlement/sellable.ts"
 import { settle } from "../settlement/settle.ts"
-import { holdSession, loadSession, lockSession, type SessionPart } from "./load-session.ts"
+import { holdSession, loadSession, lockSession, paymentsOf, type SessionPart } from "./load-session.ts"
 import { confirms, everPaid, planSession, type SessionPlan } from "./plan-session.ts"
-import { dueSessions, wakeSessions } from "./session-batch.ts"
+import { dueSessions, sendersAt, wakeSessions } from "./session-batch.ts"
 
 /** The `Sellable` for checkout sessions. */
 export const sessionSales: Sellable<SessionPart, SessionPlan> = {
@@ -32,13 +32,14 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 
   traceOf: (ctx, sessionId) => traceOfSession(ctx.db, sessionId),
 
-  async groupOf(ctx, { resource_id }) {
-    return await groupOf(ctx, resource_id)
+  async groupOf(ctx, { resource_id, chain_id }) {
+    const { token } = networkOf(ctx.chain, chain_id)
+    return { resourceId: resource_id, senders: await sendersAt(ctx, resource_id, token.address) }
   },
 
   async hold(ctx, { resourceId }) {
     const part = await holdSession(ctx, resourceId)
-    return { parts: [part], due: part.batch.ids }
+    return { parts: [part], due: part.batch.ended }
   },
 
   async plan(ctx, part, screened) {
@@ -101,19 +102,6 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   lockEvents: lockSession,
 }
 
-/** The group of a session: everyone whose money is still there. */
-async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
-  const rows = await ctx.db
-    .selectFrom("transfers")
-    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
-    .select("from_address")
-    .distinct()
-    .where("deposits.resource_id", "=", sessionId)
-    .where("transfers.state", "<>", "gone")
-    .execute()
-  return { resourceId: sessionId, senders: rows.map((row): Address => row.from_address) }
-}
-
 /**
  * Whether a session is of an invoice that was voided and that a later one has replaced: confirmed, its subscription would
  * get nothing for it. Locks the subscription, so that none is made meanwhile.
@@ -153,7 +141,7 @@ async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, p
 
 /** Whether another payment pays the session, or has paid it before. */
 async function wasPaidBefore(ctx: TxContext, sessionId: string, paymentId: string): Promise<boolean> {
-  const payments = await ctx.db.selectFrom("payments").selectAll().where("resource_id", "=", sessionId).execute()
+  const payments = await paymentsOf(ctx, sessionId)
   return payments.some(payment => payment.id !== paymentId && everPaid(payment))
 }
 

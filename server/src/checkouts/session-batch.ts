@@ -1,8 +1,8 @@
 /**
- * Which sessions are settled next, and which of their transfers: all that were settled before, and a limited number of
- * new ones, so that no transaction outlasts a round's lease however many transfers an address receives.
+ * Which sessions are settled next, and which of their transfers: the greatest, so that no transaction outlasts a round's
+ * lease, and none grows, however many transfers an address receives.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -10,42 +10,59 @@ import { isKind } from "../db/is-kind.ts"
 import { leftOverColumns } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { ClaimedTransfer, Group } from "../settlement/sellable.ts"
+import type { ClaimedTransfer, Due } from "../settlement/sellable.ts"
+import { dueTransfers, inTurn, isRestDue, turnOf } from "../settlement/turns.ts"
 
-/** Sessions in one round; the others stay due for the next. */
-const SESSIONS_PER_ROUND = 500
-/** New transfers that one transaction books. Each costs two triggers, a claim and three indexes. */
-const TRANSFERS_PER_BATCH = 2_000
+/** Sessions that are due by time, in one round; the others stay due for the next. */
+const TIMED_PER_ROUND = 500
+/**
+ * The most undecided transfers in the settlement token that one settlement reads of an address: those of most money. The
+ * others stay in its books. They are read when the merchant has decided about greater ones.
+ */
+const MOST_READ = 2_000
+/** The most of other tokens, whose amounts mean nothing: the first. */
+const MOST_OTHER = 500
+/** How many due transfers one transaction ends, read or not. Each costs several indexes. */
+const MOST_ENDED = 5_000
 
 /** A transfer with the payment that claims it, and whether that payment was accepted beside the session's own. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
 
-/** The transfers of a session that one transaction settles; `waiting` new ones are left for the next. */
+/** The transfers of a session that one transaction settles. */
 export interface Batch {
+  /** Those that are read. */
   ids: bigint[]
-  waiting: number
+  /** Those that are due no longer afterwards: those that are read, and smaller ones. */
+  ended: bigint[]
+  /** Whether more stay due. */
+  isMore: boolean
 }
 
 /**
- * A transfer's place among the session's new transfers, from 1; null if it was settled before, a payment claims it, or
- * it can't count now. The largest come first, whatever their age, so that a real payment does not wait behind dust.
- * Other tokens come last: their amounts mean nothing.
+ * SQL: the ids of the transfers at a deposit that a settlement reads beside those of the session's payment, and of payments
+ * that a reorg changed: those that the merchant has not decided about.
  */
-const placeIn = (token: Address) => sql`case when t.run_at is not null and c.transfer_id is null
-    and t.state in ('confirmed', 'final') then row_number() over (partition by t.deposit_id, t.run_at is not null
-      and c.transfer_id is null and t.state in ('confirmed', 'final')
-      order by t.token = ${token} desc, t.value desc, t.id) end`
+function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknown> {
+  const undecided = sql`select t.* from transfers t left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.deposit_id = ${deposit} and not t.applied and t.state <> 'gone'
+      and (p.id is null or p.status in ('open', 'reversed'))`
+  // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
+  return sql`(select id from (${undecided} and t.token = ${token} order by t.value desc, t.id limit ${MOST_READ}) greatest)
+    union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
+      order by block_number, log_index limit ${MOST_OTHER})`
+}
 
 /**
- * Makes the sessions with these addresses or ids due. A submission that failed, or a relay that ended, brings no
+ * Makes the sessions with these addresses or ids due at a time, or now. A submission that failed, or a relay that ended, brings no
  * transfer that would do so.
  */
 export async function wakeSessions(
   ctx: TxContext,
   deposits: readonly bigint[],
   resources: readonly string[],
+  at = ctx.now(),
 ): Promise<void> {
-  await sql`update checkout_sessions set run_at = ${ctx.now()}
+  await sql`update checkout_sessions set run_at = ${at}
     where id = any(${sqlArray("text", new Set(resources))}
       || array(select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))})))`.execute(
     ctx.db,
@@ -53,29 +70,33 @@ export async function wakeSessions(
 }
 
 /**
- * The sessions that have a transfer to settle or are due by time, each with the senders of the unclaimed transfers that
- * would be settled now. Sessions with the fewest transfers come first: one that is flooded with dust takes many rounds,
- * and the others are not delayed.
+ * The sessions that have a transfer to settle or are due by time, in the order of their turn, each with the senders of the
+ * undecided transfers that would be read now.
  */
-export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
-  const { rows } = await sql<Group>`
-    with due as (
-      (select d.resource_id as id from (select deposit_id, count(*) as n from transfers
-          where chain_id = ${network.chainId} and run_at <= ${ctx.now()} group by 1) arrived
-        join deposits d on d.id = arrived.deposit_id where ${isKind("d.resource_id", "cs")} order by arrived.n, d.id
-        limit ${SESSIONS_PER_ROUND})
-      union (select id from checkout_sessions where chain_id = ${network.chainId} and run_at <= ${ctx.now()}
-        order by run_at limit ${SESSIONS_PER_ROUND})),
-    placed as (select d.resource_id, t.from_address, t.state, p.status, ${placeIn(network.token.address)} as place
-      from due join deposits d on d.resource_id = due.id join transfers t on t.deposit_id = d.id
-        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id)
-    select due.id as "resourceId", coalesce(array_agg(distinct placed.from_address::text) filter (where placed.state <> 'gone'
-        and coalesce(placed.place, 0) <= ${TRANSFERS_PER_BATCH}
-        and coalesce(placed.status, '') not in ('granted', 'returned')), '{}') as senders
-    from due left join placed on placed.resource_id = due.id group by due.id order by count(placed.resource_id), due.id`.execute(
-    ctx.db,
-  )
-  return rows
+export async function dueSessions(ctx: TxContext, { chainId, token }: NetworkInfo): Promise<Due> {
+  const owed = sql`
+    select id as name, merchant_id, max(sum) as sum, min(since) as since, false as is_first from (
+      select d.resource_id as id, d.merchant_id, arrived.sum, arrived.since
+        from (select deposit_id, sum(value) filter (where token = ${token.address}) as sum, min(run_at) as since
+          from (${dueTransfers(chainId, ctx.now())}) due group by 1) arrived
+        join deposits d on d.id = arrived.deposit_id where ${isKind("d.resource_id", "cs")}
+      union all
+      (select id, merchant_id, null, run_at from checkout_sessions where chain_id = ${chainId} and run_at <= ${ctx.now()}
+        order by run_at limit ${TIMED_PER_ROUND})) each group by 1, 2`
+  const { rows } = await sql<{ resourceId: string; senders: Address[]; n: number }>`
+    select due.name as "resourceId", due.n, array(select distinct s.from_address::text from deposits d
+        cross join lateral (${readAt(sql`d.id`, token.address)}) read join transfers s on s.id = read.id
+      where d.resource_id = due.name) as senders
+    from (${inTurn(owed)}) due order by ${turnOf}`.execute(ctx.db)
+  return { groups: rows.map(({ resourceId, senders }) => ({ resourceId, senders })), isMore: isRestDue(rows) }
+}
+
+/** Returns the senders of the undecided transfers of a session that a settlement would read. */
+export async function sendersAt(ctx: TxContext, sessionId: string, token: Address): Promise<Address[]> {
+  const { rows } = await sql<{ sender: Address }>`
+    select distinct t.from_address as sender from deposits d cross join lateral (${readAt(sql`d.id`, token)}) read
+      join transfers t on t.id = read.id where d.resource_id = ${sessionId} order by 1`.execute(ctx.db)
+  return rows.map(({ sender }) => sender)
 }
 
 /**
@@ -83,15 +104,21 @@ export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise
  * lock.
  */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
-  const { rows } = await sql<{ id: bigint; place: bigint | null }>`
-    select t.id, ${placeIn(token)} as place from transfers t left join claims c on c.transfer_id = t.id
-    where t.deposit_id = ${deposit.id}`.execute(ctx.db)
-  const taken = rows.filter(({ place }) => place === null || place <= BigInt(TRANSFERS_PER_BATCH)).map(({ id }) => id)
+  const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean }>`
+    with due as (select id from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MOST_ENDED + 1}),
+      changed as (select c.payment_id as id from due join claims c on c.transfer_id = due.id),
+      own as (select c.transfer_id as id from payments p join claims c on c.payment_id = p.id
+        where p.resource_id = ${deposit.resource_id} and ((p.status = 'granted' and not p.beside)
+          or (p.status <> 'open' and p.id in (select id from changed)))),
+      read as (select id from own union select id from (${readAt(sql`${deposit.id}`, token)}) undecided)
+    select coalesce(read.id, due.id) as id, read.id is not null as "isRead", due.id is not null as "isDue"
+      from read full join due on due.id = read.id`.execute(ctx.db)
+  const ids = rows.flatMap(({ id, isRead }) => (isRead ? [id] : []))
+  const ended = rows.map(({ id }) => id)
   // Transfers are locked before any book, in the order that the scanner uses too.
-  await sql`select id from transfers where id = any(${sqlArray("bigint", taken)}) order by id for no key update`.execute(
-    ctx.db,
-  )
-  return { ids: taken, waiting: rows.length - taken.length }
+  await sql`select count(*) from (select id from transfers where id = any(${sqlArray("bigint", ended)})
+    order by id for no key update) locked`.execute(ctx.db)
+  return { ids, ended, isMore: rows.filter(({ isDue }) => isDue).length > MOST_ENDED }
 }
 
 /** Reads these transfers with their payments, in chain order. Call it after they are locked. */

@@ -7,6 +7,7 @@ import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { releaseData } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import { leftOver } from "../db/left-over.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -323,12 +324,11 @@ async function sweepDeposit(
     ),
   }
   const payoutId = await insertPayout(ctx, deposit, sweep, id => releaseData(id, deposit, [], sweep))
-  await ctx.db
-    .insertInto("sweep_parts")
-    .values(parts.map(({ id, left }) => ({ payout_id: payoutId, transfer_id: id, amount: left })))
-    .execute()
+  const taken = parts.map(({ id, left }) => ({ id: `${id}`, amount: `${left}` }))
+  await sql`insert into sweep_parts (payout_id, transfer_id, amount)
+    select ${payoutId}, id, amount from (${givenRows(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
   // Payments that also have money in other deposits stay scheduled until that is swept too.
-  await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})
+  await sql`update payments p set sweep_at = null where p.id = any(${sqlArray("text", new Set(parts.map(row => row.payment_id)))})
     and ${allSwept}`.execute(ctx.db)
   return true
 }

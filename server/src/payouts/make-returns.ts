@@ -10,6 +10,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { leftOver } from "../db/left-over.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { continueTrace } from "../tracing/trace.ts"
 import { insertPayout } from "./insert-payout.ts"
 
@@ -182,7 +183,7 @@ export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payout
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
-  const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})`
+  const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id = any(${sqlArray("text", paymentIds)})`
   // The payment is locked before its payouts, as `operator/` does when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from payouts where ${unsigned})
@@ -191,5 +192,8 @@ export async function stopReturns(ctx: TxContext, paymentIds: readonly string[])
     order by id for no key update`.execute(ctx.db)
   if (rows.length === 0) return
   await sql`update payouts set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()}
-    where ${unsigned} and payment_id in (${sql.join(rows.map(row => row.id))})`.execute(ctx.db)
+    where kind = 'return' and state in ('queued', 'held') and payment_id = any(${sqlArray(
+      "text",
+      rows.map(row => row.id),
+    )})`.execute(ctx.db)
 }

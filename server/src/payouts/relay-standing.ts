@@ -4,7 +4,7 @@
  */
 import { sql } from "kysely"
 import { validBeforeOf } from "../chain/authorizations.ts"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
@@ -39,14 +39,13 @@ export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[])
 }
 
 /**
- * Describes the relays of a deposit. `open`: whether one may still bring money that is not among the transactions
- * `inSight`. `failure`: why the last one failed, unless the payer has submitted something since. `replayableUntil`:
+ * Describes the relays of a deposit. `open`: whether one may still bring money in a token that has not arrived. `failure`: why the last one failed, unless the payer has submitted something since. `replayableUntil`:
  * until when anyone can still carry out a failed one. `hashes`: the hashes of all.
  */
 export async function relayStanding(
   ctx: TxContext,
-  depositId: bigint,
-  inSight: ReadonlySet<Hash>,
+  { id: depositId, address }: Pick<Row<"deposits">, "id" | "address">,
+  token: Address,
 ): Promise<{ open: boolean; failure: string | null; replayableUntil: string | undefined; hashes: Set<Hash> }> {
   const relays = await ctx.db
     .selectFrom("payouts")
@@ -66,6 +65,18 @@ export async function relayStanding(
             .whereRef("submissions.submitted_at", ">", "payouts.updated_at"),
         )
         .as("outdated"),
+      eb
+        .exists(
+          eb
+            .selectFrom("transfers")
+            .select("transfers.id")
+            .whereRef("transfers.chain_id", "=", "payouts.chain_id")
+            .whereRef("transfers.tx_hash", "=", "payouts.tx_hash")
+            .where("transfers.token", "=", token)
+            .where("transfers.to_address", "=", address)
+            .where("transfers.state", "<>", "gone"),
+        )
+        .as("arrived"),
     ])
     .where("payouts.deposit_id", "=", depositId)
     .where("payouts.kind", "in", ["authorize", "settle"])
@@ -73,9 +84,9 @@ export async function relayStanding(
     .orderBy("payouts.id")
     .execute()
   const open = relays.some(
-    ({ state, tx_hash: hash }) =>
+    ({ state, tx_hash: hash, arrived }) =>
       ["queued", "held", "assigned"].includes(state) ||
-      (["mined", "final"].includes(state) && hash !== null && !inSight.has(hash)),
+      (["mined", "final"].includes(state) && hash !== null && !arrived),
   )
   const until = replayableUntil(replayable(ctx, relays))
   const hashes = new Set(relays.flatMap(({ tx_hash: hash }) => hash ?? []))

@@ -2,7 +2,7 @@
  * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. One lying endpoint alone
  * can't have anything sent, held or refused.
  */
-import { awake, hostOf } from "../chain/endpoints.ts"
+import { ask, awake, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import { askAgreed } from "../chain/in-time.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcCall, RpcResult } from "../chain/rpc.ts"
@@ -54,9 +54,49 @@ export async function askEach(
   calls: readonly RpcCall[],
   signal: AbortSignal,
 ): Promise<(RpcResult[] | undefined)[]> {
+  return await askAgreed(askable(network), calls, { needed: quorumOf(network) }, signal)
+}
+
+/** The endpoints that did not fail a moment ago; all of them if those are too few to agree. */
+function askable(network: Network): readonly Endpoint[] {
   const ready = awake(network.endpoints)
-  const endpoints = ready.length < quorumOf(network) ? network.endpoints : ready
-  return await askAgreed(endpoints, calls, { needed: quorumOf(network) }, signal)
+  return ready.length < quorumOf(network) ? network.endpoints : ready
+}
+
+/**
+ * Asks every endpoint until `isEnough` says that what was read decides, or `mostMs` have passed: an endpoint that is slow or
+ * hangs keeps nobody waiting. `read` gets each endpoint's results once. Returns what was read in time.
+ */
+export async function askUntil<T>(
+  network: Network,
+  calls: readonly RpcCall[],
+  { signal, mostMs, read, isEnough }: Patience<T>,
+): Promise<T[]> {
+  const answers: T[] = []
+  const over = new AbortController()
+  const timer = setTimeout(() => over.abort(), mostMs)
+  const until = AbortSignal.any([signal, over.signal])
+  const askOne = async (endpoint: Endpoint) => {
+    const results = await ask(endpoint, calls, until)
+    if (results === undefined || until.aborted) return
+    answers.push(read(results))
+    if (isEnough(answers)) over.abort()
+  }
+  const asked = askable(network).map(endpoint =>
+    askOne(endpoint).catch(error => {
+      // The others had decided, or it took too long.
+      if (signal.aborted || !until.aborted) throw error
+    }),
+  )
+  await Promise.all(asked).finally(() => clearTimeout(timer))
+  return answers
+}
+
+interface Patience<T> {
+  signal: AbortSignal
+  mostMs: number
+  read: (results: readonly RpcResult[]) => T
+  isEnough: (answers: readonly T[]) => boolean
 }
 
 /** The calls that one request asks a network's endpoints for. */

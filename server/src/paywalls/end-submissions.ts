@@ -3,6 +3,7 @@ import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { FailureReason, Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { alreadyUsed, type Failure, statusMessage } from "../scanner/submission-faults.ts"
 import { hashesClaimed } from "../settlement/exceptions.ts"
 
@@ -19,7 +20,7 @@ export async function grantSubmissions(
     .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
-    .where("tx_hash", "in", hashes)
+    .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
     .execute()
 }
 
@@ -45,7 +46,7 @@ export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">
   await sql`update submissions set status = 'failed', reason = ${whyReturned(sql`${payment.exception}::text`)}, message = ${statusMessage.returned},
       run_at = null, updated_at = ${ctx.now()}
     where resource_id = ${payment.resource_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
-      and tx_hash in (${sql.join(await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
+      and tx_hash = any(${sqlArray("text", await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
 }
 
 /** Fails the submissions of these transactions that are not granted, with a reason. */
@@ -62,7 +63,7 @@ export async function failSubmissions(
     .set({ status: "failed", reason, message, run_at: null, updated_at: ctx.now() })
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
-    .where("tx_hash", "in", hashes)
+    .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
     .where("status", "in", ["verifying", "failed"])
     .execute()
 }

@@ -2,7 +2,7 @@
  * Reads the money at a paywall that has to be settled: which groups are due, which of their transfers, and what else
  * settlement must know about them.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -11,47 +11,54 @@ import { leftOver, leftOverColumns } from "../db/left-over.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { IdPrefix } from "../ids.ts"
 import { isAttemptOf, relaysBy } from "../payouts/batch-calls.ts"
-import type { Group, Standing } from "../settlement/sellable.ts"
+import type { Due, Group, Standing } from "../settlement/sellable.ts"
+import { dueTransfers, inTurn, isRestDue, turnOf } from "../settlement/turns.ts"
 import type { Version } from "./payment.ts"
 import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
 
 /**
- * How many open transfers of one sender are read, newest first. A real buyer has a handful; a flood of dust must not
- * cost more than this each time.
+ * How many open transfers of one sender are read: those of most money, and of other tokens the newest. A real buyer has a
+ * handful; a flood of dust must not cost more than this each time.
  */
 const OPEN_TRANSFERS = 2_000
 /** How many due transfers of a group one transaction handles. The others stay due for the next round. */
-const DUE_PER_BATCH = 5_000
-/**
- * Groups in one round. Paywalls take turns, so a flood of senders at one paywall does not delay the buyers of others.
- */
-const GROUPS_PER_ROUND = 500
+export const DUE_PER_BATCH = 5_000
+/** How many senders one transaction holds whose claimed transfers have other senders since they were mined again. */
+const MOVED_TOGETHER = 20
 
 /**
- * The senders that have something due, for each paywall or other thing of this kind. Senders who submitted a hash come
- * first, then those with more money, so that dust does not delay buyers. A group has more than one sender only where a
- * claimed transfer has another sender after its transaction was mined again.
+ * The senders that have something due, for each paywall or other thing of this kind, in the order of their turn. Senders
+ * who submitted a hash come first, then those with more money, so that dust does not delay buyers. A group has more than
+ * one sender only where a claimed transfer has another sender after its transaction was mined again. A transfer that is
+ * only seen is left out: its confirmation makes it due.
  */
-export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: IdPrefix = "pw"): Promise<Group[]> {
-  const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
-    select d.resource_id as paywall_id, t.from_address as sender, p.payer
-    from transfers t join deposits d on d.id = t.deposit_id
-      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and ${isKind("d.resource_id", prefix)}
-    group by 1, 2, 3 order by row_number() over (partition by d.resource_id order by
-        exists (select from submissions s where s.resource_id = d.resource_id and s.address = t.from_address) desc,
-        sum(t.value) filter (where t.token = ${network.token.address}) desc nulls last, min(t.run_at), t.from_address, p.payer), 1
-    limit ${GROUPS_PER_ROUND}`.execute(ctx.db)
-  const groups = new Map<string, Group>()
-  for (const { paywall_id, sender, payer } of due.rows) {
+export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: IdPrefix = "pw"): Promise<Due> {
+  const owed = sql`
+    select o.*, coalesce((o.paywall_id, o.sender) in (select resource_id, address from submissions where status = 'verifying'), false) as is_first,
+      concat_ws(' ', o.paywall_id, o.sender, o.payer) as name
+    from (select d.resource_id as paywall_id, d.merchant_id, t.from_address as sender, p.payer,
+        sum(t.value) filter (where t.token = ${network.token.address}) as sum, min(t.run_at) as since
+      from (${dueTransfers(network.chainId, ctx.now())}) t join deposits d on d.id = t.deposit_id
+        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+      where t.state <> 'seen' and ${isKind("d.resource_id", prefix)}
+      group by 1, 2, 3, 4) o`
+  const { rows } = await sql<{ paywall_id: string; sender: Address; payer: Address | null; n: number }>`
+    select paywall_id, sender, payer, n from (${inTurn(owed)}) due order by ${turnOf}`.execute(ctx.db)
+  const groups = new Map<string, Set<Address>>()
+  let moves = 0
+  for (const { paywall_id, sender, payer } of rows) {
     const moved = payer !== null && payer !== sender
-    // This is rare, so all moved transfers of a paywall share one group.
-    const key = moved ? `${paywall_id} moved` : `${paywall_id} ${sender}`
-    const { senders } = groups.get(key) ?? { senders: [] }
-    const all = new Set([...senders, sender, ...(payer ? [payer] : [])])
-    groups.set(key, { resourceId: paywall_id, senders: [...all].sort() })
+    // This is rare, so the moved transfers of a paywall share groups.
+    const key = moved ? `${paywall_id} ${Math.floor(moves++ / MOVED_TOGETHER)}` : `${paywall_id} ${sender}`
+    const senders = groups.get(key) ?? new Set()
+    groups.set(key, senders.add(sender))
+    if (payer) senders.add(payer)
   }
-  return [...groups.values()]
+  const all = [...groups].map(([key, senders]) => ({
+    resourceId: key.split(" ")[0] ?? "",
+    senders: [...senders].sort(),
+  }))
+  return { groups: all, isMore: isRestDue(rows) }
 }
 
 /**
@@ -64,12 +71,13 @@ export async function lockDueTransfers(
   { resourceId, senders }: Group,
   most = DUE_PER_BATCH,
 ): Promise<bigint[]> {
+  const among = sqlArray("text", senders)
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
       select s.id from deposits d join transfers s on s.deposit_id = d.id
-        where d.resource_id = ${resourceId} and s.from_address in (${sql.join(senders)}) and s.run_at is not null)
+        where d.resource_id = ${resourceId} and s.from_address = any(${among}) and s.run_at is not null)
       and not exists (select from claims c join payments p on p.id = c.payment_id
-        where c.transfer_id = t.id and p.payer not in (${sql.join(senders)}))
+        where c.transfer_id = t.id and p.payer <> all(${among}))
     order by t.id limit ${most} for no key update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
@@ -112,8 +120,8 @@ const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'op
     from claims k join transfers l on l.id = k.transfer_id where k.payment_id = p.id))`
 
 /**
- * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that is
- * open or reversed, in chain order. Applied transfers are not read: a frequent payer has thousands. `payment_payer` is
+ * Confirmed transfers that count for no payment, or for one that is open or reversed, in chain order: in the settlement token those of
+ * most money, in others the newest. Applied transfers are not read: a frequent payer has thousands. `payment_payer` is
  * null for a payment whose access the merchant had revoked: that payment must not be granted again, as it would give no
  * access. A transfer that a payment of a sender outside the group claims is left out: that payment would lose it without
  * being held, and a process that dies before the group of both would leave it empty.
@@ -122,22 +130,28 @@ export async function openTransfers(
   ctx: TxContext,
   { resourceId, senders }: Group,
   payer: Address,
-  network: NetworkInfo,
-  which: "=" | "<>",
+  { token }: NetworkInfo,
 ): Promise<AccessTransfer[]> {
-  const rows = await sql<AccessTransfer>`
-    select * from (
-      select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status,
-        case when g.revoked_by is distinct from 'merchant' then p.payer end as payment_payer from transfers t
-        join deposits d on d.id = t.deposit_id
-        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-        left join grants g on g.payment_id = p.id
-      where d.resource_id = ${resourceId} and t.from_address = ${payer} and not t.applied and t.token ${sql.raw(which)} ${network.token.address}
-        and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
-        and (p.payer is null or p.payer in (${sql.join(senders)})) and ${canCount}
-      order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
-    order by block_number, log_index`.execute(ctx.db)
-  return rows.rows
+  const from = sql`transfers t left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+      left join grants g on g.payment_id = p.id`
+  const open = sql`select t.* from ${from}
+    where t.deposit_id = d.id and t.from_address = ${payer} and not t.applied
+      and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
+      and (p.payer is null or p.payer = any(${sqlArray("text", senders)})) and ${canCount}`
+  const ofPaywall = (each: RawBuilder<unknown>) =>
+    sql`select each.* from deposits d cross join lateral (${each}) each where d.resource_id = ${resourceId}`
+  const greatest = sql`${open} and t.token = ${token.address} order by t.value desc, t.id limit ${OPEN_TRANSFERS}`
+  // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
+  const others = sql`${open} and t.token < ${token.address} union all ${open} and t.token > ${token.address}`
+  const { rows } = await sql<AccessTransfer>`
+    with read as materialized (
+      (select id from (${ofPaywall(greatest)}) own order by value desc, id limit ${OPEN_TRANSFERS})
+      union all
+      (select id from (${ofPaywall(others)}) others order by block_number desc, log_index desc limit ${OPEN_TRANSFERS}))
+    select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status,
+      case when g.revoked_by is distinct from 'merchant' then p.payer end as payment_payer
+    from ${from} where t.id in (select id from read) order by t.block_number, t.log_index`.execute(ctx.db)
+  return rows
 }
 
 /**

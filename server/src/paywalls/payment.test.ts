@@ -1,6 +1,16 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { ADD_UP_MS, foldTransfers, type OpenTransfer, priceAt, type Version } from "./payment.ts"
+import {
+  ADD_UP_MS,
+  type Folded,
+  foldTransfers,
+  leastPrice,
+  type OpenTransfer,
+  priceAt,
+  QUOTE_MS,
+  type Version,
+  versionsFrom,
+} from "./payment.ts"
 
 const at = (minutes: number) => new Date(Date.UTC(2026, 0, 1) + minutes * 60_000)
 
@@ -49,7 +59,56 @@ describe("priceAt", () => {
     ]
     expect(priceAt(cut, 1n, at(10))).toBe(5n)
   })
+
+  it("is the same without the versions that ended long before", () => {
+    const times = fc.array(fc.integer({ min: 1, max: 300 }), { minLength: 1, maxLength: 8 })
+    const kinds = fc.array(fc.record({ active: fc.boolean(), moves: fc.boolean() }), { minLength: 8, maxLength: 8 })
+    fc.assert(
+      fc.property(times, kinds, fc.nat(900), fc.nat(400), (lengths, of, since, minutes) => {
+        let from = 0
+        let depositId = 1n
+        const versions = lengths.map((length, i): Version => {
+          const { active = true, moves = false } = of[i] ?? {}
+          if (moves) depositId++
+          const fromAt = at(from)
+          from += length
+          const untilAt = i === lengths.length - 1 ? null : at(from)
+          return { n: i + 1, price: BigInt(i + 5), active, depositId, fromAt, untilAt }
+        })
+        const few = versionsFrom(versions, at(since))
+        for (let id = 1n; id <= depositId; id++)
+          expect(priceAt(few, id, at(since + minutes))).toBe(priceAt(versions, id, at(since + minutes)))
+      }),
+    )
+    const ended = Array.from({ length: 5_000 }, (_, i): Version => {
+      return { n: i + 1, price: 5n, active: true, depositId: 1n, fromAt: at(i), untilAt: at(i + 1) }
+    })
+    expect(versionsFrom(ended, at(5_000 + QUOTE_MS / 60_000)).map(({ n }) => n)).toEqual([1])
+  })
 })
+
+/** The same as {@link foldTransfers}, as it was first written: each transfer looks at all parts before it. */
+function slowly(open: readonly OpenTransfer[]): Folded {
+  const sum = (parts: readonly OpenTransfer[]) => parts.reduce((total, part) => total + part.value, 0n)
+  const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
+  const priced = open.filter(transfer => transfer.price !== undefined)
+  const [paid, short]: [OpenTransfer[][], Folded["short"]] = [[], []]
+  const leave = (parts: OpenTransfer[]) => {
+    if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: leastPrice(parts) })
+  }
+  let parts: OpenTransfer[] = []
+  for (const transfer of [...priced.filter(each => each.ready), ...priced.filter(each => !each.ready)]) {
+    if (!transfer.ready && parts.length === 0) break
+    const isFar = (part: OpenTransfer) => Math.abs(transfer.minedAt.getTime() - part.minedAt.getTime()) > ADD_UP_MS
+    leave(parts.filter(isFar))
+    parts = [...parts.filter(part => !isFar(part)), transfer]
+    if (sum(parts) < leastPrice(parts)) continue
+    paid.push(parts)
+    parts = []
+  }
+  leave(parts)
+  return { paid, short, late }
+}
 
 describe("foldTransfers", () => {
   const transfer = (id: number, value: bigint, more: Partial<OpenTransfer> = {}): OpenTransfer => ({
@@ -120,5 +179,40 @@ describe("foldTransfers", () => {
         for (const each of short) expect(each.received).toBeLessThan(each.price)
       }),
     )
+  })
+
+  it("adds up what looking at all parts for each transfer adds up, whatever times nodes report", () => {
+    const times = fc.oneof(fc.nat(5), fc.nat(200), fc.nat(30_000))
+    const each = fc.record({
+      value: fc.bigInt({ min: 1n, max: 4n }),
+      minutes: times,
+      price: fc.constantFrom(undefined, 5n, 7n, 9n),
+      ready: fc.boolean(),
+    })
+    fc.assert(
+      fc.property(fc.array(each, { maxLength: 30 }), fc.boolean(), (some, isInOrder) => {
+        const list = isInOrder ? some.toSorted((a, b) => a.minutes - b.minutes) : some
+        const open = list.map(({ minutes, ...more }, i) => transfer(i, 1n, { ...more, minedAt: at(minutes) }))
+        expect(foldTransfers(open)).toEqual(slowly(open))
+      }),
+      { numRuns: 1_000 },
+    )
+  })
+
+  it("looks at each transfer a few times, however many one sends and whenever", () => {
+    const looks = (n: number, minutes: number) => {
+      let count = 0
+      const open = Array.from({ length: n }, (_, i) => ({
+        ...transfer(i, 1n, { price: 1_000_000n }),
+        get minedAt() {
+          count++
+          return at(i * minutes)
+        },
+      }))
+      foldTransfers(open)
+      return count / n
+    }
+    // At once, and spread over weeks, so that each new one makes an old one too old.
+    for (const minutes of [0, 10]) for (const n of [2_000, 20_000]) expect(looks(n, minutes)).toBeLessThan(10)
   })
 })

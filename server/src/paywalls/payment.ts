@@ -49,6 +49,19 @@ export function priceAt(versions: readonly Version[], depositId: bigint, minedAt
   return prices.length === 0 ? undefined : prices.reduce((least, price) => (price < least ? price : least))
 }
 
+/**
+ * Returns the versions that {@link priceAt} needs for transfers mined from a time on. A merchant may have made thousands
+ * before, and a stranger thousands of transfers.
+ */
+export function versionsFrom(versions: readonly Version[], since: Date): Version[] {
+  const firsts = new Map<bigint, number>()
+  for (const { depositId, n } of versions) firsts.set(depositId, Math.min(firsts.get(depositId) ?? n, n))
+  const ended = since.getTime() - QUOTE_MS
+  return versions.filter(
+    ({ depositId, n, untilAt }) => untilAt === null || untilAt.getTime() > ended || firsts.get(depositId) === n,
+  )
+}
+
 /** A transfer that no payment has claimed yet. */
 export interface OpenTransfer {
   id: bigint
@@ -75,37 +88,90 @@ export interface Folded {
   late: OpenTransfer[]
 }
 
+type Priced = OpenTransfer & { price: bigint }
+
+const timeOf = ({ minedAt }: Pick<OpenTransfer, "minedAt">): number => minedAt.getTime()
+const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
+
 /**
  * Adds up one sender's open transfers, in chain order, into as many payments as they reach. A transfer that is not
  * ready is taken only to complete one. Together they have to reach their {@link leastPrice}.
  */
 export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
-  const priced = open.filter((transfer): transfer is OpenTransfer & { price: bigint } => transfer.price !== undefined)
+  const priced = open.filter((transfer): transfer is Priced => transfer.price !== undefined)
   const paid: OpenTransfer[][] = []
   const short: Folded["short"] = []
-  const leave = (parts: typeof priced) => {
+  const leave = (parts: Priced[]) => {
     if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: leastPrice(parts) })
   }
-  let parts: typeof priced = []
+  const window = openWindow()
   for (const transfer of [...priced.filter(each => each.ready), ...priced.filter(each => !each.ready)]) {
-    if (!transfer.ready && parts.length === 0) break
-    const t = transfer.minedAt.getTime()
-    const tooOld = parts.filter(part => Math.abs(t - part.minedAt.getTime()) > ADD_UP_MS)
-    if (tooOld.length > 0) {
-      leave(tooOld)
-      parts = parts.filter(part => !tooOld.includes(part))
-    }
-    parts.push(transfer)
-    if (sum(parts) < leastPrice(parts)) continue
-    paid.push(parts)
-    parts = []
+    if (!transfer.ready && window.isEmpty()) break
+    leave(window.dropFarFrom(timeOf(transfer)))
+    window.add(transfer)
+    if (window.isPaid()) paid.push(window.empty())
   }
-  leave(parts)
+  leave(window.empty())
   return { paid, short, late }
 }
 
-const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
+/**
+ * The transfers that are being added up. Anyone can send thousands, so nothing here looks at all of them for each: their
+ * sum, and the newest time of each price, are kept.
+ */
+function openWindow() {
+  let parts: Priced[] = []
+  /** Those before it are dropped. */
+  let first = 0
+  let received = 0n
+  let newest = Number.NEGATIVE_INFINITY
+  let oldest = Number.POSITIVE_INFINITY
+  let isInOrder = true
+  const offered = new Map<bigint, number>()
+  const add = (part: Priced) => {
+    const t = timeOf(part)
+    parts.push(part)
+    isInOrder &&= t >= newest
+    received += part.value
+    newest = Math.max(newest, t)
+    oldest = Math.min(oldest, t)
+    offered.set(part.price, Math.max(offered.get(part.price) ?? t, t))
+  }
+  const empty = (): Priced[] => {
+    const all = parts.slice(first)
+    parts = []
+    first = 0
+    received = 0n
+    newest = Number.NEGATIVE_INFINITY
+    oldest = Number.POSITIVE_INFINITY
+    isInOrder = true
+    offered.clear()
+    return all
+  }
+  return {
+    add,
+    empty,
+    isEmpty: () => first === parts.length,
+    /** Drops and returns the parts that were mined too long before or after a time to add up with a part of then. */
+    dropFarFrom(t: number): Priced[] {
+      if (t - oldest <= ADD_UP_MS && newest - t <= ADD_UP_MS) return []
+      const isFar = (part: Priced) => Math.abs(t - timeOf(part)) > ADD_UP_MS
+      if (newest > t || !isInOrder) {
+        const all = empty()
+        for (const part of all) if (!isFar(part)) add(part)
+        return all.filter(isFar)
+      }
+      // In chain order, as they nearly always are, the oldest are the first. What they were offered at is long over.
+      const from = first
+      for (let part = parts[first]; part && isFar(part); part = parts[++first]) received -= part.value
+      oldest = parts[first]?.minedAt.getTime() ?? Number.POSITIVE_INFINITY
+      return parts.slice(from, first)
+    },
+    /** Whether they reach their {@link leastPrice}. */
+    isPaid: () => [...offered].some(([price, at]) => at >= newest - QUOTE_MS && received >= price),
+  }
+}
 
 /**
  * The least price that any of these transfers mined in the last hour had to reach; those without a price are ignored.
@@ -113,9 +179,9 @@ const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total
  * old price for a week.
  */
 export function leastPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
-  const newest = Math.max(...parts.map(part => part.minedAt.getTime()))
+  const newest = parts.reduce((latest, part) => Math.max(latest, timeOf(part)), Number.NEGATIVE_INFINITY)
   return parts
-    .filter(part => part.minedAt.getTime() >= newest - QUOTE_MS)
+    .filter(part => timeOf(part) >= newest - QUOTE_MS)
     .map(part => part.price ?? 0n)
     .reduce((least, price) => (least === 0n || (price > 0n && price < least) ? price : least), 0n)
 }

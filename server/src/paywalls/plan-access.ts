@@ -6,6 +6,7 @@ import type { FailureReason } from "../db/schema.ts"
 import { type Failure, late, sanctioned, underpaid } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, Waiting } from "../settlement/sellable.ts"
+import { againTogether } from "../settlement/waits.ts"
 import {
   foldTransfers,
   leastPrice,
@@ -14,12 +15,13 @@ import {
   QUOTE_MS,
   UNSUBMITTED_MS,
   type Version,
+  versionsFrom,
 } from "./payment.ts"
 
-/** While screening fails, grants are retried after this time. */
-const UNSCREENED_MS = 30_000
-
 export type AccessTransfer = ClaimedTransfer & { payment_payer: Address | null }
+
+/** While a transfer's block may have been displaced, it is checked again after this time. */
+const SUSPECT_MS = 30_000
 
 /** The facts that the plan is made from. */
 export interface AccessFacts {
@@ -52,18 +54,21 @@ export const authorizedKey = (hash: Hash, amount: bigint): string => `${hash} ${
 
 /** Plans what has to happen for this sender, and when to check again what can't be decided yet. */
 export function planAccess(facts: AccessFacts): AccessPlan {
-  const { transfers, screening, now } = facts
-  const soon = new Date(now.getTime() + UNSCREENED_MS)
+  const { transfers, screening, submitted, now } = facts
+  const soon = new Date(now.getTime() + SUSPECT_MS)
   // A transfer whose block may have been displaced is neither counted nor let go.
   const considered = rowsOf(transfers.filter(each => each.stands))
   const sure = rowsOf(transfers.filter(each => each.sure && each.isSettlementToken))
   const wrong = rowsOf(transfers.filter(each => each.sure && !each.isSettlementToken))
-  const open = sure.map(row => openTransfer(facts, row))
+  const oldest = sure.reduce((first, { block_time: at }) => Math.min(first, at.getTime()), now.getTime())
+  const near = { ...facts, versions: versionsFrom(facts.versions, new Date(oldest - QUOTE_MS)) }
+  const open = sure.map(row => openTransfer(near, row))
   const again = new Map(transfers.filter(each => !each.stands).map(each => [each.row.id, soon]))
   for (const { id, ready, minedAt } of open) if (!ready) again.set(id, new Date(minedAt.getTime() + UNSUBMITTED_MS))
   const nothing = { reversed: [], paid: [], considered: [], waiting: [], failed: [], again, isMore: false }
   if (screening === "unknown") {
-    for (const { id } of [...open.filter(each => each.ready), ...wrong]) again.set(id, soon)
+    const later = againTogether(now, [...sure, ...wrong])
+    for (const { id } of [...open.filter(each => each.ready), ...wrong]) again.set(id, later)
     return nothing
   }
   if (screening === "listed")
@@ -73,7 +78,13 @@ export function planAccess(facts: AccessFacts): AccessPlan {
       waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }],
       failed: [{ hashes: hashesOf(sure), failure: sanctioned }],
     }
-  return { ...nothing, considered, ...planClear(facts, open, sure, wrong) }
+  const plan = planClear(facts, open, sure, wrong)
+  // Only what was submitted can fail. A flood leaves many parts that are too little.
+  const failed = plan.failed.flatMap(({ hashes, failure }): Failed[] => {
+    const own = hashes.filter(hash => submitted.has(hash))
+    return own.length > 0 ? [{ hashes: own, failure }] : []
+  })
+  return { ...nothing, considered, ...plan, failed }
 }
 
 function planClear(

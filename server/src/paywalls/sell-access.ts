@@ -17,6 +17,7 @@ import { giveAccess, takeAccess } from "./give-access.ts"
 import {
   authorizedAt,
   countedAlone,
+  DUE_PER_BATCH,
   dueSenders,
   lockDueTransfers,
   moreIsComing,
@@ -34,6 +35,8 @@ export interface AccessPart extends Part {
   payer: Address
   group: Group
   versions: readonly Version[]
+  /** Whether more transfers of the group may be due. */
+  isMore: boolean
   /** The fold of the payer's grants before this settlement. */
   folded: Folded | undefined
 }
@@ -68,16 +71,14 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     const parts: AccessPart[] = []
     for (const payer of senders) {
       const standing = await standingPayments(ctx, resourceId, payer, due)
-      parts.push({ owner, network, payer, group, paywall, versions, standing, folded: folded.get(payer) })
+      const isMore = due.length === DUE_PER_BATCH
+      parts.push({ owner, network, payer, group, paywall, versions, standing, isMore, folded: folded.get(payer) })
     }
     return { parts, due }
   },
 
-  async plan(ctx, { paywall: { id }, network, payer, group, versions }, screened) {
-    const rows = withoutRests([
-      ...(await openTransfers(ctx, group, payer, network, "=")),
-      ...(await openTransfers(ctx, group, payer, network, "<>")),
-    ])
+  async plan(ctx, { paywall: { id }, network, payer, group, versions, isMore }, screened) {
+    const rows = withoutRests(await openTransfers(ctx, group, payer, network))
     // This reads everything that the payer has paid. It is needed only beside a transfer that one endpoint alone
     // reports.
     const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
@@ -94,7 +95,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       isMoreComing: rows.length > 0 && (await moreIsComing(ctx, id, payer)),
       now: ctx.now(),
     })
-    return { ...plan, again: new Map([...plan.again, ...again]) }
+    return { ...plan, again: new Map([...plan.again, ...again]), isMore }
   },
 
   onPaid: giveAccess,

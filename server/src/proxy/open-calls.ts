@@ -9,8 +9,8 @@ import { leftOverColumns } from "../db/left-over.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 
-/** Due transfers in one transaction; the others stay due. Each becomes a payment with its payouts. */
-export const CALLS_PER_BATCH = 100
+/** Due transfers in one transaction; the others stay due. */
+export const DUE_CALLS = 2_000
 /** How many of a sender's transfers that await the merchant's decision are read again, newest first. */
 const WAITING = 2_000
 
@@ -35,7 +35,7 @@ export async function openCalls(
         and t.id in (select unnest(${ids}) union all
           select k.transfer_id from payments w join claims k on k.payment_id = w.id
             where w.resource_id = ${bundleId} and w.payer = ${payer} and w.status in ('reversed', 'open'))
-      order by t.id = any(${ids}) desc, t.block_number desc, t.log_index desc limit ${CALLS_PER_BATCH + WAITING}) as newest
+      order by t.id = any(${ids}) desc, t.block_number desc, t.log_index desc limit ${DUE_CALLS + WAITING}) as newest
     order by block_number, log_index`.execute(ctx.db)
   return rows
 }

@@ -7,15 +7,19 @@ import type { Screening } from "../chain/sanctions.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { Paid, Plan } from "../settlement/sellable.ts"
+import { againAfter, againTogether } from "../settlement/waits.ts"
 
-/** While screening fails, transfers are retried after this time. */
-const UNSCREENED_MS = 30_000
+/** While a transfer's block may have been displaced, it is checked again after this time. */
+const SUSPECT_MS = 30_000
 /**
  * A settlement is recorded soon after it is mined. For this long, a transfer without one is not treated as unexpected
  * money.
  */
 const UNRECORDED_MS = 600_000
 const AGAIN_MS = 15_000
+
+/** Calls that one transaction settles; the others stay due. Each becomes a payment with its payouts. */
+const CALLS_PER_BATCH = 100
 
 /** The facts that the plan is made from. */
 export interface BundleFacts {
@@ -37,10 +41,11 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
   const considered = rowsOf(transfers.filter(each => each.stands))
   const sure = rowsOf(transfers.filter(each => each.sure && each.isSettlementToken))
   const wrong = rowsOf(transfers.filter(each => each.sure && !each.isSettlementToken))
-  const again = new Map(transfers.filter(each => !each.stands).map(each => [each.row.id, after(UNSCREENED_MS)]))
+  const again = new Map(transfers.filter(each => !each.stands).map(each => [each.row.id, after(SUSPECT_MS)]))
   const nothing = { reversed: [], paid: [], considered: [], waiting: [], again, isMore: false }
   if (screening === "unknown") {
-    for (const { id } of [...sure, ...wrong]) again.set(id, after(UNSCREENED_MS))
+    const later = againTogether(now, [...sure, ...wrong])
+    for (const { id } of [...sure, ...wrong]) again.set(id, later)
     return nothing
   }
   if (screening === "listed")
@@ -53,14 +58,18 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
     if (i >= 0) left.splice(i, 1)
     return i >= 0
   })
-  const others = sure.filter(row => !settled.includes(row))
+  const isSettled = new Set(settled)
+  const others = sure.filter(row => !isSettled.has(row))
   const isNew = (row: AccessTransfer) =>
     row.payment_id === null && row.block_time.getTime() + UNRECORDED_MS > now.getTime()
-  for (const { id } of others.filter(isNew)) again.set(id, after(AGAIN_MS))
+  for (const { id, block_time: at } of others.filter(isNew)) again.set(id, againAfter(now, at, AGAIN_MS))
+  // Each becomes a payment with its payouts: the others have their turn in the next transaction.
+  const inNext = new Set(settled.slice(CALLS_PER_BATCH))
+  for (const { id } of inNext) again.set(id, now)
   // Each reversed or open payment of this sender can be granted once.
   const own = transfers.filter(each => each.isSettlementToken && each.row.payment_payer === payer)
   const left = new Set(own.map(each => each.row.payment_id))
-  const paid = settled.map((row): Paid => {
+  const paid = settled.slice(0, CALLS_PER_BATCH).map((row): Paid => {
     const known = left.delete(row.payment_id) ? (row.payment_id ?? undefined) : undefined
     return { transfers: [row], known, price: row.value }
   })
@@ -68,5 +77,6 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
     { exception: "late" as const, transfers: others.filter(row => !isNew(row)) },
     { exception: "wrong_asset" as const, transfers: wrong },
   ]
-  return { ...nothing, considered, paid, waiting }
+  const isMore = inNext.size > 0
+  return { ...nothing, considered: considered.filter(row => !inNext.has(row)), paid, waiting, isMore }
 }

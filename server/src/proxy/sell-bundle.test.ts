@@ -125,7 +125,8 @@ describe("a transfer to a bundle", () => {
     }
     await arrive(900, 1_000_000n, OLD)
     await round()
-    expect([(await payments()).length, (await due()).length]).toEqual([100, count + 1 - 100])
+    // Other money needs no payouts, so it is read at once.
+    expect([(await payments()).length, (await due()).length]).toEqual([100 + 1, count - 100])
     await round()
     expect(await due()).toEqual([])
     const statuses = Object.groupBy(await payments(), ({ status }) => status)

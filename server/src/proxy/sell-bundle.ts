@@ -11,7 +11,7 @@ import { countedAlone, dueSenders, lockDueTransfers, standingPayments } from "..
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
 import { type Part, type Sellable, withoutRests } from "../settlement/sellable.ts"
-import { CALLS_PER_BATCH, openCalls } from "./open-calls.ts"
+import { DUE_CALLS, openCalls } from "./open-calls.ts"
 import { planBundle } from "./plan-bundle.ts"
 
 /** One sender at one bundle. */
@@ -48,7 +48,7 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
       .forNoKeyUpdate()
       .executeTakeFirstOrThrow()
     const network = networkOf(ctx.chain, chain_id)
-    const due = await lockDueTransfers(ctx, group, CALLS_PER_BATCH)
+    const due = await lockDueTransfers(ctx, group, DUE_CALLS)
     const owner = { merchant_id, chain_id, resource_id: resourceId }
     const parts: BundlePart[] = []
     for (const payer of senders)
@@ -68,7 +68,7 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
       screening: screened.get(payer) ?? "unknown",
       now: ctx.now(),
     })
-    return { ...plan, isMore: due.length === CALLS_PER_BATCH }
+    return { ...plan, isMore: plan.isMore || due.length === DUE_CALLS }
   },
 
   async onPaid() {},

@@ -6,11 +6,14 @@
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { claim } from "./exceptions.ts"
 import type { Part } from "./sellable.ts"
 
+/** How many transfers one settlement takes for a return; a payer who sends dust pays it back slowly. */
+const MOST_TAKEN = 2_000
 /** When to look again at a payment whose return is not final, or whose money is suspected to be gone. */
 const AGAIN_MS = 60_000
 
@@ -41,21 +44,21 @@ const sumOf = (rows: readonly { value: bigint }[]) => rows.reduce((sum, { value 
  * return is final. Call it under the lock of {@link Sellable.hold}, before the part is planned.
  */
 export async function coverReturns(ctx: TxContext, part: Part): Promise<void> {
-  const changed = (await returnedIn(ctx, part)).filter(({ payment, held }) => !isCovered(payment, held))
-  if (changed.length === 0) return
-  const ids = changed.map(({ payment }) => payment.id)
+  const ids = new Set((await uncovered(ctx, part)).map(({ id }) => id))
+  if (ids.size === 0) return
   // A return that ends opens its payment under this lock, so it is read again.
-  await ctx.db.selectFrom("payments").select("id").where("id", "in", ids).orderBy("id").forNoKeyUpdate().execute()
-  for (const { payment, held } of await returnedIn(ctx, part))
-    if (ids.includes(payment.id)) await cover(ctx, payment, held)
+  await sql`select id from payments where id = any(${sqlArray("text", ids)}) order by id for no key update`.execute(
+    ctx.db,
+  )
+  const payments = (await uncovered(ctx, part)).filter(({ id }) => ids.has(id))
+  const held = Map.groupBy(await heldBy(ctx, payments), keyOf)
+  for (const payment of payments)
+    await cover(ctx, payment, held.get(keyOf({ ...payment, payment_id: payment.id })) ?? [])
 }
 
-/** Whether a payment has exactly what its returns send back. */
-const isCovered = ({ status, amount, sent }: Returned, held: readonly Held[]): boolean =>
-  status === "returned" &&
-  amount === sent - givenBack(held) &&
-  sumOf(held) === sent &&
-  held.every(row => row.suspect_at === null)
+/** Names a payment's money at one deposit. */
+const keyOf = ({ payment_id, deposit_id, token }: Pick<Held, "payment_id" | "deposit_id" | "token">): string =>
+  `${payment_id} ${deposit_id} ${token}`
 
 /** What of these transfers earlier returns have sent back, in base units. */
 const givenBack = (held: readonly Held[]): bigint => held.reduce((sum, row) => sum + row.given_back, 0n)
@@ -73,7 +76,8 @@ async function cover(ctx: TxContext, payment: Returned, held: readonly Held[]): 
   const spare = spareOf(standing, sumOf(standing) - payment.sent)
   await release(ctx, payment, spare)
   await settleAt(ctx, spare, now)
-  const kept = [...held.filter(row => !spare.includes(row)), ...taken]
+  const isSpare = new Set(spare)
+  const kept = [...held.filter(row => !isSpare.has(row)), ...taken]
   if (sumOf(kept) === payment.sent && payment.status === "returned")
     return await fit(ctx, payment, payment.sent - givenBack(kept))
   if (sumOf(kept) <= payment.sent) return
@@ -102,11 +106,11 @@ async function settleAt(ctx: TxContext, transfers: readonly Held[], at: Date): P
   if (transfers.length > 0) await sql`update transfers set run_at = ${at} where id = any(${ids})`.execute(ctx.db)
 }
 
-/** Reads the payments of a part whose signed returns count, and their transfers, in the order of the payments' ids. */
-async function returnedIn(
-  ctx: TxContext,
-  { owner, payer }: Part,
-): Promise<{ payment: Returned; held: readonly Held[] }[]> {
+/**
+ * Reads the payments of a part whose signed returns count, and that do not have exactly what their returns send back, in the
+ * order of their ids.
+ */
+async function uncovered(ctx: TxContext, { owner, payer }: Part): Promise<Returned[]> {
   const ofPart = sql`from payments where resource_id = ${owner.resource_id}
     ${payer === undefined ? sql`` : sql`and payer = ${payer}`}`
   // Each half has an index of its own, so the granted payments of a frequent payer are not read.
@@ -121,11 +125,15 @@ async function returnedIn(
       from payouts i where i.payment_id = p.id and i.kind = 'return'
         and (i.state in ('queued', 'held', 'assigned') or (i.state in ('mined', 'final') and i.succeeded))
       group by 1, 2 having bool_or(i.state not in ('queued', 'held'))) sent
+    cross join lateral (
+      select coalesce(sum(t.value), 0) as there, coalesce(sum(c.given_back), 0) as given_back,
+        coalesce(bool_or(t.suspect_at is not null), false) as is_suspect
+      from claims c join transfers t on t.id = c.transfer_id
+      where c.payment_id = p.id and t.state <> 'gone' and t.deposit_id = sent.deposit_id and t.token = sent.token) held
+    where not (p.status = 'returned' and p.amount = sent.sent - held.given_back and held.there = sent.sent
+      and not held.is_suspect)
     order by p.id`.execute(ctx.db)
-  const held = await heldBy(ctx, rows)
-  const isOf = (payment: Returned, row: Held) =>
-    row.payment_id === payment.id && row.deposit_id === payment.deposit_id && row.token === payment.token
-  return rows.map(payment => ({ payment, held: held.filter(row => isOf(payment, row)) }))
+  return rows
 }
 
 /** Reads the transfers that these payments claim and that are not gone, in chain order. */
@@ -165,23 +173,18 @@ async function takeFree(
   alsoOpen: boolean,
 ): Promise<Held[]> {
   const { rows } = await sql<Held>`
-    select ${heldColumns}, ${id} as payment_id, 0::numeric(78,0) as given_back
+    select * from (select ${heldColumns}, ${id} as payment_id, 0::numeric(78,0) as given_back,
+      coalesce(sum(t.value) over (order by t.block_number, t.log_index rows between unbounded preceding and 1 preceding), 0) as before
     from transfers t left join claims c on c.transfer_id = t.id
       left join payments p on p.id = c.payment_id
     where t.deposit_id = ${deposit_id} and t.token = ${token} and t.from_address = ${payer} and not t.applied
       and t.state in ('confirmed', 'final') and t.suspect_at is null and not t.single_source
       and (c.payment_id is null or (${alsoOpen} and p.status = 'open' and p.id <> ${id} and c.given_back = 0))
-    order by t.block_number, t.log_index`.execute(ctx.db)
-  let left = lacks
-  const taken = rows.filter(({ value }) => {
-    if (left <= 0n) return false
-    left -= value
-    return true
-  })
-  await claim(ctx, id, taken)
-  if (taken.length > 0)
-    ctx.log.warn({ paymentId: id, transfers: taken.length }, "a signed return sends back what its payer sent next")
-  return taken
+    order by t.block_number, t.log_index limit ${MOST_TAKEN}) free where before < ${lacks}`.execute(ctx.db)
+  await claim(ctx, id, rows)
+  if (rows.length > 0)
+    ctx.log.warn({ paymentId: id, transfers: rows.length }, "a signed return sends back what its payer sent next")
+  return rows
 }
 
 /** Returns the transfers, last first, without which `spare` base units or less are missing. */
@@ -232,11 +235,13 @@ async function writeReturned(ctx: TxContext, payment: Returned): Promise<void> {
 /** Opens a returned payment again, about what it has beyond its final return. */
 async function openRest(ctx: TxContext, { id, sent, deposit_id }: Returned, held: readonly Held[]): Promise<void> {
   let left = sent
-  for (const row of held) {
-    const given_back = row.value < left ? row.value : left
-    left -= given_back
-    await ctx.db.updateTable("claims").set({ given_back }).where("transfer_id", "=", row.id).execute()
-  }
+  const given = held.map(({ id, value }) => {
+    const back = value < left ? value : left
+    left -= back
+    return { id: `${id}`, back: `${back}` }
+  })
+  await sql`update claims c set given_back = given.back from (${givenRows(given, "id bigint, back numeric")}) given
+    where c.transfer_id = given.id`.execute(ctx.db)
   const open = { status: "open" as const, returned_at: null, returned_to: null, accepted_at: null, deposit_id }
   const amount = sumOf(held) - sent
   await ctx.db

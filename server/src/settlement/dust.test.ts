@@ -1,4 +1,4 @@
-// An address that gets thousands of transfers takes many rounds, each bounded; a buyer who pays is settled before them.
+// Of an address that gets thousands of transfers the greatest are read, and the others ended in parts; a buyer who pays is settled before them.
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { sql } from "kysely"
@@ -12,8 +12,9 @@ import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
 
 const DUST = 7_000
-/** How many transfers of one session the code settles in one transaction. */
-const BATCH = 2_000
+/** How many undecided transfers of one session, or one payer, the code reads, and how many due ones one transaction ends. */
+const READ = 2_000
+const ENDED = 5_000
 let service: TestService
 let key: string
 beforeAll(async () => {
@@ -84,10 +85,17 @@ async function startOracle(asked: () => Promise<void>) {
 const payerA = `0x${"a1".repeat(20)}` as Address
 const payerB = `0x${"a2".repeat(20)}` as Address
 
+const paymentsOf = (deposit: Row<"deposits">) =>
+  db().selectFrom("payments").selectAll().where("resource_id", "=", deposit.resource_id).execute()
+const inflowOf = async ({ id }: Row<"deposits">) =>
+  (await db().selectFrom("deposit_books").selectAll().where("deposit_id", "=", id).executeTakeFirst())?.inflow
+const openSum = async (deposit: Row<"deposits">): Promise<bigint> =>
+  (await paymentsOf(deposit)).filter(({ status }) => status === "open").reduce((sum, { amount }) => sum + amount, 0n)
+
 it.each([
   ["one sender", payerB],
   ["as many senders", "many"],
-] as const)("7,000 transfers of %s are booked in parts; who pays is first, there and elsewhere", async (_, from) => {
+] as const)("7,000 transfers of %s are ended in parts; who pays is first, there and elsewhere", async (_, from) => {
   const flooded = await newSession()
   const other = await newSession()
   const later = await newSession()
@@ -96,10 +104,9 @@ it.each([
   await arrive(flooded, 1, 5_000_000n, 90_000, payerA)
   await arrive(other, 1, 5_000_000n, 91_000, payerA)
   await settleDue(service.ctx, paperNetwork)
-  expect(await dueOf(flooded)).toBe(DUST + 1 - BATCH)
   expect((await sessionOf(flooded)).status).toBe("confirmed")
   expect((await sessionOf(other)).status).toBe("confirmed")
-  // Paid while the flood is being booked.
+  // Paid while the flood is being ended.
   await arrive(later, 1, 5_000_000n, 92_000, payerA)
   let rounds = 1
   while ((await dueOf(flooded)) > 0 && rounds < 10) {
@@ -108,32 +115,57 @@ it.each([
     expect((await sessionOf(later)).status).toBe("confirmed")
     expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   }
-  expect(rounds).toBe(4)
-  expect(await sessionOf(flooded)).toMatchObject({ received: 5_000_000n + BigInt(DUST), exception: "overpaid" })
-  const payments = await db()
-    .selectFrom("payments")
-    .selectAll()
-    .where("resource_id", "=", flooded.resource_id)
-    .execute()
-  expect(payments.filter(({ status }) => status === "granted")).toMatchObject([
-    // In chain order, together with the transfers of its batch.
-    { amount: 5_000_000n + BigInt(BATCH - 1), payer: payerA },
+  expect(rounds).toBe(2)
+  // The greatest that were read: with the payment, and as many beside it.
+  expect(await sessionOf(flooded)).toMatchObject({ received: 5_000_000n + BigInt(2 * READ - 1), exception: "overpaid" })
+  expect((await paymentsOf(flooded)).filter(({ status }) => status === "granted")).toMatchObject([
+    // In chain order, together with the dust before it.
+    { amount: 5_000_000n + BigInt(READ - 1), payer: payerA },
   ])
-  const open = payments.filter(({ status }) => status === "open").reduce((sum, { amount }) => sum + amount, 0n)
-  expect(open).toBe(from === "many" ? 500n : BigInt(DUST - BATCH + 1))
+  expect(await openSum(flooded)).toBe(from === "many" ? 500n : BigInt(READ))
   const events = await db().selectFrom("events").select("id").where("type", "=", "payment.exception").execute()
-  expect(events.length).toBe(from === "many" ? 20 : 3)
-  const book = await db()
-    .selectFrom("deposit_books")
-    .selectAll()
-    .where("deposit_id", "=", flooded.id)
-    .executeTakeFirst()
-  expect(book?.inflow).toBe(5_000_000n + BigInt(DUST))
+  expect(events.length).toBe(from === "many" ? 20 : 1)
+  expect(await inflowOf(flooded)).toBe(5_000_000n + BigInt(DUST))
 })
 
-it("has the network scanned again at once while more waits, and does not expire meanwhile", async () => {
+it("what was not read waits in the books, and is read once the merchant has decided about what was", async () => {
   const flooded = await newSession()
-  await arrive(flooded, BATCH + 1, 1n, 1_000, payerB)
+  await arrive(flooded, READ + 10, 2n, 1_000, payerB)
+  await arrive(flooded, 10, 1n, 20_000, payerB)
+  await settleDue(service.ctx, paperNetwork)
+  expect([await dueOf(flooded), await openSum(flooded)]).toEqual([0, BigInt(2 * READ)])
+  const [{ id } = { id: "" }] = await paymentsOf(flooded)
+  const to = { address: payerA }
+  const back = await service.call("POST", `/api/console/payments/${id}/return`, to, { as: "shop" })
+  expect(back.status).toBe(200)
+  service.advance(60_000)
+  await settleDue(service.ctx, paperNetwork)
+  expect(await paymentsOf(flooded)).toMatchObject([
+    { status: "returned", amount: BigInt(2 * READ) },
+    { status: "open", amount: 20n + 10n },
+  ])
+  expect(await inflowOf(flooded)).toBe(BigInt(2 * (READ + 10) + 10))
+  expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+})
+
+it("dust that comes later, and more of it each time, keeps its payment; it is notified as its amount changes", async () => {
+  const flooded = await newSession()
+  for (let n = 1; n <= 3; n++) {
+    await arrive(flooded, READ, BigInt(n), 10_000 * n, payerB)
+    await settleDue(service.ctx, paperNetwork)
+    // Those of before are not read any more, and stay claimed.
+    expect(await openSum(flooded)).toBe(BigInt((READ * n * (n + 1)) / 2))
+    await arrive(flooded, 5, 1n, 100_000 * n, payerB)
+    await settleDue(service.ctx, paperNetwork)
+    const events = await db().selectFrom("events").select("id").where("type", "=", "payment.exception").execute()
+    expect([(await paymentsOf(flooded)).length, events.length]).toEqual([1, n])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  }
+})
+
+it("has the network scanned again at once while more waits, and a flood does not keep its checkout open", async () => {
+  const flooded = await newSession()
+  await arrive(flooded, ENDED + 2, 1n, 1_000, payerB)
   const next = new Date(service.ctx.now().getTime() + 3_600_000)
   const block_hash = `0x${"1".repeat(64)}` as const
   await db()
@@ -153,12 +185,11 @@ it("has the network scanned again at once while more waits, and does not expire 
     .execute()
   const runAt = async () => (await db().selectFrom("cursors").select("run_at").executeTakeFirstOrThrow()).run_at
   await settleDue(service.ctx, paperNetwork)
-  expect((await sessionOf(flooded)).status).toBe("verifying")
+  expect(await sessionOf(flooded)).toMatchObject({ status: "expired", received: BigInt(READ) })
   expect((await runAt()).getTime()).toBeLessThan(next.getTime())
   await db().updateTable("cursors").set({ run_at: next }).execute()
   await settleDue(service.ctx, paperNetwork)
-  expect(await runAt()).toEqual(next)
-  expect(await sessionOf(flooded)).toMatchObject({ status: "expired", received: 0n + BigInt(BATCH + 1) })
+  expect([await runAt(), await dueOf(flooded)]).toEqual([next, 0])
 })
 
 it("who pays is settled before the senders of a flood are screened", async () => {

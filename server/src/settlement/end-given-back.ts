@@ -3,7 +3,7 @@
  * nonce of its signature identifies the payment, if the service had asked for that signature. Otherwise the amount
  * does, if exactly one open payment or surplus has it.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { returnNonce } from "../chain/release-call.ts"
@@ -13,28 +13,9 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { finishCarriedOut, writeCarriedOut } from "../payouts/carried-out.ts"
+import { type Match, matchGivenBack, type Waiting } from "./match-given-back.ts"
 import { isPaidOut, lockOpen, paymentOf, writeReturned } from "./resolve-exception.ts"
 import { type Screened, sellableOf } from "./sellable.ts"
-
-/** Money that waits for the merchant's decision at an address from which the merchant gave money back. */
-interface Waiting {
-  paymentId: string
-  merchantId: string
-  depositId: bigint
-  token: Address
-  /** In base units. */
-  amount: bigint
-  /** A surplus: only an outflow of its whole amount ends it, because the rest of its payment still counts. */
-  isSurplus: boolean
-  /** The last block that brought some of it. */
-  since: bigint
-}
-
-/** An outflow, and the open payment or surplus that it returned. */
-interface Match {
-  waiting: Waiting
-  outflow: Row<"outflows">
-}
 
 /**
  * Ends what a final block shows as given back: first the returns that wait to be sent, then the open payments and
@@ -44,8 +25,8 @@ export async function followGivenBack(ctx: Context, network: Network): Promise<v
   let ended = await finishCarriedOut(ctx, network)
   const found = await waitingAt(ctx, network)
   if (found.length > 0) {
-    const depositIds = [...new Set(found.map(each => each.depositId))]
-    const matches = matchGivenBack(found, await givenBackAt(ctx, depositIds), await nonceOwners(ctx, depositIds))
+    const outflows = await givenBackAt(ctx, [...new Set(found.map(each => each.depositId))])
+    const matches = matchGivenBack(found, outflows, await nonceOwners(ctx, found, outflows))
     for (const match of matches) ended += await tryEnding(ctx, match)
   }
   if (ended === 0) return
@@ -73,61 +54,70 @@ const givenBackAt = (ctx: TxContext, depositIds: readonly bigint[]): Promise<Row
   ctx.db
     .selectFrom("outflows")
     .selectAll()
-    .where("deposit_id", "in", depositIds)
+    .where(sql<boolean>`deposit_id = any(${sqlArray("bigint", depositIds)})`)
     .where("reason", "=", "given_back")
     .where("payout_id", "is", null)
     .orderBy("block_number")
     .orderBy("log_index")
     .execute()
 
-/** Maps each return nonce that the service has asked for, or would ask for, at these addresses to its payment. */
-async function nonceOwners(ctx: TxContext, depositIds: readonly bigint[]): Promise<Map<Hash, string>> {
-  const { rows } = await sql<{ id: string; returns: number }>`
-    select p.id, (select count(*)::int from payouts i where i.payment_id = p.id and i.kind = 'return') as returns
-    from (select distinct c.payment_id as id from claims c join transfers t on t.id = c.transfer_id
-      where t.deposit_id = any(${sqlArray("bigint", depositIds)})) p`.execute(ctx.db)
-  return new Map(
-    rows.flatMap(({ id, returns }) =>
-      Array.from({ length: returns + 1 }, (_, moved): [Hash, string] => [returnNonce(id, moved), id]),
-    ),
-  )
-}
+/** Payments whose nonces are computed at once: each is a hash, and nothing else runs meanwhile. */
+const PAYMENTS_AT_ONCE = 500
 
 /**
- * Matches each outflow with what it ended: by its nonce, or by its amount if exactly one open payment or surplus from
- * before it has that amount. Pure.
+ * Maps the nonces of these outflows to the payments for whose return the service has asked for them, or would ask. Most are of
+ * payments that wait. The others at these addresses may be a million, so they are read in parts, until each nonce is found.
  */
-function matchGivenBack(
+async function nonceOwners(
+  ctx: TxContext,
   waiting: readonly Waiting[],
   outflows: readonly Row<"outflows">[],
-  owners: ReadonlyMap<Hash, string>,
-): Match[] {
-  const left = new Set(waiting)
-  const matches: Match[] = []
-  const take = (outflow: Row<"outflows">, found: readonly Waiting[]) => {
-    const [only, second] = found
-    if (!only || second) return
-    left.delete(only)
-    matches.push({ waiting: only, outflow })
+): Promise<Map<Hash, string>> {
+  const wanted = new Set(outflows.flatMap(({ nonce }) => nonce ?? []))
+  const owners = new Map<Hash, string>()
+  const look = ({ id, returns }: Numbered) => {
+    for (let moved = 0; moved <= returns; moved++) {
+      const nonce = returnNonce(id, moved)
+      if (wanted.delete(nonce)) owners.set(nonce, id)
+    }
   }
-  const isAt = (each: Waiting, { deposit_id, token }: Row<"outflows">) =>
-    each.depositId === deposit_id && each.token === token
-  const ownerOf = ({ nonce }: Row<"outflows">) => (nonce === null ? undefined : owners.get(nonce))
-  const isAll = (each: Waiting, { amount }: Row<"outflows">) => !each.isSurplus || each.amount === amount
-  for (const outflow of outflows) {
-    const owner = ownerOf(outflow)
-    const isIts = (each: Waiting) => each.paymentId === owner && isAt(each, outflow) && isAll(each, outflow)
-    if (owner !== undefined) take(outflow, [...left].filter(isIts))
-  }
-  for (const outflow of outflows) {
-    if (ownerOf(outflow) !== undefined) continue
-    const isLike = (each: Waiting) => each.amount === outflow.amount && each.since < outflow.block_number
-    take(
-      outflow,
-      [...left].filter(each => isAt(each, outflow) && isLike(each)),
+  const ids = [...new Set(waiting.map(({ paymentId }) => paymentId))]
+  for (let start = 0; start < ids.length && wanted.size > 0; start += PAYMENTS_AT_ONCE)
+    (await numbered(ctx, sql`p.id = any(${sqlArray("text", ids.slice(start, start + PAYMENTS_AT_ONCE))})`)).forEach(
+      look,
     )
+  for (const resourceId of await resourcesAt(ctx, waiting)) {
+    let after = sql`true`
+    for (let isMore = true; isMore && wanted.size > 0; ) {
+      const rows = await numbered(ctx, sql`p.resource_id = ${resourceId} and ${after}`)
+      rows.forEach(look)
+      const last = rows.at(-1)
+      if (last) after = sql`(p.payer, p.id) > (${last.payer}, ${last.id})`
+      isMore = rows.length === PAYMENTS_AT_ONCE
+    }
   }
-  return matches
+  return owners
+}
+
+/** A payment, and how many returns were ever made for it. */
+interface Numbered {
+  id: string
+  payer: Address
+  returns: number
+}
+
+async function numbered(ctx: TxContext, which: RawBuilder<unknown>): Promise<Numbered[]> {
+  const { rows } = await sql<Numbered>`
+    select p.id, p.payer, (select count(*)::int from payouts i where i.payment_id = p.id and i.kind = 'return') as returns
+    from payments p where ${which} order by p.payer, p.id limit ${PAYMENTS_AT_ONCE}`.execute(ctx.db)
+  return rows
+}
+
+async function resourcesAt(ctx: TxContext, waiting: readonly Waiting[]): Promise<string[]> {
+  const ids = sqlArray("bigint", new Set(waiting.map(({ depositId }) => depositId)))
+  const { rows } = await sql<{ id: string }>`
+    select distinct resource_id as id from deposits where id = any(${ids}) order by 1`.execute(ctx.db)
+  return rows.map(({ id }) => id)
 }
 
 /**

@@ -2,14 +2,16 @@
  * Writes open payments: money that pays for nothing, one payment for each sender, token and receiving address, so that
  * a return can only reach its payer. They follow the chain until the merchant decides.
  */
-import { sql } from "kysely"
+import { type Insertable, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import { leftOver } from "../db/left-over.ts"
-import type { Row } from "../db/schema.ts"
+import type { Database, Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 import { traceparentNow } from "../tracing/trace.ts"
+import { type Matched, matchOpen } from "./match-open.ts"
 import { notifyWaiting } from "./notify-waiting.ts"
 import { publicApprovals } from "./public-approval.ts"
 import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
@@ -78,37 +80,20 @@ export async function writeOpen(
     present.flatMap(row => (row.status === "open" ? row.id : [])),
   )
   const rests = await restsAmong(ctx, present)
-  const left = new Set(present.filter(row => !apartIds.has(row.id) && !rests.has(row.id)))
-  const takeMatching = (exact: boolean, { exception, transfers }: Waiting) => {
-    const [first] = transfers
-    const known = [...left].find(
-      row =>
-        row.payer === first?.from_address &&
-        row.token === first.token &&
-        (row.status === "reversed"
-          ? exact && transfers.some(each => each.payment_id === row.id)
-          : row.deposit_id === first.deposit_id && (!exact || row.exception === exception)),
-    )
-    if (known) left.delete(known)
-    return known
-  }
-  const exact = groups.map(group => ({ group, known: takeMatching(true, group) }))
-  const matched = exact.map(({ group, known }) => ({ group, known: known ?? takeMatching(false, group) }))
+  const free = present.filter(row => !apartIds.has(row.id) && !rests.has(row.id))
+  const matched = matchOpen(groups, free)
   const waits = new Set(groups.flatMap(({ transfers }) => transfers.map(row => row.id)))
   const presentIds = new Set(present.map(row => row.id))
   await unclaim(
     ctx,
     considered.filter(row => row.payment_id !== null && presentIds.has(row.payment_id) && !waits.has(row.id)),
   )
-  const news = new Map<Waiting, string>()
-  for (const { group, known } of matched) {
-    const { id, isNews } = await writeOne(ctx, part, group, known)
-    if (isNews) news.set(group, id)
-  }
+  const written = await writeAll(ctx, part, matched)
   await refresh(
     ctx,
     present.map(row => row.id),
   )
+  const news = await newsAmong(ctx, written)
   const notified = greatest([...news.keys()], token.address, MOST_NOTIFIED)
   await notifyWaiting(
     ctx,
@@ -143,10 +128,13 @@ async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Pr
 /** Returns those of these payments that are about a rest, beyond what was returned of them: they get nothing else. */
 async function restsAmong(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<Set<string>> {
   if (payments.length === 0) return new Set()
-  const ids = payments.map(row => row.id)
-  const claims = ctx.db.selectFrom("claims").select("payment_id").where("payment_id", "in", ids)
-  const rows = await claims.where("given_back", ">", 0n).execute()
-  return new Set(rows.map(row => row.payment_id))
+  const ids = sqlArray(
+    "text",
+    payments.map(row => row.id),
+  )
+  const { rows } = await sql<{ id: string }>`select distinct payment_id as id from claims
+    where payment_id = any(${ids}) and given_back > 0`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
 }
 
 const openOf = (ctx: TxContext, { owner, payer }: Part) =>
@@ -173,7 +161,7 @@ async function reversedOf(ctx: TxContext, groups: readonly Waiting[]): Promise<R
   return await ctx.db
     .selectFrom("payments")
     .selectAll()
-    .where("id", "in", [...new Set(ids)])
+    .where(sql<boolean>`id = any(${sqlArray("text", new Set(ids))})`)
     .where("status", "=", "reversed")
     .orderBy("id")
     .forNoKeyUpdate()
@@ -190,78 +178,113 @@ async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): P
     and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
 }
 
-/** Returns the payment's id, and whether this state is new: it was not open before, or for another reason or amount. */
-async function writeOne(
-  ctx: TxContext,
-  part: Part,
-  { exception, transfers }: Waiting,
-  known: Row<"payments"> | undefined,
-): Promise<{ id: string; isNews: boolean }> {
-  const last = transfers.at(-1)
-  if (!last) throw new Error("a payment has no transfer")
-  const id = known?.id ?? newId("pay")
-  const facts = {
-    amount: amountOf({ exception, transfers }),
-    tx_hash: last.tx_hash,
-    exception,
-    updated_at: ctx.now(),
-  }
-  const whose = { payer: last.from_address, token: last.token, deposit_id: last.deposit_id }
-  if (!known) {
-    const hashes = transfers.map(row => row.tx_hash)
+interface Written extends Matched {
+  id: string
+}
+
+/** Writes all groups, under the ids that they had, and claims their transfers, in a statement for each table. */
+async function writeAll(ctx: TxContext, part: Part, matched: readonly Matched[]): Promise<Written[]> {
+  const written = matched.map(each => ({ ...each, id: each.known?.id ?? newId("pay") }))
+  const made = written.filter(({ known }) => !known)
+  const rows: Insertable<Database["payments"]>[] = []
+  for (const { id, group } of made) {
+    const hashes = group.transfers.map(row => row.tx_hash)
     const traceparent = await tracePayment(ctx, "settle", part, { id: undefined, hashes }, async () =>
       traceparentNow(ctx),
     )
-    await ctx.db
-      .insertInto("payments")
-      .values({ id, ...part.owner, ...whose, ...facts, status: "open", created_at: ctx.now(), traceparent })
-      .execute()
-  } else if (known.status !== "open" || known.exception !== exception || known.tx_hash !== last.tx_hash)
-    await ctx.db
-      .updateTable("payments")
-      .set({ ...facts, status: "open", deposit_id: last.deposit_id, accepted_at: null })
-      .where("id", "=", id)
-      .execute()
-  await claim(
+    const times = { created_at: ctx.now(), updated_at: ctx.now() }
+    rows.push({ id, ...part.owner, ...factsOf(group), ...times, status: "open", traceparent })
+  }
+  if (rows.length > 0) await ctx.db.insertInto("payments").values(rows).execute()
+  await reopen(ctx, written)
+  await claimAll(
     ctx,
-    id,
-    transfers.filter(row => row.payment_id !== id),
+    written.flatMap(({ id, group }) =>
+      group.transfers.flatMap(row => (row.payment_id === id ? [] : [{ id: row.id, paymentId: id }])),
+    ),
   )
-  const isSame = known?.status === "open" && known.exception === exception && known.amount === facts.amount
-  return { id, isNews: !isSame }
+  return written
+}
+
+/** What a group's payment says. */
+function factsOf(group: Waiting) {
+  const last = group.transfers.at(-1)
+  if (!last) throw new Error("a payment has no transfer")
+  const { from_address: payer, token, deposit_id, tx_hash } = last
+  return { payer, token, deposit_id, tx_hash, exception: group.exception, amount: amountOf(group) }
+}
+
+/** Writes what a group's earlier payment says now, where that has changed. */
+async function reopen(ctx: TxContext, written: readonly Written[]): Promise<void> {
+  const rows = written.flatMap(({ id, group, known }) => {
+    const { exception, amount, tx_hash, deposit_id } = factsOf(group)
+    if (!known || (known.status === "open" && known.exception === exception && known.tx_hash === tx_hash)) return []
+    return [{ id, exception, tx_hash, amount: `${amount}`, deposit_id: `${deposit_id}` }]
+  })
+  if (rows.length === 0) return
+  await sql`update payments p set status = 'open', accepted_at = null, updated_at = ${ctx.now()}, exception = now.exception,
+      amount = now.amount, tx_hash = now.tx_hash, deposit_id = now.deposit_id
+    from (${givenRows(rows, "id text, exception text, amount numeric, tx_hash text, deposit_id bigint")}) now
+    where p.id = now.id`.execute(ctx.db)
+}
+
+/** Returns the groups whose state is new, with their payments: not open before, or for another reason or amount. */
+async function newsAmong(ctx: TxContext, written: readonly Written[]): Promise<Map<Waiting, string>> {
+  const ids = written.flatMap(({ known }) => known?.id ?? [])
+  const rows = await ctx.db
+    .selectFrom("payments")
+    .select(["id", "amount"])
+    .where(sql<boolean>`id = any(${sqlArray("text", ids)})`)
+    .execute()
+  const amounts = new Map(rows.map(({ id, amount }) => [id, amount]))
+  // An open payment may claim more than was read of it, so the amounts are compared as they are written.
+  const isSame = ({ group, known }: Written) =>
+    known?.status === "open" && known.exception === group.exception && known.amount === amounts.get(known.id)
+  return new Map(written.filter(each => !isSame(each)).map(({ group, id }) => [group, id]))
 }
 
 /**
  * Claims transfers for a payment. A claim moves only away from an open or reversed payment. Any other claim on the
  * transfer would mean that it counts twice, so this throws.
  */
-export async function claim(
+export const claim = (
   ctx: TxContext,
   paymentId: string,
   transfers: readonly Pick<Row<"transfers">, "id">[],
-): Promise<void> {
-  if (transfers.length === 0) return
+): Promise<void> =>
+  claimAll(
+    ctx,
+    transfers.map(({ id }) => ({ id, paymentId })),
+  )
+
+/** The same for transfers of several payments. */
+async function claimAll(ctx: TxContext, claims: readonly { id: bigint; paymentId: string }[]): Promise<void> {
+  if (claims.length === 0) return
   const ids = sqlArray(
     "bigint",
-    transfers.map(each => each.id),
+    claims.map(({ id }) => id),
+  )
+  const payments = sqlArray(
+    "text",
+    claims.map(({ paymentId }) => paymentId),
   )
   const claimed = await sql`
-    insert into claims (transfer_id, payment_id) select id, ${paymentId} from unnest(${ids}) as id
+    insert into claims (transfer_id, payment_id) select id, payment_id from unnest(${ids}, ${payments}) as given (id, payment_id)
     on conflict (transfer_id) do update set payment_id = excluded.payment_id
       where claims.payment_id = excluded.payment_id
         or exists (select from payments p where p.id = claims.payment_id and p.status in ('open', 'reversed'))`.execute(
     ctx.db,
   )
-  if (claimed.numAffectedRows !== BigInt(transfers.length))
+  if (claimed.numAffectedRows !== BigInt(claims.length))
     throw new Error("a transfer is already claimed by another payment")
 }
 
 /** Removes claims on transfers that are no longer sure, adds up the rest, and ends the payments that have none left. */
 async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
-  const these = sql.join(ids)
+  const these = sqlArray("text", ids)
   await sql`delete from claims c using transfers t, payments p where t.id = c.transfer_id and p.id = c.payment_id
-    and c.payment_id in (${these}) and p.status = 'open'
+    and c.payment_id = any(${these}) and p.status = 'open'
     and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
     ctx.db,
   )
@@ -270,11 +293,11 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
       tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
       select c.payment_id as id, sum(${leftOver}) as amount,
         array_agg(t.tx_hash::text order by t.block_number desc, t.log_index desc) as hashes
-      from claims c join transfers t on t.id = c.transfer_id where c.payment_id in (${these}) group by 1) as held
+      from claims c join transfers t on t.id = c.transfer_id where c.payment_id = any(${these}) group by 1) as held
     where held.id = p.id and p.status = 'open' and (p.amount <> held.amount or p.tx_hash <> all(held.hashes))`.execute(
     ctx.db,
   )
-  const empty = sql`p.id in (${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
+  const empty = sql`p.id = any(${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
   // A payment that the merchant was notified of, or that a payout was ever made for, is kept as reversed.
   await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
     where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id)

@@ -437,8 +437,8 @@ describe("what is decided", () => {
         await remine(transfer?.id, 1, from)
         await settle()
         expect((await payouts()).at(-1)?.state).toBe("cancelled")
-        // Its new sender is screened in the next round.
-        service.advance(31_000)
+        // Its new sender is screened when it is tried again.
+        service.advance(10 * 60_000)
         await settle()
         const [waits] = await payments("open")
         const whose = { payer: payerOf(from ?? 0), amount: from === undefined ? 1_000_000n : 3_000_000n }

@@ -237,6 +237,23 @@ async function gaveBack(payment: Row<"payments"> | undefined, amount: bigint): P
   await followGivenBack(service.ctx, paperNetwork)
 }
 
+it("what a merchant gave back by a nonce of any of an address's thousand payments ends no other one of that amount", async () => {
+  const deposit = await sell()
+  await arrive(deposit, 1, 3_000_000n)
+  await settle()
+  const [open] = await payments()
+  // Paid in full long ago: the last of them in the order in which they are read.
+  await sql`insert into payments (id, resource_id, merchant_id, chain_id, payer, token, amount, tx_hash, status, created_at, updated_at)
+    select 'pay_' || lpad(n::text, 24, '0'), resource_id, merchant_id, chain_id, '0x' || lpad('f', 40, 'f'), token, 5000000, tx_hash, 'granted',
+      created_at, updated_at from payments, generate_series(1, 1200) n`.execute(db())
+  await gaveBack(open && { ...open, id: `pay_${"1200".padStart(24, "0")}` }, 3_000_000n)
+  expect((await payments()).filter(({ status }) => status !== "granted")).toMatchObject([{ status: "open" }])
+  // Nobody's nonce: the amount says which it was.
+  await db().deleteFrom("outflows").execute()
+  await gaveBack(open && { ...open, id: `pay_${"9".repeat(24)}` }, 3_000_000n)
+  expect((await payments()).filter(({ status }) => status !== "granted")).toMatchObject([{ status: "returned" }])
+})
+
 describe.each([
   { gave: 8_000_000n, left: [["returned", "underpaid", 3_000_000n]] },
   { gave: 2_000_000n, left: [["open", "underpaid", 1_000_000n]] },

@@ -52,7 +52,7 @@ const ticketSales: Sellable<Part & { office: string }> = {
       where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and starts_with(d.resource_id, 'off_') group by 1`.execute(
       ctx.db,
     )
-    return rows
+    return { groups: rows, isMore: false }
   },
   wake: async (_ctx, deposits, resources) => void woken.push(...deposits, ...resources),
   groupOf: async (_ctx, { resource_id, payer }) => ({ resourceId: resource_id, senders: [payer] }),
@@ -231,12 +231,17 @@ describe("a new kind of thing", () => {
     ])
   })
 
-  it("keeps no other kind from its turn when settling it fails, and is tried again", async () => {
+  it("keeps no other kind from its turn when settling it fails, is put off, and is tried again", async () => {
     await arrive(1, PRICE)
     const broken = { ...ticketSales, onPaid: () => Promise.reject(new Error("no printer")) }
-    await settleDue({ ...ctx, sells: [broken] }, paperNetwork)
+    expect(await settleDue({ ...ctx, sells: [broken] }, paperNetwork)).toBe(1)
     expect([await payments(), await dueCount()]).toEqual([[], 1])
-    await settleDue({ ...ctx, sells: [{ ...broken, due: async () => [] }, ticketSales] }, paperNetwork)
+    expect(await settleDue({ ...ctx, sells: [broken] }, paperNetwork)).toBe(0)
+    service.advance(6_000)
+    await settleDue(
+      { ...ctx, sells: [{ ...broken, due: async () => ({ groups: [], isMore: false }) }, ticketSales] },
+      paperNetwork,
+    )
     expect(tickets.size).toBe(1)
   })
 })

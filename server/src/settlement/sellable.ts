@@ -44,6 +44,12 @@ export interface Group {
   senders: readonly Address[]
 }
 
+/** The groups whose turn it is, in its order; `isMore`: others are due too. */
+export interface Due {
+  groups: readonly Group[]
+  isMore: boolean
+}
+
 /** The resource whose payments are written, with its merchant and network. */
 export interface Owner {
   merchant_id: string
@@ -118,13 +124,16 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   /** Whether one payment pays it and any other is accepted beside that one. */
   paidOnce: boolean
 
-  /** Returns the groups that are due on the network, in the order of their turn. */
-  due(ctx: TxContext, network: NetworkInfo): Promise<Group[]>
   /**
-   * Makes the resources due that are sold at these addresses, or have these ids; only for a kind whose `due` depends on
-   * more than the transfers.
+   * Returns the groups that are due on the network, a limited number, with each merchant's among the first. A group that is settled, or put
+   * off, is not due any more.
    */
-  wake?(ctx: TxContext, deposits: readonly bigint[], resources: readonly string[]): Promise<void>
+  due(ctx: TxContext, network: NetworkInfo): Promise<Due>
+  /**
+   * Makes the resources due that are sold at these addresses, or have these ids, now or at a time; only for a kind whose `due`
+   * depends on more than the transfers.
+   */
+  wake?(ctx: TxContext, deposits: readonly bigint[], resources: readonly string[], at?: Date): Promise<void>
   /**
    * Returns the trace of the request that made a resource; all its payments continue that trace. Only for a kind that
    * one payment pays.

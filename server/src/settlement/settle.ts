@@ -8,6 +8,7 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { givenRows } from "../db/given-rows.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { failedShares, makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
@@ -17,14 +18,18 @@ import { writeOpen } from "./exceptions.ts"
 import { payersToWait } from "./money-there.ts"
 import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
-import { type Group, namesOf, type Part, type Plan, type Screened, type Sellable } from "./sellable.ts"
+import { type Group, namesOf, type Part, type Plan, type Screened, type Sellable, type Standing } from "./sellable.ts"
 import { traceGroup } from "./trace-payment.ts"
+import { againAfter } from "./waits.ts"
 import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 
 /**
- * Settling one kind stops after this time and continues in the next round, so that it never outlives the round's lease.
+ * Settling one kind stops after this time and continues in the next round: the scan finds no new payments meanwhile, and the
+ * round's lease ends.
  */
-const BUDGET_MS = 15_000
+const BUDGET_MS = 3_000
+/** A group that can't be settled is tried again after this time at first: a deadlock is over at once. */
+const FAILED_MS = 5_000
 
 /**
  * Settles what is due on the network; returns how many groups were due. A group that fails does not delay the others.
@@ -44,35 +49,44 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
 
 async function settleKind(ctx: Context, network: Network, sellable: Sellable): Promise<number> {
   const due = await sellable.due(ctx, network)
-  if (due.length === 0) return 0
-  const until = performance.now() + BUDGET_MS
+  if (due.groups.length === 0) return 0
+  let { isMore } = due
+  // What precedes a part asks the chain, which may take long. So the time is counted from the first part that is ready,
+  // and a part that is ready settles one group in any case: each round gets on, whatever is due and whoever is slow.
+  let until = Number.POSITIVE_INFINITY
   const isOver = () => ctx.signal.aborted || performance.now() > until
-  let isMore = false
   // Each part is screened just before it is settled, so that the many senders of a flood do not delay other buyers. It
   // is screened before the transactions, because a list is a file or a contract, and neither belongs inside one.
-  for (const part of screenedTogether(due)) {
-    const screened = isOver() ? undefined : await screen(ctx, sendersOf(part), sellable.purpose)
-    const waiting = screened && (await payersToWait(ctx, network, part))
-    for (const group of part) {
-      if (screened === undefined || isOver()) isMore = true
-      else isMore = (await trySettling(ctx, sellable, group, but(screened, waiting?.get(group.resourceId)))) || isMore
+  for (const part of screenedTogether(due.groups)) {
+    if (isOver()) {
+      isMore = true
+      break
+    }
+    const [screened, waiting] = await Promise.all([
+      screen(ctx, sendersOf(part), sellable.purpose),
+      payersToWait(ctx, network, part),
+    ])
+    until = Math.min(until, performance.now() + BUDGET_MS)
+    for (const [i, group] of part.entries()) {
+      if (ctx.signal.aborted || (i > 0 && isOver())) isMore = true
+      else isMore = (await trySettling(ctx, sellable, group, but(screened, waiting.get(group.resourceId)))) || isMore
     }
   }
   // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
   // before it again.
   if (isMore) await verifySoon(ctx, network.chainId)
-  await ctx.wakes.wake("payments", namesOf(sellable, due))
+  await ctx.wakes.wake("payments", namesOf(sellable, due.groups))
   ctx.wakes.wakeSoon("deliveries")
   await ctx.wakes.wake("payouts")
-  return due.length
+  return due.groups.length
 }
 
-/** What was screened, with these payers as if that had failed: their money waits a minute. */
+/** What was screened, with these payers as if that had failed: their money waits. */
 const but = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
   payers.size === 0 ? screened : new Map([...screened, ...[...payers].map(payer => [payer, "unknown"] as const)])
 
 /**
- * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group stays due.
+ * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group is put off.
  */
 async function trySettling(ctx: Context, sellable: Sellable, group: Group, screened: Screened): Promise<boolean> {
   try {
@@ -81,8 +95,22 @@ async function trySettling(ctx: Context, sellable: Sellable, group: Group, scree
   } catch (error) {
     const { resourceId } = group
     ctx.log.error({ err: error, resourceId }, "settling failed and will be tried again")
+    await putOff(ctx, sellable, group).catch(error => {
+      ctx.log.warn({ err: error, resourceId }, "what could not be settled was not put off either")
+    })
     return false
   }
+}
+
+/** Tries a group later, so that it has no turn before others again and again. */
+async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }: Group): Promise<void> {
+  const isDue = sql`deposit_id in (select id from deposits where resource_id = ${resourceId}) and run_at <= ${ctx.now()}
+    and (${sellable.paidOnce} or from_address = any(${sqlArray("text", senders)}))`
+  const { rows } = await sql<{ since: Date | null }>`
+    select max(greatest(created_at, reorged_at)) as since from transfers where ${isDue}`.execute(ctx.db)
+  const at = againAfter(ctx.now(), rows[0]?.since ?? ctx.now(), FAILED_MS)
+  await sql`update transfers set run_at = ${at} where ${isDue}`.execute(ctx.db)
+  await sellable.wake?.(ctx, [], [resourceId], at)
 }
 
 /**
@@ -117,15 +145,15 @@ export async function settle(
  * more. An unsigned return is cancelled if a reorg changed its money.
  */
 async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Promise<void> {
-  const granted = part.standing.filter(each => each.status === "granted").map(each => each.id)
-  const unmade = await failedShares(ctx, granted)
+  const idsOf = (what: Standing["status"]) => part.standing.filter(({ status }) => status === what).map(({ id }) => id)
+  const unmade = await failedShares(ctx, idsOf("granted"))
+  await stopReturns(ctx, idsOf("returned"))
   for (const payment of part.standing) {
     const { id, status, amount, there, sure, grown = false } = payment
     if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
     else if (status === "granted" && sure > amount) await takeMore(ctx, id, sure)
     // A share that failed while its transfer was gone was not made again.
     else if (unmade.has(id) && sure === amount) await makeAllShares(ctx, id)
-    if (status === "returned") await stopReturns(ctx, [id])
     if (status === "reversed" && sure >= amount) {
       await grantAgain(ctx, sellable, part, payment)
       // It came back with more. Nothing would settle it again for that.
@@ -160,9 +188,11 @@ async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap
         where c.transfer_id = t.id and p.status = 'granted' and p.payer = t.from_address)
       where t.id = any(${sqlArray("bigint", done)}) and t.run_at <= ${ctx.now()}`.execute(ctx.db)
   if (again.size === 0) return
-  const times = [...again.values()].map(at => at.toISOString())
+  const wasDue = new Set(due)
+  const later = [...again].map(([id, at]) => ({ id: `${id}`, at, was_due: wasDue.has(id) }))
   await sql`update transfers t set run_at = later.at
-    from unnest(${sqlArray("bigint", again.keys())}, ${sqlArray("timestamptz", times)}) as later (id, at)
-    where t.id = later.id and ((t.run_at <= ${ctx.now()} and t.id = any(${sqlArray("bigint", due)}))
-      or (t.run_at is null and t.id <> all(${sqlArray("bigint", due)})))`.execute(ctx.db)
+    from (${givenRows(later, "id bigint, at timestamptz, was_due boolean")}) later
+    where t.id = later.id and case when later.was_due then t.run_at <= ${ctx.now()} else t.run_at is null end`.execute(
+    ctx.db,
+  )
 }
