@@ -67,7 +67,8 @@ export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
     const word = (i: number) => data.slice(2 + i * 64, 2 + (i + 1) * 64)
     const factory = parseAddress(lower(address))
     const deposit = addressIn(lower(topics[1])?.slice(2))
-    const [token, to] = [addressIn(word(0)), addressIn(word(1))]
+    const token = addressIn(word(0))
+    const to = addressIn(word(1))
     if (!factory || !deposit || !token || !to) return []
     const nonce = `0x${word(3)}`.toLowerCase() as Hash
     return [{ factory, deposit, token, to, amount: BigInt(`0x${word(2)}`), nonce }]

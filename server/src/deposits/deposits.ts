@@ -123,7 +123,7 @@ const WATCH_MS = 3_600_000
  * SQL: whether anybody asked for what is sold at a deposit since it was made. It is watched for an hour from then, and for
  * an hour from each time that somebody asks.
  */
-export const wasAskedFor = (deposit: "d" | "deposits"): RawBuilder<boolean> =>
+export const wasAskedFor = (deposit: "d" | "w" | "deposits"): RawBuilder<boolean> =>
   sql<boolean>`(${sql.ref(`${deposit}.watched_until`)} > ${sql.ref(`${deposit}.created_at`)} + interval '1 hour')`
 
 /** The condition on `deposits` for rows that {@link watch} would update. */

@@ -72,13 +72,14 @@ const isReferredTo = sql.join(
 
 /**
  * Puts away those of these dormant deposits whose checkouts ended long ago, unpaid and untouched; returns how many. Call
- * it when a quorum has just read that nothing is there.
+ * it when a quorum has just read that nothing is there. Those of an older factory stay: no such row can be made again.
  */
 export async function putAway(ctx: Context, deposits: readonly bigint[], crowds: Crowds): Promise<number> {
   const now = ctx.now().getTime()
   const [dayAgo, crowdedBefore, before] = [DAY_MS, KEPT_IN_CROWD_MS, KEPT_MS].map(ms => new Date(now - ms))
   const due = sql`select d.id as deposit_id, s.id from deposits d join checkout_sessions s on s.id = d.resource_id
     where d.id = any(${sqlArray("bigint", deposits)}) and not d.watched and d.watched_until < ${dayAgo}
+      and not d.older_factory
       and s.capture = 'direct' and s.status in ('expired', 'failed') and s.run_at is null and s.received = 0
       and s.exception is null and s.tx_hash is null and (s.expires_at < ${before}
         or (s.expires_at < ${crowdedBefore} and ${isCrowded(crowds)})) and not (${isReferredTo})`
@@ -220,7 +221,9 @@ export async function withPutAway<T>(
   try {
     return await work()
   } catch (error) {
-    if (!isNotFound(error) || (await bringBack(ctx, what)).length === 0) throw error
+    if (!isNotFound(error)) throw error
+    // Also where nothing came back: another request may have brought it back since.
+    await bringBack(ctx, what)
     return await work()
   }
 }

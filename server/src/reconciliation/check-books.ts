@@ -11,6 +11,7 @@
  * A comparison takes turns with the payout rounds. How far it got is stored, so that the next turn, of this process or
  * another, continues there.
  */
+import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum } from "../chain/quorum.ts"
@@ -96,7 +97,8 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet, 
   let begun = wallet
   let nextMs = HOUR_MS
   while (from <= quorum.finalized) {
-    const { finding, unproven, comparedTo } = await compareRange(ctx, network, quorum, begun, from, until)
+    const { finding, unproven, comparedTo, isLost } = await compareRange(ctx, network, quorum, begun, from, until)
+    if (isLost) return RETRY_MS
     if (finding) {
       await haltPayoutWallets(ctx, network, finding.words)
       return IDLE_MS
@@ -108,7 +110,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet, 
     }
     if (comparedTo !== undefined) {
       from = comparedTo + 1n
-      begun = { ...begun, checked_to: null, checked_position: null }
+      begun = { ...begun, checked_number: comparedTo, checked_to: null, checked_position: null }
     }
     if (from <= quorum.finalized && performance.now() > until) {
       nextMs = BETWEEN_TURNS_MS
@@ -127,8 +129,27 @@ const note = (ctx: Context, { id }: Wallet, change: Partial<Wallet>) =>
   ctx.db.updateTable("wallets").set(change).where("id", "=", id).execute()
 
 /**
+ * Stores the progress of a range, if the wallet is still where the range began, and in it unless it `begins`; returns
+ * whether it is. A worker whose lease has ended may come back while another compares other blocks: its position would
+ * skip deposits there.
+ */
+async function noteProgress(
+  ctx: Context,
+  { id, checked_number }: Wallet,
+  to: bigint,
+  change: Partial<Wallet>,
+  begins = false,
+): Promise<boolean> {
+  const { numAffectedRows } = await sql`update wallets set ${sql.join(
+    Object.entries(change).map(([column, value]) => sql`${sql.ref(column)} = ${value}`),
+  )} where id = ${id} and checked_number is not distinct from ${checked_number}
+      and (${begins} or checked_to = ${to})`.execute(ctx.db)
+  return numAffectedRows === 1n
+}
+
+/**
  * Compares the blocks from `from` on, as many as are compared at once, part by part until `until`. `comparedTo` is the
- * last of them once all parts are compared.
+ * last of them once all parts are compared; `isLost`: another worker compares others meanwhile.
  */
 async function compareRange(
   ctx: Context,
@@ -137,14 +158,15 @@ async function compareRange(
   wallet: Wallet,
   from: bigint,
   until: number,
-): Promise<Compared & { comparedTo?: bigint }> {
+): Promise<Compared & { comparedTo?: bigint; isLost?: boolean }> {
   let { checked_to: to, checked_position: after } = wallet
   if (to === null || after === null) {
     const { end, ...compared } = await compareNamed(ctx, network, quorum, from)
     if (end === undefined) return compared
     to = end
     after = 0n
-    await note(ctx, wallet, { checked_to: to, checked_position: after })
+    if (!(await noteProgress(ctx, wallet, to, { checked_to: to, checked_position: after }, true)))
+      return { isLost: true }
   }
   await quorum.learn([from], [])
   const begunAt = quorum.blockAt(from)?.block.time
@@ -156,11 +178,11 @@ async function compareRange(
     if (compared.finding ?? compared.unproven) return compared
     const last = deposits.at(-1)
     if (!last || deposits.length < DEPOSITS_AT_ONCE) {
-      await note(ctx, wallet, { checked_number: to, checked_to: null, checked_position: null })
-      return { comparedTo: to }
+      const change = { checked_number: to, checked_to: null, checked_position: null }
+      return (await noteProgress(ctx, wallet, to, change)) ? { comparedTo: to } : { isLost: true }
     }
     after = last.id
-    await note(ctx, wallet, { checked_position: after })
+    if (!(await noteProgress(ctx, wallet, to, { checked_position: after }))) return { isLost: true }
     if (performance.now() > until) return {}
   }
 }

@@ -21,6 +21,8 @@ const isActive = (deposit: "d" | "w") =>
     where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
 
 const HOUR_MS = 3_600_000
+/** For how long after the watch of a page has ended its payment is expected. */
+const EXPECTED_MS = 12 * HOUR_MS
 const DAY_MS = 24 * HOUR_MS
 /** Wait before a balance that too few endpoints reported is read again. */
 const ALONE_MS = 300_000
@@ -173,19 +175,21 @@ async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigin
 
 /**
  * Schedules the next check of dormant addresses: hourly while a session is open or a paywall active, and for a day
- * after that ended, then daily. A session of a link that has too many is checked daily from the start. A session that
- * was paid is not checked any more after 30 days: the daily comparison reads its balance.
+ * after that ended, then daily. A session of a link that has too many is checked daily from the start, unless somebody
+ * looked at it in the last hours: money from an exchange takes its time, and looking is limited. A session that was paid is not checked any more after 30 days: the daily comparison reads its balance.
  */
 async function scheduleChecks(ctx: Context, ids: readonly bigint[], crowds: Crowds): Promise<void> {
   if (ids.length === 0) return
   const now = ctx.now().getTime()
+  const expectedSince = new Date(now - EXPECTED_MS)
   const [dayAgo, monthAgo, inAnHour, inADay] = [-DAY_MS, -30 * DAY_MS, HOUR_MS, DAY_MS].map(ms => new Date(now + ms))
   await sql`update deposits set check_at = case
       when e.is_session and e.ended_at < ${monthAgo} and exists (select from deposit_books b where b.deposit_id = e.id) then null
-      when e.is_crowded then ${inADay}::timestamptz
+      when e.is_crowded and not e.is_expected then ${inADay}::timestamptz
       when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
       else ${inADay}::timestamptz end
     from (select w.id, s.id is not null as is_session, coalesce(${isCrowded(crowds)}, false) as is_crowded,
+        (s.status in ('pending', 'verifying') and w.watched_until > ${expectedSince} and ${wasAskedFor("w")}) as is_expected,
         case when s.id is null then case when (${isActive("w")}) then null else w.dormant_since end
         when s.status in ('pending', 'verifying') then null
         else coalesce(s.confirmed_at, s.expires_at) end as ended_at
