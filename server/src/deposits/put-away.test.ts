@@ -247,6 +247,29 @@ describe("an unpaid checkout", () => {
     expect(await sessionIds()).toEqual([session?.id])
   })
 
+  it("is there for everyone who asks at the same time", async () => {
+    const [session] = (await opened(1)) as [Started]
+    await putAllAway()
+    const asked = Array.from({ length: 8 }, () => service.call("GET", `/api/pay/status/${session.id}`))
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 200))
+  })
+
+  it("of an older factory stays, as its address could not be made again", async () => {
+    const [session] = (await opened(2)) as [Started, Started]
+    await expire()
+    await pass(31 * DAY)
+    await db()
+      .transaction()
+      .execute(async db => {
+        await sql`set local session_replication_role = replica`.execute(db)
+        await sql`update deposits set older_factory = true, approver = ${`0x${"0".repeat(40)}`}
+          where resource_id = ${session.id}`.execute(db)
+      })
+    await check()
+    expect((await awayIds()).length).toBe(1)
+    expect(await sessionIds()).toEqual([session.id])
+  })
+
   it("of before this version, whose address was no longer looked at, is put away too", async () => {
     await opened(1)
     await expire()
@@ -416,6 +439,29 @@ describe("the checkouts of a link that has too many", () => {
     const { body } = await service.call("GET", `/api/console/checkouts/${session.id}`, undefined, as)
     expect(body).toMatchObject({ exception: "late", amountReceived: "5.00" })
     expect((await awayIds()).length).toBe(3)
+  })
+
+  it("have their balances read hourly while their payer, who looked at the page, may still pay", async () => {
+    const [seen, unseen] = (await opened(4)) as [Started, Started]
+    service.advance(MINUTE)
+    await service.call("GET", `/pay/${seen.id}`)
+    await pass(2 * HOUR)
+    await makeDepositsDormant(ctx(), network())
+    await pass(HOUR)
+    await db()
+      .updateTable("deposits")
+      .set({ check_at: new Date(0) })
+      .execute()
+    await checkDormantDeposits(ctx(), network(), { ofLink: 3 })
+    const waits = async ({ id }: Started) => {
+      const { check_at } = await db()
+        .selectFrom("deposits")
+        .select("check_at")
+        .where("resource_id", "=", id)
+        .executeTakeFirstOrThrow()
+      return ((check_at?.getTime() ?? 0) - ctx().now().getTime()) / HOUR
+    }
+    expect([await waits(seen), await waits(unseen)].map(Math.round)).toEqual([1, 24])
   })
 
   it("can still be paid by a hash where they were put away within 30 days of their end", async () => {

@@ -347,4 +347,51 @@ describe("a comparison that stops in the middle", () => {
     const [job] = await db().selectFrom("reconciliations").selectAll().execute()
     expect(job).toMatchObject({ moved_number: number, moved_to: null, moved_position: null })
   })
+
+  it("skips no deposit where a worker that has lost its lease comes back", async () => {
+    const victim = await rig.sell()
+    await rig.paid(victim, 600_000n)
+    await life.mine()
+    await addDormant(5_500, true)
+    await rig.compareLogs()
+    const begin = async () => {
+      for (const endpoint of rig.network.endpoints) Object.assign(endpoint, { logRange: 8n, silentUntil: 0 })
+      await db()
+        .updateTable("wallets")
+        .set({ check_at: null, run_at: new Date(0) })
+        .execute()
+    }
+    const second = Number((await wallet()).checked_number ?? 0n) + 1 + 8
+    // Of two ranges of blocks the first is quiet, and the theft is in the second.
+    await life.mine(9)
+    await steal(victim)
+    await life.mine(8)
+    await begin()
+    const [held, hung] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const isOfDeposits = (method: string, params: unknown) => {
+      const [query] = params as [{ topics?: unknown[]; fromBlock: string }]
+      return method === "eth_getLogs" && (query.topics?.length ?? 0) > 1 ? Number(query.fromBlock) : 0
+    }
+    rig.proxy.spoil = async (method, params, result) => {
+      if (isOfDeposits(method, params) === 0) return result
+      hung.resolve()
+      await held.promise
+      return result
+    }
+    const slow = checkBooks(ctx(), rig.network, rig.signer.address, 0)
+    await hung.promise
+    await sql`update wallets set lease_until = clock_timestamp() - interval '1 second'`.execute(db())
+    await begin()
+    rig.proxy.spoil = (method, params, result) => (isOfDeposits(method, params) >= second ? failed("busy") : result)
+    await checkBooks(ctx(), rig.network, rig.signer.address, 60_000)
+    rig.proxy.spoil = (_method, _params, result) => result
+    held.resolve()
+    await slow
+    await sql`update wallets set lease_until = null, claim_id = null`.execute(db())
+    for (let turns = 0; turns < 6 && (await wallet()).status === "active"; turns++) {
+      await begin()
+      await checkBooks(ctx(), rig.network, rig.signer.address, 60_000)
+    }
+    expect((await wallet()).halted_reason).toMatch(/left a deposit without a payout/)
+  })
 })

@@ -97,7 +97,11 @@ export async function thinOut(
  * again: it received more, or money left it that is not recorded yet, which could hide what it receives. An unpaid
  * checkout of long ago, at whose address nothing is, is put away.
  */
-export async function checkDormantDeposits(ctx: Context, network: Network): Promise<void> {
+export async function checkDormantDeposits(
+  ctx: Context,
+  network: Network,
+  most: Parameters<typeof crowdsAmong>[2] = {},
+): Promise<void> {
   const due = await ctx.db
     .selectFrom("deposits")
     .select(["id", "address"])
@@ -111,6 +115,7 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
   const crowds = await crowdsAmong(
     ctx,
     due.map(({ id }) => id),
+    most,
   )
   let doubtsLeft = DOUBTS_PER_ROUND
   for (let start = 0; start < due.length; start += ADDRESSES_PER_CALL) {
