@@ -102,15 +102,19 @@ export async function readDelivery(ctx: Context, merchantId: string, id: string)
   return deliveryOf(row)
 }
 
-/** Every attempt of a delivery, oldest first. */
+/** A delivery can be resent without end, and each attempt keeps up to 4 KB of what its receiver answered. */
+const MOST_ATTEMPTS = 100
+
+/** The newest attempts of a delivery, at most 100, oldest first. */
 export async function attemptsOf(ctx: Context, deliveryId: string) {
   const rows = await ctx.db
     .selectFrom("delivery_attempts")
     .selectAll()
     .where("delivery_id", "=", deliveryId)
-    .orderBy("id")
+    .orderBy("id", "desc")
+    .limit(MOST_ATTEMPTS)
     .execute()
-  return rows.map(({ started_at, duration_ms, status, error, answer }) => {
+  return rows.reverse().map(({ started_at, duration_ms, status, error, answer }) => {
     return { at: started_at.toISOString(), durationMs: duration_ms, status, error, answer }
   })
 }

@@ -670,6 +670,22 @@ describe("by hand", () => {
     expect(keys).toEqual(Array(4).fill(deliveryId))
   })
 
+  it("shows the newest hundred attempts of one that was resent again and again", async () => {
+    const { id } = await register()
+    await send(1)
+    await deliver()
+    const [{ id: delivery_id }] = (await get(`${base}/${id}/deliveries`)).body.data
+    const attempt = { delivery_id, started_at: service.ctx.now(), error: null, answer: "x".repeat(4_000) }
+    await service.ctx.db
+      .insertInto("delivery_attempts")
+      .values(Array.from({ length: 150 }, (_, i) => ({ ...attempt, duration_ms: i, status: 500 })))
+      .execute()
+    const { log } = (await get(`/api/console/deliveries/${delivery_id}`)).body.data
+    expect(log.map(({ durationMs }: { durationMs: number }) => durationMs)).toEqual(
+      Array.from({ length: 100 }, (_, i) => 50 + i),
+    )
+  })
+
   it("a resend while it is being sent restarts the count", async () => {
     await register()
     const held = Promise.withResolvers<void>()

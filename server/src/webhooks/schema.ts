@@ -136,7 +136,7 @@ export const DeliveryWhole = Type.Object({
         error: Nullable(Type.String({ description: "Why the attempt did not succeed" })),
         answer: Nullable(Type.String({ description: "The first 4 KB of the answer" })),
       }),
-      { description: "Every attempt, oldest first" },
+      { description: "The newest 100 attempts, oldest first" },
     ),
   }),
 })
