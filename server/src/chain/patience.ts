@@ -21,6 +21,9 @@ export interface Patience {
   note(isSettled: boolean): void
 }
 
+/** What no round has asked about again for so long is over. */
+const FORGOTTEN_MS = 60_000
+
 /** For each list of endpoints: the state of the rounds that scan, and of all others. */
 const states = new WeakMap<readonly Endpoint[], [State, State]>()
 
@@ -30,14 +33,17 @@ export function openPatience(endpoints: readonly Endpoint[], isScan: boolean): P
   const known = states.get(endpoints) ?? [fresh(), fresh()]
   states.set(endpoints, known)
   const state = known[isScan ? 0 : 1]
-  if (state.isSettled) state.openSince = undefined
+  const openMs = performance.now() - (state.openSince ?? performance.now())
+  if (state.isSettled || openMs > FORGOTTEN_MS) state.openSince = undefined
   state.isSettled = undefined
   const isLong = state.openSince !== undefined && performance.now() - state.openSince >= LAG_MS
-  // One round only: what it does not settle either is tried again after as long.
-  if (isLong) state.openSince = undefined
+  let hasNoted = false
   return {
     isLong,
     note: isSettled => {
+      // One round that asks something: what it does not settle either is tried again after as long.
+      if (isLong && !hasNoted) state.openSince = undefined
+      hasNoted = true
       state.isSettled = state.isSettled !== false && isSettled
       if (!isSettled) state.openSince ??= performance.now()
     },

@@ -81,7 +81,7 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
   for (let start = 0; start < calls.length; start += ENTRIES_PER_REQUEST)
     open.push(calls.slice(start, start + ENTRIES_PER_REQUEST))
   for (let part = open.shift(); part; part = open.shift()) {
-    if (together > MOST_TOGETHER) {
+    if (together > MOST_TOGETHER || tooLarge > 2 * MOST_TOO_LARGE) {
       results.push(...part.map((): RpcResult => ({ ok: false, error: "the answers before are too large together" })))
       continue
     }
@@ -94,7 +94,7 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
     if (!(answer instanceof AnswerTooLarge)) {
       results.push(...answer)
       together += bytes
-    } else if (part.length > 1 && ++tooLarge <= MOST_TOO_LARGE)
+    } else if (++tooLarge <= MOST_TOO_LARGE && part.length > 1)
       open.unshift(part.slice(0, part.length >> 1), part.slice(part.length >> 1))
     else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message, isTooLarge: true })))
   }

@@ -141,7 +141,8 @@ function valueBuilder(waiting: WaitingBytes) {
   const share = sharedStrings()
 
   function begin(at: number, isArray: boolean): void {
-    if (frames.length >= MOST_DEPTH || root) throw new UselessAnswer("the answer nests too deep")
+    if (root) throw new NotJson("the answer is not JSON")
+    if (frames.length >= MOST_DEPTH) throw new UselessAnswer("the answer nests too deep")
     frames.push({ isArray, start: at, member: at + 1, commas: 0, value: undefined, isAttached: false, key: "" })
   }
 

@@ -192,10 +192,12 @@ export async function judgeLogs(voters: readonly Voter[], endpoints: number): Pr
  * would have answered may be as much.
  */
 export function flooding(voters: readonly Voter[]): Voter[] {
-  if (voters.length < 3 || voters.some(({ isLate, refusal }) => isLate || refusal !== undefined)) return []
+  if (voters.length < 3) return []
   const used = (voter: Voter) => voter.endpoint.bytes - voter.bytesBefore
   return voters.filter(voter => {
-    const most = Math.max(...voters.filter(other => other !== voter).map(used))
+    const others = voters.filter(other => other !== voter)
+    if (others.some(({ isLate, refusal }) => isLate || refusal !== undefined)) return false
+    const most = Math.max(...others.map(used))
     return used(voter) > FLOOD_BYTES && used(voter) > FLOOD_RATIO * most
   })
 }

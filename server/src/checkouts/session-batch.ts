@@ -20,6 +20,8 @@ const TIMED_PER_ROUND = 500
  * others stay in its books. They are read when the merchant has decided about greater ones.
  */
 const MOST_READ = 2_000
+/** The same of those that one of two endpoints alone reports. They count towards small payments only. */
+const MOST_SINGLE = 200
 /** The most of other tokens, whose amounts mean nothing: the first. */
 const MOST_OTHER = 500
 /** How many due transfers one transaction ends, read or not. Each costs several indexes. */
@@ -47,7 +49,11 @@ function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknow
     where t.deposit_id = ${deposit} and not t.applied and t.state <> 'gone'
       and (p.id is null or p.status in ('open', 'reversed'))`
   // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
-  return sql`(select id from (${undecided} and t.token = ${token} order by t.value desc, t.id limit ${MOST_READ}) greatest)
+  const ours = (isSingle: boolean, most: number) =>
+    sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${isSingle}
+      order by t.value desc, t.id limit ${most}) greatest)`
+  // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
+  return sql`${ours(false, MOST_READ)} union all ${ours(true, MOST_SINGLE)}
     union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
       order by block_number, log_index limit ${MOST_OTHER})`
 }
@@ -104,21 +110,38 @@ export async function sendersAt(ctx: TxContext, sessionId: string, token: Addres
  * lock.
  */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
-  const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean }>`
-    with due as (select id from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MOST_ENDED + 1}),
+  const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean; isGone: boolean }>`
+    with due as (select id, state from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MOST_ENDED + 1}),
       changed as (select c.payment_id as id from due join claims c on c.transfer_id = due.id),
       own as (select c.transfer_id as id from payments p join claims c on c.payment_id = p.id
         where p.resource_id = ${deposit.resource_id} and ((p.status = 'granted' and not p.beside)
           or (p.status <> 'open' and p.id in (select id from changed)))),
       read as (select id from own union select id from (${readAt(sql`${deposit.id}`, token)}) undecided)
-    select coalesce(read.id, due.id) as id, read.id is not null as "isRead", due.id is not null as "isDue"
+    select coalesce(read.id, due.id) as id, read.id is not null as "isRead", due.id is not null as "isDue",
+      read.id is null and due.state = 'gone' as "isGone"
       from read full join due on due.id = read.id`.execute(ctx.db)
   const ids = rows.flatMap(({ id, isRead }) => (isRead ? [id] : []))
-  const ended = rows.map(({ id }) => id)
+  const touched = rows.map(({ id }) => id)
   // Transfers are locked before any book, in the order that the scanner uses too.
-  await sql`select count(*) from (select id from transfers where id = any(${sqlArray("bigint", ended)})
+  await sql`select count(*) from (select id from transfers where id = any(${sqlArray("bigint", touched)})
     order by id for no key update) locked`.execute(ctx.db)
-  return { ids, ended, isMore: rows.filter(({ isDue }) => isDue).length > MOST_ENDED }
+  const back = await backAmong(
+    ctx,
+    rows.filter(({ isGone }) => isGone).map(({ id }) => id),
+  )
+  const ended = touched.filter(id => !back.has(id))
+  return { ids, ended, isMore: back.size > 0 || rows.filter(({ isDue }) => isDue).length > MOST_ENDED }
+}
+
+/**
+ * Returns which of these transfers are no longer gone: the scanner may have brought one back while the lock waited. It was
+ * not read, so it stays due.
+ */
+async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<bigint>> {
+  if (gone.length === 0) return new Set()
+  const { rows } = await sql<{ id: bigint }>`
+    select id from transfers where id = any(${sqlArray("bigint", gone)}) and state <> 'gone'`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
 }
 
 /** Reads these transfers with their payments, in chain order. Call it after they are locked. */

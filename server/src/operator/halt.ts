@@ -71,9 +71,11 @@ export async function resume(
       throw refused("The wallet has just changed. Check it again with `sluice wallet show`.")
     const checked_number = asked.booksCompared ? observed.quorum.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
+    // A comparison that had begun is of blocks that the operator has compared.
+    const begun = asked.booksCompared ? { checked_to: null, checked_position: null } : {}
     await ctx.db
       .updateTable("wallets")
-      .set({ ...after, run_at: ctx.now() })
+      .set({ ...after, ...begun, run_at: ctx.now() })
       .where("id", "=", wallet.id)
       .execute()
     const { status, halted_reason, suspect_at, check_at, checked_number: compared } = wallet

@@ -93,7 +93,9 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet, 
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   const quorum = await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
-  let from = wallet.checked_number === null ? quorum.finalized : wallet.checked_number + 1n
+  // The first comparison is of one block; where it has begun, of that one.
+  const first = wallet.checked_to ?? quorum.finalized
+  let from = wallet.checked_number === null ? first : wallet.checked_number + 1n
   let begun = wallet
   let nextMs = HOUR_MS
   while (from <= quorum.finalized) {

@@ -164,7 +164,8 @@ const isSureOf = ({ payer }: Returned, { state, suspect_at, from_address, single
 
 /**
  * Claims what else the payer has sent, until the payment has what it lacks: what counts for no payment, and with
- * `alsoOpen`, open money that needs a decision.
+ * `alsoOpen`, open money that needs a decision. Of a flood the greatest are taken: what is left here buys something, and
+ * dust would leave the money of a signed return to be spent twice.
  */
 async function takeFree(
   ctx: TxContext,
@@ -173,14 +174,16 @@ async function takeFree(
   alsoOpen: boolean,
 ): Promise<Held[]> {
   const { rows } = await sql<Held>`
-    select * from (select ${heldColumns}, ${id} as payment_id, 0::numeric(78,0) as given_back,
-      coalesce(sum(t.value) over (order by t.block_number, t.log_index rows between unbounded preceding and 1 preceding), 0) as before
+    select * from (select free.*, coalesce(sum(value) over (order by block_number, log_index
+      rows between unbounded preceding and 1 preceding), 0) as before
+    from (select ${heldColumns}, t.block_number, t.log_index, ${id} as payment_id, 0::numeric(78,0) as given_back
     from transfers t left join claims c on c.transfer_id = t.id
       left join payments p on p.id = c.payment_id
     where t.deposit_id = ${deposit_id} and t.token = ${token} and t.from_address = ${payer} and not t.applied
       and t.state in ('confirmed', 'final') and t.suspect_at is null and not t.single_source
       and (c.payment_id is null or (${alsoOpen} and p.status = 'open' and p.id <> ${id} and c.given_back = 0))
-    order by t.block_number, t.log_index limit ${MOST_TAKEN}) free where before < ${lacks}`.execute(ctx.db)
+    order by t.value desc, t.id limit ${MOST_TAKEN}) free) taken where before < ${lacks}
+    order by block_number, log_index`.execute(ctx.db)
   await claim(ctx, id, rows)
   if (rows.length > 0)
     ctx.log.warn({ paymentId: id, transfers: rows.length }, "a signed return sends back what its payer sent next")
