@@ -149,7 +149,7 @@ function valueBuilder(waiting: WaitingBytes) {
   function comma(at: number): void {
     const frame = frames.at(-1)
     if (!frame) throw new NotJson("the answer is not JSON")
-    if (++frame.commas > MOST_MEMBERS && !frame.isArray) throw new UselessAnswer("the answer has too many names")
+    countName(frame)
     if (frame.value) {
       if (frame.isAttached || at - parsedTo > SLICE_BYTES) takeMembers(frame, at)
     } else if (at - frame.start > SLICE_BYTES) {
@@ -199,8 +199,11 @@ function valueBuilder(waiting: WaitingBytes) {
     else addChild(parent, frame.value)
   }
 
-  const isOpen = () => frames.length > 0
-  return { begin, comma, close, isOpen, root: () => root, parsedTo: () => parsedTo }
+  return { begin, comma, close, isOpen: () => frames.length > 0, root: () => root, parsedTo: () => parsedTo }
+}
+
+function countName(frame: Frame): void {
+  if (++frame.commas > MOST_MEMBERS && !frame.isArray) throw new UselessAnswer("the answer has too many names")
 }
 
 function addMembers(value: Frame["value"], text: string, share: (value: unknown) => unknown): void {

@@ -367,7 +367,8 @@ describe("a comparison that stops in the middle", () => {
     await steal(victim)
     await life.mine(8)
     await begin()
-    const [held, hung] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const held = Promise.withResolvers<void>()
+    const hung = Promise.withResolvers<void>()
     const isOfDeposits = (method: string, params: unknown) => {
       const [query] = params as [{ topics?: unknown[]; fromBlock: string }]
       return method === "eth_getLogs" && (query.topics?.length ?? 0) > 1 ? Number(query.fromBlock) : 0
