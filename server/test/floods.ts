@@ -130,7 +130,7 @@ function logLies(shape: Shape | undefined): ScriptedNode["hook"] | undefined {
     "made-up logs": (params, blocks) => made(params, blocks, i => word(i + 2 ** 40)),
     "made-up logs of one transaction": (params, blocks) => made(params, blocks, () => word(2 ** 40)),
     "repeated logs": (params, blocks) =>
-      logsJson(params, blocks).flatMap(log => Array.from({ length: 5_000 }, () => log)),
+      logsJson(params, blocks).flatMap(log => Array.from({ length: 8_000 }, () => log)),
     "odd numbers": (params, blocks) =>
       logsJson(params, blocks).map(log => ({
         ...log,

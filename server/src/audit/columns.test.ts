@@ -28,6 +28,8 @@ const unaudited: Record<string, string> = {
       "escrows",
       "foreign_nonces",
       "foreign_tokens",
+      "put_away",
+      "put_away_terms",
       "gas_budgets",
       "held_slugs",
       "invoices",
