@@ -21,6 +21,8 @@ import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
  * handful; a flood of dust must not cost more than this each time.
  */
 const OPEN_TRANSFERS = 2_000
+/** The same of those that one of two endpoints alone reports. They count towards small payments only. */
+const SINGLE_TRANSFERS = 200
 /** How many due transfers of a group one transaction handles. The others stay due for the next round. */
 export const DUE_PER_BATCH = 5_000
 /** How many senders one transaction holds whose claimed transfers have other senders since they were mined again. */
@@ -140,12 +142,17 @@ export async function openTransfers(
       and (p.payer is null or p.payer = any(${sqlArray("text", senders)})) and ${canCount}`
   const ofPaywall = (each: RawBuilder<unknown>) =>
     sql`select each.* from deposits d cross join lateral (${each}) each where d.resource_id = ${resourceId}`
-  const greatest = sql`${open} and t.token = ${token.address} order by t.value desc, t.id limit ${OPEN_TRANSFERS}`
+  // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
+  const greatest = (isSingle: boolean, most: number) => {
+    const each = sql`${open} and t.token = ${token.address} and t.single_source = ${isSingle}
+      order by t.value desc, t.id limit ${most}`
+    return sql`(select id from (${ofPaywall(each)}) own order by value desc, id limit ${most})`
+  }
   // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
   const others = sql`${open} and t.token < ${token.address} union all ${open} and t.token > ${token.address}`
   const { rows } = await sql<AccessTransfer>`
     with read as materialized (
-      (select id from (${ofPaywall(greatest)}) own order by value desc, id limit ${OPEN_TRANSFERS})
+      ${greatest(false, OPEN_TRANSFERS)} union all ${greatest(true, SINGLE_TRANSFERS)}
       union all
       (select id from (${ofPaywall(others)}) others order by block_number desc, log_index desc limit ${OPEN_TRANSFERS}))
     select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status,

@@ -163,6 +163,26 @@ it("dust that comes later, and more of it each time, keeps its payment; it is no
   }
 })
 
+it.each(["checkouts", "paywalls"])(
+  "what one endpoint alone makes up, at %s, pushes out nothing that both report",
+  async what => {
+    const body = what === "checkouts" ? { amount: 5 } : { name: "a", price: 5 }
+    const { id } = (await service.call("POST", `/api/console/${what}`, body, { as: "shop" })).body
+    const deposit = await db()
+      .selectFrom("deposits")
+      .selectAll()
+      .where("resource_id", "=", id)
+      .executeTakeFirstOrThrow()
+    await arrive(deposit, READ + 1, 900_000_000n, 1_000, payerA)
+    await db().updateTable("transfers").set({ single_source: true }).execute()
+    await arrive(deposit, 1, 5_000_000n, 90_000, payerA)
+    service.advance(11 * 60_000)
+    await settleDue(service.ctx, paperNetwork)
+    expect(await paymentsOf(deposit)).toMatchObject([{ status: "granted", amount: 5_000_000n }])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  },
+)
+
 it("has the network scanned again at once while more waits, and a flood does not keep its checkout open", async () => {
   const flooded = await newSession()
   await arrive(flooded, ENDED + 2, 1n, 1_000, payerB)
