@@ -54,6 +54,16 @@ interface Authorized {
  * `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
 export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
+  try {
+    return await authorizeOnce(ctx, body)
+  } catch (error) {
+    // The same request, sent twice at once, may have been taken between two reads of this one: then it has an answer.
+    if (!(error instanceof ApiError) || (await sessionOf(ctx, body.sessionId)).status !== "verifying") throw error
+    return await authorizeOnce(ctx, body)
+  }
+}
+
+async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authorized> {
   const authorization = authorizationOf(body.authorization)
   const signature = body.signature.toLowerCase() as Hex
   const session = await sessionOf(ctx, body.sessionId)
