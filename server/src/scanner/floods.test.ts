@@ -70,27 +70,35 @@ async function alarms(): Promise<string[]> {
 }
 
 describe("one endpoint of three answers", () => {
-  it.each(shapes)("%s: others are paid as soon, nothing holds the process, it is named and asked less", async shape => {
-    const quiet = await roundsToPay()
-    await floods.lie(shape)
-    let rounds = 0
-    const { longestMs } = await stretchOf(async () => {
-      rounds = await roundsToPay()
+  it.each(shapes)(
+    "%s: others are paid as soon, nothing holds the process, it is named, and asked less for what fills memory",
+    async shape => {
+      const quiet = await roundsToPay()
+      await floods.lie(shape)
+      let rounds = 0
+      const { longestMs } = await stretchOf(async () => {
+        rounds = await roundsToPay()
+        await round()
+      })
+      expect(rounds).toBeLessThanOrEqual(2 * quiet)
+      expect(longestMs).toBeLessThan(MOST_MS)
+      // Nothing is wrong with blocks that are only large.
+      if (shape === "odd numbers" || shape === "large blocks") return
+      // What is no answer at all is a silence, and an alarm once it has lasted.
+      service.advance(31_000)
       await round()
-    })
-    expect(rounds).toBeLessThanOrEqual(2 * quiet)
-    expect(longestMs).toBeLessThan(MOST_MS)
-    // Nothing is wrong with blocks that are only large.
-    if (shape === "odd numbers" || shape === "large blocks") return
-    // What is no answer at all is a silence, and an alarm once it has lasted.
-    service.advance(31_000)
-    await round()
-    expect((await alarms()).filter(words => words.includes("endpoint 3 of 3")).length).toBeGreaterThan(0)
-    // Each round that asks it costs a dozen requests or more.
-    const before = await floods.requests()
-    for (let i = 0; i < 5; i++) await round()
-    expect((await floods.requests()) - before).toBeLessThanOrEqual(40)
-  })
+      expect((await alarms()).filter(words => words.includes("endpoint 3 of 3")).length).toBeGreaterThan(0)
+      // A flood may also be late, and is then not waited for; what only fills memory is always noted.
+      if (shape !== "small values" && shape !== "nesting") return
+      const liar = network().endpoints[2]
+      if (!liar) throw new Error("there are three")
+      liar.silentUntil = 0
+      await round()
+      const before = await floods.requests()
+      for (let i = 0; i < 3; i++) await round()
+      expect((await floods.requests()) - before).toBe(0)
+    },
+  )
 })
 
 describe("dust to one address", () => {
