@@ -10,12 +10,15 @@ import { sanctionedAddresses } from "./chain/sanctions.ts"
 import { parseCommandLine, runCommand, UsageError } from "./cli/run-command.ts"
 import { lockDataDir } from "./config/data-dir.ts"
 import { liveWarnings } from "./config/live-mode.ts"
-import { describeSettings, readSettings, type Settings } from "./config/settings.ts"
+import { isRole, roleFaults } from "./config/role-needs.ts"
+import { secretFileNames } from "./config/secret-files.ts"
+import { describeSettings, readSettings, type Settings, SettingsError } from "./config/settings.ts"
 import { connectNetworks, keepNetworks, patiently } from "./connect-networks.ts"
 import { atOnce, type Context } from "./context.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { type OpenDatabase, openDatabase } from "./db/open.ts"
 import { openReplica } from "./db/replica.ts"
+import { claimSecretKey } from "./db/secret-key.ts"
 import { sharedSlugs } from "./db/slugs.ts"
 import { checkSecrets } from "./doctor/check-secrets.ts"
 import { checkSigners } from "./doctor/check-signers.ts"
@@ -40,6 +43,7 @@ import { openTracing } from "./tracing/open-tracing.ts"
 import type { Tracing } from "./tracing/trace.ts"
 import { alarmsNow, watchScans } from "./troubles.ts"
 import { runWorker } from "./worker.ts"
+import { wrapped } from "./wrapped-text.ts"
 
 const usage = `Sluice: stablecoin payments, self-hosted.
 
@@ -51,8 +55,13 @@ const usage = `Sluice: stablecoin payments, self-hosted.
 
 Exits with 0 when it was asked to stop, 1 when it can't start or go on, 2 for a wrong command line.
 
-Settings (defaults in parentheses), from the environment:
+Settings (defaults in parentheses), from the environment and from --env-file FILE:
 ${describeSettings()}
+
+A secret can be in a file that another setting names:
+${wrapped(secretFileNames.join(", "), 116)
+  .map(line => `  ${line}`)
+  .join("\n")}
 `
 
 /** After this time everything that still runs is cut off: a stop must end. */
@@ -71,8 +80,11 @@ async function main(args: string[]): Promise<string | undefined> {
     options: { role: { type: "string", default: "all" }, reset: { type: "boolean" } },
   })
   if (flags.help) return usage.trimEnd()
-  if (!["all", "api", "worker"].includes(flags.role)) throw new UsageError("--role must be all, api or worker.")
+  const { role } = flags
+  if (!isRole(role)) throw new UsageError("--role must be all, api or worker.")
   const given = readSettings()
+  const lacking = roleFaults(given, role)
+  if (lacking.length > 0) throw new SettingsError(lacking)
   if (flags.role !== "all" && given.databaseUrl === undefined)
     throw new Error("--role api and --role worker need DATABASE_URL: the embedded database serves one process.")
   if (flags.role !== "all" && given.mode === "sandbox") throw new Error("The sandbox is one process: --role all.")
@@ -158,7 +170,7 @@ async function serve(start: Start): Promise<void> {
     cleanups.push(() => running)
   }
   await sandbox?.announce(ctx)
-  if (settings.mode === "live") for (const warning of liveWarnings(settings)) log.warn(warning)
+  if (settings.mode === "live") for (const warning of liveWarnings(settings, flags.role)) log.warn(warning)
   log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
   await aborted(signal)
   log.info({ reason: signal.reason }, "stopping")
@@ -194,6 +206,8 @@ async function openContext(
   const isApi = flags.role === "api"
   const networks = await connectNetworks({ db, settings, log, signal, isApi, fail })
   const installation = await claimInstallation(db, settings.mode, networks)
+  const unreadable = await claimSecretKey(db, settings.secretKeys)
+  if (unreadable > 0) log.warn({ unreadable }, "some secrets in the database can't be decrypted with SECRET_KEY")
   if (isApi) await keepNetworks(db, settings, networks)
   for (const shared of await sharedSlugs(database.db))
     log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto"
 import { describe, expect, it } from "vitest"
-import { seal, unseal } from "./secrets.ts"
+import { isSealedWith, macsOf, seal, unseal } from "./secrets.ts"
 
-const key = randomBytes(32)
+const key = [randomBytes(32)]
 const sealed = seal(key, "webhook-secret", "wh_1", "whsec_ünïcode")
 
 describe("a sealed secret", () => {
@@ -13,7 +13,7 @@ describe("a sealed secret", () => {
   })
 
   it.each([
-    ["another key", () => unseal(randomBytes(32), "webhook-secret", "wh_1", sealed)],
+    ["another key", () => unseal([randomBytes(32)], "webhook-secret", "wh_1", sealed)],
     ["another purpose", () => unseal(key, "signing-key", "wh_1", sealed)],
     ["another owner", () => unseal(key, "webhook-secret", "wh_2", sealed)],
     ["a part of it", () => unseal(key, "webhook-secret", "wh_1", sealed.slice(0, 20))],
@@ -33,6 +33,24 @@ describe("a sealed secret", () => {
   })
 
   it("needs a key", () => {
-    expect(() => seal(undefined, "signing-key", "k", "x")).toThrow("SECRET_KEY is not set")
+    expect(() => seal([], "signing-key", "k", "x")).toThrow("SECRET_KEY is not set")
   })
+
+  it("decrypts with either of two keys while the key is changed, and is encrypted with the first", () => {
+    const [before, next] = [randomBytes(32), randomBytes(32)]
+    const old = seal([before], "signing-key", "k", "x")
+    for (const keys of [
+      [before, next],
+      [next, before],
+    ])
+      expect(unseal(keys, "signing-key", "k", old)).toBe("x")
+    const fresh = seal([next, before], "signing-key", "k", "x")
+    expect([next, before].map(each => isSealedWith(each, "signing-key", "k", fresh))).toEqual([true, false])
+  })
+})
+
+it("a MAC is told by either key, and made with the first", () => {
+  const [before, next] = [randomBytes(32), randomBytes(32)]
+  const [old] = macsOf([before], "x402-retry", "set_1")
+  expect(macsOf([next, before], "x402-retry", "set_1").map(mac => mac.equals(old))).toEqual([false, true])
 })

@@ -81,7 +81,7 @@ export async function startService(
     ...readSettings({ LOG_LEVEL: "fatal" }),
     oidcIssuer: issuer.issuer,
     oidcAudience: AUDIENCE,
-    secretKey: new Uint8Array(32).fill(7),
+    secretKeys: [new Uint8Array(32).fill(7)],
     limits: noLimits,
     ...options.settings,
   }

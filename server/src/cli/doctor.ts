@@ -1,17 +1,19 @@
 /** `sluice doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
 import type pg from "pg"
+import { isRole, type Role } from "../config/role-needs.ts"
 import { examineSettings, type Settings } from "../config/settings.ts"
 import { connectClient } from "../db/hosts.ts"
 import type { Query } from "../doctor/check-database.ts"
 import { type Finding, isBad } from "../doctor/finding.ts"
 import { checkAll } from "../doctor/run-checks.ts"
 import { findingsText } from "./print-findings.ts"
-import { parseCommandLine, runCommand } from "./run-command.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Checks the settings and everything that they name, and says what to do about each fault. It changes nothing.
 
-  sluice doctor [--json]
+  sluice doctor [--role all|api|worker] [--json]
 
+  --role   the role of the process that has these settings; all by default. --role api needs no wallet's key.
   --json   the findings for programs: { ok, findings: [{ part, check, level, message, todo }] }
   --help   this text
 
@@ -29,12 +31,12 @@ const STATEMENT_MS = 5_000
 const WIDTH = 100
 
 /** Runs all checks with these environment variables; by default with those of the process. */
-export async function examine(env?: Record<string, string | undefined>): Promise<Finding[]> {
+export async function examine(env?: Record<string, string | undefined>, role: Role = "all"): Promise<Finding[]> {
   const { settings, ...wrong } = examineSettings(env)
   const database = databaseOf(settings)
   try {
     const signal = new AbortController().signal
-    return await checkAll({ settings, query: database?.query, now: () => new Date(), signal }, wrong)
+    return await checkAll({ settings, query: database?.query, now: () => new Date(), signal }, wrong, role)
   } finally {
     await database?.close()
   }
@@ -62,9 +64,12 @@ function databaseOf({ databaseUrl }: Settings): { query: Query; close: () => Pro
 }
 
 async function main(args: string[]): Promise<string> {
-  const { values } = parseCommandLine(args, { options: { json: { type: "boolean" } } })
+  const { values } = parseCommandLine(args, {
+    options: { json: { type: "boolean" }, role: { type: "string", default: "all" } },
+  })
   if (values.help) return usage.trimEnd()
-  const findings = await examine()
+  if (!isRole(values.role)) throw new UsageError("--role must be all, api or worker.")
+  const findings = await examine(undefined, values.role)
   const ok = !findings.some(isBad)
   const { isTTY, columns } = process.stdout
   process.exitCode = ok ? 0 : 1

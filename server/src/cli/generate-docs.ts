@@ -5,6 +5,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { openApp } from "../app.ts"
+import { secretFileNames } from "../config/secret-files.ts"
 import { listSettings, readSettings } from "../config/settings.ts"
 import type { Context } from "../context.ts"
 import { type ErrorCode, errorTable } from "../errors.ts"
@@ -94,6 +95,12 @@ function settingsDocument(): string {
 
 All are environment variables, read once at the start; every fault is reported at once. \`<NETWORK>\` is a network's name
 in upper case with \`_\` for \`-\`: \`RPC_BASE_SEPOLIA\`.
+
+A command's \`--env-file FILE\` adds the variables of a file: NAME=VALUE in each line, as \`sluice --help\` says. Nothing in a value is
+special, and a variable that is set already counts.
+
+A secret can be in a file of its own, which another setting names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
+One newline at the end of the file is no part of the value. Setting both forms is a fault.
 
 | setting | meaning | default | live mode demands |
 |---|---|---|---|

@@ -4,8 +4,8 @@
  */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
+import { readDatabaseSettings } from "../config/command-settings.ts"
 import { lockDataDir } from "../config/data-dir.ts"
-import { readDatabaseSettings } from "../config/settings.ts"
 import { openDatabase } from "../db/open.ts"
 import { parseCommandLine, runCommand } from "./run-command.ts"
 

@@ -33,6 +33,7 @@ const commands = [
   "deploy",
   "backup",
   "invite",
+  "reencrypt",
   "wallet",
   "signer",
   "recover",

@@ -3,6 +3,7 @@
  * and exit code 2. A failure is its sentence and exit code 1. `--help` is a command's own answer, and exit code 0.
  */
 import { type ParseArgsConfig, parseArgs } from "node:util"
+import { loadEnvFile } from "../config/env-file.ts"
 
 /** The command line, or a file that it names, is wrong. The message is one sentence; nothing was done. */
 export class UsageError extends Error {}
@@ -26,19 +27,31 @@ interface Ending {
   clean?: (text: string) => string
 }
 
-/** An option that every command has. */
+/** Options that every command has. */
 const help = { type: "boolean", short: "h" } as const
+const envFile = { type: "string", multiple: true } as const
+const ENV_FILE = "env-file"
 
 type WithHelp<T extends ParseArgsConfig> = T & { options: T["options"] & { help: typeof help } }
 
-/** Parses the arguments by these options and `--help`; throws a {@link UsageError} where they don't match. */
+/**
+ * Parses the arguments by these options, `--help` and `--env-file`; throws a {@link UsageError} where they don't match. The
+ * files are in the environment then: the first of several wins, and the environment before them all.
+ */
 export function parseCommandLine<const T extends ParseArgsConfig>(
   args: string[],
   config: T,
 ): ReturnType<typeof parseArgs<WithHelp<T>>> {
+  const options = { ...config.options, help, [ENV_FILE]: envFile }
   try {
-    return parseArgs({ ...config, args, options: { ...config.options, help } } as unknown as WithHelp<T>)
+    const parsed = parseArgs({ ...config, args, options } as unknown as WithHelp<T>)
+    const values = parsed.values as { [ENV_FILE]?: string[] }
+    const files = values[ENV_FILE] ?? []
+    delete values[ENV_FILE]
+    for (const file of files) parsedValue(`--${ENV_FILE} ${file}`, file, loadEnvFile)
+    return parsed
   } catch (error) {
+    if (error instanceof UsageError) throw error
     throw new UsageError(sentenceOf(error as Error & { code?: string }))
   }
 }

@@ -14,6 +14,10 @@ const commands: Record<string, Command> = {
   deploy: { does: "deploys the contracts that the service needs on a network", load: () => import("./deploy.ts") },
   backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
   invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
+  reencrypt: {
+    does: "encrypts all secrets with SECRET_KEY, when that is changed",
+    load: () => import("./reencrypt.ts"),
+  },
   wallet: { does: "shows, halts and repairs the wallets of the running service", load: () => import("./wallet.ts") },
   signer: { does: "prints the wallet of a key in a KMS or a Web3Signer", load: () => import("./signer.ts") },
   recover: { does: "sends the money at receiving addresses to their owners", load: () => import("./recover.ts") },
@@ -31,7 +35,8 @@ ${Object.entries(commands)
   .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
   .join("\n")}
 
-\`sluice COMMAND --help\` explains a command.
+\`sluice COMMAND --help\` explains a command. Each takes \`--env-file FILE\`: a file with settings, NAME=VALUE in each line, which
+no shell reads. A variable that is set already counts. The option may be repeated, and the first file with a name wins.
 `
 
 /**

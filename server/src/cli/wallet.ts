@@ -1,9 +1,9 @@
 /** `sluice wallet`: shows an operator the service's wallets and acts on them, by requests to the running service. */
 import { request } from "node:http"
-import { userInfo } from "node:os"
 import { readDataDir } from "../config/data-dir.ts"
 import { gweiForm, hashForm, nonceForm, payoutIdForm } from "../operator/argument-forms.ts"
 import { socketPath } from "../operator/socket.ts"
+import { operatorName } from "./operator-name.ts"
 import { heldText, logText, walletsText } from "./print-wallets.ts"
 import { Failure, parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 
@@ -189,7 +189,7 @@ function checkForms({ takes, needsReason }: Command, given: string[], flags: Fla
  */
 async function call(command: Command, path: string, body: object | undefined): Promise<Record<string, unknown>> {
   const socket = socketPath(readDataDir())
-  const { status, text } = await exchange(socket, path, body && JSON.stringify({ ...body, by: userInfo().username }))
+  const { status, text } = await exchange(socket, path, body && JSON.stringify({ ...body, by: operatorName() }))
   const answer = JSON.parse(text)
   if (status < 300) return answer
   const details: { path: string; message: string }[] = answer.details ?? []

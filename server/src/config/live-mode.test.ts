@@ -55,7 +55,7 @@ describe("live mode", () => {
         const secret = randomBytes(32)
         const SECRET_KEY = secret.toString(form)
         expect(faultsOf({ SECRET_KEY })).toEqual([])
-        expect(readSettings({ ...liveEnv, SECRET_KEY }).secretKey).toEqual(secret)
+        expect(readSettings({ ...liveEnv, SECRET_KEY }).secretKeys).toEqual([secret])
       }
   })
 
@@ -232,12 +232,14 @@ describe("liveWarnings", () => {
   const REDIS_URL = "rediss://limits.example.com"
 
   it("warns when limits are not shared", () => {
-    expect(liveWarnings(readSettings(liveEnv))).toEqual([expect.stringContaining("REDIS_URL")])
-    expect(liveWarnings(readSettings({ ...liveEnv, REDIS_URL }))).toEqual([])
+    expect(liveWarnings(readSettings(liveEnv), "all")).toEqual([expect.stringContaining("REDIS_URL")])
+    expect(liveWarnings(readSettings({ ...liveEnv, REDIS_URL }), "all")).toEqual([])
+    // A worker limits nobody.
+    expect(liveWarnings(readSettings(liveEnv), "worker")).toEqual([])
   })
 
   it("warns when nobody is screened", () => {
-    const warningsOf = (change: Env) => liveWarnings(readSettings({ ...liveEnv, REDIS_URL, ...change }))
+    const warningsOf = (change: Env) => liveWarnings(readSettings({ ...liveEnv, REDIS_URL, ...change }), "all")
     const worldchain = {
       NETWORKS: "worldchain",
       RPC_WORLDCHAIN: "https://rpc.example.com",

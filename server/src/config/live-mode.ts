@@ -59,7 +59,7 @@ export function liveFaults(settings: Settings, keySettings: KeySettings): string
   return rules.filter(([wrong]) => wrong).map(([, fault]) => fault)
 }
 
-function secretKeyRules({ secretKey, payoutWallet, relayWallet }: Settings): Rule[] {
+function secretKeyRules({ secretKeys: [secretKey], payoutWallet, relayWallet }: Settings): Rule[] {
   if (secretKey === undefined)
     return [[true, "SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them"]]
   if (isGuessable(secretKey))
@@ -78,7 +78,7 @@ function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Set
   const keyRules = (name: string, wallet: string | undefined, task: string): Rule[] => [
     [
       wallet === undefined,
-      `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")} or ${name.replace("PRIVATE_KEY", "SIGNER")}: this wallet ${task}`,
+      `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")} or ${name.replace("PRIVATE_KEY", "SIGNER")}: this wallet ${task}. For --role api its address is enough: ${name.replace("PRIVATE_KEY", "WALLET")}`,
     ],
     [
       wallet !== undefined && isDevelopmentWallet(wallet),
@@ -127,14 +127,14 @@ function networkRules({ networks }: Settings): Rule[] {
   ]
 }
 
-/** Warnings, logged at the start, about protections that are missing in live mode. */
-export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): string[] {
+/** Warnings, logged at the start, about protections that are missing in live mode. A worker limits nobody. */
+export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings, role: string): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
   return [
     ...(screened
       ? []
       : ["No buyer is screened: there is neither a SANCTIONS_FILE nor a sanctions oracle on a network"]),
-    ...(redisUrl === undefined
+    ...(redisUrl === undefined && role !== "worker"
       ? ["Rate limits are not shared: without REDIS_URL each process admits the full limits by itself"]
       : []),
   ]

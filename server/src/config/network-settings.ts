@@ -2,9 +2,9 @@
 import { type EscrowDeployment, escrowAt, knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
 import { type Mode, type NetworkName, type NetworkSettings, networkFacts, networkSetting } from "../chain/networks.ts"
+import type { networkSettingsTable } from "./network-settings-table.ts"
 import type { SettingReader } from "./setting-reader.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"
-import type { networkSettingsTable } from "./settings-table.ts"
 
 /** The networks that NETWORKS names, or the mode's default network. In the sandbox their values are placeholders. */
 export function networkSettings(reader: SettingReader, mode: Mode): NetworkSettings[] {

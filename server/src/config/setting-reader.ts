@@ -43,7 +43,7 @@ export function settingReader(env: Record<string, string | undefined>): SettingR
     },
     required: name => {
       // An invalid value was already recorded.
-      if (!faults.some(fault => fault.startsWith(`${name} `)))
+      if (!faults.some(fault => fault.startsWith(`${name} `) || fault.startsWith(`${name}_FILE `)))
         faults.push(`${name} must be set when MODE is not sandbox`)
       return undefined
     },

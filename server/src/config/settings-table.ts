@@ -6,6 +6,7 @@ import { networkNames } from "../chain/networks.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
 import {
+  address,
   apiUrl,
   bytes32,
   cidr,
@@ -116,6 +117,11 @@ export const settingsTable = {
     live: "must be set, and random",
     parse: bytes32,
   },
+  SECRET_KEY_OTHER: {
+    meaning:
+      "while SECRET_KEY is changed, the key that comes, or the one before: it decrypts too, and encrypts nothing",
+    parse: bytes32,
+  },
   OIDC_ISSUER: {
     meaning: "the issuer of console tokens; the same as BASE_URL where merchants sign in with wallets alone",
     otherwise: "the sandbox's own; needed elsewhere",
@@ -151,9 +157,15 @@ export const settingsTable = {
     parse: whole(20, 1_000_000),
   },
   SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
+  PAYOUT_WALLET: {
+    meaning:
+      "the address of the wallet that moves money out of deposits, for a process that has not its key (--role api)",
+    otherwise: "that of the key",
+    parse: address,
+  },
   PAYOUT_PRIVATE_KEY: {
     meaning: "the key of the wallet that moves money out of deposits",
-    live: "this, PAYOUT_KEYSTORE or PAYOUT_SIGNER must be set; no well-known key",
+    live: "this, PAYOUT_KEYSTORE or PAYOUT_SIGNER must be set, but for --role api; no well-known key",
     parse: privateKey,
   },
   PAYOUT_KEYSTORE: {
@@ -173,9 +185,14 @@ export const settingsTable = {
     live: "https, or a private address",
     parse: parseRemoteWallet,
   },
+  RELAY_WALLET: {
+    meaning: "the address of the wallet that relays buyers' authorizations, in the same way",
+    otherwise: "that of the key",
+    parse: address,
+  },
   RELAY_PRIVATE_KEY: {
     meaning: "the key of the wallet that relays buyers' authorizations",
-    live: "this, RELAY_KEYSTORE or RELAY_SIGNER must be set; no well-known key, not the payout wallet's",
+    live: "this, RELAY_KEYSTORE or RELAY_SIGNER must be set, but for --role api; no well-known key, not the payout wallet's",
     parse: privateKey,
   },
   RELAY_KEYSTORE: {
@@ -362,30 +379,3 @@ export const settingsTable = {
   },
   RPC_PORT: { meaning: "the port of the sandbox's chain", fallback: "8545", parse: whole(1, 65_535) },
 } satisfies Record<string, Setting<unknown>>
-
-/** The settings that exist once per network, by their first part. */
-export const networkSettingsTable = {
-  RPC: {
-    meaning: "RPC endpoints, comma-separated",
-    otherwise: "the sandbox's chain; needed elsewhere",
-    live: "must be set; https, or a node on a private address",
-  },
-  TOKEN: { meaning: "the settlement token", otherwise: "USDC" },
-  DEPOSIT_FACTORY: {
-    meaning: "the deposit factory whose operator is the payout wallet",
-    otherwise: "the sandbox's; needed elsewhere",
-    live: "must be set",
-  },
-  ESCROW: {
-    meaning: "the escrow that the relay wallet operates, one of those in docs/contracts.md; off: none",
-    otherwise: "v1.1 on base and base-sepolia, else none; the sandbox's",
-  },
-  REFUND_COLLECTOR: {
-    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; sluice deploy makes it",
-    otherwise: "the sandbox's; elsewhere none, and refunds are refused",
-  },
-  SANCTIONS_ORACLE: {
-    meaning: "a contract with isSanctioned(address), which screens the buyers of all networks",
-    otherwise: "Chainalysis' on base",
-  },
-} satisfies Record<string, Meaning>

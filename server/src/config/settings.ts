@@ -1,12 +1,15 @@
 /** The settings as the service uses them. The only code that reads `process.env`; all faults are reported together. */
 import type { Address } from "../chain/hex.ts"
-import { type Mode, type NetworkName, type NetworkSettings, networkNames, networkSetting } from "../chain/networks.ts"
+import { type Mode, type NetworkSettings, networkNames, networkSetting } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
+import type { SecretKeys } from "../secrets.ts"
 import { wrapped } from "../wrapped-text.ts"
 import { liveFaults } from "./live-mode.ts"
 import { networkSettings } from "./network-settings.ts"
+import { networkSettingsTable } from "./network-settings-table.ts"
+import { secretFilesOf, withSecretFiles } from "./secret-files.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
-import { type Meaning, networkSettingsTable, settingsTable } from "./settings-table.ts"
+import { type Meaning, settingsTable } from "./settings-table.ts"
 import { type TracingSettings, tracingSettings } from "./tracing-settings.ts"
 import { walletSettings } from "./wallet-keys.ts"
 
@@ -46,10 +49,10 @@ export interface Settings {
   redisUrl: string | undefined
   sandboxPublic: boolean
   /**
-   * The 32 bytes that secrets at rest are encrypted with. In the sandbox undefined until the sandbox has created its
-   * own.
+   * The keys of secrets at rest: SECRET_KEY, and SECRET_KEY_OTHER where that is set. In the sandbox empty until it has created
+   * its own.
    */
-  secretKey: Uint8Array | undefined
+  secretKeys: SecretKeys
   oidcIssuer: string
   oidcAudience: string
   signup: "open" | "invite"
@@ -82,7 +85,7 @@ export interface Settings {
   relaySigner: Signer | undefined
   relayWallet: Address | undefined
   /** The files that hold keys and passwords, each with the setting that names it. */
-  secretFiles: { setting: string; path: string }[]
+  secretFiles: SecretFile[]
   /** Wallets of the service itself; a merchant's payout address can't be one of them. */
   serviceWallets: Address[]
   /** Requests a minute; 0 switches a bucket off. */
@@ -105,6 +108,15 @@ export interface Settings {
   originTimeoutMs: number
   /** How long before its period an invoice is made. */
   invoiceAheadMs: number
+}
+
+/** A file that holds a secret. */
+export interface SecretFile {
+  /** The setting that names it. */
+  setting: string
+  path: string
+  /** Whether its group may read it: what hands secrets to containers and units does so by their group. */
+  isOfGroup?: boolean
 }
 
 /** How events are delivered. */
@@ -144,25 +156,6 @@ const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
 /** In wei: on Base about two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
 
-/** Reads the settings of `sluice migrate`: the location of the database, and nothing that a migration does not need. */
-export function readDatabaseSettings(
-  env: Record<string, string | undefined> = process.env,
-): Pick<Settings, "databaseUrl" | "dataDir"> {
-  const read = <T>(name: "DATABASE_URL" | "DATA_DIR", parse: (text: string) => T, fallback?: string): T | undefined => {
-    const value = env[name] || fallback
-    try {
-      return value === undefined ? undefined : parse(value)
-    } catch (error) {
-      throw new SettingsError([`${name} ${(error as Error).message}`])
-    }
-  }
-  const { DATABASE_URL, DATA_DIR } = settingsTable
-  return {
-    databaseUrl: read("DATABASE_URL", DATABASE_URL.parse),
-    dataDir: read("DATA_DIR", DATA_DIR.parse, DATA_DIR.fallback) ?? DATA_DIR.fallback,
-  }
-}
-
 /** The environment of this process with `more`, for a program that this process starts. */
 export const environmentWith = (more: Record<string, string>): Record<string, string | undefined> => ({
   ...process.env,
@@ -194,9 +187,11 @@ export interface Examined {
 }
 
 /** Reads the settings from the environment, with everything that is wrong with them. */
-export function examineSettings(env: Record<string, string | undefined> = process.env): Examined {
+export function examineSettings(given: Record<string, string | undefined> = process.env): Examined {
+  const { env, ...fromFiles } = withSecretFiles(given)
   const reader = settingReader(env)
   const { read, required, faults } = reader
+  faults.push(...fromFiles.faults)
   const mode = read("MODE") ?? "sandbox"
   const sandbox = mode === "sandbox"
   const signup = read("SIGNUP") ?? (mode === "live" ? "invite" : "open")
@@ -214,7 +209,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
     replica: replicaSettings(reader),
     allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
     redisUrl: read("REDIS_URL"),
-    secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
+    secretKeys: secretKeysIn(reader, mode),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
     maxScanLag: read("MAX_SCAN_LAG"),
@@ -234,6 +229,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
     originTimeoutMs: read("ORIGIN_TIMEOUT"),
     invoiceAheadMs: read("INVOICE_AHEAD"),
   }
+  settings.secretFiles.push(...fromFiles.files)
   faults.push(...faultsTogether(settings, reader))
   return { settings, faults, unknown: unknownIn(env, settings.networks) }
 }
@@ -248,9 +244,18 @@ function unknownIn(env: Record<string, string | undefined>, networks: readonly N
   const names = networks.length > 0 ? networks.map(({ name }) => name) : networkNames
   const known = new Set([
     ...Object.keys(settingsTable),
+    ...secretFilesOf(names),
     ...names.flatMap(name => parts.map(part => networkSetting(part, name))),
   ])
   return Object.keys(env).filter(name => env[name] && LIKE_A_SETTING.test(name) && !known.has(name))
+}
+
+function secretKeysIn({ read, required, faults }: SettingReader, mode: Mode): SecretKeys {
+  const first = read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined)
+  const other = read("SECRET_KEY_OTHER")
+  if (other && first && Buffer.from(first).equals(other))
+    faults.push("SECRET_KEY_OTHER must be another key than SECRET_KEY")
+  return [first, other].filter(key => key !== undefined)
 }
 
 function replicaSettings({ env, read, faults }: SettingReader): Settings["replica"] {
@@ -329,37 +334,12 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
   const reported = new Set(faults.map(nameIn))
   if (reported.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.payout)
   if (reported.has("RELAY_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.relay)
+  for (const name of secretFilesOf(networkNames)) if (reported.has(name)) reported.add(name.replace(/_FILE$/, ""))
   return liveFaults(settings, keySettings).filter(fault => !reported.has(nameIn(fault)))
 }
 
-const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
-
-/**
- * Reads the settings of `sluice deploy`: the network's endpoints and escrow, and the wallets, which become the
- * operators of the factory and of the refund collector. Throws a {@link SettingsError} where one of these is set and
- * invalid.
- */
-export function readDeploySettings(
-  name: NetworkName,
-  env: Record<string, string | undefined> = process.env,
-): {
-  rpcUrls: string[]
-  escrow: Address | undefined
-  payoutWallet: Address | undefined
-  relayWallet: Address | undefined
-  dataDir: string
-} {
-  const { settings, faults } = examineSettings({ ...env, MODE: "test", NETWORKS: name })
-  const { rpcUrls = [], escrow } = settings.networks[0] ?? {}
-  const wallets = (["PAYOUT", "RELAY"] as const).flatMap(wallet =>
-    ["PRIVATE_KEY", "KEYSTORE", "KEYSTORE_PASSWORD_FILE", "SIGNER"].map(part => `${wallet}_${part}`),
-  )
-  const own = [networkSetting("RPC", name), networkSetting("ESCROW", name), "KMS_ENDPOINT", ...wallets]
-  const wrong = faults.filter(fault => own.includes(nameIn(fault)) && env[nameIn(fault)])
-  if (wrong.length > 0) throw new SettingsError(wrong)
-  const { payoutWallet, relayWallet, dataDir } = settings
-  return { rpcUrls, escrow: escrow?.address, payoutWallet, relayWallet, dataDir }
-}
+/** The setting that a fault is about. */
+export const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 /** All settings in order, each with its default in words. Names of per-network settings end in `_<NETWORK>`. */
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {

@@ -1,8 +1,8 @@
 /**
  * Where a wallet's key comes from: the environment, an encrypted file and a file with its password, or a remote signer.
  */
-import { readFileSync, statSync } from "node:fs"
-import type { Address } from "../chain/hex.ts"
+import { statSync } from "node:fs"
+import { type Address, checksummed } from "../chain/hex.ts"
 import { openKeystore } from "../chain/keystore.ts"
 import type { Mode } from "../chain/networks.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
@@ -11,10 +11,10 @@ import { remoteSigner } from "../chain/signers/remote-signer.ts"
 import { isPrivate } from "./live-mode.ts"
 import type { SettingReader } from "./setting-reader.ts"
 import type { settingsTable } from "./settings-table.ts"
+import { smallText } from "./small-text.ts"
 
 /** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
-const KEYSTORE_BYTES = 64 * 1024
 
 /** The settings of a wallet; undefined where one is not set. */
 interface KeySettings {
@@ -28,7 +28,9 @@ interface KeySettings {
   live: boolean
 }
 
-/** The service's wallets with their signers, and the files with their secrets. */
+/**
+ * The service's wallets with their signers, and the files with their secrets. A wallet may be known by its address alone.
+ */
 export function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const kmsEndpoint = read("KMS_ENDPOINT")
   const remotes = new Map<string, KeySettings["remote"]>()
@@ -51,8 +53,14 @@ export function walletSettings({ env, read, faults }: SettingReader, mode: Mode)
   const relaySigner = signerOf("RELAY")
   const keys = (wallet: "PAYOUT" | "RELAY") => remotes.get(wallet)?.key
   faults.push(...keysTogether(keys("PAYOUT"), keys("RELAY"), env.KMS_ENDPOINT))
-  const payoutWallet = payoutSigner?.address
-  const relayWallet = relaySigner?.address
+  const walletOf = (wallet: "PAYOUT" | "RELAY", signer: Signer | undefined): Address | undefined => {
+    const named = read(`${wallet}_WALLET`)
+    if (named && signer && named !== signer.address)
+      faults.push(`${wallet}_WALLET is another wallet than that of the key, ${checksummed(signer.address)}`)
+    return signer?.address ?? named
+  }
+  const payoutWallet = walletOf("PAYOUT", payoutSigner)
+  const relayWallet = walletOf("RELAY", relaySigner)
   const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
   const secretFiles = FILES_WITH_SECRETS.flatMap(setting => (env[setting] ? [{ setting, path: env[setting] }] : []))
   return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
@@ -113,27 +121,16 @@ function walletSigner({ wallet, key, keystore, passwordFile, remote, kmsEndpoint
   try {
     const password = passwordIn(passwordFile, live)
     at = name
-    return { signer: localSigner(openKeystore(textOf(keystore), password)), faults: [] }
+    return { signer: localSigner(openKeystore(smallText(keystore), password)), faults: [] }
   } catch (error) {
     return fault(`${at} ${(error as Error).message}`)
   }
 }
 
 function passwordIn(path: string, live: boolean): string {
-  const password = textOf(path).replace(/\r?\n$/, "")
+  const password = smallText(path).replace(/\r?\n$/, "")
   if (password === "") throw new Error("is empty")
   if (live && (statSync(path).mode & OTHERS) !== 0)
     throw new Error("can be read by users other than its owner: run chmod 600, and consider the password compromised")
   return password
-}
-
-/** The text of a small file; throws an Error whose message completes "NAME …". */
-function textOf(path: string): string {
-  try {
-    const bytes = readFileSync(path)
-    if (bytes.length <= KEYSTORE_BYTES) return bytes.toString("utf8")
-  } catch (error) {
-    throw new Error(`can't be read: ${(error as NodeJS.ErrnoException).code ?? "unknown fault"}`)
-  }
-  throw new Error("is too large for this kind of file")
 }

@@ -174,7 +174,8 @@ function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () =>
 }
 
 function noKey({ network: { name } }: NetworkCheck): Finding[] {
-  const todo = 'Make a key (README, "Run it for real"). Its wallet must be the operator of the deposit factory.'
+  const todo =
+    'Make a key (docs/operations.md, "From nothing to a live network"). Its wallet must be the operator of the deposit factory.'
   return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
 }
 

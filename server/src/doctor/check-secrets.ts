@@ -5,11 +5,12 @@ import { join } from "node:path"
 import { privateKeyToAddress } from "viem/accounts"
 import { readJsonIfThere } from "../config/data-dir.ts"
 import { isDevelopmentWallet } from "../config/live-mode.ts"
-import type { Settings } from "../config/settings.ts"
+import type { SecretFile, Settings } from "../config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
+const ALL_BUT_GROUP = 0o007
 /** Files in DATA_DIR that only their owner may read. */
 const KEPT = ["db", "keys.json", "sandbox.json", "admin.sock"]
 
@@ -53,7 +54,7 @@ function sandboxKeys(settings: Settings): Finding[] {
   const isWallet = (key: `0x${string}` | undefined, wallet: string | undefined) =>
     key !== undefined && wallet !== undefined && privateKeyToAddress(key).toLowerCase() === wallet
   const used = [
-    ...(keys.secretKey === Buffer.from(settings.secretKey ?? []).toString("hex") ? ["SECRET_KEY"] : []),
+    ...(keys.secretKey === Buffer.from(settings.secretKeys[0] ?? []).toString("hex") ? ["SECRET_KEY"] : []),
     ...walletsOf(settings)
       .filter(({ wallet }) => isWallet(keys.payout, wallet) || isWallet(keys.relay, wallet))
       .map(({ lane }) => `the ${lane} wallet's key`),
@@ -65,7 +66,7 @@ function sandboxKeys(settings: Settings): Finding[] {
       check: "sandbox_keys",
       level: settings.mode === "live" ? "fault" : "alarm",
       message: `${used.join(" and ")} of a sandbox must not be used with MODE=${settings.mode}`,
-      todo: `Make new ones (README, "Run it for real"), and use a DATA_DIR that is not a sandbox's: this one has keys.json.`,
+      todo: `Make new ones, and use a DATA_DIR that is not a sandbox's: this one has keys.json.`,
     },
   ]
 }
@@ -80,17 +81,17 @@ function keysOfSandbox(dir: string): SandboxKeys | undefined {
 }
 
 function openFiles({ secretFiles, dataDir }: Settings): Finding[] {
-  const files = [...secretFiles, ...KEPT.map(name => ({ setting: `${name} in DATA_DIR`, path: join(dataDir, name) }))]
-  return files.flatMap(({ setting, path }) => {
+  const kept = KEPT.map((name): SecretFile => ({ setting: `${name} in DATA_DIR`, path: join(dataDir, name) }))
+  return [...secretFiles, ...kept].flatMap(({ setting, path, isOfGroup }) => {
     const mode = modeOf(path)
-    if (mode === undefined || (mode & OTHERS) === 0) return []
+    if (mode === undefined || (mode & (isOfGroup ? ALL_BUT_GROUP : OTHERS)) === 0) return []
     return [
       {
         part: "secrets",
         check: "file_mode",
         level: "alarm",
         message: `${setting} can be used by users other than its owner (mode ${mode.toString(8)})`,
-        todo: `Run \`chmod go= ${path}\`, and consider what it holds compromised where others use this machine.`,
+        todo: `Run \`chmod ${isOfGroup ? "o=" : "go="} ${path}\`, and consider what it holds compromised where others use this machine.`,
       },
     ]
   })

@@ -4,6 +4,7 @@
  */
 // I/O: passes its arguments to the checks, also before the service starts, when there is no context.
 import { liveWarnings } from "../config/live-mode.ts"
+import { type Role, roleFaults } from "../config/role-needs.ts"
 import type { Examined, Settings } from "../config/settings.ts"
 import { checkBaseUrl, checkIssuer } from "./check-address.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
@@ -11,6 +12,7 @@ import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
 import { checkRedis } from "./check-redis.ts"
 import { checkReplica } from "./check-replica.ts"
+import { checkSecretKey } from "./check-secret-key.ts"
 import { checkSecrets } from "./check-secrets.ts"
 import { checkSigners } from "./check-signers.ts"
 import { type Finding, fine } from "./finding.ts"
@@ -24,20 +26,22 @@ export interface Installation {
   signal: AbortSignal
 }
 
-/** Runs all checks; nothing is changed. Checks that depend on a setting with a fault are left out. */
+/** Runs all checks for a process with this role; nothing is changed. Checks that depend on a setting with a fault are left out. */
 export async function checkAll(
   installation: Installation,
   { faults, unknown }: Pick<Examined, "faults" | "unknown">,
+  role: Role = "all",
 ): Promise<Finding[]> {
   const { settings, query, now, signal } = installation
   const faulty = new Set(faults.map(fault => fault.split(" ", 1)[0] ?? ""))
-  const of = [checkSettings(settings, faults), strangers(unknown), checkSecrets(settings)]
+  const of = [checkSettings(settings, faults, role), strangers(unknown), checkSecrets(settings)]
   // The sandbox creates everything around it when it starts.
   if (settings.mode === "sandbox") return [...of.flat(), ...(await checkDatabase(settings, query, now))]
   const parts = await Promise.all([
     ...of,
     checkSigners(settings, signal),
     faulty.has("DATABASE_URL") ? [] : checkDatabase(settings, query, now),
+    ["DATABASE_URL", "SECRET_KEY"].some(name => faulty.has(name)) ? [] : checkSecretKey(settings, query, false),
     ["DATABASE_URL", "DATABASE_REPLICA_URL"].some(name => faulty.has(name)) ? [] : checkReplica(settings, query),
     ...settings.networks.flatMap(network => {
       const check = { settings, network, now, signal, faulty }
@@ -57,14 +61,16 @@ export async function checkAgain(installation: Installation, isServing: boolean)
   const parts = await Promise.all([
     checkSecrets(settings),
     checkDatabase(settings, query, now),
+    checkSecretKey(settings, query, true),
     ...settings.networks.map(network => checkNetworkState({ settings, network, now, signal, faulty: new Set() })),
     isServing ? checkBaseUrl(settings, signal).then(found => [found]) : [],
   ])
   return parts.flat()
 }
 
-function checkSettings(settings: Settings, faults: readonly string[]): Finding[] {
+function checkSettings(settings: Settings, ofSettings: readonly string[], role: Role): Finding[] {
   const part = "settings"
+  const faults = [...ofSettings, ...roleFaults(settings, role)]
   if (faults.length > 0)
     return faults.map(message => {
       const name = message.split(" ", 1)[0] ?? ""
@@ -81,7 +87,7 @@ function checkSettings(settings: Settings, faults: readonly string[]): Finding[]
     ]
   return [
     fine(part, "settings", `all are valid for MODE=${settings.mode}`),
-    ...(settings.mode === "live" ? liveWarnings(settings) : []).map((message): Finding => {
+    ...(settings.mode === "live" ? liveWarnings(settings, role) : []).map((message): Finding => {
       return { part, check: "protection", level: "note", message }
     }),
   ]
@@ -90,7 +96,10 @@ function checkSettings(settings: Settings, faults: readonly string[]): Finding[]
 /** How to get a value, for settings where the fault alone does not say it. */
 const steps: [setting: RegExp, step: string][] = [
   [/^SECRET_KEY$/, "Set it to what `openssl rand -hex 32` prints, and keep a copy."],
-  [/^(PAYOUT|RELAY)_PRIVATE_KEY$/, 'Make a key (README, "Run it for real"), and keep a copy.'],
+  [
+    /^(PAYOUT|RELAY)_PRIVATE_KEY$/,
+    'Make a key (docs/operations.md, "From nothing to a live network"), and keep a copy.',
+  ],
   [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL where merchants sign in with their wallets."],
   [
     /^RPC_/,

@@ -54,7 +54,7 @@ describe("GET /.well-known/jwks.json", () => {
   it("stores the private key encrypted", async () => {
     await published()
     const [key] = await keys()
-    const jwk = JSON.parse(unseal(service.ctx.settings.secretKey, "signing-key", key?.id ?? "", key?.sealed ?? ""))
+    const jwk = JSON.parse(unseal(service.ctx.settings.secretKeys, "signing-key", key?.id ?? "", key?.sealed ?? ""))
     const row = JSON.stringify(key)
     expect(jwk.d).toMatch(/^[\w-]{43}$/)
     expect(row).not.toContain(jwk.d)
@@ -97,7 +97,7 @@ describe("the signing keys", () => {
 
   it("sign nothing when SECRET_KEY is another, and report it", async () => {
     await consoleToken()
-    const ctx = { ...service.ctx, settings: { ...service.ctx.settings, secretKey: new Uint8Array(32).fill(8) } }
+    const ctx = { ...service.ctx, settings: { ...service.ctx.settings, secretKeys: [new Uint8Array(32).fill(8)] } }
     const token = { typ: TOKEN_TYPES.console, aud: "sluice", sub: "a", expiresAt: soon() }
     await expect(signToken(ctx, token)).rejects.toThrow("SECRET_KEY")
   })

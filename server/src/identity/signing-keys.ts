@@ -85,7 +85,7 @@ export async function signStatement(
 
 async function privateKey(ctx: Context): Promise<{ id: string; key: CryptoKey | Uint8Array }> {
   const { id, sealed } = await signingKey(ctx, new Date())
-  const jwk = JSON.parse(unseal(ctx.settings.secretKey, "signing-key", id, sealed)) as JWK
+  const jwk = JSON.parse(unseal(ctx.settings.secretKeys, "signing-key", id, sealed)) as JWK
   return { id, key: await importJWK(jwk, ALGORITHM) }
 }
 
@@ -211,7 +211,7 @@ async function makeKey(ctx: TxContext, now: Date): Promise<Row<"signing_keys">> 
   const pair = await generateKeyPair(ALGORITHM, { extractable: true })
   const publicJwk = await exportJWK(pair.publicKey)
   const id = await calculateJwkThumbprint(publicJwk)
-  const sealed = seal(ctx.settings.secretKey, "signing-key", id, JSON.stringify(await exportJWK(pair.privateKey)))
+  const sealed = seal(ctx.settings.secretKeys, "signing-key", id, JSON.stringify(await exportJWK(pair.privateKey)))
   return await ctx.db
     .insertInto("signing_keys")
     .values({ id, public_key: JSON.stringify(publicJwk), sealed, created_at: now })

@@ -72,7 +72,7 @@ async function readWhole(ctx: Context, id: string): Promise<{ version: number; b
   const [row] = rows
   if (!row) return undefined
   const opened = (name: string, sealed: string) =>
-    unseal(ctx.settings.secretKey, "origin-header", sealedFor(id, name), sealed)
+    unseal(ctx.settings.secretKeys, "origin-header", sealedFor(id, name), sealed)
   const bundle = {
     id,
     merchantId: row.merchant_id,

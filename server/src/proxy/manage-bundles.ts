@@ -220,7 +220,7 @@ async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<s
       await ctx.db.deleteFrom("bundle_headers").where("bundle_id", "=", id).where("name", "=", name).execute()
       continue
     }
-    const sealed = seal(ctx.settings.secretKey, "origin-header", sealedFor(id, name), value)
+    const sealed = seal(ctx.settings.secretKeys, "origin-header", sealedFor(id, name), value)
     await ctx.db
       .insertInto("bundle_headers")
       .values({ bundle_id: id, name, sealed })

@@ -145,7 +145,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
   return {
     ...given,
     oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,
-    secretKey: given.secretKey ?? Buffer.from(keys.secretKey, "hex"),
+    secretKeys: given.secretKeys.length > 0 ? given.secretKeys : [Buffer.from(keys.secretKey, "hex")],
     payoutSigner,
     relaySigner,
     payoutWallet: payoutSigner.address,

@@ -33,7 +33,7 @@ export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret())
   return {
     merchant_id: owner.merchantId,
     webhook_id: owner.webhookId,
-    sealed: seal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), secret),
+    sealed: seal(ctx.settings.secretKeys, "webhook-secret", sealedFor(owner), secret),
     created_at: ctx.now(),
   }
 }
@@ -130,7 +130,7 @@ export function opened(ctx: Context, owner: Owner, sealed: string): string {
   const key = `${sealedFor(owner)} ${sealed}`
   const before = known.get(key)
   if (before !== undefined) return before
-  const secret = unseal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), sealed)
+  const secret = unseal(ctx.settings.secretKeys, "webhook-secret", sealedFor(owner), sealed)
   if (known.size >= MOST_KNOWN) known.clear()
   known.set(key, secret)
   return secret

@@ -4,7 +4,7 @@
  * same place. It is served once; again only for the retry token in the first answer, or for the caller's own id of the
  * payment.
  */
-import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
+import { timingSafeEqual } from "node:crypto"
 import { setTimeout } from "node:timers/promises"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
@@ -15,6 +15,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { hasMadeRoom } from "../http/held-connections.ts"
 import { addressGroup } from "../limits/buckets.ts"
+import { macsOf } from "../secrets.ts"
 
 /** Longer than any answer waits for its settlement. The lease of a process that was killed ends after this time. */
 export const LEASE_S = 90
@@ -313,24 +314,20 @@ const failed = (ctx: TxContext) => ({
  * of IPv6 is one place.
  */
 export const callerOf = (ctx: TxContext, { ip }: Pick<FastifyRequest, "ip">): string =>
-  macOf(ctx, `caller ${addressGroup(ip)}`).toString("base64url")
+  macsOf(ctx.settings.secretKeys, "x402-retry", `caller ${addressGroup(ip)}`)[0].toString("base64url")
 
 /** The token that repeats the answer to a payment: the payment's id and a MAC of it. */
-export const retryToken = (ctx: TxContext, id: string): string => `${id}.${macOf(ctx, id).toString("base64url")}`
+export const retryToken = (ctx: TxContext, id: string): string =>
+  `${id}.${macsOf(ctx.settings.secretKeys, "x402-retry", id)[0].toString("base64url")}`
 
 /** The id of the payment that a retry token is for; undefined for a forged one. */
 export function idOfRetryToken(ctx: TxContext, token: string): string | undefined {
   const [, id, mac] = /^(set_[a-z0-9]{24})\.([\w-]{43})$/.exec(token) ?? []
   if (id === undefined || mac === undefined) return undefined
-  return timingSafeEqual(Buffer.from(mac, "base64url"), macOf(ctx, id)) ? id : undefined
+  const given = Buffer.from(mac, "base64url")
+  return macsOf(ctx.settings.secretKeys, "x402-retry", id).some(own => timingSafeEqual(given, own)) ? id : undefined
 }
 
 /** Whether a retry token can still repeat an answer: for a day after the payment, or after the last failure. */
 export const isRetryable = (ctx: TxContext, { created_at, retry_until }: Row<"settlements">): boolean =>
   Math.max(created_at.getTime() + RETRY_MS, retry_until?.getTime() ?? 0) > ctx.now().getTime()
-
-function macOf({ settings: { secretKey } }: TxContext, text: string): Buffer {
-  if (!secretKey) throw new Error("SECRET_KEY is not set")
-  const key = new Uint8Array(hkdfSync("sha256", secretKey, "", "sluice x402-retry", 32))
-  return createHmac("sha256", key).update(text).digest()
-}

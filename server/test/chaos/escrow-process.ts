@@ -50,7 +50,7 @@ async function main(options: ProcessOptions): Promise<void> {
   const settings: Settings = {
     ...defaults,
     relayWallet: signer.address,
-    secretKey: new Uint8Array(32).fill(7),
+    secretKeys: [new Uint8Array(32).fill(7)],
     limits: Object.fromEntries(Object.keys(defaults.limits).map(bucket => [bucket, 0])) as Settings["limits"],
     gasBudget: 0n,
     gasBudgetTotal: 0n,

@@ -63,7 +63,7 @@ async function main({ databaseUrl, network, relayWallet, killAt }: ApiOptions): 
   const settings: Settings = {
     ...defaults,
     relayWallet,
-    secretKey: new Uint8Array(32).fill(7),
+    secretKeys: [new Uint8Array(32).fill(7)],
     limits: Object.fromEntries(Object.keys(defaults.limits).map(bucket => [bucket, 0])) as Settings["limits"],
   }
   const database = await openPostgres(databaseUrl, () => {})

@@ -1,0 +1,30 @@
+/** What a role can't do without: the keys of the wallets that it signs for. Pure. */
+import type { Settings } from "./settings.ts"
+
+/** The roles of a process. */
+export const roles = ["all", "api", "worker"] as const
+/** A role of a process. */
+export type Role = (typeof roles)[number]
+
+type Wallets = Pick<Settings, "payoutSigner" | "payoutWallet" | "relaySigner" | "relayWallet">
+
+/** Whether a text names a role. */
+export const isRole = (text: string): text is Role => roles.some(role => role === text)
+
+/**
+ * Why a process with these settings can't have this role; empty when it can. Only a process that serves nothing but
+ * requests does without keys. Each begins with the name of a setting.
+ */
+export function roleFaults(settings: Wallets, role: Role): string[] {
+  if (role === "api") return []
+  const { payoutSigner, payoutWallet, relaySigner, relayWallet } = settings
+  return [
+    { name: "PAYOUT", lacks: payoutWallet !== undefined && payoutSigner === undefined },
+    { name: "RELAY", lacks: relayWallet !== undefined && relaySigner === undefined },
+  ]
+    .filter(({ lacks }) => lacks)
+    .map(
+      ({ name }) =>
+        `${name}_PRIVATE_KEY must be set, or ${name}_KEYSTORE or ${name}_SIGNER: --role ${role} signs for ${name}_WALLET, and has no key of it. Only --role api needs none`,
+    )
+}

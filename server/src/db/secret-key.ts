@@ -1,0 +1,205 @@
+/**
+ * Which keys the secrets in a database are encrypted with, so that a process with another SECRET_KEY does not start on it.
+ * The table `installation` keeps a constant for each of these keys, encrypted with it: one, and two while the key is
+ * changed. It tells a guesser no more than any encrypted secret beside it, which says as surely whether a key is right.
+ */
+import { type RawBuilder, sql } from "kysely"
+import { isSealedWith, type Purpose, type SecretKeys, seal, unseal } from "../secrets.ts"
+import type { Db } from "./open.ts"
+
+/** The key of the row in `installation`. Its value is a JSON list. */
+const ROW = "secret_key"
+const OWNER = "installation"
+
+/** What a database keeps encrypted: where, for what, for which owner, and the columns by which a row is found. */
+export const SEALED: { table: string; purpose: Purpose; owner: string; id: string[] }[] = [
+  { table: "signing_keys", purpose: "signing-key", owner: "id", id: ["id"] },
+  { table: "webhook_secrets", purpose: "webhook-secret", owner: "coalesce(webhook_id, merchant_id)", id: ["id"] },
+  { table: "bundle_headers", purpose: "origin-header", owner: "bundle_id || ' ' || name", id: ["bundle_id", "name"] },
+]
+
+/** The statement that reads the row. */
+export const READ_SECRET_KEY = `select value from installation where key = '${ROW}'`
+/** How many secrets of each kind are tried where nothing was recorded yet. */
+const TRIED = 200
+
+/** How the keys of a process are to those of an installation. */
+export type Fit =
+  | "right"
+  /** SECRET_KEY is new: the next start records it. SECRET_KEY_OTHER decrypts all that there is. */
+  | "new"
+  /** The process lacks one of two keys. */
+  | "partial"
+  | "wrong"
+
+/** Why a process with such keys does not start, and what to do. */
+export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: string }> = {
+  wrong: {
+    message:
+      "SECRET_KEY is not the one of this installation: what its database keeps encrypted can't be decrypted with it",
+    todo: "Set the one that the other processes have. docs/operations.md says how to change it (SECRET_KEY).",
+  },
+  partial: {
+    message: "SECRET_KEY of this installation is being changed, and this process has only one of its two keys",
+    todo: "Set the other one as SECRET_KEY_OTHER, until `sluice reencrypt` has ended. docs/operations.md says more (SECRET_KEY).",
+  },
+}
+
+/** Compares the keys of a process with what an installation has recorded. */
+export function fitOf(keys: SecretKeys, recorded: string): Fit {
+  const checks = checksIn(recorded)
+  const opens = (check: string) => keys.some(key => isSealedWith(key, "check", OWNER, check))
+  const opened = checks.filter(opens).length
+  if (opened === 0) return "wrong"
+  if (opened < checks.length) return "partial"
+  return checks.some(check => isSealedWith(keys[0] ?? new Uint8Array(), "check", OWNER, check)) ? "right" : "new"
+}
+
+const checksIn = (recorded: string): string[] => JSON.parse(recorded) as string[]
+const checkOf = (key: Uint8Array): string => seal([key], "check", OWNER, "sluice")
+
+/**
+ * Records the first key where it is new, and throws a sentence where the keys are not those of the installation. Nothing
+ * is written then. Returns how many of the newest secrets none of the keys decrypts, where nothing was recorded yet.
+ */
+export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<number> {
+  const [first] = keys
+  if (!first) throw new Error("SECRET_KEY is not set")
+  const recorded = await readRecord(db)
+  if (recorded === undefined) {
+    const { used, unreadable } = await tryKeys(db, keys)
+    const value = JSON.stringify([...new Set([first, ...used])].map(checkOf))
+    await db
+      .insertInto("installation")
+      .values({ key: ROW, value })
+      .onConflict(conflict => conflict.doNothing())
+      .execute()
+    // Another process may have been first.
+    await claimSecretKey(db, keys)
+    return unreadable
+  }
+  const fit = fitOf(keys, recorded)
+  if (fit === "wrong" || fit === "partial") throw new Error(wordsOf(fit))
+  if (fit === "new" && !(await replaceRecord(db, recorded, [...checksIn(recorded), checkOf(first)])))
+    await claimSecretKey(db, keys)
+  return 0
+}
+
+const wordsOf = (fit: keyof typeof KEY_FAULTS): string => `${KEY_FAULTS[fit].message}. ${KEY_FAULTS[fit].todo}`
+
+async function readRecord(db: Db): Promise<string | undefined> {
+  return (await db.selectFrom("installation").select("value").where("key", "=", ROW).executeTakeFirst())?.value
+}
+
+/** Returns false, and writes nothing, where another process was faster. */
+async function replaceRecord(db: Db, before: string, checks: readonly string[]): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable("installation")
+    .set({ value: JSON.stringify(checks) })
+    .where("key", "=", ROW)
+    .where("value", "=", before)
+    .executeTakeFirst()
+  return numUpdatedRows === 1n
+}
+
+/**
+ * Tries the keys on the newest secrets; throws where most can't be decrypted. Not where a single one can't: before the key
+ * was recorded, a process with a wrong one may have written some.
+ */
+async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: number }> {
+  const used = new Set<Uint8Array>()
+  let readable = 0
+  let unreadable = 0
+  for (const { table, purpose, owner, id } of SEALED) {
+    const order = table === "signing_keys" ? "created_at" : id.join(" desc, ")
+    const { rows } = await sql<{ owner: string; sealed: string }>`
+      select ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} order by ${sql.raw(order)} desc limit ${TRIED}`.execute(
+      db,
+    )
+    for (const { owner, sealed } of rows) {
+      const key = keys.find(each => isSealedWith(each, purpose, owner, sealed))
+      if (key) used.add(key)
+      if (key) readable += 1
+      else unreadable += 1
+    }
+  }
+  if (unreadable > readable) throw new Error(wordsOf("wrong"))
+  return { used: [...used], unreadable }
+}
+
+/** The result of {@link reencrypt}. */
+export interface Reencrypted {
+  changed: number
+  /** Secrets that neither key decrypts. They are left as they are. */
+  unreadable: number
+}
+
+/** Rows of a statement, and of a transaction. */
+const BATCH = 500
+
+/**
+ * Encrypts everything with the first key, in transactions of 500 rows. What has it already is left, so a run that was stopped is
+ * continued by the next one. Ends with a pass that finds nothing more, and with the record of the first key alone. Throws a
+ * sentence where that pass finds something: a process still encrypts with the other key.
+ */
+export async function reencrypt(db: Db, keys: SecretKeys, batch = BATCH): Promise<Reencrypted> {
+  const [first] = keys
+  await claimSecretKey(db, keys)
+  const recorded = await readRecord(db)
+  const done = await pass(db, keys, batch)
+  const late = await pass(db, keys, batch)
+  if (late.changed > 0 || !first || recorded === undefined || !(await replaceRecord(db, recorded, [checkOf(first)])))
+    throw new Error(
+      "A process still encrypts with the other key. Start all processes with this SECRET_KEY and SECRET_KEY_OTHER, and run this again.",
+    )
+  return { changed: done.changed, unreadable: late.unreadable }
+}
+
+async function pass(db: Db, keys: SecretKeys, batch: number): Promise<Reencrypted> {
+  const total = { changed: 0, unreadable: 0 }
+  for (const place of SEALED) {
+    let after: unknown[] | undefined
+    do {
+      const found = await reencryptBatch(db, keys, place, after, batch)
+      total.changed += found.changed
+      total.unreadable += found.unreadable
+      after = found.last
+    } while (after)
+  }
+  return total
+}
+
+/** `last` has the columns of the last row; undefined where there are no more. */
+async function reencryptBatch(
+  db: Db,
+  keys: SecretKeys,
+  { table, purpose, owner, id }: (typeof SEALED)[number],
+  after: unknown[] | undefined,
+  batch: number,
+): Promise<Reencrypted & { last: unknown[] | undefined }> {
+  const columns = sql.join(id.map(name => sql.ref(name)))
+  const isAfter: RawBuilder<unknown> = after ? sql`(${columns}) > (${sql.join(after)})` : sql`true`
+  const { rows } = await sql<Record<string, unknown> & { owner: string; sealed: string }>`
+    select ${columns}, ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} where ${isAfter}
+    order by ${columns} limit ${batch}`.execute(db)
+  const idOf = (row: Record<string, unknown>) => id.map(name => row[name])
+  const stale = rows.filter(({ owner, sealed }) => !isSealedWith(keys[0] ?? new Uint8Array(), purpose, owner, sealed))
+  const readable = stale.filter(({ owner, sealed }) => keys.some(key => isSealedWith(key, purpose, owner, sealed)))
+  let changed = 0
+  if (readable.length > 0)
+    await db.transaction().execute(async db => {
+      for (const row of readable) {
+        const sealed = seal(keys, purpose, row.owner, unseal(keys, purpose, row.owner, row.sealed))
+        // A row that was written again meanwhile is left to the next pass.
+        const { numAffectedRows } = await sql`update ${sql.table(table)} set sealed = ${sealed}
+          where (${columns}) = (${sql.join(idOf(row))}) and sealed = ${row.sealed}`.execute(db)
+        changed += Number(numAffectedRows)
+      }
+    })
+  const last = rows.at(-1)
+  return {
+    changed,
+    unreadable: stale.length - readable.length,
+    last: last && rows.length === batch ? idOf(last) : undefined,
+  }
+}
