@@ -43,8 +43,11 @@ export async function pack(out: string): Promise<string> {
     ...Object.entries(copies).map(([from, to]) => cp(join(root, from), join(target, to), { recursive: true })),
   ])
   // For a checkout alone.
-  for (const name of ["ops/bin", "ops/bundle.ts", "ops/pack.ts", "ops/README.md", "docs/decisions"])
+  for (const name of ["ops/bin", "ops/bundle.ts", "ops/pack.ts", "ops/README.md"])
     await rm(join(target, name), { recursive: true })
+  // What an operator who runs compose from here has put there.
+  for (const name of ["ops/secrets", "ops/.env", "ops/sluice.env"])
+    await rm(join(target, name), { recursive: true, force: true })
   const { stdout } = await run("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", out], {
     cwd: target,
   })

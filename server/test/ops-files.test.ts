@@ -1,13 +1,15 @@
 // What runs the service: `ops/Dockerfile`, `compose.yaml`, the systemd unit and the Helm chart, each read by its own tools, and all
 // compared with each other.
 import { execFile } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { parse, parseAllDocuments } from "yaml"
+import { networkNames } from "../src/chain/networks.ts"
 import { networkSettingsTable } from "../src/config/network-settings-table.ts"
+import { secretFilesOf } from "../src/config/secret-files.ts"
 import { settingsTable } from "../src/config/settings-table.ts"
 import { root } from "./e2e/program.ts"
 import { type Anything, compose, image, ops } from "./ops-files.ts"
@@ -18,7 +20,18 @@ const ofUnit = (name: string): string[] => unit.filter(([each]) => each === name
 
 /** The name of a setting, also of one that exists for each network. */
 const isSetting = (name: string): boolean =>
-  name in settingsTable || Object.keys(networkSettingsTable).some(first => name.startsWith(`${first}_`))
+  name in settingsTable ||
+  secretFilesOf(networkNames).includes(name) ||
+  Object.keys(networkSettingsTable).some(first => name.startsWith(`${first}_`) && !name.endsWith("_FILE"))
+
+/** The secrets that each role needs and gets. The API signs for no wallet, and a worker limits nobody. */
+const shared = ["DATABASE_URL", "RPC_BASE", "SECRET_KEY"]
+const secretsOf: Record<string, string[]> = {
+  api: [...shared, "REDIS_URL"],
+  worker: [...shared, "PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"],
+  migrate: ["DATABASE_URL"],
+}
+const isSecret = (name: string): boolean => secretFilesOf(networkNames).includes(`${name}_FILE`)
 
 /** The oldest and the newest Kubernetes whose schemas the chart is checked against. */
 const kubernetes = ["1.25.0", "1.37.0"] as const
@@ -40,7 +53,10 @@ const valueSets: Record<string, object> = {
   },
   "an ingress with its own class and certificate": { ingress: { enabled: true, host: "pay.example.com" } },
   "another secret, with Postgres and Redis elsewhere": {
-    existingSecret: "2026",
+    secrets: {
+      api: { name: "2026", settings: ["DATABASE_URL", "DATABASE_REPLICA_URL", "SECRET_KEY", "METRICS_TOKEN"] },
+      worker: { name: "2027", settings: ["DATABASE_URL", "SECRET_KEY"] },
+    },
     image: { repository: "registry.example.com:5000/sluice", tag: "1.10", pullPolicy: "Always" },
     settings: { BASE_URL: "https://pay.example.com", NETWORKS: "base,optimism", TRUSTED_PROXIES: "10.0.0.0/8,::1/128" },
   },
@@ -89,6 +105,12 @@ async function render(values: object | string = {}, release = "sluice"): Promise
   expect(documents.flatMap(({ errors, warnings }) => [...errors, ...warnings])).toEqual([])
   return { file, all: documents.map(document => document.toJS()) }
 }
+/** The pods of the API, the worker and the migration. */
+const podsOf = (all: Anything[]): Anything[] =>
+  ["Deployment sluice-api", "Deployment sluice-worker", "Job sluice-migrate"].map(
+    name => oneOf(all, name).spec.template.spec,
+  )
+const isOfSecrets = ({ name }: { name: string }) => name === "secrets"
 const nameOf = ({ kind, metadata }: Anything): string => `${kind} ${metadata.name}`
 const oneOf = (all: Anything[], name: string): Anything => {
   const found = all.filter(each => nameOf(each) === name)
@@ -115,19 +137,21 @@ describe("the chart", () => {
 
   it("uses the image, the secret and the ingress that were chosen", async () => {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
-    const podsOf = (all: Anything[]): Anything[] =>
-      all.filter(({ kind }) => ["Deployment", "Job"].includes(kind)).map(each => each.spec.template.spec.containers[0])
     const chosen = async (name: string) => (await render(valueSets[name])).all
-    for (const [name, used, secret] of [
-      ["its defaults", `sluice:${version}`, "sluice"],
-      ["another secret, with Postgres and Redis elsewhere", "registry.example.com:5000/sluice:1.10", "2026"],
+    for (const [name, used, secrets] of [
+      ["its defaults", `sluice:${version}`, ["sluice-api", "sluice-worker", "sluice-migrate"]],
+      [
+        "another secret, with Postgres and Redis elsewhere",
+        "registry.example.com:5000/sluice:1.10",
+        ["2026", "2027", "sluice-migrate"],
+      ],
     ] as const) {
       const pods = podsOf(await chosen(name))
-      expect(pods).toHaveLength(3)
-      for (const pod of pods) {
-        expect(pod.image).toBe(used)
-        expect(pod.envFrom).toEqual([{ configMapRef: { name: "sluice-settings" } }, { secretRef: { name: secret } }])
+      for (const { containers } of pods) {
+        expect(containers[0].image).toBe(used)
+        expect(containers[0].envFrom).toEqual([{ configMapRef: { name: "sluice-settings" } }])
       }
+      expect(pods.map(({ volumes }) => volumes.find(isOfSecrets).secret.secretName)).toEqual(secrets)
     }
     const replicas = await chosen("other replicas and resources")
     expect(oneOf(replicas, "Deployment sluice-api").spec.replicas).toBe(5)
@@ -140,6 +164,25 @@ describe("the chart", () => {
     })
     const noHost = await run(tools.helm, ["template", "sluice", chart, "--set", "ingress.enabled=true"])
     expect([noHost.code, noHost.errors]).toEqual([1, expect.stringContaining("ingress.host must be set")])
+  })
+
+  it("gives each role the secrets that it needs, as files that only its user can read", async () => {
+    const { all } = await render()
+    const { secrets } = parse(ops("chart/values.yaml"))
+    expect(Object.keys(secrets)).toEqual(["api", "worker", "migrate"])
+    const given = podsOf(all).map(({ volumes, containers, securityContext }) => {
+      const { secret } = volumes.find(isOfSecrets)
+      expect([secret.defaultMode, securityContext.fsGroup]).toEqual([0o440, securityContext.runAsGroup])
+      const [{ env, volumeMounts }] = containers
+      const { mountPath, readOnly } = volumeMounts.find(isOfSecrets)
+      expect(readOnly).toBe(true)
+      const names: string[] = secret.items.map(({ key, path }: Anything) => (key === path ? key : "?"))
+      expect(env).toEqual(names.map(name => ({ name: `${name}_FILE`, value: `${mountPath}/${name}` })))
+      return names.sort()
+    })
+    expect(given).toEqual(["api", "worker", "migrate"].map(role => [...(secretsOf[role] ?? [])].sort()))
+    // What every process has is no secret.
+    expect(Object.keys(oneOf(all, "ConfigMap sluice-settings").data).filter(isSecret)).toEqual([])
   })
 
   it("leads from the ingress to the API processes of its own release, and to no others", async () => {
@@ -199,7 +242,7 @@ describe("the files that run it", () => {
     expect(await run(tools.hadolint, [join(root, "ops/Dockerfile")])).toMatchObject({ code: 0, out: "", errors: "" })
   })
 
-  it("compose reads its file, and asks for the two values that have no default", async () => {
+  it("compose reads its file, asks for the value that has no default, and gives each role its secrets", async () => {
     writeFileSync(join(scratch, "sluice.env"), ops("sluice.env.example"))
     const read = (text: string) => {
       writeFileSync(join(scratch, "compose.yaml"), text)
@@ -207,34 +250,61 @@ describe("the files that run it", () => {
     }
     const without = await read(ops("compose.yaml"))
     const asked = [...without.errors.matchAll(/required variable (\w+) is missing a value: set it in \.env/g)]
-    expect([without.code, new Set(asked.map(([, name]) => name))]).toEqual([
-      1,
-      new Set(["DOMAIN", "POSTGRES_PASSWORD"]),
-    ])
+    expect([without.code, new Set(asked.map(([, name]) => name))]).toEqual([1, new Set(["DOMAIN"])])
     // Its program puts in no values of variables, as compose does.
-    const chosen = ops("compose.yaml")
-      .replace(/\$\{DOMAIN:\?[^}]*\}/g, "pay.example.com")
-      .replace(/\$\{POSTGRES_PASSWORD:\?[^}]*\}/g, "secret")
-    const whole = await read(chosen)
+    const whole = await read(ops("compose.yaml").replace(/\$\{DOMAIN:\?[^}]*\}/g, "pay.example.com"))
     expect([whole.code, whole.errors]).toEqual([0, ""])
-    const { services } = JSON.parse(whole.out)
+    const { services, secrets } = JSON.parse(whole.out)
     expect(Object.keys(services).sort()).toEqual(["api", "caddy", "migrate", "postgres", "redis", "worker"])
     expect(services.api).toMatchObject({
       image: "sluice:latest",
-      environment: { BASE_URL: "https://pay.example.com", DATABASE_URL: "postgres://sluice:secret@postgres/sluice" },
+      environment: { BASE_URL: "https://pay.example.com" },
+      env_file: [{ path: expect.stringMatching(/\/sluice\.env$/), format: "raw" }],
     })
+    for (const [role, names] of Object.entries(secretsOf)) {
+      const { environment, secrets: given } = services[role]
+      // The Redis of this file has no password.
+      const files = names.filter(name => name !== "REDIS_URL").sort()
+      expect(given.map(({ source }: Anything) => source).sort()).toEqual(files)
+      const named = Object.entries(environment).filter(([name]) => name.endsWith("_FILE"))
+      expect(named.sort()).toEqual(files.map(name => [`${name}_FILE`, `/run/secrets/${name}`]))
+      expect(Object.keys(environment).filter(name => isSecret(name) && name !== "REDIS_URL")).toEqual([])
+      for (const name of files) expect(secrets[name].file).toMatch(new RegExp(`/secrets/${name}$`))
+    }
+    expect(services.postgres.environment).toMatchObject({ POSTGRES_PASSWORD_FILE: "/run/secrets/POSTGRES_PASSWORD" })
   })
 
   it.runIf(process.platform === "linux")("systemd reads the unit without a word, and finds it safe", async () => {
     // Node may be elsewhere here.
     const file = join(scratch, "sluice@.service")
     writeFileSync(file, ops("sluice@.service").replace("=/usr/bin/node ", `=${process.execPath} `))
+    for (const role of ["worker", "all"])
+      cpSync(join(root, `ops/sluice@${role}.service.d`), join(scratch, `sluice@${role}.service.d`), { recursive: true })
     for (const name of ["sluice@api", "sluice@worker", "sluice@all"]) {
       const verified = await run("systemd-analyze", ["verify", "--man=no", join(scratch, `${name}.service`)])
       expect(verified).toEqual({ code: 0, out: "", errors: "" })
     }
     const safe = await run("systemd-analyze", ["security", "--offline=true", "--threshold=15", file])
     expect(safe).toMatchObject({ code: 0, out: expect.stringMatching(/Overall exposure level .* OK/) })
+  })
+
+  it("systemd hands each role the secrets that it needs, each as the file that its setting names", () => {
+    const ofRole = (role: string) => {
+      const dropIn = join(root, `ops/sluice@${role}.service.d/keys.conf`)
+      const text = ops("sluice@.service") + (existsSync(dropIn) ? readFileSync(dropIn, "utf8") : "")
+      const loaded = [...text.matchAll(/^LoadCredential=(\w+):\/etc\/sluice\/secrets\/\1$/gm)].map(
+        ([, name = ""]) => name,
+      )
+      const named = [...text.matchAll(/\b(\w+)_FILE=%d\/\1(?= |$)/gm)].map(([, name = ""]) => name)
+      expect(named.sort()).toEqual(loaded.sort())
+      // The file of settings is the program's own to read: systemd's would count before these.
+      expect(text).not.toMatch(/^EnvironmentFile=/m)
+      return loaded
+    }
+    const isOfUnit = (name: string) => name !== "REDIS_URL"
+    expect(ofRole("api")).toEqual(secretsOf.api?.filter(isOfUnit).sort())
+    expect(ofRole("worker")).toEqual(secretsOf.worker?.sort())
+    expect(ofRole("all")).toEqual(secretsOf.worker?.sort())
   })
 
   it("agree about the user, the command, the port, the folders and the time to stop", async () => {
@@ -276,7 +346,7 @@ describe("the files that run it", () => {
       const [container] = pod.containers
       expect(container.securityContext).toMatchObject({ readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } })
       const mounts = container.volumeMounts.map((mount: Anything) => mount.mountPath)
-      expect(mounts.sort()).toEqual([image.environment.DATA_DIR, "/tmp"])
+      expect(mounts.sort()).toEqual([image.environment.DATA_DIR, "/run/secrets/sluice", "/tmp"])
     }
     const [container] = deployment.spec.template.spec.containers
     expect(container).toMatchObject({
@@ -290,7 +360,9 @@ describe("the files that run it", () => {
     const graceS = deployment.spec.template.spec.terminationGracePeriodSeconds
     expect(graceS).toBeGreaterThan(Number.parseInt(values.settings.DRAIN, 10) + 20)
 
-    expect(ofUnit("ExecStart")).toEqual(["/usr/bin/node /opt/sluice/bin/sluice.js start --role %i"])
+    expect(ofUnit("ExecStart")).toEqual([
+      "/usr/bin/node /opt/sluice/bin/sluice.js start --role %i --env-file /etc/sluice/env",
+    ])
     expect(ofUnit("User")).toEqual(["sluice"])
     expect(Number(ofUnit("TimeoutStopSec"))).toBeGreaterThan(drainS + 20)
   })
@@ -298,11 +370,13 @@ describe("the files that run it", () => {
   it("name only settings that exist", () => {
     const example = [...ops("sluice.env.example").matchAll(/^([A-Z_]+)=/gm)].map(match => match[1] ?? "")
     const values = parse(ops("chart/values.yaml"))
-    const secret = /A Secret with the rest: ([\s\S]*?)\.\n/.exec(ops("chart/values.yaml"))?.[1] ?? ""
+    const listed = Object.values<{ settings: string[] }>(values.secrets).flatMap(({ settings }) => settings)
+    const secret = /(A Secret may have more[\s\S]*?)\.\n/.exec(ops("chart/values.yaml"))?.[1] ?? ""
     const ofTheUnit = ofUnit("Environment").flatMap(line => line.split(" ").map(pair => pair.split("=")[0] ?? ""))
     const named = [
       ...example,
-      ...(secret.match(/[A-Z_]{3,}/g) ?? []),
+      ...listed,
+      ...(secret.match(/[A-Z]+_[A-Z_]+/g) ?? []),
       ...Object.keys(values.settings),
       ...Object.keys(compose.services.api.environment),
       ...[...ofTheUnit, ...Object.keys(image.environment)].filter(name => name !== "NODE_ENV"),

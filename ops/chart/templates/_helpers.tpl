@@ -3,12 +3,16 @@
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- /* Of the secrets that a process gets, the files: an environment would be handed to all that it starts. */ -}}
 {{- define "sluice.environment" -}}
 envFrom:
   - configMapRef:
-      name: {{ .Release.Name }}-settings
-  - secretRef:
-      name: {{ .Values.existingSecret | quote }}
+      name: {{ .root.Release.Name }}-settings
+env:
+  {{- range (get .root.Values.secrets .of).settings }}
+  - name: {{ . }}_FILE
+    value: /run/secrets/sluice/{{ . }}
+  {{- end }}
 {{- end }}
 
 {{- define "sluice.pod" -}}
@@ -26,6 +30,16 @@ volumes:
     emptyDir: {}
   - name: tmp
     emptyDir: {}
+  - name: secrets
+    secret:
+      secretName: {{ (get .root.Values.secrets .of).name | quote }}
+      {{- /* 0440: for the group of the pod's user. Readers of YAML differ about octal numbers. */}}
+      defaultMode: 288
+      items:
+        {{- range (get .root.Values.secrets .of).settings }}
+        - key: {{ . }}
+          path: {{ . }}
+        {{- end }}
 {{- end }}
 
 {{- define "sluice.container" -}}
@@ -41,4 +55,7 @@ volumeMounts:
     mountPath: /data
   - name: tmp
     mountPath: /tmp
+  - name: secrets
+    mountPath: /run/secrets/sluice
+    readOnly: true
 {{- end }}

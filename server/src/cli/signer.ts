@@ -6,14 +6,17 @@ import { checksummed } from "../chain/hex.ts"
 import { SignerError } from "../chain/signer.ts"
 import { parseRemoteKey, type RemoteKey } from "../chain/signers/remote-key.ts"
 import { walletOfKey, walletsOf } from "../chain/signers/remote-signer.ts"
-import { apiUrl } from "../config/setting-values.ts"
+import { apiUrl, privateKey } from "../config/setting-values.ts"
+import { smallText } from "../config/small-text.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
-const usage = `Prints the wallet of a key that another machine keeps, as the value of PAYOUT_SIGNER or RELAY_SIGNER.
+const usage = `Prints the wallet of a key that another machine keeps, as the value of PAYOUT_SIGNER or RELAY_SIGNER; or that of a private key
+in a file, as the value of PAYOUT_WALLET or RELAY_WALLET.
 
   sluice signer aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID
   sluice signer gcp-kms:projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY/cryptoKeyVersions/VERSION
   sluice signer web3signer:https://HOST:PORT
+  sluice signer --key-file FILE
 
   --endpoint URL  the address of the KMS's API, where it is a private endpoint (KMS_ENDPOINT).
   --help          this text.
@@ -41,11 +44,14 @@ export async function settingsOf(key: RemoteKey, endpoint: string | undefined, s
 async function main(args: string[]): Promise<string> {
   const { positionals, values } = parseCommandLine(args, {
     allowPositionals: true,
-    options: { endpoint: { type: "string" } },
+    options: { endpoint: { type: "string" }, "key-file": { type: "string" } },
   })
   const [name, ...more] = positionals
   if (values.help) return usage.trimEnd()
-  if (!name || more.length > 0) throw new UsageError("Name one key.")
+  const file = values["key-file"]
+  if (file !== undefined && name === undefined)
+    return checksummed(parsedValue(`--key-file ${file}`, file, path => privateKey(smallText(path).trim())).address)
+  if (!name || more.length > 0 || file !== undefined) throw new UsageError("Name one key.")
   const key = parsedValue("The key", name, parseRemoteKey)
   const endpoint = values.endpoint && parsedValue("--endpoint", values.endpoint, apiUrl)
   return (await settingsOf(key, endpoint || undefined, new AbortController().signal)).join("\n")

@@ -7,6 +7,8 @@ import {
   chownSync,
   constants,
   copyFileSync,
+  cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -16,10 +18,11 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { parseEnv, promisify } from "node:util"
+import { promisify } from "node:util"
 import { type Hex, parseEther } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { pack } from "../../../ops/pack.ts"
+import { parseEnvFile } from "../../src/config/env-file.ts"
 import { type Anvil, deploySanctionsList, deployTestUsdc, placeSharedContracts, startAnvil } from "../anvil.ts"
 import { compose, image } from "../ops-files.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
@@ -101,16 +104,33 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     )
   }
 
-  /** Starts a command of the image: its environment and compose.yaml's, as its user, on a tree that is read-only. */
-  function start(command: string[]) {
-    const ofCompose = Object.entries(compose.services.api.environment as Record<string, string>)
+  /**
+   * Starts a role as compose.yaml does: with its environment and the image's, its secrets as files, as its user, on a tree that is
+   * read-only.
+   */
+  function start(role: "api" | "worker", changed: Record<string, string> = {}) {
+    const { command, environment, secrets } = compose.services[role]
+    const folder = at(`data/secrets-${role}`)
+    mkdirSync(folder, { recursive: true })
+    for (const name of secrets) {
+      rmSync(join(folder, name), { force: true })
+      copyFileSync(at(`etc/secrets/${name}`), join(folder, name))
+      chmodSync(join(folder, name), 0o400)
+      if (isRoot) chownSync(join(folder, name), uid, gid)
+    }
+    const ofCompose = Object.entries(environment as Record<string, string>)
+      .filter(([name, value]) => !value.includes("$") && name !== "REDIS_URL")
+      .map(([name, value]) => [name, value.replace("/run/secrets", folder)])
+    // The file of settings has no secret, and names those of the machine: the operator's own.
+    const ofFile = Object.entries(parseEnvFile(readFileSync(at("etc/env"), "utf8")))
     const env = {
       ...image.environment,
-      ...Object.fromEntries(ofCompose.filter(([name, value]) => !value.includes("$") && name !== "REDIS_URL")),
       ...settings,
-      ...parseEnv(readFileSync(at("etc/env"), "utf8")),
-      ...(command.includes("worker") ? { HEALTH_PORT: `${Number(port) + 20_000}` } : { PORT: port }),
+      ...Object.fromEntries(ofFile.filter(([name]) => !name.endsWith("_FILE"))),
+      ...Object.fromEntries(ofCompose),
+      ...(role === "worker" ? { HEALTH_PORT: `${Number(port) + 20_000}` } : { PORT: port }),
       HOME: "/nonexistent",
+      ...changed,
     } as Record<string, string>
     const user = ["setpriv", `--reuid=${uid}`, `--regid=${gid}`, "--clear-groups", "--no-new-privs"]
     // The temporary folder may be on a file system of its own.
@@ -128,14 +148,14 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     for (const stream of [child.stdout, child.stderr]) stream.on("data", chunk => (output += chunk))
     const ended = once(child, "close").then(([code]) => code as number | null)
     const get = (path: string) =>
-      fetch(`http://127.0.0.1:${command.includes("worker") ? env.HEALTH_PORT : env.PORT}${path}`).catch(() => undefined)
+      fetch(`http://127.0.0.1:${role === "worker" ? env.HEALTH_PORT : env.PORT}${path}`).catch(() => undefined)
     return { child, env, get, output: () => output, ended }
   }
 
   it("has no package of development, and none of the sandbox", async () => {
     expect(await step(0)).toMatchObject({ code: 0 })
     // The Dockerfile does the same.
-    const [, , unpack = "", install = ""] = image.commands(image.build)
+    const [unpack = "", install = ""] = image.commands(image.build).slice(-2)
     for (const command of [unpack.replace(/dist.*/, ""), install]) expect(steps[0]?.text).toContain(command.trim())
     const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages
     const installed = readdirSync(at("app/node_modules"), { recursive: true, encoding: "utf8" })
@@ -170,10 +190,44 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     expect(ours.filter(name => /\.tsx?$|\.test\.|^contracts/.test(name))).toEqual([])
   })
 
+  it("has every file that its documents lead to", () => {
+    const pages = readdirSync(at("app/docs"), { recursive: true, encoding: "utf8" }).filter(name =>
+      name.endsWith(".md"),
+    )
+    const broken = ["README.md", ...pages.map(name => `docs/${name}`)].flatMap(page => {
+      const text = readFileSync(at(`app/${page}`), "utf8")
+      const links = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = ""]) => link.split("#")[0] ?? "")
+      return links
+        .filter(link => link !== "" && !/^[a-z]+:/.test(link))
+        .filter(link => !existsSync(join(at(`app/${page}`), "..", link)))
+        .map(link => `${page}: ${link}`)
+    })
+    expect(pages.length).toBeGreaterThan(20)
+    expect(broken).toEqual([])
+  })
+
+  it("is what its own Dockerfile makes an image of", async () => {
+    // As COPY does, without what the file beside it leaves out.
+    const source = at("context")
+    cpSync(at("app"), source, { recursive: true, filter: path => !path.startsWith(at("app/node_modules")) })
+    const lines = [...image.build.matchAll(/^RUN (.*)$/gm)].map(match => match[1] ?? "")
+    for (const line of lines.slice(0, 2))
+      await promisify(execFile)("bash", ["-euo", "pipefail", "-c", line.replaceAll("/package", at("built"))], {
+        cwd: source,
+        env: settings,
+      })
+    const files = (folder: string) =>
+      readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(name => !name.startsWith("node_modules"))
+    expect(files(at("built")).sort()).toEqual(files(at("app")).sort())
+  })
+
   it("leads from nothing to a service that is ready, as a user that can't write it", async () => {
     expect(steps.map(({ kind }) => kind)).toEqual(["", "", "", "exits-1", "", "doctor", "", ""])
     expect(await step(1)).toMatchObject({ code: 0 })
-    expect(statSync(at("etc/env")).mode & 0o777).toBe(0o600)
+    for (const name of readdirSync(at("etc/secrets")))
+      expect(statSync(at(`etc/secrets/${name}`)).mode & 0o777).toBe(0o600)
+    expect(statSync(at("etc/secrets")).mode & 0o777).toBe(0o700)
+    expect(readFileSync(at("etc/env"), "utf8")).not.toMatch(/\b(0x)?[0-9a-f]{64}\b|postgres:|rpc\./)
     expect(await step(2)).toMatchObject({ code: 0, out: expect.stringContaining("this version's schema now") })
     const before = await step(3)
     expect([before.code, before.out]).toEqual([1, expect.stringContaining("DEPOSIT_FACTORY_BASE must be set")])
@@ -183,13 +237,20 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       await anvil.client.setBalance({ address: address as Hex, value: parseEther("1") })
     expect(await step(4)).toMatchObject({ code: 0 })
 
-    const api = start(compose.services.api.command)
-    const worker = start(compose.services.worker.command)
+    const api = start("api")
+    const worker = start("worker")
     await until("both are ready or dead", async () => {
       if (api.child.exitCode !== null || worker.child.exitCode !== null) return true
       return (await api.get("/readyz"))?.status === 200 && (await worker.get("/readyz"))?.status === 200
     })
     expect([api, worker].find(({ child }) => child.exitCode !== null)?.output()).toBeUndefined()
+    // The process that strangers reach has no key of a wallet, in its environment or in a file.
+    const ofApi = [...Object.values(api.env), ...readdirSync(at("data/secrets-api"))].join(" ")
+    expect(ofApi).not.toMatch(/PRIVATE_KEY/)
+    for (const name of ["PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY", "SECRET_KEY"])
+      expect(JSON.stringify([api.env, worker.env])).not.toContain(
+        readFileSync(at(`etc/secrets/${name}`), "utf8").trim(),
+      )
     // Nothing answers at that domain here.
     const alarms = (await step(5)).out.match(/^ {2}(alarm|fault) .*/gm)
     expect(alarms).toEqual([expect.stringContaining("BASE_URL can't be reached")])

@@ -32,9 +32,14 @@ afterAll(async () => {
   rmSync(lists, { recursive: true, force: true })
 })
 
-/** Runs `script/wallet` as somebody who knows the data folder and nothing else. */
-async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number; out: string; err: string }> {
-  const child = spawn(join(root, "script/wallet"), args, {
+/** Runs `script/wallet` as somebody who knows the data folder and nothing else; `as` changes the user. */
+async function wallet(
+  args: string[],
+  dir = sandbox.dir,
+  as: string[] = [],
+): Promise<{ code: number; out: string; err: string }> {
+  const [program = "", ...rest] = [...as, join(root, "script/wallet"), ...args]
+  const child = spawn(program, rest, {
     env: { ...plainEnv(), DATA_DIR: dir },
     stdio: ["ignore", "pipe", "pipe"],
   })
@@ -76,7 +81,34 @@ async function sellOne(before: () => unknown = () => {}): Promise<void> {
   await post(`/api/paywalls/${id}/pay`, { txHash, address: sandbox.file().buyers[0].address })
 }
 
+/** A user whom the system has no name for, as a container's may be. It may open the socket, and reach this folder. */
+const NAMELESS = 54_321
+const asNameless = [
+  "setpriv",
+  `--reuid=${NAMELESS}`,
+  `--regid=${NAMELESS}`,
+  "--clear-groups",
+  "--inh-caps=+dac_override,+dac_read_search",
+  "--ambient-caps=+dac_override,+dac_read_search",
+]
+
 describe("script/wallet", () => {
+  it.runIf(process.getuid?.() === 0)("records what a user without a name does, by its number", async () => {
+    await until("the wallet is known", async () => (await shown()) !== undefined)
+    const by = (...args: string[]) => wallet(args, sandbox.dir, asNameless)
+    expect(await by("halt", "payout", "--reason", "no name")).toMatchObject({ code: 0, err: "" })
+    expect((await wallet(["show"])).out).toContain(`halted: by uid ${NAMELESS}: no name`)
+    expect(await by("resume", "payout", "--reason", "seen")).toMatchObject({ code: 0, err: "" })
+    // Refused by the service, which it reached.
+    for (const args of [
+      ["adopt", HASH],
+      ["retry", ID],
+      ["cancel", ID, "--reason", "r"],
+    ])
+      expect(await by(...args)).toMatchObject({ code: 1, err: expect.not.stringContaining("uv_os") })
+    expect((await wallet(["log"])).out).toContain(`by uid ${NAMELESS}`)
+  })
+
   it("shows, halts and resumes the wallet, and says what was done by whom", async () => {
     await until("the wallet is known", async () => (await shown()) !== undefined)
     expect(JSON.parse((await wallet(["show", "--json"])).out).data).toMatchObject([
