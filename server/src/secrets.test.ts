@@ -37,7 +37,8 @@ describe("a sealed secret", () => {
   })
 
   it("decrypts with either of two keys while the key is changed, and is encrypted with the first", () => {
-    const [before, next] = [randomBytes(32), randomBytes(32)]
+    const before = randomBytes(32)
+    const next = randomBytes(32)
     const old = seal([before], "signing-key", "k", "x")
     for (const keys of [
       [before, next],
@@ -49,8 +50,9 @@ describe("a sealed secret", () => {
   })
 })
 
-it("a MAC is told by either key, and made with the first", () => {
-  const [before, next] = [randomBytes(32), randomBytes(32)]
+it("a MAC is accepted by either key, and made with the first", () => {
+  const before = randomBytes(32)
+  const next = randomBytes(32)
   const [old] = macsOf([before], "x402-retry", "set_1")
   expect(macsOf([next, before], "x402-retry", "set_1").map(mac => mac.equals(old))).toEqual([false, true])
 })

@@ -1,8 +1,7 @@
 /** What a role can't do without: the keys of the wallets that it signs for. Pure. */
 import type { Settings } from "./settings.ts"
 
-/** The roles of a process. */
-export const roles = ["all", "api", "worker"] as const
+const roles = ["all", "api", "worker"] as const
 /** A role of a process. */
 export type Role = (typeof roles)[number]
 

@@ -1,4 +1,4 @@
-// The key of an installation: what a start with another one is told, and how the key is changed.
+// The key of an installation: what a start with another one does, and how the key is changed.
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -16,7 +16,9 @@ const PARTIAL = /^SECRET_KEY of this installation is being changed/
 
 let service: TestService
 let merchantId: string
-const [key, next, other] = [new Uint8Array(32).fill(7), randomBytes(32), randomBytes(32)]
+const key = new Uint8Array(32).fill(7)
+const next = randomBytes(32)
+const other = randomBytes(32)
 beforeAll(async () => {
   service = await startService()
 })

@@ -1,7 +1,8 @@
 /**
  * Which keys the secrets in a database are encrypted with, so that a process with another SECRET_KEY does not start on it.
  * The table `installation` keeps a constant for each of these keys, encrypted with it: one, and two while the key is
- * changed. It tells a guesser no more than any encrypted secret beside it, which says as surely whether a key is right.
+ * changed. A guesser learns no more from it
+ * than from any encrypted secret beside it, which shows as surely whether a key is right.
  */
 import { type RawBuilder, sql } from "kysely"
 import { isSealedWith, type Purpose, type SecretKeys, seal, unseal } from "../secrets.ts"
