@@ -6,10 +6,12 @@ import { transactionRoutes } from "./books/transaction-routes.ts"
 import { catalogRoutes } from "./checkouts/catalog-routes.ts"
 import { payRoutes } from "./checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./checkouts/routes.ts"
-import type { Context } from "./context.ts"
+import { type Context, wallTime } from "./context.ts"
+import { CLOCK_WRONG } from "./db/clock.ts"
 import { foreignTokenRoutes } from "./deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./deposits/routes.ts"
 import { termsRoute } from "./deposits/terms-route.ts"
+import { ApiError } from "./errors.ts"
 import { refundRoutes } from "./escrow/refund-routes.ts"
 import { escrowRoutes } from "./escrow/routes.ts"
 import { healthRoutes } from "./http/health.ts"
@@ -51,7 +53,7 @@ import { agentRoutes } from "./x402/routes.ts"
 export function openApp(
   ctx: Context,
   tokens: TokenIssuer,
-  sender: Sender = openSender(ctx.settings.webhooks),
+  sender: Sender = openSender(ctx.settings.webhooks, { now: () => wallTime(ctx) }),
   draining: AbortSignal = ctx.signal,
   standing: () => string[] = () => [],
 ): Server {
@@ -61,6 +63,7 @@ export function openApp(
   // and payments wait, and their connections would otherwise be kept until the stop breaks them.
   app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
+  app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
@@ -99,6 +102,12 @@ export function openApp(
   })
   app.addHook("onClose", () => sender.close())
   return app
+}
+
+/** What comes anyway: a load balancer takes the process away only after it asked `/readyz` again. */
+function refuseBesideTheClock({ clock }: Context, url: string): void {
+  if (/^\/(healthz|readyz|metrics)\b/.test(url) || !clock?.isWrong()) return
+  throw new ApiError("NOT_READY", undefined, `Not ready: ${CLOCK_WRONG}.`)
 }
 
 function closeWhile(draining: AbortSignal, reply: FastifyReply): void {

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import type { Chain, ChainInfo } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
+import type { DatabaseClock } from "./db/clock.ts"
 import type { Db } from "./db/open.ts"
 import type { Replica } from "./db/replica.ts"
 import type { Wakes } from "./jobs/wake.ts"
@@ -20,8 +21,10 @@ export interface TxContext {
   db: Db
   settings: Settings
   log: Logger
-  /** The service's time, which tests and the sandbox can move. Leases and tokens do not use it. */
+  /** The service's time: the database's, which tests and the sandbox can move. Leases and tokens do not use it. */
   now: () => Date
+  /** Undefined where the database is embedded: its clock is this machine's. */
+  clock?: DatabaseClock | undefined
   chain: ChainInfo
   wakes: Wakes
   /** All kinds of things that are for sale. */
@@ -31,6 +34,9 @@ export interface TxContext {
   /** Undefined where nothing is traced. */
   tracing?: Tracing | undefined
 }
+
+/** The time that nothing moves, for nonces, tokens and signatures: the database's, as others keep or check them. */
+export const wallTime = ({ clock }: Pick<TxContext, "clock">): Date => clock?.now() ?? new Date()
 
 /** The {@link TxContext.onCommit} of work outside a transaction. */
 export const atOnce: TxContext["onCommit"] = effect => effect()

@@ -15,6 +15,7 @@ import { secretFileNames } from "./config/secret-files.ts"
 import { describeSettings, readSettings, type Settings, SettingsError } from "./config/settings.ts"
 import { connectNetworks, keepNetworks, patiently } from "./connect-networks.ts"
 import { atOnce, type Context } from "./context.ts"
+import { openClock, watchClock } from "./db/clock.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { type OpenDatabase, openDatabase } from "./db/open.ts"
 import { openReplica } from "./db/replica.ts"
@@ -192,7 +193,7 @@ async function openContext(
   { flags, log, tracing, shutdown, cleanups, fail }: Start,
   settings: Settings,
   startup: StartupServer | undefined,
-  now: Context["now"] = () => new Date(),
+  sandboxNow: Context["now"] | undefined,
 ): Promise<{ ctx: Context; database: OpenDatabase }> {
   const signal = shutdown.stopping
   if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
@@ -202,6 +203,8 @@ async function openContext(
   const database = await openDatabase(settings, onError, sentence => log.info(sentence))
   cleanups.push(() => database.close())
   startup?.setPhase("the networks are being connected")
+  const clock = settings.databaseUrl === undefined ? undefined : await openClock(database.background)
+  if (clock) void watchClock(clock, log, signal)
   const { db } = database
   const isApi = flags.role === "api"
   const networks = await connectNetworks({ db, settings, log, signal, isApi, fail })
@@ -223,7 +226,8 @@ async function openContext(
     replica,
     settings,
     log,
-    now,
+    now: sandboxNow ?? clock?.now ?? (() => new Date()),
+    clock,
     chain: { networks },
     wakes,
     limits,

@@ -1,7 +1,7 @@
 /** The worker: the list of all background loops. */
 
 import type { Network } from "./chain/networks.ts"
-import { type Context, inTransaction } from "./context.ts"
+import { type Context, inTransaction, wallTime } from "./context.ts"
 import { renewDeposits } from "./deposits/versions.ts"
 import { advanceEscrows } from "./escrow/advance-escrows.ts"
 import { forgetExpiredKeys } from "./http/idempotency.ts"
@@ -182,6 +182,6 @@ export async function runWorker(ctx: Context): Promise<void> {
   await recheckBudgets(ctx).catch(error =>
     ctx.log.error({ err: error }, "payouts held for a gas budget wait for their retry time"),
   )
-  const deliveries = runDeliveries(ctx, openSender(ctx.settings.webhooks))
+  const deliveries = runDeliveries(ctx, openSender(ctx.settings.webhooks, { now: () => wallTime(ctx) }))
   await Promise.all([deliveries, ...loopsOf(ctx).map(loop => runLoop(ctx, loop))])
 }

@@ -10,6 +10,7 @@ import { lockDataDir } from "../config/data-dir.ts"
 import { isDevelopmentWallet } from "../config/live-mode.ts"
 import { issuerUrl } from "../config/setting-values.ts"
 import { readSettings, type Settings } from "../config/settings.ts"
+import { openClock } from "../db/clock.ts"
 import { assertInstallation } from "../db/installation.ts"
 import { type Db, openDatabase } from "../db/open.ts"
 import type { Subject } from "../http/authenticate.ts"
@@ -58,7 +59,7 @@ async function main(args: string[]): Promise<string> {
   const { db, close } = await open(settings)
   try {
     await assertInstallation(db, settings.mode)
-    const said = [await invite(db, { iss, sub }, new Date())]
+    const said = [await invite(db, { iss, sub }, (await openClock(db)).now())]
     if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
       said.push(`Note that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
     if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")

@@ -24,7 +24,9 @@ export interface StandingAlarms {
 
 /** The alarms about this process's settings and environment. `isServing`: it answers requests at BASE_URL. */
 export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms {
-  const { settings, now, signal } = ctx
+  const { settings, signal } = ctx
+  // The service's time is the database's; what is checked is this machine's.
+  const now = ctx.clock ? () => new Date() : ctx.now
   const query =
     settings.databaseUrl === undefined
       ? undefined

@@ -1,14 +1,15 @@
 /**
  * `/healthz`: the process answers. `/readyz`: requests may be sent to it. `/metrics`: for requests with the token.
  *
- * A process is ready while the database answers it and it is not stopping: with the database it can serve status, access
- * and pages, whatever else fails. A worker that stopped, or endpoints that are gone, are so for every process. If they
+ * A process is ready while the database answers it, its machine's clock is right and it is not stopping: with the database
+ * it can serve status, access and pages, whatever else fails. A worker that stopped, or endpoints that are gone, are so for every process, and so is a full disk of the database. If they
  * made processes unready, a load balancer would take away all of them at once, and what they still serve.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
+import { CLOCK_WRONG } from "../db/clock.ts"
 import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
 import type { Server } from "./server.ts"
@@ -54,7 +55,7 @@ export function healthRoutes(
         summary: "Whether requests may be sent to this process",
         tags: ["operation"],
         description:
-          "A load balancer asks this. The process is ready while its database answers. A process that is stopping answers 503 while it finishes its requests. Everything else that needs a person, such as a network that no worker scans, is listed in `alarms` and makes no process unready, because status, access and pages are still served.",
+          "A load balancer asks this. The process is ready while its database answers and its clock is right. A process that is stopping answers 503 while it finishes its requests. Everything else that needs a person, such as a network that no worker scans or a database whose disk is full, is listed in `alarms` and makes no process unready, because status, access and pages are still served.",
         response: {
           200: Type.Object({
             status: Type.String(),
@@ -105,6 +106,7 @@ function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining:
   let last: string[] = []
   return async () => {
     if (draining.aborted) return { fault: "the process is stopping", alarms: [] }
+    if (ctx.clock?.isWrong()) return { fault: CLOCK_WRONG, alarms: [] }
     const [reached, alarms] = await Promise.all([inTime(databaseNow()), inTime(sharedAlarms())])
     if (typeof reached === "string") return { fault: reached, alarms: [] }
     if (typeof alarms === "string") return { alarms: [...last, UNREAD] }

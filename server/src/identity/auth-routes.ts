@@ -1,6 +1,6 @@
 /** `/api/auth`: a wallet signs in as a merchant. Also the public keys of all tokens that the service signs. */
 import { withActor } from "../actor.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext, wallTime } from "../context.ts"
 import { actorOf } from "../http/actor.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
 import { merchantOf } from "./merchants.ts"
@@ -54,7 +54,7 @@ export function authRoutes(app: Server, ctx: Context): void {
         return await merchantOf(ctx, subject)
       }
       const merchantId = await withActor(actorOf(request, subject), () => inTransaction(ctx, signIn))
-      const expiresAt = new Date(Date.now() + CONSOLE_TOKEN_MS)
+      const expiresAt = new Date(wallTime(ctx).getTime() + CONSOLE_TOKEN_MS)
       const token = { typ: TOKEN_TYPES.console, aud: ctx.settings.oidcAudience, sub, expiresAt }
       return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), merchantId }
     },

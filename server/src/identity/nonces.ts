@@ -1,5 +1,5 @@
 /** Nonces of wallet signatures. Each is for one purpose and resource, valid for ten minutes and one use. */
-import type { Context, TxContext } from "../context.ts"
+import { type Context, type TxContext, wallTime } from "../context.ts"
 import { randomText } from "../ids.ts"
 
 /**
@@ -21,7 +21,7 @@ const NONCE_CHARACTERS = 24
 /** Creates a nonce; `expiresAt` is wall time. */
 export async function makeNonce(ctx: Context, use: NonceUse): Promise<{ nonce: string; expiresAt: Date }> {
   const nonce = randomText(NONCE_CHARACTERS)
-  const expiresAt = new Date(Date.now() + NONCE_MS)
+  const expiresAt = new Date(wallTime(ctx).getTime() + NONCE_MS)
   await ctx.db
     .insertInto("nonces")
     .values({ nonce, ...use, expires_at: expiresAt })
@@ -45,7 +45,7 @@ export async function nonceExpiry(
     .where("nonce", "=", nonce)
     .where("purpose", "=", purpose)
     .where("resource", "=", resource)
-    .where("expires_at", ">", new Date())
+    .where("expires_at", ">", wallTime(ctx))
     .executeTakeFirst()
   return row?.expires_at
 }
@@ -57,7 +57,7 @@ export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resour
     .where("nonce", "=", nonce)
     .where("purpose", "=", purpose)
     .where("resource", "=", resource)
-    .where("expires_at", ">", new Date())
+    .where("expires_at", ">", wallTime(ctx))
     .returning("nonce")
     .executeTakeFirst()
   return taken !== undefined
@@ -65,5 +65,5 @@ export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resour
 
 /** Deletes expired nonces that were not used. */
 export async function forgetExpiredNonces(ctx: Context): Promise<void> {
-  await ctx.db.deleteFrom("nonces").where("expires_at", "<=", new Date()).execute()
+  await ctx.db.deleteFrom("nonces").where("expires_at", "<=", wallTime(ctx)).execute()
 }

@@ -18,7 +18,7 @@ import {
   SignJWT,
 } from "jose"
 import { sql } from "kysely"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext, wallTime } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { Subject } from "../http/authenticate.ts"
 import { seal, unseal } from "../secrets.ts"
@@ -61,7 +61,7 @@ export async function signToken(
     .setAudience(aud)
     .setSubject(sub)
     .setJti(randomUUID())
-    .setIssuedAt()
+    .setIssuedAt(wallTime(ctx))
     .setExpirationTime(Math.floor(expiresAt.getTime() / 1_000))
     .sign(key)
 }
@@ -84,7 +84,7 @@ export async function signStatement(
 }
 
 async function privateKey(ctx: Context): Promise<{ id: string; key: CryptoKey | Uint8Array }> {
-  const { id, sealed } = await signingKey(ctx, new Date())
+  const { id, sealed } = await signingKey(ctx, wallTime(ctx))
   const jwk = JSON.parse(unseal(ctx.settings.secretKeys, "signing-key", id, sealed)) as JWK
   return { id, key: await importJWK(jwk, ALGORITHM) }
 }
@@ -142,6 +142,7 @@ async function subjectOf(
       issuer: ctx.settings.baseUrl,
       algorithms: [ALGORITHM],
       clockTolerance: LEEWAY_S,
+      currentDate: wallTime(ctx),
       requiredClaims: ["exp", "sub"],
     })
     return payload.sub
@@ -153,13 +154,13 @@ async function subjectOf(
 
 /** All keys that a valid token can be signed with, as a JWK set; creates the first key. */
 export async function publishedKeys(ctx: Context): Promise<JWK[]> {
-  const keys = await ensuredKeys(ctx, new Date())
+  const keys = await ensuredKeys(ctx, wallTime(ctx))
   return keys.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: ALGORITHM, use: "sig" }))
 }
 
 /** Deletes the keys whose tokens have all expired. */
 export async function forgetRetiredKeys(ctx: Context): Promise<void> {
-  const newest = (await keysOf(ctx)).find(key => key.created_at.getTime() <= Date.now() - RETIRED_MS)
+  const newest = (await keysOf(ctx)).find(key => key.created_at.getTime() <= wallTime(ctx).getTime() - RETIRED_MS)
   if (newest) await ctx.db.deleteFrom("signing_keys").where("created_at", "<", newest.created_at).execute()
 }
 

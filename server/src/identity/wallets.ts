@@ -3,7 +3,7 @@ import { type Hex, hashMessage, recoverMessageAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, type TxContext, wallTime } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { isNonceGood, makeNonce, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
 import { parseSiwe, siweFaults } from "./siwe.ts"
@@ -55,7 +55,7 @@ export async function offerNonce(ctx: Context, door: Door) {
     "Version: 1",
     `Chain ID: ${chainIds[0]}`,
     `Nonce: ${nonce}`,
-    `Issued At: ${new Date().toISOString()}`,
+    `Issued At: ${wallTime(ctx).toISOString()}`,
     "Resources:",
     ...resources.map(each => `- ${each}`),
   ].join("\n")
@@ -96,7 +96,7 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
     resource: resourceOf(door),
     chainIds: door.networks.map(network => network.chainId),
     ...(door.address === undefined ? {} : { address: door.address }),
-    now: new Date(),
+    now: wallTime(ctx),
     maxAgeMs: NONCE_MS,
   })
   if (faults.length > 0) throw refused("message", ...faults)

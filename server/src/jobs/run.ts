@@ -21,12 +21,21 @@ export interface Loop {
 
 /** The pause after a failed round: short enough to recover soon, long enough not to fill the log. */
 const AFTER_FAILURE_MS = 5_000
+/** The pause before a process looks again whether its clock is right. */
+const CLOCK_WRONG_MS = 1_000
 
-/** Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. */
+/**
+ * Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. None begins while this machine's
+ * clock is wrong.
+ */
 export async function runLoop(ctx: Context, loop: Loop): Promise<void> {
   const { signal } = ctx
   const wakes = ctx.wakes.subscribe(loop.wokenBy)
   while (!signal.aborted) {
+    if (ctx.clock?.isWrong()) {
+      await sleep(CLOCK_WRONG_MS, undefined, { signal }).catch(() => {})
+      continue
+    }
     const startedAt = performance.now()
     let sleepMs = AFTER_FAILURE_MS
     let result = "failed"

@@ -5,7 +5,7 @@
 
 import { addressField } from "../chain/address-field.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { type Context, wallTime } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
@@ -63,7 +63,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       await useProof(ctx, door, proof)
       // The token's expiry is in wall time; the time left of the access is measured by the service's clock.
       const leftMs = Math.min(ACCESS_TOKEN_MS, access.expiresAt.getTime() - ctx.now().getTime())
-      const expiresAt = new Date(Math.floor((Date.now() + leftMs) / 1_000) * 1_000)
+      const expiresAt = new Date(Math.floor((wallTime(ctx).getTime() + leftMs) / 1_000) * 1_000)
       const token = { typ: TOKEN_TYPES.paywallAccess, aud: paywall.id, sub: caip10Of(proof), expiresAt }
       return {
         accessToken: await signToken(ctx, token),

@@ -2,7 +2,7 @@
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
+import { type Context, inTransaction, reading, type TxContext, wallTime } from "../context.ts"
 import { callingWallet } from "../http/authenticate.ts"
 import { inData, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
@@ -85,7 +85,7 @@ function signInRoutes(app: Server, ctx: Context): void {
       const proof = await proveWallet(ctx, door(), request.body)
       await useProof(ctx, door(), proof)
       const address = checksummed(proof.address)
-      const expiresAt = new Date(Math.floor((Date.now() + TOKEN_MS) / 1_000) * 1_000)
+      const expiresAt = new Date(Math.floor((wallTime(ctx).getTime() + TOKEN_MS) / 1_000) * 1_000)
       const sub = walletSubject(proof.address, proof.isByKey ? undefined : proof.network.chainId)
       const token = { typ: TOKEN_TYPES.subscriber, aud: SUBSCRIBERS, sub, expiresAt }
       return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), address }

@@ -43,10 +43,13 @@ export interface Sender {
   close(): Promise<void>
 }
 
-/** A sender for these settings; `resolve` and `ca` replace the system's name resolution and root certificates. */
+/**
+ * A sender for these settings. `now` is the time that signatures have; `resolve` and `ca` replace the system's name
+ * resolution and root certificates.
+ */
 export function openSender(
   { allowCidrs, timeoutMs, probeTimeoutMs }: WebhookSettings,
-  { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
+  { resolve, ca, now = () => new Date() }: { resolve?: Resolve; ca?: string; now?: () => Date } = {},
 ): Sender {
   const privateHosts = new Set<string>()
   const agent = new Agent({
@@ -68,7 +71,7 @@ export function openSender(
     keepAliveMaxTimeout: MOST_IDLE_MS,
   })
   return {
-    send: (message, options) => exchange(agent, message, options),
+    send: (message, options) => exchange({ agent, now }, message, options),
     isPrivate: url => privateHosts.has(new URL(url).hostname),
     close: () => agent.destroy(),
   }
@@ -79,7 +82,7 @@ export function openSender(
  * this process (measured).
  */
 function exchange(
-  agent: Agent,
+  { agent, now }: { agent: Agent; now: () => Date },
   message: Message,
   { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal | undefined },
 ): Promise<Attempt> {
@@ -99,7 +102,7 @@ function exchange(
     const durationMs = Math.round(performance.now() - startedAt)
     resolve({ status, error, answer: answer ? storable(answer) : null, retryAfterMs, durationMs })
   }
-  const answered = (status: number): void => end(fault(status, headers), retryAfterMsOf(status, headers))
+  const answered = (status: number): void => end(fault(status, headers), retryAfterMsOf(status, headers, now()))
   const abort = (): void => connection?.abort(new Error("aborted"))
   const timer = setTimeout(() => {
     const late = `within ${timeoutMs / 1_000} s`
@@ -115,7 +118,7 @@ function exchange(
   if (isOver) return promise
   const failed = (error: Error): void => end(wordsOf(error, status))
   try {
-    agent.dispatch(requestOf(message), {
+    agent.dispatch(requestOf(message, now()), {
       onRequestStart: controller => {
         connection = controller
         // The exchange ended while the connection was being made.
@@ -153,7 +156,10 @@ const addressOf = remember(url => {
   return { origin, path: pathname + search }
 })
 
-function requestOf({ url, secrets, eventId, idempotencyKey, body, traceparent }: Message): Dispatcher.DispatchOptions {
+function requestOf(
+  { url, secrets, eventId, idempotencyKey, body, traceparent }: Message,
+  now: Date,
+): Dispatcher.DispatchOptions {
   return {
     ...addressOf(url),
     method: "POST",
@@ -163,7 +169,7 @@ function requestOf({ url, secrets, eventId, idempotencyKey, body, traceparent }:
       "user-agent": USER_AGENT,
       "idempotency-key": idempotencyKey,
       ...(traceparent === undefined ? {} : { traceparent }),
-      ...signatureHeaders(secrets, { eventId, body, t: Math.floor(Date.now() / 1_000) }),
+      ...signatureHeaders(secrets, { eventId, body, t: Math.floor(now.getTime() / 1_000) }),
     },
     body,
   }
@@ -182,8 +188,8 @@ function fault(status: number, headers: IncomingHttpHeaders): string | null {
 }
 
 /** The delay that an answer asks for, if its status is 429 or 503. */
-const retryAfterMsOf = (status: number, headers: IncomingHttpHeaders): number | undefined =>
-  status === 429 || status === 503 ? retryAfterOf([headers["retry-after"]].flat()[0], Date.now()) : undefined
+const retryAfterMsOf = (status: number, headers: IncomingHttpHeaders, now: Date): number | undefined =>
+  status === 429 || status === 503 ? retryAfterOf([headers["retry-after"]].flat()[0], now.getTime()) : undefined
 
 const CLOSED = "the connection was closed before the answer was complete"
 

@@ -6,7 +6,7 @@
 
 import type { Address } from "../chain/hex.ts"
 import { checksummed, type Hash } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import { type Context, wallTime } from "../context.ts"
 import { publishedKeys, signStatement } from "../identity/signing-keys.ts"
 import { networkName, type Price, requirementsV2, SCHEME, type Sold } from "./protocol.ts"
 
@@ -33,7 +33,7 @@ const didOf = ({ settings: { baseUrl } }: Pick<Context, "settings">): string =>
 /** The extensions of a 402: a signed offer, and that a client may name its payment. */
 export async function offerExtensions(ctx: Context, price: Price, sold: Sold): Promise<Record<string, unknown>> {
   const { network, amount, asset, payTo } = requirementsV2(price)
-  const validUntil = Math.floor(Date.now() / 1_000) + OFFER_S
+  const validUntil = Math.floor(wallTime(ctx).getTime() / 1_000) + OFFER_S
   const offer = { version: 1, resourceUrl: sold.url, scheme: SCHEME, network, asset, payTo, amount, validUntil }
   const signature = await signStatement(ctx, didOf(ctx), offer)
   return {
@@ -71,7 +71,7 @@ export const signReceipt = (ctx: Context, { network, url, payer, txHash }: Recei
     network: networkName(network, 2),
     resourceUrl: url,
     payer: checksummed(payer),
-    issuedAt: Math.floor(Date.now() / 1_000),
+    issuedAt: Math.floor(wallTime(ctx).getTime() / 1_000),
     transaction: txHash,
   })
 
