@@ -21,6 +21,7 @@ import { type OpenDatabase, openDatabase } from "./db/open.ts"
 import { openReplica } from "./db/replica.ts"
 import { claimSecretKey } from "./db/secret-key.ts"
 import { sharedSlugs } from "./db/slugs.ts"
+import { waitForDatabase } from "./db/wait-for-database.ts"
 import { checkSecrets } from "./doctor/check-secrets.ts"
 import { checkSigners } from "./doctor/check-signers.ts"
 import { isBad } from "./doctor/finding.ts"
@@ -198,6 +199,10 @@ async function openContext(
   const signal = shutdown.stopping
   if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
     throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or contains no address.`)
+  if (settings.databaseUrl !== undefined) {
+    startup?.setPhase("the database can't be reached yet")
+    await waitForDatabase(settings.databaseUrl, log, signal)
+  }
   startup?.setPhase("the database is being migrated")
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke")
   const database = await openDatabase(settings, onError, sentence => log.info(sentence))

@@ -12,6 +12,11 @@ import { failingSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 
 const WATCH_MS = 10_000
 
+function limitsInWords({ limits }: Context): string[] {
+  const trouble = limits.trouble?.()
+  return trouble === undefined ? [] : [trouble]
+}
+
 function replicaInWords({ replica }: Context): string[] {
   const trouble = replica?.trouble()
   return trouble === undefined ? [] : [`replica: left out, and the primary serves all reads: ${trouble}`]
@@ -25,9 +30,10 @@ export async function alarmsNow(ctx: Context, standing: readonly string[] = []):
     troublesInWords(ctx),
     failingSubscriptions(ctx),
   ])
+  const here = [...replicaInWords(ctx), ...limitsInWords(ctx)]
   // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
   // words.
-  return [...new Set([...standing, ...replicaInWords(ctx), ...scan, ...payouts, ...endpoints, ...subscriptions])]
+  return [...new Set([...standing, ...here, ...scan, ...payouts, ...endpoints, ...subscriptions])]
 }
 
 /**

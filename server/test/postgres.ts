@@ -1,6 +1,6 @@
 /** A Postgres server of the tests' own: a fresh cluster on loopback, ended with the process that started it. */
 import { execFileSync, spawn, spawnSync } from "node:child_process"
-import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs"
+import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -32,6 +32,10 @@ export interface TestPostgres {
   crash(): Promise<void>
   /** Makes a replica a primary of its own. */
   promote(): Promise<void>
+  /** Fills its disk, which must be one of its own, to the last page. */
+  fill(): void
+  /** Undoes it. */
+  makeRoom(): void
   /** Stops it and removes its folder. */
   stop(): Promise<void>
 }
@@ -40,7 +44,8 @@ export interface TestPostgres {
  * Starts a cluster in a temporary folder. `durable`: committed data survives a crash of the server; the other tests do
  * without for speed. `fsync`: it survives a power cut too, as a Postgres for real money must. Without `autovacuum` the space of
  * deleted rows is not used again, so that rows are found in the order in which they were inserted. `replicaOf` makes it a streaming replica of
- * another, durable one; `port` is where it listens, otherwise a free one.
+ * another, durable one; `port` is where it listens, otherwise a free one. `diskMb` gives it a disk of its own of so many megabytes,
+ * where {@link canMount}.
  */
 export async function startPostgres({
   durable = false,
@@ -48,10 +53,12 @@ export async function startPostgres({
   autovacuum = true,
   replicaOf = undefined as TestPostgres | undefined,
   port: given = undefined as number | undefined,
+  diskMb = undefined as number | undefined,
 } = {}): Promise<TestPostgres> {
   const bin = postgresBinaries()
   if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
   const dir = mkdtempSync(join(tmpdir(), "sluice-pg-"))
+  if (diskMb !== undefined) mountDisk(dir, diskMb)
   // The server refuses to run as root.
   const isRoot = process.getuid?.() === 0
   const id = (flag: string) => Number.parseInt(execFileSync("id", [flag, "postgres"]).toString(), 10)
@@ -127,8 +134,34 @@ export async function startPostgres({
         await ended
       }
       process.off("exit", kill)
+      if (diskMb !== undefined) execFileSync("umount", [dir])
       rmSync(dir, { recursive: true, force: true })
     },
+    fill: () => {
+      writeFileSync(filler(dir), "")
+      // Ends where there is no room: that is what it is for.
+      spawnSync("dd", ["if=/dev/zero", `of=${filler(dir)}`, "bs=4096"], { stdio: "ignore" })
+    },
+    makeRoom: () => rmSync(filler(dir)),
+  }
+}
+
+const filler = (dir: string): string => join(dir, "filler")
+
+const mountDisk = (dir: string, megabytes: number): void =>
+  void execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", dir], { stdio: "ignore" })
+
+/** Whether this user may mount a disk: root, and not in every container. */
+export function canMount(): boolean {
+  const dir = mkdtempSync(join(tmpdir(), "sluice-mount-"))
+  try {
+    mountDisk(dir, 1)
+    execFileSync("umount", [dir])
+    return true
+  } catch {
+    return false
+  } finally {
+    rmSync(dir, { recursive: true })
   }
 }
 

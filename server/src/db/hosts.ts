@@ -52,7 +52,7 @@ export const TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_insert_lsn(
  * A host that responds and must not be written to: a replica, one that became a replica, or a primary that another has
  * replaced.
  */
-class NotPrimary extends Error {}
+export class NotPrimary extends Error {}
 
 /** A primary's identity: a promoted replica begins a new timeline, and the `cluster` of both is the same. */
 interface Primary {

@@ -54,8 +54,8 @@ export class DatabaseUnavailable extends Error {
 export const isFull = (error: unknown): boolean =>
   error instanceof DatabaseUnavailable && wordsOf(error.cause) === "timeout exceeded when trying to connect"
 
-/** An address with several IP addresses fails with an AggregateError, which has no message of its own. */
-const wordsOf = (error: unknown): string =>
+/** The message of an error. An address with several IP addresses fails with an AggregateError, which has none of its own. */
+export const wordsOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
 
 /** How many hosts the address of a pool has, if it has several. */
@@ -188,7 +188,7 @@ const NAMED = /^\s*(?:select )?\/\* named: (\w+)(, deferred)? \*\//
 const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
 
 /** Whether an error of `pg` concerns the server or the connection to it, and not the statement. */
-function isUnavailable(error: unknown): boolean {
+export function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
   const { code, message } = error as { code?: unknown; message?: unknown }
   return typeof code === "string" ? /^E[A-Z]+$/.test(code) : LOST.test(`${message}`)

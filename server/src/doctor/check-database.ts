@@ -7,6 +7,7 @@ import { checksummed } from "../chain/hex.ts"
 import { networkSetting } from "../chain/networks.ts"
 import type { Settings } from "../config/settings.ts"
 import { schemaState } from "../db/migrate.ts"
+import { TRY_WRITE, whyUnwritable } from "../db/try-write.ts"
 import { UNSERVED } from "../payouts/alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
@@ -38,6 +39,7 @@ export async function checkDatabase(settings: Settings, query: Query | undefined
   try {
     return [
       await connection(query),
+      await writes(query),
       ...(await durability(query)),
       await collation(query),
       await clock(query, now),
@@ -90,6 +92,21 @@ async function connection(query: Query): Promise<Finding> {
       "Point DATABASE_URL at the primary.",
     )
   return fine(part, "connection", `Postgres ${String(row?.version).split(" ")[0]} answers`)
+}
+
+async function writes(query: Query): Promise<Finding> {
+  try {
+    await query(TRY_WRITE)
+    return fine(part, "writes", "the database takes writes")
+  } catch (error) {
+    const message = whyUnwritable(error)
+    if (message === undefined) throw error
+    return fault(
+      "writes",
+      message,
+      "Make room on the disk of Postgres, never by deleting files in its folder; or make it writable again. The service recovers by itself.",
+    )
+  }
 }
 
 /** Answers to callers, and the nonce of a signed payout, must survive a crash of the server. */

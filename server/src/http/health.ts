@@ -10,6 +10,7 @@ import { sql } from "kysely"
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { CLOCK_WRONG } from "../db/clock.ts"
+import { TRY_WRITE, UNWRITABLE, whyUnwritable } from "../db/try-write.ts"
 import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
 import type { Server } from "./server.ts"
@@ -18,6 +19,10 @@ import type { Server } from "./server.ts"
 const SHARED_MS = 1_000
 /** The deadline of both questions to the database, which are asked together: probes give up after a few seconds. */
 const DEADLINE_MS = 1_000
+/** The time between two trials of a write, after one that failed too, and how long one may take before it is late. */
+const WRITTEN_MS = 10_000
+const UNWRITTEN_MS = 1_000
+const WRITE_DEADLINE_MS = 5_000
 /** The alarm that stands for those that can't be read: a migration has locked their tables, for example. */
 const UNREAD = "the database does not say in time what else needs attention"
 
@@ -103,15 +108,55 @@ interface State {
 function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining: AbortSignal): () => Promise<State> {
   const databaseNow = shared(ctx, () => sql`select 1`.execute(ctx.db))
   const sharedAlarms = shared(ctx, alarmsNow)
+  const writesNow = writeReader(ctx)
   let last: string[] = []
   return async () => {
     if (draining.aborted) return { fault: "the process is stopping", alarms: [] }
     if (ctx.clock?.isWrong()) return { fault: CLOCK_WRONG, alarms: [] }
-    const [reached, alarms] = await Promise.all([inTime(databaseNow()), inTime(sharedAlarms())])
+    const [reached, alarms, unwritable] = await Promise.all([
+      inTime(databaseNow()),
+      inTime(sharedAlarms()),
+      writesNow(),
+    ])
     if (typeof reached === "string") return { fault: reached, alarms: [] }
-    if (typeof alarms === "string") return { alarms: [...last, UNREAD] }
+    const first = unwritable === undefined ? [] : [unwritable]
+    if (typeof alarms === "string") return { alarms: [...first, ...last, UNREAD] }
     last = alarms
-    return { alarms }
+    // The checks of this process say the same in the same words.
+    return { alarms: [...new Set([...first, ...alarms])] }
+  }
+}
+
+/**
+ * Returns a function that says why the database takes no writes, as of the last trial: nobody waits for one but who asks
+ * first, since a write takes as long as the disk.
+ */
+function writeReader(ctx: Context): () => Promise<string | undefined> {
+  let fault: string | undefined
+  let open: Promise<void> | undefined
+  let triedMs = Number.NEGATIVE_INFINITY
+  const trial = async () => {
+    await sql
+      .raw(TRY_WRITE)
+      .execute(ctx.db)
+      .then(
+        () => {
+          fault = undefined
+        },
+        error => {
+          fault = whyUnwritable(error)
+        },
+      )
+    open = undefined
+  }
+  return async () => {
+    const isFirst = triedMs === Number.NEGATIVE_INFINITY
+    if (!open && performance.now() - triedMs >= (fault === undefined ? WRITTEN_MS : UNWRITTEN_MS)) {
+      triedMs = performance.now()
+      open = trial()
+    }
+    if (open && isFirst) await inTime(open)
+    return open && performance.now() - triedMs > WRITE_DEADLINE_MS ? UNWRITABLE : fault
   }
 }
 

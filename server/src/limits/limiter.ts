@@ -17,6 +17,8 @@ export interface Limits {
    * and returns no promise where this process decides alone.
    */
   admit(counts: readonly Count[]): Verdict | Promise<Verdict>
+  /** Why this process enforces its share by itself, as the sentence of an alarm; absent where Redis is not set. */
+  trouble?(): string | undefined
   close(): Promise<void>
 }
 
@@ -30,6 +32,7 @@ const PATIENCE_MS = 100
 const BEAT_MS = 5_000
 /** An instance is counted until it has missed three heartbeats. */
 const LIFE_MS = 15_000
+const ALONE = "Redis can't be used, and each process enforces its share of the rate limits by itself"
 
 /** The limits of a process without Redis. */
 export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })): Limits {
@@ -108,6 +111,7 @@ async function limitsOver({ redis, prefix }: Shared, log: Logger, inTime: InTime
       }
       return own.admit(counts.map(({ key, limit }) => ({ key, limit: Math.ceil(limit / member.instances()) })))
     },
+    trouble: () => (alone ? ALONE : undefined),
     close: async () => {
       closed = true
       clearTimeout(timer)

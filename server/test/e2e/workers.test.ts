@@ -167,6 +167,20 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     expect(await kill(api, "SIGTERM")).toBe(0)
     expect(await kill(worker, "SIGTERM")).toBe(0)
   })
+
+  it("answers probes while Postgres is down at its start, and starts when Postgres does", async () => {
+    await postgres.kill()
+    const ports = [await freePort(), await freePort()]
+    const started = [start("api", { PORT: `${ports[0]}` }), start("worker", { HEALTH_PORT: `${ports[1]}` })]
+    for (const port of ports) {
+      await until("it answers", () => answers(`http://127.0.0.1:${port}/healthz`))
+      const { message } = (await (await fetch(`http://127.0.0.1:${port}/readyz`)).json()) as { message: string }
+      expect(message).toBe("Not ready: the database can't be reached yet.")
+    }
+    await postgres.start()
+    for (const port of ports) await until("it is ready", () => answers(`http://127.0.0.1:${port}/readyz`))
+    for (const child of started) expect(await kill(child, "SIGTERM")).toBe(0)
+  })
 })
 
 function start(role: string, more: Record<string, string> = {}): ChildProcess {
