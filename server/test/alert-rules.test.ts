@@ -52,13 +52,18 @@ function allIsWell(): void {
   metrics.countPayment(paperNetwork, newId("pw"), "granted", money)
 }
 
-/** What makes each alert fire; `up` and an absent metric are Prometheus' own. */
+/** What makes each alert fire; `up` and an absent metric are Prometheus' own, and the disk is of the node exporter. */
 const faults: Record<string, () => void> = {
   SluiceProcessDown: () => {},
   SluiceNoWorker: () => metrics.scanLag.reset(),
   SluiceScanStopped: () => metrics.scanStopped.set({ network: "base" }, 1),
   SluiceScanBehind: () => metrics.scanBehind.set({ network: "base" }, 1),
   SluiceSetup: () => metrics.setupAlarms.set({ part: "base", check: "endpoints" }, 1),
+  SluiceDatabaseUnwritable: () => metrics.setupAlarms.set({ part: "database", check: "writes" }, 1),
+  SluiceDatabaseDisk: () => {},
+  SluiceDatabaseConnections: () => metrics.setupAlarms.set({ part: "database", check: "connections" }, 1),
+  SluiceBackupOld: () => metrics.setupAlarms.set({ part: "database", check: "backup" }, 1),
+  SluiceCertificate: () => metrics.setupAlarms.set({ part: "address", check: "certificate" }, 1),
   SluiceEndpoint: () => metrics.endpointAlarms.set({ network: "base", endpoint: "1", reason: "silent" }, 1),
   SluiceRpcErrors: () =>
     metrics.rpcCalls.inc({ network: "base", endpoint: "1", method: "eth_call", result: "error" }, 500),
@@ -91,6 +96,13 @@ async function scrape(): Promise<Map<string, number>> {
   )
 }
 
+/** What the node exporter says of a disk with this many percent left. */
+const diskOf = (left: number): [string, number][] =>
+  Object.entries({ avail: left, size: 100 }).map(([name, value]) => [
+    `node_filesystem_${name}_bytes{job="postgres-host",mountpoint="/"}`,
+    value,
+  ])
+
 /** How long a fault lasts until its alert is due, in minutes. */
 const minutesOf = (alert: string): number => (alert === "SluicePayoutHeld" ? 25 * 60 : 60)
 
@@ -118,7 +130,9 @@ it("an alert fires for each fault, and none where all is well", async () => {
     registry.resetMetrics()
     allIsWell()
     faults[name]?.()
-    series.push({ name, up: name === "SluiceProcessDown" ? 0 : 1, scraped: await scrape() })
+    const scraped = await scrape()
+    for (const [disk, value] of diskOf(name === "SluiceDatabaseDisk" ? 5 : 50)) scraped.set(disk, value)
+    series.push({ name, up: name === "SluiceProcessDown" ? 0 : 1, scraped })
   }
   expect(Object.keys(faults)).toEqual(rules.map(({ alert }) => alert))
   const tests = series.map(({ name, up, scraped }) => ({

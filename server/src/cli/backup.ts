@@ -13,6 +13,9 @@ import { pipeline } from "node:stream/promises"
 import { readDatabaseSettings } from "../config/command-settings.ts"
 import { lockDataDir } from "../config/data-dir.ts"
 import { environmentWith } from "../config/settings.ts"
+import type pg from "pg"
+import { connectClient } from "../db/hosts.ts"
+import { NOTE_BACKUP } from "../db/last-backup.ts"
 import { copyEmbedded } from "../db/open.ts"
 import { socketPath } from "../operator/socket.ts"
 import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
@@ -20,13 +23,16 @@ import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
 const usage = `Writes a consistent copy of the database to a file, while the service runs.
 
   sluice backup FILE
+  sluice backup --done
 
   FILE    does not exist yet; - for the standard output. Only its owner can read it. It has no keys, but the addresses' terms and
           encrypted secrets.
+  --done  makes none, and notes in the database of DATABASE_URL that another tool has made one just now.
 
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
 pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
-docs/operations.md says how to restore it, and how to lose nothing since the last backup.
+docs/operations.md says how to restore it, and how to lose nothing since the last backup. When one was made is noted in the database:
+the service raises an alarm where that is longer ago than BACKUP_MAX_AGE.
 
 Exits with 0 when the backup is complete, 1 when there is none, 2 for a wrong command line.
 `
@@ -40,9 +46,13 @@ class NoService extends Error {}
 
 /** Makes the backup that the arguments name, and reports it. Throws a sentence, and then leaves no file. */
 async function main(args: string[]): Promise<string | undefined> {
-  const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
+  const { positionals, values } = parseCommandLine(args, {
+    allowPositionals: true,
+    options: { done: { type: "boolean" } },
+  })
   if (values.help) return usage.trimEnd()
   const [file, ...more] = positionals
+  if (values.done) return await noteDone(file)
   if (file === undefined || more.length > 0) throw new UsageError("Name one file.")
   const { databaseUrl, dataDir } = readDatabaseSettings()
   const write = (to: string) => (databaseUrl === undefined ? copyOf(dataDir, to) : dump(databaseUrl, to))
@@ -64,11 +74,40 @@ async function main(args: string[]): Promise<string | undefined> {
   return say(`Wrote ${file}.`)
 }
 
+/** Notes a backup of another tool. It began before now, by how long nobody knows. */
+async function noteDone(file: string | undefined): Promise<string> {
+  if (file !== undefined) throw new UsageError("With --done, name no file.")
+  const { databaseUrl } = readDatabaseSettings()
+  if (databaseUrl === undefined) throw new UsageError("The embedded database is copied by `sluice backup FILE` alone.")
+  await withClient(databaseUrl, async client => client.query(NOTE_BACKUP, [await timeOf(client)]))
+  return "Noted that a backup was made just now."
+}
+
+async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = await connectClient(databaseUrl, {
+    application_name: "sluice-backup",
+    connectionTimeoutMillis: 10_000,
+  })
+  return await work(client).finally(() => client.end())
+}
+
+const timeOf = async (client: pg.Client): Promise<string> =>
+  (await client.query<{ now: Date }>("select clock_timestamp() as now")).rows[0]?.now.toISOString() ?? ""
+
 /** The standard output may be the backup itself. */
 const say = (line: string): undefined => void process.stderr.write(`${line}\n`)
 
-/** Runs `pg_dump`. The password is not among its arguments, which other users of the machine can read. */
+/** Dumps the database, and notes when that was begun. A dump that can't be noted is a backup anyway. */
 async function dump(databaseUrl: string, file: string): Promise<void> {
+  const begunAt = await withClient(databaseUrl, timeOf)
+  await runDump(databaseUrl, file)
+  await withClient(databaseUrl, client => client.query(NOTE_BACKUP, [begunAt])).catch((error: Error) =>
+    say(`That it was made could not be noted in the database: ${error.message}.`),
+  )
+}
+
+/** Runs `pg_dump`. The password is not among its arguments, which other users of the machine can read. */
+async function runDump(databaseUrl: string, file: string): Promise<void> {
   // Parsed as text: `URL` does not support a list of hosts, `pg_dump` does.
   const [, start = "", password = "", rest = ""] = /^([^:]+:\/\/[^/?#:@]*):([^/?#@]*)(@.*)$/.exec(databaseUrl) ?? []
   const PGPASSWORD = decodeURIComponent(password)

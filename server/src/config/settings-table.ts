@@ -105,6 +105,12 @@ export const settingsTable = {
     parse: whole(1, 10_000),
   },
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode accepts the embedded database too", fallback: "0", parse: flag },
+  BACKUP_MAX_AGE: {
+    meaning:
+      "how old the last backup may be that `sluice backup` made or, with `--done`, noted, before that is an alarm; 0s: no alarm",
+    otherwise: "none, in live mode 2d",
+    parse: durationWithin(0, 366 * 86_400),
+  },
   REDIS_URL: {
     meaning:
       "a Redis address, through which several processes share the rate limits: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/NAME or redis+cluster://HOST:PORT,HOST:PORT; rediss… with TLS",

@@ -41,6 +41,8 @@ export interface Settings {
   dataDir: string
   /** Undefined: the embedded database in `dataDir`. */
   databaseUrl: string | undefined
+  /** How old the last known backup may be, in milliseconds; 0: any age. */
+  backupMaxAgeMs: number
   /** Whether live mode accepts the embedded database too. */
   allowEmbeddedDb: boolean
   /** A replica of `databaseUrl`, and how long a read waits until it has replayed everything; undefined: none. */
@@ -208,6 +210,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     databaseUrl: read("DATABASE_URL"),
     replica: replicaSettings(reader),
     allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
+    backupMaxAgeMs: read("BACKUP_MAX_AGE") ?? (mode === "live" ? 2 * 86_400_000 : 0),
     redisUrl: read("REDIS_URL"),
     secretKeys: secretKeysIn(reader, mode),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),

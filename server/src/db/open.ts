@@ -10,6 +10,7 @@ import type { Settings } from "../config/settings.ts"
 import { pools } from "../metrics.ts"
 import { acting } from "./acting.ts"
 import { clientOf, type Hosts, hostsOf } from "./hosts.ts"
+import { NOTE_BACKUP } from "./last-backup.ts"
 import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
 import { backgroundDeadlines, bigintParsers, bounded, connect, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
@@ -105,7 +106,14 @@ export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
 /** Copies the embedded database in `dataDir`, as it is; only for the process that holds the folder's lock. */
 export async function copyEmbedded(dataDir: string): Promise<Blob> {
   const pglite = await openPGlite({ dataDir: join(dataDir, "db") })
-  return await pglite.dumpDataDir("gzip").finally(() => pglite.close())
+  return await notedCopy(pglite).finally(() => pglite.close())
+}
+
+async function notedCopy(pglite: PGlite): Promise<Blob> {
+  const begunAt = new Date()
+  const copy = await pglite.dumpDataDir("gzip")
+  await pglite.query(NOTE_BACKUP, [begunAt.toISOString()])
+  return copy
 }
 
 /** Migrates a PGlite that is already open, and returns it as a database. */
@@ -126,7 +134,7 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
     listen: async listener => void (await pglite.listen(CHANNEL, listener.notified)),
     // The listener is in the same process.
     isListening: () => true,
-    copy: () => pglite.dumpDataDir("gzip"),
+    copy: () => notedCopy(pglite),
     close: () => pglite.close(),
   }
 }

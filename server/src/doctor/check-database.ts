@@ -43,6 +43,7 @@ export async function checkDatabase(settings: Settings, query: Query | undefined
       ...(await durability(query)),
       await collation(query),
       await clock(query, now),
+      await connections(query),
       ...(await schema(settings, query)),
       ...(await waiting(settings, query, now)),
     ]
@@ -121,6 +122,28 @@ async function durability(query: Query): Promise<Finding[]> {
       `${name} is off in Postgres: a crash of the server loses payments and payouts that were already reported`,
       `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. It may also be set for the user or the database: \`\\drds\` in psql.`,
     ),
+  )
+}
+
+const MOST_USED = 0.9
+
+/** Finds the limit of connections that is reached first: the server's, the database's or the role's. */
+async function connections(query: Query): Promise<Finding> {
+  const check = "connections"
+  const limits = await query(`select * from (values
+    ('Postgres', (select sum(numbackends) from pg_stat_database)::int,
+      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+        - coalesce(current_setting('reserved_connections', true)::int, 0)),
+    ('the database', (select numbackends from pg_stat_database where datname = current_database()),
+      (select datconnlimit from pg_database where datname = current_database())),
+    ('the role', (select count(*)::int from pg_stat_activity where usename = current_user),
+      (select rolconnlimit from pg_roles where rolname = current_user))) l (name, used, most)`)
+  const full = limits.find(({ used, most }) => Number(most) >= 0 && Number(used) > MOST_USED * Number(most))
+  if (!full) return fine(part, check, "Postgres has connections left")
+  return alarm(
+    check,
+    `${full.used} of the ${full.most} connections of ${full.name} are in use: soon nothing more can connect`,
+    "Find who holds them (pg_stat_activity by application_name), or raise the limit. Each process of the service opens 21 at most.",
   )
 }
 

@@ -7,6 +7,8 @@ import { liveWarnings } from "../config/live-mode.ts"
 import { type Role, roleFaults } from "../config/role-needs.ts"
 import type { Examined, Settings } from "../config/settings.ts"
 import { checkBaseUrl, checkIssuer } from "./check-address.ts"
+import { checkBackup } from "./check-backup.ts"
+import { checkCertificate } from "./check-certificate.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
 import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
@@ -47,7 +49,9 @@ export async function checkAll(
       const check = { settings, network, now, signal, faulty }
       return [checkNetworkState(check), checkContracts(check), checkEscrow(check)]
     }),
+    ["DATABASE_URL", "BACKUP_MAX_AGE"].some(name => faulty.has(name)) ? [] : checkBackup(settings, query),
     faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
+    faulty.has("BASE_URL") ? [] : checkCertificate(settings, now, signal),
     faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),
     faulty.has("REDIS_URL") ? [] : checkRedis(settings),
   ])
@@ -64,6 +68,7 @@ export async function checkAgain(installation: Installation, isServing: boolean)
     checkSecretKey(settings, query, true),
     ...settings.networks.map(network => checkNetworkState({ settings, network, now, signal, faulty: new Set() })),
     isServing ? checkBaseUrl(settings, signal).then(found => [found]) : [],
+    isServing ? checkCertificate(settings, now, signal) : [],
   ])
   return parts.flat()
 }

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { setupAlarms } from "../metrics.ts"
+import { checkBackup } from "./check-backup.ts"
 import { alarmText, type Finding, isBad } from "./finding.ts"
 import { checkAgain } from "./run-checks.ts"
 
@@ -27,13 +28,15 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
   const { settings, signal } = ctx
   // The service's time is the database's; what is checked is this machine's.
   const now = ctx.clock ? () => new Date() : ctx.now
-  const query =
-    settings.databaseUrl === undefined
-      ? undefined
-      : async (text: string) => (await sql.raw<Record<string, unknown>>(text).execute(ctx.db)).rows
+  const ask = async (text: string) => (await sql.raw<Record<string, unknown>>(text).execute(ctx.db)).rows
+  const query = settings.databaseUrl === undefined ? undefined : ask
   let standing = new Map<string, Finding>()
   const check = async () => {
-    const found = await checkAgain({ settings, query, now, signal }, isServing)
+    const found = [
+      ...(await checkAgain({ settings, query, now, signal }, isServing)),
+      // Also of an embedded database, which only its own service can ask.
+      ...(await checkBackup(settings, ask)),
+    ]
     if (signal.aborted) return
     const bad = found.filter(each => isBad(each) && !each.isWatched)
     const before = standing

@@ -37,6 +37,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       "compose",
       "helm",
       "postgres",
+      "postgres",
       "embedded",
       "postgres",
       "restore",
@@ -53,11 +54,20 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     const admin = new pg.Client({ connectionString: postgres.url })
     await admin.connect()
     for (const name of ["first", "second"]) await admin.query(`create database ${name}`)
+    // What the owner of the machine adds to a database, and an ordinary role can't restore.
+    await admin.query("create role reporting; create role app login")
+    await admin.query("alter database second owner to app")
     await admin.end()
     const [from, to] = ["first", "second"].map(
       name => Object.assign(new URL(postgres.url), { pathname: `/${name}` }).href,
     )
     const first = await openPostgres(from ?? "", () => {})
+    for (const added of [
+      "create extension pg_stat_statements",
+      "grant select on all tables in schema public to reporting",
+    ])
+      await sql.raw(added).execute(first.db)
+    await sql.raw("create publication everything for all tables").execute(first.db)
     await sql`insert into merchants values ('mer_1', 'i', 's', 'n', null, now())`.execute(first.db)
     await sql`insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active,
         created_at, updated_at) values ('pw_1', 'mer_1', 84532, 'n', 1, 'USDC', 'content', 'one_time', true, now(), now())`.execute(
@@ -75,12 +85,18 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       select 84532, ${address}, ${address}, ${salt}, ${address}, ${address}, ${salt}, id, 1893456000, 'pw_1', now(), now()
       from recipient_sets`.execute(first.db)
     const PATH = `${postgresBinaries()}:${root}script:${process.env.PATH}`
-    const env = { ...plainEnv(), PATH, DATABASE_URL: from ?? "", RESTORED_URL: to ?? "" }
+    const env = { ...plainEnv(), PATH, DATABASE_URL: from ?? "", RESTORED_URL: to?.replace("sluice@", "app@") ?? "" }
     for (const { text } of blocks.filter(block => block.kind === "postgres"))
       await promisify(execFile)("bash", ["-euo", "pipefail", "-c", text], { cwd: dir, env })
     const piped = "sluice backup - > again.dump; pg_restore --list again.dump"
     const list = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", piped], { cwd: dir, env })
     expect(list.stdout).toContain("TABLE DATA public deposits")
+    const noted = await sql<{
+      s: number
+    }>`select extract(epoch from clock_timestamp() - value::timestamptz)::float8 as s
+      from installation where key = 'backup'`.execute(first.db)
+    expect(noted.rows[0]?.s).toBeGreaterThanOrEqual(0)
+    expect(noted.rows[0]?.s).toBeLessThan(600)
     await first.close()
     // The copy opens, is at this version, and has the terms.
     const second = await openPostgres(to ?? "", () => {})
