@@ -1,5 +1,6 @@
+import { createRequire } from "node:module"
 import Fastify from "fastify"
-import { expect, it } from "vitest"
+import { expect, it, vi } from "vitest"
 import { errorTable } from "../errors.ts"
 import { docsPages } from "./docs-pages.ts"
 import type { Server } from "./server.ts"
@@ -11,6 +12,21 @@ it("a page that could not be rendered is tried again for the next caller", async
   docsPages(app as unknown as Server, () => documents.shift() ?? (undefined as unknown as object))
   expect((await app.inject("/docs/json")).statusCode).toBe(500)
   expect((await app.inject("/docs/json")).json()).toEqual(document)
+  await app.close()
+})
+
+it("renders what is asked for: the YAML, which takes longest, only for those who want it, and once", async () => {
+  // The same module as the plugin's: it requires it.
+  const plugin = createRequire(createRequire(import.meta.url).resolve("@fastify/swagger"))
+  const stringify = vi.spyOn(plugin("yaml"), "stringify")
+  const app = Fastify()
+  docsPages(app as unknown as Server, () => ({ openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }))
+  for (const path of ["", "/", "/json", "/errors", "/static/swagger-ui.css"])
+    expect((await app.inject(`/docs${path}`)).statusCode).toBe(200)
+  expect(stringify).toHaveBeenCalledTimes(0)
+  const both = await Promise.all([app.inject("/docs/yaml"), app.inject("/docs/yaml")])
+  expect(both.map(({ body }) => body.startsWith("openapi: 3.1.0"))).toEqual([true, true])
+  expect(stringify).toHaveBeenCalledTimes(1)
   await app.close()
 })
 

@@ -1,4 +1,4 @@
-/** The pages under /docs: rendered once, at the first request, and then served from memory. */
+/** The pages under /docs: each rendered once, at its first request, and then served from memory. */
 import { hash } from "node:crypto"
 import { readdirSync } from "node:fs"
 import { createRequire } from "node:module"
@@ -24,18 +24,18 @@ const NO_ICON = '<link rel="icon" href="data:,">'
 
 /**
  * Adds `/docs`, its parts, the document as `/docs/json` and `/docs/yaml`, and the list of errors as `/docs/errors`. `documentOf` is called once, and again if
- * the rendering failed. All answers share one copy of each page, and none opens a file: about 3 MB in all, whatever the
- * number of requests.
+ * the rendering failed. All answers share one copy of each page: about 3 MB in all, whatever the number of requests. Each
+ * is rendered for whoever asks for it: the YAML alone takes two thirds of the time of all, and hardly anybody asks.
  */
 export function docsPages(app: Server, documentOf: () => object): void {
-  let rendered: Promise<Map<string, Page>> | undefined
+  let opened: Promise<Renderer> | undefined
   const send = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
-    rendered ??= render(documentOf()).catch(error => {
+    opened ??= openRenderer(documentOf()).catch(error => {
       // The next request tries again.
-      rendered = undefined
+      opened = undefined
       throw error
     })
-    const page = (await rendered).get(request.url.split("?", 1)[0] ?? "")
+    const page = await (await opened)(request.url.split("?", 1)[0] ?? "")
     if (!page) throw new ApiError("NOT_FOUND")
     reply.headers(page.headers)
     if (request.headers["if-none-match"] === page.headers.etag) return reply.code(NOT_MODIFIED).send()
@@ -44,8 +44,11 @@ export function docsPages(app: Server, documentOf: () => object): void {
   for (const url of ["/docs", "/docs/*"]) app.get(url, { schema: { hide: true } }, send)
 }
 
-/** Renders every page with the plugin, on a server of its own that never listens. */
-async function render(document: object): Promise<Map<string, Page>> {
+/** Answers the page at a path; undefined where there is none. */
+type Renderer = (url: string) => Promise<Page | undefined>
+
+/** Opens the plugin, on a server of its own that never listens. */
+async function openRenderer(document: object): Promise<Renderer> {
   const app = Fastify()
   await app.register(swagger, { mode: "static", specification: { document: document as never } })
   await app.register(swaggerUi, {
@@ -56,21 +59,34 @@ async function render(document: object): Promise<Map<string, Page>> {
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")
   const files = [...readdirSync(folder), "swagger-initializer.js"].filter(name => /\.(css|js)$/.test(name))
-  const pages = new Map<string, Page>()
-  const add = (url: string, type: string, body: Buffer) => {
-    const etag = `"${hash("sha256", body, "base64url")}"`
-    const headers = { "content-type": type, "content-security-policy": POLICY, etag, "cache-control": "no-cache" }
-    pages.set(url, { headers, body })
-  }
-  for (const path of ["", "/", "/json", "/yaml", ...files.map(name => `/static/${name}`)]) {
-    const { headers, rawPayload, payload } = await app.inject(`/docs${path}`)
-    const isPage = path === "" || path === "/"
+  const urls = ["", "/", "/json", "/yaml", "/errors", ...files.map(name => `/static/${name}`)].map(
+    path => `/docs${path}`,
+  )
+  const render = async (url: string): Promise<Page> => {
+    if (url === "/docs/errors") return pageOf("text/html; charset=utf-8", Buffer.from(errorsPage()))
+    const { headers, rawPayload, payload } = await app.inject(url)
+    const isPage = url === "/docs" || url === "/docs/"
     const body = isPage ? Buffer.from(payload.replace("</head>", `${NO_ICON}</head>`)) : rawPayload
-    add(`/docs${path}`, String(headers["content-type"]), body)
+    return pageOf(String(headers["content-type"]), body)
   }
-  await app.close()
-  add("/docs/errors", "text/html; charset=utf-8", Buffer.from(errorsPage()))
-  return pages
+  const pages = new Map<string, Promise<Page>>()
+  return async url => {
+    if (!urls.includes(url)) return undefined
+    const page = pages.get(url) ?? render(url)
+    pages.set(url, page)
+    return await page.catch(error => {
+      pages.delete(url)
+      throw error
+    })
+  }
+}
+
+function pageOf(type: string, body: Buffer): Page {
+  const etag = `"${hash("sha256", body, "base64url")}"`
+  return {
+    headers: { "content-type": type, "content-security-policy": POLICY, etag, "cache-control": "no-cache" },
+    body,
+  }
 }
 
 /** Every error with its status and what to do about it, in the look of the plugin's page. */
