@@ -17,6 +17,7 @@ import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
 import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
+import { watchOutflows } from "./reconciliation/watch-outflows.ts"
 import { checkDormantDeposits, makeDepositsDormant, thinOut } from "./scanner/check-dormant-deposits.ts"
 import { checkPutAway } from "./scanner/check-put-away.ts"
 import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
@@ -124,7 +125,13 @@ function bookLoops({ settings: { payoutSigner } }: Context, network: Network): L
     gapMs: PAYOUT_GAP_MS,
     round: ctx => checkBooks(ctx, network, wallet),
   }
-  return [compareLogs, reconcile]
+  const watch: Loop = {
+    name: `outflows ${network.name}`,
+    wokenBy: "housekeeping",
+    gapMs: 0,
+    round: ctx => watchOutflows(ctx, network, wallet),
+  }
+  return [compareLogs, watch, reconcile]
 }
 
 const notifyPaid: Loop = {

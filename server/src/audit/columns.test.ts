@@ -34,6 +34,8 @@ const unaudited: Record<string, string> = {
       "held_slugs",
       "invoices",
       "outflows",
+      "outflow_watches",
+      "noticed_outflows",
       "past_claims",
       "paywall_versions",
       "reconciliations",

@@ -1,6 +1,6 @@
 /** What an approver signs to send money out of a deposit back to a payer (EIP-712). Pure. */
 import { type Hex, toEventSelector } from "viem"
-import { type Address, type Hash, parseAddress } from "./hex.ts"
+import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 import { hexNumber, type RpcCall } from "./rpc.ts"
 import { typedData } from "./typed-data.ts"
 
@@ -45,6 +45,8 @@ export interface GivenBack {
   /** Base units of the token. */
   amount: bigint
   nonce: Hash
+  /** Undefined where the node does not say it. */
+  txHash: Hash | undefined
 }
 
 const GIVEN_BACK_TOPIC = toEventSelector("GivenBack(address,address,address,uint256,bytes32)")
@@ -56,12 +58,12 @@ export const givenBackCall = (factories: readonly Address[], from: bigint, to: b
 }
 
 /**
- * Returns the `GivenBack` events among the logs of a receipt. Logs that can't be decoded are skipped, because any
+ * Returns the `GivenBack` events among logs. Logs that can't be decoded are skipped, because any
  * contract may emit them. Decoded by hand: a receipt may have thousands, and viem takes 50 µs for each.
  */
 export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
   return logs.flatMap(log => {
-    const { address, topics, data, removed } = (log ?? {}) as Record<string, unknown>
+    const { address, topics, data, removed, transactionHash } = (log ?? {}) as Record<string, unknown>
     if (removed === true || !Array.isArray(topics) || topics[0] !== GIVEN_BACK_TOPIC || topics.length !== 2) return []
     if (typeof data !== "string" || !GIVEN_BACK_DATA.test(data)) return []
     const word = (i: number) => data.slice(2 + i * 64, 2 + (i + 1) * 64)
@@ -71,7 +73,7 @@ export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
     const to = addressIn(word(1))
     if (!factory || !deposit || !token || !to) return []
     const nonce = `0x${word(3)}`.toLowerCase() as Hash
-    return [{ factory, deposit, token, to, amount: BigInt(`0x${word(2)}`), nonce }]
+    return [{ factory, deposit, token, to, amount: BigInt(`0x${word(2)}`), nonce, txHash: parseHash(transactionHash) }]
   })
 }
 

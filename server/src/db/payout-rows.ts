@@ -287,6 +287,25 @@ export interface Outflows {
   payout_id: Optional<string>
 }
 
+/** How far the reports of the factories are read; see `reconciliation/watch-outflows.ts`. */
+export interface OutflowWatches {
+  chain_id: number
+  block_number: bigint
+  /** When all blocks up to the scan's were last read. */
+  read_at: Date
+  run_at: Date
+  claim_id: Optional<string>
+  lease_until: Optional<Date>
+}
+
+/** An outflow that halted the payout wallets when it happened. */
+export interface NoticedOutflows {
+  chain_id: number
+  tx_hash: Hash
+  deposit: Address
+  noticed_at: Date
+}
+
 export interface Reconciliations {
   chain_id: number
   hour_at: Date

@@ -12,8 +12,10 @@ import type {
   DepositBooks,
   ForeignNonces,
   GasBudgets,
+  NoticedOutflows,
   OperatorActions,
   Outflows,
+  OutflowWatches,
   PastClaims,
   Payouts,
   RecipientSets,
@@ -112,6 +114,8 @@ interface EndpointTroubles {
   since: Date
   last_at: Date
   is_alarm: boolean
+  /** What it said, without what may be a key. */
+  answer: Optional<string>
 }
 
 export type SubmissionStatus = "verifying" | "granted" | "failed" | "reversed"
@@ -251,6 +255,8 @@ interface Cursors {
   lag_blocks: Generated<bigint>
   lag_low: Optional<bigint>
   lag_low_at: Optional<Date>
+  /** How often the worker that ended the last round makes one, in milliseconds. */
+  interval_ms: Generated<number>
 }
 
 interface Screenings {
@@ -390,6 +396,8 @@ export interface Database {
   foreign_nonces: ForeignNonces
   operator_actions: OperatorActions
   outflows: Outflows
+  outflow_watches: OutflowWatches
+  noticed_outflows: NoticedOutflows
   reconciliations: Reconciliations
   books: Books
 }

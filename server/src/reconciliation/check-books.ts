@@ -21,8 +21,8 @@ import { bringBack } from "../deposits/put-away.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
 import { followGivenBack } from "../settlement/end-given-back.ts"
 import { compareLogs } from "./compare-logs.ts"
-import { type Blocks, depositsNamed, factoriesOf, movingDeposits } from "./compared-deposits.ts"
-import { givenBackIn } from "./read-given-back.ts"
+import { type Blocks, depositsNamed, movingDeposits } from "./compared-deposits.ts"
+import { givenBackFrom } from "./read-given-back.ts"
 import { type Compared, haltPayoutWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
@@ -199,17 +199,11 @@ async function compareNamed(
   quorum: Quorum,
   from: bigint,
 ): Promise<Compared & { end?: bigint }> {
-  const most = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
-  const last = from + most - 1n
-  const range: Blocks = { from, to: last < quorum.finalized ? last : quorum.finalized }
-  const factories = await factoriesOf(ctx, network)
-  let named = await givenBackIn(ctx, network, factories, range)
-  while (named === "tooMany" && range.to > from) {
-    range.to = from + (range.to - from) / 2n
-    named = await givenBackIn(ctx, network, factories, range)
-  }
-  if (named === undefined || named === "tooMany")
+  const read = await givenBackFrom(ctx, network, from, quorum.finalized)
+  if (!read)
     return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on what was given back" }
+  const range: Blocks = { from, to: read.to }
+  const named = [...new Set(read.given.map(({ deposit }) => deposit))]
   await bringBack(ctx, { addresses: named })
   const deposits = await depositsNamed(ctx, network, named)
   const compared = deposits.length === 0 ? {} : await compareLogs(ctx, network, quorum, deposits, range)

@@ -49,8 +49,8 @@ export async function notedOutflows(ctx: Context, network: Network, hashes: read
 }
 
 /**
- * Records recoveries, and outflows that an approver agreed to. Any other outflow halts the payout wallets and is
- * recorded as `unknown`. A transfer that too few endpoints report, or about which they do not agree, is not recorded,
+ * Records recoveries, and outflows that an approver agreed to. Any other outflow halts the payout wallets, where it has
+ * not done so before, and is recorded as `unknown`. A transfer that too few endpoints report, or about which they do not agree, is not recorded,
  * and the result is `unproven`; `explained` are the transfers that were recorded as given back before.
  */
 export async function noteOutflows(
@@ -67,7 +67,8 @@ export async function noteOutflows(
     const before = [...hashes].flatMap(hash => earlier.get(hash) ?? [])
     const { decided, open } = await classify(ctx, network, quorum, part, before)
     unproven ??= open
-    const unknown = decided.filter(({ reason }) => reason === "unknown")
+    const known = await noticedAmong(ctx, network, hashes)
+    const unknown = decided.filter(({ reason, transfer }) => reason === "unknown" && !known.has(nameOf(transfer)))
     const [first] = unknown
     const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more, which the books list as unknown)` : ""
     // The halt comes first: a recorded outflow is not reported again, so a process that dies between the two must leave
@@ -78,6 +79,23 @@ export async function noteOutflows(
     if (first) return { finding: { table: "outflows", id, words: first.words + more } }
   }
   return unproven === undefined ? {} : { unproven }
+}
+
+const nameOf = ({ txHash, from }: Pick<Transfer, "txHash" | "from">): string => `${txHash} ${from}`
+
+/** Returns which outflows have halted the wallets when they happened, as `HASH DEPOSIT`; see `watch-outflows.ts`. */
+export async function noticedAmong(
+  ctx: Context,
+  { chainId }: Network,
+  hashes: ReadonlySet<Hash>,
+): Promise<ReadonlySet<string>> {
+  const rows = await ctx.db
+    .selectFrom("noticed_outflows")
+    .select(["tx_hash", "deposit"])
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
+    .execute()
+  return new Set(rows.map(row => nameOf({ txHash: row.tx_hash, from: row.deposit })))
 }
 
 /** Classifies the outflows of some transactions; `open` describes the first that can't be classified yet. */

@@ -4,47 +4,69 @@
  * not compared otherwise shows here.
  */
 import { ask, awake } from "../chain/endpoints.ts"
-import { givenBackCall, readGivenBack } from "../chain/give-back.ts"
-import type { Address } from "../chain/hex.ts"
+import { type GivenBack, givenBackCall, readGivenBack } from "../chain/give-back.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
 import { blockCall, readBlock } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
-import type { Blocks } from "./compared-deposits.ts"
+import { type Blocks, factoriesOf } from "./compared-deposits.ts"
+
+/** An event of a factory, and the transaction that it is in. */
+export type Given = GivenBack & { txHash: Hash }
 
 /**
- * Returns the deposits that a quorum of endpoints names. `tooMany`: an endpoint refused so many blocks. Undefined: too
- * few endpoints answered, or they do not agree.
+ * Reads the events of all factories from a block on, of as many blocks as are read at once; returns those that a quorum
+ * reports, and the last of these blocks. Undefined where too few endpoints answer, or they do not agree.
  */
-export async function givenBackIn(
+export async function givenBackFrom(
+  ctx: Context,
+  network: Network,
+  from: bigint,
+  last: bigint,
+): Promise<{ given: Given[]; to: bigint } | undefined> {
+  const factories = await factoriesOf(ctx, network)
+  const most = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
+  let to = from + most - 1n < last ? from + most - 1n : last
+  let given = await givenBackIn(ctx, network, factories, { from, to })
+  while (given === "tooMany" && to > from) {
+    to = from + (to - from) / 2n
+    given = await givenBackIn(ctx, network, factories, { from, to })
+  }
+  return given === undefined || given === "tooMany" ? undefined : { given, to }
+}
+
+/** `tooMany`: an endpoint refused so many blocks. */
+async function givenBackIn(
   ctx: Context,
   network: Network,
   factories: readonly Address[],
   { from, to }: Blocks,
-): Promise<Address[] | "tooMany" | undefined> {
+): Promise<Given[] | "tooMany" | undefined> {
   const needed = quorumOf(network)
   const calls = [givenBackCall(factories, from, to), blockCall(to)]
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
-  const named = answers.flatMap(results => {
-    const deposits = depositsIn(results, factories, to)
-    return deposits ? [deposits] : []
+  const said = answers.flatMap(results => {
+    const given = givenIn(results, factories, to)
+    return given ? [given] : []
   })
-  if (named.length < needed) return answers.some(results => results?.[0]?.ok === false) ? "tooMany" : undefined
+  if (said.length < needed) return answers.some(results => results?.[0]?.ok === false) ? "tooMany" : undefined
   const votes = Map.groupBy(
-    named.flatMap(deposits => [...deposits]),
-    address => address,
+    said.flatMap(given => [...given]),
+    ([statement]) => statement,
   )
-  const isOpen = [...votes.values()].some(({ length }) => length < needed && named.length - length < needed)
-  return isOpen ? undefined : [...votes].flatMap(([address, { length }]) => (length >= needed ? [address] : []))
+  const isOpen = [...votes.values()].some(({ length }) => length < needed && said.length - length < needed)
+  if (isOpen) return undefined
+  return [...votes.values()].flatMap(same => (same.length >= needed ? same.slice(0, 1) : [])).map(([, given]) => given)
 }
 
-/** The deposits that one endpoint names; undefined where it did not answer, or does not show the last block. */
-function depositsIn(
+/** The events that one endpoint reports, by what they say; undefined where it did not answer, or has not the last block. */
+function givenIn(
   results: RpcResult[] | undefined,
   factories: readonly Address[],
   to: bigint,
-): ReadonlySet<Address> | undefined {
+): ReadonlyMap<string, Given> | undefined {
   const [logs, shown] = results ?? []
   if (!logs?.ok || !Array.isArray(logs.value) || !shown?.ok) return undefined
   try {
@@ -52,6 +74,12 @@ function depositsIn(
   } catch {
     return undefined
   }
-  const ours = readGivenBack(logs.value).filter(({ factory }) => factories.includes(factory))
-  return new Set(ours.map(({ deposit }) => deposit))
+  const ours = readGivenBack(logs.value).flatMap(given =>
+    given.txHash && factories.includes(given.factory) ? [{ ...given, txHash: given.txHash }] : [],
+  )
+  return new Map(ours.map(given => [statementOf(given), given]))
 }
+
+/** A deposit accepts each nonce once, so no two events say the same. */
+const statementOf = ({ txHash, factory, deposit, token, to, amount, nonce }: Given): string =>
+  `${txHash} ${factory} ${deposit} ${token} ${to} ${amount} ${nonce}`
