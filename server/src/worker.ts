@@ -21,7 +21,7 @@ import { watchOutflows } from "./reconciliation/watch-outflows.ts"
 import { checkDormantDeposits, makeDepositsDormant, thinOut } from "./scanner/check-dormant-deposits.ts"
 import { checkPutAway } from "./scanner/check-put-away.ts"
 import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
-import { ensureCursor, msUntilDue } from "./scanner/scan-round.ts"
+import { ensureCursor, msUntilDue, withinInterval } from "./scanner/scan-round.ts"
 import { notifyDuePayments } from "./settlement/notify-paid.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
 import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"
@@ -36,6 +36,8 @@ const HOUSEKEEPING_MS = 60_000
 /** The longest sleep: a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
+/** A timer may fire a millisecond early: the scan would not be due, and would wait for its gap again. */
+const MARGIN_MS = 10
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
 const NOTIFY_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
@@ -64,9 +66,10 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
     gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
     round: async ctx => {
       await ensureCursor(ctx, network)
+      await withinInterval(ctx, network)
       await findCarriedOut(ctx, network)
       await verifyRound(ctx, network)
-      return Math.min(MAX_SLEEP_MS, await msUntilDue(ctx, network))
+      return Math.min(MAX_SLEEP_MS, (await msUntilDue(ctx, network)) + MARGIN_MS)
     },
   },
   {

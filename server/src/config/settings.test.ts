@@ -53,7 +53,7 @@ describe("readSettings", () => {
       DEPOSIT_FACTORY_WORLDCHAIN: `0x${"33".repeat(20)}`,
       CONFIRMATIONS: "5",
     })
-    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000 })
+    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 5_000 })
     // Exactly as it is written, because tokens name it this way.
     expect(settings.oidcIssuer).toBe("https://id.example.com/")
     expect(settings.networks).toMatchObject([

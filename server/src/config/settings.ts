@@ -216,7 +216,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
     maxScanLag: read("MAX_SCAN_LAG"),
-    verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
+    verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 5_000),
     sanctionsFile: read("SANCTIONS_FILE"),
     limits: limitSettings(reader),
     maxDownloads: read("MAX_DOWNLOADS"),

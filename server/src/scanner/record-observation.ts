@@ -65,7 +65,7 @@ export async function recordObservation(
   const finalized_number = sql<bigint>`greatest(finalized_number, ${seen.quorum.finalized}::bigint)`
   await ctx.db
     .updateTable("cursors")
-    .set({ ...changes.cursor, finalized_number })
+    .set({ ...changes.cursor, finalized_number, interval_ms: ctx.settings.verifyIntervalMs })
     .where("chain_id", "=", network.chainId)
     .execute()
   await traceScan(ctx, network, changed, at, startMs)

@@ -8,6 +8,8 @@ import type { Network } from "../chain/networks.ts"
 import { openLog } from "../log.ts"
 import { registry } from "../metrics.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
+import { loopsOf } from "../worker.ts"
+import { scanAlarms } from "./scan-lag.ts"
 import { ensureCursor } from "./scan-round.ts"
 
 let service: TestService
@@ -137,6 +139,32 @@ it("a scan without a round says whether a worker begins rounds, and makes no pro
   await minute()
   expect((await ready()).body.alarms).toEqual([])
   expect(await metric("sluice_scan_stopped")).toBe(0)
+})
+
+it("is judged by the interval of its worker; one with a shorter interval begins its round that much sooner", async () => {
+  await serve(1)
+  await minute()
+  const { ctx } = service
+  const shorter = { ...ctx, settings: { ...ctx.settings, verifyIntervalMs: 5_000 } }
+  const verify = loopsOf(shorter).find(({ name }) => name === "verify base-sepolia")
+  const lookedAt = async () =>
+    (await ctx.db.selectFrom("cursors").select("looked_at").executeTakeFirstOrThrow()).looked_at
+  const before = await lookedAt()
+  service.advance(MINUTE - 10_000)
+  expect(await scanAlarms(shorter)).toEqual([])
+  await minute()
+  expect(await lookedAt()).not.toEqual(before)
+  const longer = await lookedAt()
+  expect(await verify?.round(shorter)).toBeLessThanOrEqual(5_010)
+  expect(await lookedAt()).toEqual(longer)
+  service.advance(5_000)
+  await verify?.round(shorter)
+  expect(await lookedAt()).not.toEqual(longer)
+  // Five of its intervals, which count as ten seconds at least.
+  service.advance(49_000)
+  expect(await scanAlarms(ctx)).toEqual([])
+  service.advance(2_000)
+  expect(await scanAlarms(ctx)).toEqual([expect.stringContaining("has not been scanned since")])
 })
 
 it("catching up after a long stop is an alarm and no reason to send nobody here", async () => {

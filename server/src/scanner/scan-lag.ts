@@ -16,8 +16,8 @@ const MISSED_ROUNDS = 5
  * node.
  */
 const STUCK_ROUNDS = 3
-/** Rounds count as at least this long, however short the interval is set. */
-const LEAST_ROUND_MS = 5_000
+/** Rounds count as at least this long, however short the interval is: slow endpoints make them longer. */
+const LEAST_ROUND_MS = 10_000
 
 type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
 
@@ -64,15 +64,18 @@ export const scannedBlock = async (db: Db, chainId: number): Promise<bigint | un
 
 /** Whoever waits for a payment asks for it. */
 const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
-  const cursors = db.selectFrom("cursors").select(["chain_id", "block_number", "looked_at"])
+  const cursors = db.selectFrom("cursors").select(["chain_id", "block_number", "looked_at", "interval_ms"])
   const rows = await cursors.where("chain_id", "in", chainIds).execute()
   return new Map(rows.map(row => [row.chain_id, row]))
 })
 
-function isOverdue(ctx: TxContext, cursor: Pick<Row<"cursors">, "looked_at"> | undefined): boolean {
-  const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
-  return !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs
-}
+type Rounds = Pick<Row<"cursors">, "looked_at" | "interval_ms">
+
+/** By the setting of the worker: a process with another one would call a scan overdue that is not. */
+const roundMsOf = ({ interval_ms }: Rounds): number => Math.max(interval_ms, LEAST_ROUND_MS)
+
+const isOverdue = (ctx: TxContext, cursor: Rounds | undefined): boolean =>
+  !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMsOf(cursor)
 
 /** A worker takes a network's round within this time of when it is due, also after a round that failed. */
 const TAKEN_MS = 15_000
@@ -83,13 +86,12 @@ const TAKEN_MS = 15_000
  */
 export async function scanAlarms(ctx: Context): Promise<string[]> {
   const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
-  const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
   const now = ctx.now().getTime()
   return ctx.chain.networks.flatMap(({ name, chainId }) => {
     const cursor = cursors.find(row => row.chain_id === chainId)
     const isOver = isOverdue(ctx, cursor)
     const isBehind = cursor !== undefined && cursor.lag_blocks > BigInt(ctx.settings.maxScanLag)
-    const isStuck = isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMs
+    const isStuck = isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMsOf(cursor)
     scanStopped.set({ network: name }, isOver || isStuck ? 1 : 0)
     if (isOver) return [`${name} ${overdueWords(cursor, now)}`]
     if (isStuck) return [`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`]

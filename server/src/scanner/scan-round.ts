@@ -44,6 +44,20 @@ export async function scanRound(ctx: Context, network: Network, settle: () => Pr
   })
 }
 
+/**
+ * Brings the next round forward to an interval from now: a process with a longer one, of before a restart or beside this
+ * one, may have put it further off.
+ */
+export async function withinInterval(ctx: Context, { chainId }: Network): Promise<void> {
+  const run_at = new Date(ctx.now().getTime() + ctx.settings.verifyIntervalMs)
+  await ctx.db
+    .updateTable("cursors")
+    .set({ run_at })
+    .where("chain_id", "=", chainId)
+    .where("run_at", ">", run_at)
+    .execute()
+}
+
 /** Starts the scan of a network at its current head; call it before any of its addresses is shown. */
 export async function ensureCursor(ctx: Context, network: Network): Promise<void> {
   const there = await ctx.db
