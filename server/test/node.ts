@@ -87,10 +87,18 @@ export interface ScriptedNode {
   packs: boolean
   /** The largest request it accepts; a larger one is a 413. */
   mostBytes: number
+  /** Refuses requests as a whole, with one error: a list of so many entries, or 0 where it is one call and no list. */
+  refuses: (listed: number) => { status: number; message: string } | undefined
   /** Bytes and number of the requests that it received. */
   bytes: number
   requests: number
   stop(): Promise<void>
+}
+
+interface Asked {
+  id: number
+  method: string
+  params: never[]
 }
 
 /** An entry that the node leaves out of its reply. */
@@ -109,7 +117,13 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
       if (body.length > node.mostBytes) return void response.writeHead(413).end("request entity too large")
       if (node.broken === "hang up") return void request.socket.destroy()
       if (node.broken !== undefined) return void response.writeHead(node.broken).end("broken")
-      const entries = JSON.parse(body) as { id: number; method: string; params: never[] }[]
+      const asked = JSON.parse(body) as Asked | Asked[]
+      const entries = [asked].flat()
+      const refused = node.refuses(Array.isArray(asked) ? asked.length : 0)
+      if (refused) {
+        const error = { code: -32600, message: refused.message }
+        return void response.writeHead(refused.status).end(JSON.stringify({ jsonrpc: "2.0", id: null, error }))
+      }
       if (node.raw)
         return node.raw(
           response,
@@ -127,7 +141,7 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
             : { jsonrpc: "2.0", id, error: { code: -32000, message: error } },
         ]
       })
-      const text = JSON.stringify(replies.reverse())
+      const text = JSON.stringify(Array.isArray(asked) ? replies.reverse() : replies[0])
       response.setHeader("content-type", "application/json")
       if (!node.packs) return void response.end(text)
       const fast = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } }
@@ -143,6 +157,7 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     raw: undefined,
     packs: false,
     mostBytes: Number.POSITIVE_INFINITY,
+    refuses: () => undefined,
     bytes: 0,
     requests: 0,
     stop: () =>

@@ -39,13 +39,18 @@ const words: Record<Kind, string> = {
 export const endpointWords = (count: number, position: number, what: string): string =>
   `RPC endpoint ${position + 1} of ${count} ${what}`
 
-const inWords = ({ endpoints }: NetworkInfo, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
+const wordsOf = ({ endpoints }: NetworkInfo, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
   endpointWords(endpoints.length, position, words[kind])
+
+const inWords = (network: NetworkInfo, { answer, ...trouble }: Pick<Trouble, "position" | "kind" | "answer">): string =>
+  wordsOf(network, trouble) + (answer ? `: ${answer}` : "")
 
 interface Trouble {
   position: number
   kind: Kind
   is_alarm: boolean
+  /** In the endpoint's words. */
+  answer: string | null
 }
 
 /** A row of `endpoint_troubles`. */
@@ -61,7 +66,7 @@ export interface Seen {
   kind: Kind
   /** Raises an alarm at once; anything else must last. */
   isPlain: boolean
-  /** In the endpoint's words, for the log. */
+  /** In the endpoint's words, for the log and the alarm. */
   answer?: string | undefined
 }
 
@@ -96,7 +101,12 @@ export async function troublesIn(network: Network, quorum: Quorum): Promise<Seen
   return [
     ...quorum.slow().map(position => ({ ...at(position), kind: "slow" as const, isPlain: false })),
     ...quorum.weed().map(position => ({ ...at(position), kind: "useless" as const, isPlain: true })),
-    ...quorum.silent.map(position => ({ ...at(position), kind: "silent" as const, isPlain: false })),
+    ...quorum.silent.map(position => ({
+      ...at(position),
+      kind: "silent" as const,
+      isPlain: false,
+      answer: network.endpoints[position]?.said,
+    })),
     ...quorum.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
     ...contradictionsIn(network, await quorum.dissent()),
     // An alarm at once: the endpoint answers everything else, so nothing else shows that payments are not found.
@@ -134,21 +144,21 @@ async function noteSeen(
 ): Promise<Trouble[]> {
   const now = ctx.now()
   const standing: Trouble[] = []
-  for (const { position, host, kind, isPlain, answer } of seen) {
+  for (const { position, host, kind, isPlain, answer = null } of seen) {
     const before = known.find(row => row.position === position && row.kind === kind)
     const since = before?.since ?? now
     const is_alarm = before?.is_alarm || isPlain || now.getTime() - since.getTime() >= LASTING_MS
     await ctx.db
       .insertInto("endpoint_troubles")
-      .values({ chain_id: network.chainId, position, kind, since, last_at: now, is_alarm })
+      .values({ chain_id: network.chainId, position, kind, since, last_at: now, is_alarm, answer })
       .onConflict(conflict =>
-        conflict.columns(["chain_id", "position", "kind"]).doUpdateSet({ last_at: now, is_alarm }),
+        conflict.columns(["chain_id", "position", "kind"]).doUpdateSet({ last_at: now, is_alarm, answer }),
       )
       .execute()
-    standing.push({ position, kind, is_alarm })
+    standing.push({ position, kind, is_alarm, answer })
     if (!is_alarm || before?.is_alarm) continue
-    const said = answer === undefined ? {} : { answer }
-    ctx.log.error({ network: network.name, host, reason: kind, ...said }, inWords(network, { position, kind }))
+    const said = answer === null ? {} : { answer }
+    ctx.log.error({ network: network.name, host, reason: kind, ...said }, wordsOf(network, { position, kind }))
   }
   return standing
 }
@@ -161,7 +171,7 @@ async function endTrouble(ctx: TxContext, network: NetworkInfo, { position, kind
     .where("kind", "=", kind)
     .execute()
   if (is_alarm)
-    ctx.log.info({ network: network.name, reason: kind }, `no longer so: ${inWords(network, { position, kind })}`)
+    ctx.log.info({ network: network.name, reason: kind }, `no longer so: ${wordsOf(network, { position, kind })}`)
 }
 
 /** Returns what a person should check about endpoints, in words for everyone: no address. */

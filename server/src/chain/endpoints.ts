@@ -4,7 +4,7 @@
  * restart.
  */
 import type { NetworkName } from "./networks.ts"
-import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
+import { batch, MOST_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 
 export interface Endpoint {
   url: string
@@ -21,9 +21,14 @@ export interface Endpoint {
   logBytes: number
   /** When `logAddresses` or `logBytes` last changed, wall time in milliseconds. */
   logSizeChangedAt: number
+  /** Calls in one request, and when that last changed, wall time in milliseconds; see `batch`. */
+  entries: number
+  entriesChangedAt: number
   /** The highest finalized block it ever reported. */
   finalizedHigh: bigint
   failures: number
+  /** Why it could not be used when it was last asked, in words without its key; undefined when it could. */
+  said: string | undefined
   /** Not asked before this wall time, in milliseconds. */
   silentUntil: number
   /** Bytes of all its answers, unpacked. */
@@ -57,8 +62,11 @@ export const newEndpoint = (network: NetworkName, url: string, position = 1): En
   logAddresses: MAX_LOG_ADDRESSES,
   logBytes: MAX_LOG_BYTES,
   logSizeChangedAt: 0,
+  entries: MOST_ENTRIES,
+  entriesChangedAt: 0,
   finalizedHigh: 0n,
   failures: 0,
+  said: undefined,
   silentUntil: 0,
   bytes: 0,
   useless: 0,
@@ -125,7 +133,7 @@ export async function ask(
 
 /** Records that the endpoint responded. */
 export function noteSuccess(endpoint: Endpoint): void {
-  endpoint.failures = 0
+  Object.assign(endpoint, { failures: 0, said: undefined })
 }
 
 /** Records that the endpoint could not be asked; it is not asked again for a while. */
@@ -135,8 +143,11 @@ function noteFailure(endpoint: Endpoint): void {
 }
 
 /** Records a failed exchange: it could not be asked, or answered what is of no use. */
-export const noteFault = (endpoint: Endpoint, error: RpcError): void =>
-  error.isUseless ? noteUseless(endpoint) : noteFailure(endpoint)
+export function noteFault(endpoint: Endpoint, error: RpcError): void {
+  endpoint.said = error.message
+  if (error.isUseless) noteUseless(endpoint)
+  else noteFailure(endpoint)
+}
 
 /**
  * Records that the endpoint answered what only costs: it is not asked for 4 s, doubling to a minute, whatever else it
@@ -160,7 +171,16 @@ export const isUseless = ({ useless, uselessAt }: Endpoint): boolean =>
 export function endpointCopies(): (endpoint: Endpoint) => Endpoint {
   const copies = new WeakMap<Endpoint, Endpoint>()
   return endpoint => {
-    const own = { failures: 0, silentUntil: 0, bytes: 0, useless: 0, uselessAt: 0, isLate: false, lateOpen: 0 }
+    const own = {
+      failures: 0,
+      said: undefined,
+      silentUntil: 0,
+      bytes: 0,
+      useless: 0,
+      uselessAt: 0,
+      isLate: false,
+      lateOpen: 0,
+    }
     const copy = copies.get(endpoint) ?? { ...endpoint, ...own }
     copies.set(endpoint, copy)
     return copy

@@ -7,11 +7,18 @@ import { type Dispatcher, getGlobalDispatcher } from "undici"
 import { AnswerTooLarge, boundedBytes } from "../http/bounded-body.ts"
 import { readJson } from "./sliced-json.ts"
 
-/** An endpoint's answer; `json` is undefined if the status is not 200 to 299, because nobody reads that body. */
+/**
+ * An endpoint's answer. If the status is not 200 to 299, `json` is undefined where its body is not JSON, longer than 4 KB,
+ * or late by a second.
+ */
 export interface Posted {
   status: number
   json: unknown
 }
+
+/** Of an answer with another status: enough for a sentence, and nothing is waited for long. */
+const MOST_OF_REFUSAL = 4_096
+const REFUSAL_MS = 1_000
 
 interface Bounds {
   /** Of the answer, unpacked. */
@@ -46,10 +53,11 @@ const unpackers: Record<string, () => zlib.Gunzip | zlib.BrotliDecompress> = {
  */
 export async function post(url: string, body: string, { mostBytes, timeoutMs, signal, read }: Bounds): Promise<Posted> {
   const { status, encoding, bytes } = await exchange(url, body, { mostBytes, timeoutMs, signal })
-  if (status > 299) return { status, json: undefined }
   const unpack = unpackers[encoding]
-  const parts = unpack ? unpacked(unpack(), bytes, mostBytes) : [bytes]
-  return { status, json: await readJson(counted(parts, read)) }
+  const most = status > 299 ? MOST_OF_REFUSAL : mostBytes
+  const parts = unpack ? unpacked(unpack(), bytes, most) : [bytes]
+  const json = readJson(counted(parts, read))
+  return { status, json: status > 299 ? await json.catch(() => undefined) : await json }
 }
 
 async function* counted(parts: Iterable<Buffer> | AsyncIterable<Buffer>, read: Bounds["read"]) {
@@ -87,10 +95,11 @@ function exchange(
   signal?.throwIfAborted()
   const { promise, resolve, reject } = Promise.withResolvers<Packed>()
   const { origin, pathname, search } = new URL(url)
-  const read = boundedBytes(mostBytes)
+  let read = boundedBytes(mostBytes)
   let connection: Dispatcher.DispatchController | undefined
   let answer = { status: 0, encoding: "" }
   let failure: Error | undefined
+  let isGivenUp = false
   const over = () => {
     clearTimeout(timer)
     signal?.removeEventListener("abort", stop)
@@ -102,8 +111,16 @@ function exchange(
     reject(error)
     connection?.abort(error)
   }
+  /** The status says enough. */
+  const giveUp = () => {
+    if (isGivenUp) return
+    isGivenUp = true
+    over()
+    resolve({ ...answer, encoding: "", bytes: Buffer.alloc(0) })
+    connection?.abort(new Error("the rest of its body is not read"))
+  }
   const stop = () => fail(signal?.reason)
-  const timer = setTimeout(() => fail(new TooLate()), timeoutMs)
+  let timer = setTimeout(() => fail(new TooLate()), timeoutMs)
   signal?.addEventListener("abort", stop, { once: true })
   const handler: Dispatcher.DispatchHandler = {
     onRequestStart: controller => {
@@ -111,26 +128,27 @@ function exchange(
       // The exchange had failed while the connection was being made.
       if (failure) controller.abort(failure)
     },
-    onResponseStart: (controller, status, headers) => {
+    onResponseStart: (_, status, headers) => {
       if (status < 200) return
       answer = { status, encoding: `${headers["content-encoding"] ?? ""}`.toLowerCase() }
       if (status < 300) return
-      over()
-      resolve({ status, encoding: "", bytes: Buffer.alloc(0) })
-      controller.abort(new Error("its body is not read"))
+      read = boundedBytes(MOST_OF_REFUSAL)
+      clearTimeout(timer)
+      timer = setTimeout(giveUp, Math.min(REFUSAL_MS, timeoutMs))
     },
     onResponseData: (_, part) => {
       try {
         read.add(part)
       } catch (error) {
-        fail(error as Error)
+        if (answer.status > 299) giveUp()
+        else fail(error as Error)
       }
     },
     onResponseEnd: () => {
       over()
       resolve({ ...answer, bytes: read.all() })
     },
-    onResponseError: (_, error) => fail(error),
+    onResponseError: (_, error) => (answer.status > 299 ? giveUp() : fail(error)),
   }
   // Our own deadline covers the whole exchange; undici's time-outs only cover the time between two bytes.
   const request = { method: "POST" as const, headers: HEADERS, body, headersTimeout: 0, bodyTimeout: 0 }

@@ -137,9 +137,11 @@ export async function openQuorum(
     () => !patience.isLong && voters.length >= needed,
   )
   voters.sort((a, b) => a.position - b.position)
-  if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote`)
-  if (voters.length < needed && !(alone && endpoints.length === 2))
-    throw new RpcError(`${network.name}: no endpoint may vote alone, ${needed} of ${endpoints.length} must agree`)
+  if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote${saidBy(endpoints)}`)
+  if (voters.length < needed && !(alone && endpoints.length === 2)) {
+    const words = `no endpoint may vote alone, ${needed} of ${endpoints.length} must agree`
+    throw new RpcError(`${network.name}: ${words}${saidBy(endpoints)}`)
+  }
   const slow = new Set([...late, ...endpoints.filter(each => each.lateOpen > 0)])
 
   /** Asks the voters that are in time, and goes on once enough of them have answered. */
@@ -163,6 +165,12 @@ export async function openQuorum(
     }
   }
   return quorumOf(network, voters, slow, { askVoters, noteSettled: patience.note, signal })
+}
+
+/** What endpoints said that could not be used, by their positions, to end a sentence. */
+function saidBy(endpoints: readonly Endpoint[]): string {
+  const said = endpoints.flatMap((each, i) => (each.said === undefined ? [] : [`endpoint ${i + 1}: ${each.said}`]))
+  return said.length > 0 ? ` (${said.join("; ")})` : ""
 }
 
 /**

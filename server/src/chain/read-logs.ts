@@ -16,11 +16,13 @@ import {
   shrinkLogRange,
 } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
-import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
+import { batch, MOST_ENTRIES, type RpcCall, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
 import { blockCall, logCall, readBlock, readManyTransfers, type Transfer } from "./transfers.ts"
 
-/** Entries in one request, not counting the block that is requested with the logs. */
+/** Entries in one request, not counting the block that is requested with the logs; fewer where the endpoint takes fewer. */
 const ENTRIES_PER_REQUEST = 40
+const entriesOfRequest = ({ entries = MOST_ENTRIES }: Endpoint): number =>
+  Math.max(1, Math.min(ENTRIES_PER_REQUEST, entries - 1))
 /** Halvings in one reading: enough to get from the largest request to one with a single address and block. */
 const MOST_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
@@ -140,7 +142,7 @@ function planWindows(endpoint: Endpoint, query: LogQuery, from: bigint, most: nu
     const end = start + endpoint.logRange - 1n
     const to = end < query.toBlock ? end : query.toBlock
     entries += Math.ceil(query.addresses.length / endpoint.logAddresses)
-    if (windows.length > 0 && entries > ENTRIES_PER_REQUEST) break
+    if (windows.length > 0 && entries > entriesOfRequest(endpoint)) break
     windows.push({ from: start, to })
   }
   return windows
@@ -229,12 +231,13 @@ async function readWindows(
 }
 
 /** Puts entries together, as many as fit into one request; at least one. */
-function* requestsOf({ logBytes }: Endpoint, entries: Iterable<Entry>): Generator<Entry[]> {
+function* requestsOf(endpoint: Endpoint, entries: Iterable<Entry>): Generator<Entry[]> {
+  const { logBytes } = endpoint
   let part: Entry[] = []
   let bytes = 0
   for (const entry of entries) {
     const more = bytesOf(entry.addresses.length)
-    if (part.length === ENTRIES_PER_REQUEST || (part.length > 0 && bytes + more > logBytes)) {
+    if (part.length >= entriesOfRequest(endpoint) || (part.length > 0 && bytes + more > logBytes)) {
       yield part
       part = []
       bytes = 0
@@ -291,14 +294,4 @@ function askForLess(endpoint: Endpoint, { words, bytes, addresses, range, isTooL
   else if (bytes > BYTES_PER_CALL + BYTES_PER_ADDRESS * addresses) shrinkLogBytes(endpoint, bytes)
   else shrinkLogAddresses(endpoint, addresses)
   return true
-}
-
-const MOST_WORDS = 200
-
-/** A node's error message, truncated, and without a key that its URL may contain. */
-function withoutKey({ url }: Endpoint, words: string): string {
-  const { pathname, search, username, password } = new URL(url)
-  const secrets = [...`${pathname}${search}`.split(/[/?&=]/), username, password].filter(part => part.length >= 8)
-  const clean = secrets.reduce((text, secret) => text.replaceAll(secret, "…"), words)
-  return clean.replace(/\p{C}/gu, " ").slice(0, MOST_WORDS)
 }

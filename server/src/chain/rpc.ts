@@ -31,7 +31,9 @@ export class RpcError extends Error {
 
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
-const ENTRIES_PER_REQUEST = 50
+export const MOST_ENTRIES = 50
+/** A learned number of entries is kept this long before twice as many are tried. */
+const ENTRIES_KEPT_MS = 600_000
 const MB = 1024 * 1024
 /** The largest answer to one request, unless one of its calls may have a larger one. */
 const MOST_BYTES = 8 * MB
@@ -44,6 +46,11 @@ const largeAnswers: Record<string, number> = {
 }
 /** Characters of an error's message that are kept: it goes into logs. */
 const MOST_WORDS = 2_000
+/** Of the error of a whole exchange, which goes into alarms. */
+const MOST_REFUSAL_WORDS = 200
+/** Statuses that may mean a batch. Nothing smaller helps where the words are about who asks, or how often. */
+const BATCH_STATUSES = [400, 405, 415, 422, 501]
+const ABOUT_USE = /\brate\b|too many requests|quota|capacity|credit|throttl|unauthori|forbidden|api key|denied/i
 /** How many answers of one `batch` may be too large, and how large all others may be, before the rest is not asked for. */
 const MOST_TOO_LARGE = 8
 const MOST_TOGETHER = 3 * MOST_BYTES
@@ -66,21 +73,37 @@ interface Asked {
   timeoutMs?: number
   /** The bytes of its answers are added here, unpacked. */
   bytes?: number
+  /** How many entries it takes in a request, and when that was learned, wall time in milliseconds. With 1, not as a list. */
+  entries?: number
+  entriesChangedAt?: number
+}
+
+/** An endpoint refused a request as a whole, and may take a smaller one. */
+class Refused {
+  readonly error: RpcError
+  constructor(error: RpcError) {
+    this.error = error
+  }
 }
 
 /**
  * Sends `calls` as batches of 50 and returns their results in the order of `calls`; throws an {@link RpcError} when an
  * exchange fails as a whole (after 10 s each, or `timeoutMs`). Calls whose answers are too large together are asked in
- * halves, so that one huge receipt keeps no other from being read.
+ * halves, so that one huge receipt keeps no other from being read. So is a batch that is refused as a whole, and the
+ * endpoint gets smaller ones from then on.
  */
 export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const results: RpcResult[] = []
+  const { entries: learned, entriesChangedAt } = endpoint
   let together = 0
   let tooLarge = 0
-  const open: (readonly RpcCall[])[] = []
-  for (let start = 0; start < calls.length; start += ENTRIES_PER_REQUEST)
-    open.push(calls.slice(start, start + ENTRIES_PER_REQUEST))
+  const open: (readonly RpcCall[])[] = [calls]
   for (let part = open.shift(); part; part = open.shift()) {
+    const most = endpoint.entries ?? MOST_ENTRIES
+    if (part.length > most) {
+      open.unshift(part.slice(0, most), part.slice(most))
+      continue
+    }
     if (together > MOST_TOGETHER || tooLarge > 2 * MOST_TOO_LARGE) {
       results.push(...part.map((): RpcResult => ({ ok: false, error: "the answers before are too large together" })))
       continue
@@ -90,15 +113,31 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
       bytes += more
       endpoint.bytes = (endpoint.bytes ?? 0) + more
     }
-    const answer = await oneBatch(endpoint, part, read, signal)
-    if (!(answer instanceof AnswerTooLarge)) {
+    const answer = part.length === 0 ? [] : await oneBatch(endpoint, part, read, signal)
+    if (answer instanceof Refused) {
+      if (most === 1) {
+        // An endpoint that refuses everything says nothing about sizes.
+        Object.assign(endpoint, { entries: learned, entriesChangedAt })
+        throw answer.error
+      }
+      Object.assign(endpoint, { entries: Math.max(1, part.length >> 1), entriesChangedAt: Date.now() })
+      open.unshift(part)
+    } else if (!(answer instanceof AnswerTooLarge)) {
       results.push(...answer)
       together += bytes
+      if (part.length === most) growEntries(endpoint)
     } else if (++tooLarge <= MOST_TOO_LARGE && part.length > 1)
       open.unshift(part.slice(0, part.length >> 1), part.slice(part.length >> 1))
     else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message, isTooLarge: true })))
   }
   return results
+}
+
+/** The refusal may have been temporary. */
+function growEntries(endpoint: Asked): void {
+  const { entries = MOST_ENTRIES, entriesChangedAt = 0 } = endpoint
+  if (entries === MOST_ENTRIES || Date.now() - entriesChangedAt < ENTRIES_KEPT_MS) return
+  Object.assign(endpoint, { entries: Math.min(2 * entries, MOST_ENTRIES), entriesChangedAt: Date.now() })
 }
 
 /**
@@ -111,10 +150,11 @@ async function oneBatch(
   calls: readonly RpcCall[],
   read: (bytes: number) => void,
   signal?: AbortSignal,
-): Promise<RpcResult[] | AnswerTooLarge> {
+): Promise<RpcResult[] | AnswerTooLarge | Refused> {
   const firstId = nextId
   nextId += calls.length
-  const body = calls.map(({ method, params }, i) => ({ jsonrpc: "2.0", id: firstId + i, method, params }))
+  const list = calls.map(({ method, params }, i) => ({ jsonrpc: "2.0", id: firstId + i, method, params }))
+  const body = endpoint.entries === 1 ? list[0] : list
   const { network, position = 1, timeoutMs = TIMEOUT_MS } = endpoint
   const count = ({ method }: RpcCall, result: "ok" | "error") =>
     rpcCalls.inc({ network, endpoint: `${position}`, method, result })
@@ -123,7 +163,12 @@ async function oneBatch(
   try {
     const bounds = { mostBytes: mostBytes(calls), timeoutMs, signal, read }
     const { status, json } = await post(endpoint.url, JSON.stringify(body), bounds)
-    if (status > 299) throw Object.assign(new RpcError(`HTTP ${status}`), { status })
+    const refused = refusalOf(endpoint, calls, status, json)
+    if (refused instanceof RpcError) throw refused
+    if (refused) {
+      for (const call of calls) count(call, "error")
+      return refused
+    }
     replies = json
   } catch (error) {
     for (const call of calls) count(call, "error")
@@ -146,6 +191,34 @@ async function oneBatch(
     count(call, result.ok ? "ok" : "error")
     return result
   })
+}
+
+/** What an answer refuses as a whole; undefined where it answers the calls. */
+function refusalOf(
+  endpoint: Asked,
+  calls: readonly RpcCall[],
+  status: number,
+  json: unknown,
+): Refused | RpcError | undefined {
+  const whole = Array.isArray(json) && json.length === 1 ? json[0] : json
+  const { error, id } = (typeof whole === "object" && whole !== null ? whole : {}) as Record<string, unknown>
+  const isOfAll = id === null || id === undefined || (whole === json && calls.length > 1)
+  if (status < 300 && !(error && isOfAll)) return undefined
+  const { message = error } = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>
+  const words = typeof message === "string" ? withoutKey(endpoint, message) : ""
+  const said = status > 299 ? `HTTP ${status}${words && `: ${words}`}` : words || "an error without words"
+  const failure = Object.assign(new RpcError(said), status > 299 ? { status } : {})
+  const isOfSize = status < 300 || BATCH_STATUSES.includes(status)
+  return /batch/i.test(words) || (isOfSize && !ABOUT_USE.test(words)) ? new Refused(failure) : failure
+}
+
+/** An endpoint's words for logs and alarms: truncated, without addresses, and without what may be a key. */
+export function withoutKey({ url }: Pick<Asked, "url">, words: string): string {
+  const { pathname, search, username, password } = new URL(url)
+  const secrets = [...`${pathname}${search}`.split(/[/?&=]/), username, password].filter(part => part.length >= 8)
+  const clean = secrets.reduce((text, secret) => text.replaceAll(secret, "…"), words)
+  const plain = clean.replace(/https?:\/\/\S+|[\w-]{24,}/g, "…").replace(/\p{C}/gu, " ")
+  return plain.slice(0, MOST_REFUSAL_WORDS)
 }
 
 function resultOf(reply: Record<string, unknown> | undefined): RpcResult {

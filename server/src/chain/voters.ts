@@ -9,7 +9,7 @@ import { ask, type Endpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import type { Network } from "./networks.ts"
 import { addVersion, type LogReading, readLogs } from "./read-logs.ts"
-import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
+import { hexNumber, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
 import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCall, type Transfer } from "./transfers.ts"
 
 /** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
@@ -54,6 +54,8 @@ export async function admitVoter(
   if (!results) return undefined
   const [chainId, latest, finalizedBlock, checkpointBlock] = results
   const head = blockOf(latest)
+  const refused = [chainId, latest].find(result => result?.ok === false)
+  if (refused?.ok === false) endpoint.said = withoutKey(endpoint, refused.error)
   if (!head || !chainId?.ok || chainId.value !== hexNumber(network.chainId)) return undefined
   const finalized = blockOf(finalizedBlock)?.number
   // A finalized block must not go backwards; such an endpoint has no vote until it has caught up with what it reported

@@ -525,7 +525,7 @@ describe("the checks beside a running service", () => {
       ctx.settings = { ...ctx.settings, networks: [{ ...network, rpcUrls: ["http://127.0.0.1:1"] }] }
       const dead = standingAlarms(ctx, false)
       await dead.check()
-      expect(dead.alarms()).toContain("base-sepolia: RPC endpoint 1 of 1 does not answer")
+      expect(dead.alarms()).toContain("base-sepolia: RPC endpoint 1 of 1 does not answer: no usable answer")
       ctx.settings = { ...ctx.settings, networks: [network], payoutWallet: undefined }
       const without = standingAlarms(ctx, false)
       await without.check()

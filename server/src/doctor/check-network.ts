@@ -95,8 +95,8 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
   const name = (words: string) => endpointWords(network.rpcUrls.length, position, words)
   const check = `endpoint_${position + 1}`
   const host = hostOf({ url })
-  const bad = (words: string, todo: string, isWatched = true): Answer => ({
-    finding: { part: network.name, check, level: "alarm", message: name(words), todo, isWatched },
+  const bad = (words: string, todo: string, more: Partial<Finding> = {}): Answer => ({
+    finding: { part: network.name, check, level: "alarm", message: name(words), todo, isWatched: true, ...more },
   })
   const calls = [
     { method: "eth_chainId", params: [] },
@@ -106,7 +106,9 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
   ]
   const results = await batch({ url, network: network.name }, calls, signal).catch((error: Error) => error)
   if (results instanceof Error)
-    return bad("does not answer", `Check the endpoint at ${host} (${results.message}), or replace it.`)
+    return bad("does not answer", `Check the endpoint at ${host} (${results.message}), or replace it.`, {
+      said: results.message,
+    })
   const [chain, latest, finalized, logs] = results
   const chainId = chain?.ok ? String(chain.value) : undefined
   if (chainId === undefined) return bad("does not answer", `The endpoint at ${host} says: ${errorOf(chain)}.`)
@@ -114,7 +116,7 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
     return bad(
       `serves chain ${numberOf(chainId) ?? "without a number"}, not ${network.chainId}`,
       `Put the endpoint at ${host} where it belongs: ${networkSetting("RPC", network.name)} is for chain ${network.chainId}.`,
-      false,
+      { isWatched: false },
     )
   const block = blockOf(latest)
   if (!block) return bad("does not answer", `The endpoint at ${host} reports no newest block: ${errorOf(latest)}.`)

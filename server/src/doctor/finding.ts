@@ -15,6 +15,8 @@ export interface Finding {
   level: Level
   /** A sentence that anyone may read, as `/readyz` is public: no address, no URL, no secret. */
   message: string
+  /** What an endpoint said, without what may be a key; no part of what makes this the same finding as before. */
+  said?: string
   /** What the operator should do about it. It may name hosts and addresses, never secrets. */
   todo?: string
   /** Whether the rounds of a running service raise this alarm themselves. */
@@ -28,7 +30,7 @@ export const fine = (part: string, check: string, message: string): Finding => (
 export const isBad = ({ level }: Finding): boolean => level === "alarm" || level === "fault"
 
 /** The text of an alarm for the finding. A network is named first, as in all alarms of networks. */
-export const alarmText = ({ part, message }: Finding): string =>
-  generalParts.includes(part) ? message : `${part}: ${message}`
+export const alarmText = ({ part, message, said }: Finding): string =>
+  `${generalParts.includes(part) ? "" : `${part}: `}${message}${said === undefined ? "" : `: ${said}`}`
 
 const generalParts = ["settings", "secrets", "database", "address"]
