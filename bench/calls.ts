@@ -159,7 +159,6 @@ for (let i = 0; i < payments; i++) {
 const took = (await Promise.all(open)).sort((a, b) => a - b)
 const at = (share: number) =>
   ((took[Math.min(took.length - 1, Math.floor(share * took.length))] ?? 0) / 1_000).toFixed(1)
-say(took.map(ms => (ms / 1_000).toFixed(1)).join(" "))
 if (took.length > 0)
   say(`confirmed after its confirmations: p50 ${at(0.5)} s, p99 ${at(0.99)} s, most ${at(1)} s, of ${took.length}`)
 process.exit(0)

@@ -153,8 +153,9 @@ export const settingsTable = {
     parse: whole(1, 1_000),
   },
   VERIFY_INTERVAL: {
-    meaning: "how often pending payments are checked",
-    otherwise: "60s, in the sandbox 2s",
+    meaning:
+      "how often each network is scanned: how much later than its confirmations a payment is confirmed at most, some seconds for the work apart. What it costs is below",
+    otherwise: "5s, in the sandbox 2s",
     parse: duration,
   },
   MAX_SCAN_LAG: {

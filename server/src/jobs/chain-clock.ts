@@ -4,7 +4,7 @@ import type { Context } from "../context.ts"
 
 /**
  * How far this process's clock may be ahead of the newest block that the scan has read, at least. A round of the scan is
- * a minute; a longer gap is a scan that is behind, a chain that stands still, or a clock that is wrong.
+ * seconds; a longer gap is a scan that is behind, a chain that stands still, or a clock that is wrong.
  */
 const AHEAD_MS = 600_000
 
