@@ -143,7 +143,7 @@ export interface CheckoutStatus {
     | "voided"
     | "partially_refunded"
     | "refunded"
-  exception: "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset" | "sanctioned" | null
+  exception: "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset" | "sanctioned" | "no_buyer" | null
   message: string
   amount: string
   amountReceived: string

@@ -4,7 +4,15 @@ import type { WaitingFor } from "../db/schema.ts"
 import { AddressText, Described, HashText, Nullable, Timestamp } from "../http/schemas.ts"
 
 /** Why a payment needs the merchant's decision. */
-export const exceptions: WaitingFor[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned"]
+export const exceptions: WaitingFor[] = [
+  "underpaid",
+  "overpaid",
+  "late",
+  "duplicate",
+  "wrong_asset",
+  "sanctioned",
+  "no_buyer",
+]
 
 /** The fields of each row, except its type and status. */
 export const transaction = {

@@ -8,7 +8,7 @@ import type { Row } from "../db/schema.ts"
 import type { relayStanding } from "../payouts/relay-standing.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
-import type { Paid, Plan } from "../settlement/sellable.ts"
+import { exceptionOf, type Paid, type Plan } from "../settlement/sellable.ts"
 import { againTogether } from "../settlement/waits.ts"
 import type { SessionTransfer } from "./session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
@@ -84,9 +84,7 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
     ended: now > session.expires_at ? ended : null,
     wrongAsset: sorted.others.length > 0,
     scannedPastExpiry: facts.scannedPastExpiry,
-    accepted: accepted
-      ? { exception: accepted.exception === "sanctioned" ? null : (accepted.exception ?? null) }
-      : null,
+    accepted: accepted ? { exception: exceptionOf(accepted.exception ?? null) } : null,
     beside: beside.reduce((total, { amount }) => total + amount, 0n),
   }
 }

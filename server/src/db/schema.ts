@@ -152,8 +152,8 @@ interface Submissions {
 }
 
 export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
-/** Why a payment needs a decision; for a checkout, a sender on a sanctions list is not an exception of the checkout. */
-export type WaitingFor = PaymentException | "sanctioned"
+/** Why a payment needs a decision. The others are about its sender, and no exceptions of a checkout. */
+export type WaitingFor = PaymentException | "sanctioned" | "no_buyer"
 
 interface Payments {
   id: string

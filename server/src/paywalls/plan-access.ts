@@ -1,9 +1,10 @@
 /** Plans what to do with one sender's open transfers to a paywall. Pure. */
 import type { Address, Hash } from "../chain/hex.ts"
+import { mayBuy } from "../chain/may-buy.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Screening } from "../chain/sanctions.ts"
 import type { FailureReason } from "../db/schema.ts"
-import { type Failure, late, sanctioned, underpaid } from "../scanner/submission-faults.ts"
+import { type Failure, late, noBuyer, sanctioned, underpaid } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, Waiting } from "../settlement/sellable.ts"
 import { againTogether } from "../settlement/waits.ts"
@@ -77,6 +78,16 @@ export function planAccess(facts: AccessFacts): AccessPlan {
       considered,
       waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }],
       failed: [{ hashes: hashesOf(sure), failure: sanctioned }],
+    }
+  if (!mayBuy(facts.network, facts.payer))
+    return {
+      ...nothing,
+      considered,
+      waiting: [
+        { exception: "no_buyer", transfers: sure },
+        { exception: "wrong_asset", transfers: wrong },
+      ],
+      failed: [{ hashes: hashesOf(sure), failure: noBuyer }],
     }
   const plan = planClear(facts, open, sure, wrong)
   // Only what was submitted can fail. A flood leaves many parts that are too little.

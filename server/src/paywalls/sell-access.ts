@@ -4,10 +4,11 @@
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
 import type { Address } from "../chain/hex.ts"
+import { mayBuy } from "../chain/may-buy.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
 import { classify } from "../settlement/classify.ts"
-import { sessionNotice } from "../settlement/notify-paid.ts"
+import { notifyPaid, sessionNotice } from "../settlement/notify-paid.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
 import { type Group, type Part, type Sellable, withoutRests } from "../settlement/sellable.ts"
 import { type Folded, foldAccess, lockAccess } from "./access.ts"
@@ -98,7 +99,11 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     return { ...plan, again: new Map([...plan.again, ...again]), isMore }
   },
 
-  onPaid: giveAccess,
+  async onPaid(ctx, part, payment, hashes) {
+    // The merchant may accept what nobody can have access for.
+    if (mayBuy(part.network, part.payer)) await giveAccess(ctx, part, payment, hashes)
+    else await notifyPaid(ctx, part.network, payment.id)
+  },
 
   async onReversed(ctx, { paywall, payer, network }, { id }) {
     await takeAccess(ctx, id)

@@ -2,6 +2,7 @@
  * Why a submission did not lead to access, in words that say what happened and what to do.
  */
 import { type Address, checksummed } from "../chain/hex.ts"
+import { mayBuy } from "../chain/may-buy.ts"
 import type { Token } from "../chain/networks.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { FailureReason } from "../db/schema.ts"
@@ -40,6 +41,7 @@ export function faultOf(
   const toUs = receipt.transfers.filter(transfer => deposits.has(transfer.to))
   const inToken = toUs.filter(transfer => transfer.token === token.address)
   if (inToken.some(transfer => address === null || transfer.from === address)) return undefined
+  if (inToken[0] && address && !mayBuy({ token }, inToken[0].from)) return noBuyer
   if (inToken[0] && address)
     return {
       reason: "wrong_sender",
@@ -79,12 +81,14 @@ export const notFound = (network: string): Failure => ({
 })
 
 /** The message about money that waits for the merchant and that nobody has submitted. */
-export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned", string> = {
+export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned" | "no_buyer", string> = {
   underpaid:
     "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",
   late: "The payment came after the paywall was switched off or its address replaced. The merchant can accept or return it.",
   wrong_asset: "Another token arrived than the one that is asked for. The merchant can accept or return it.",
   sanctioned: "The sender is on a sanctions list, so no access can be granted.",
+  no_buyer:
+    "The money was minted, as a bridge does, or sent by its own token. So there is no sender who could have access. The merchant can accept or return it.",
 }
 
 /** The payment came when nothing was for sale at its address. */
@@ -96,6 +100,12 @@ export const late: Failure = {
 export const sanctioned: Failure = {
   reason: "sanctioned",
   message: waitsForMerchant.sanctioned,
+}
+
+/** Nobody has the sender's address. */
+export const noBuyer: Failure = {
+  reason: "wrong_sender",
+  message: waitsForMerchant.no_buyer,
 }
 
 /** The payment was granted, and the merchant revoked the access. */

@@ -8,6 +8,7 @@ import { deployContractWallet } from "../../test/anvil.ts"
 import { type ExceptionsRig, startExceptionsRig } from "../../test/exceptions.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { BASE_URL, signMessage } from "../../test/wallet.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
 import { cancel } from "../operator/held-payouts.ts"
@@ -411,6 +412,43 @@ describe("at a paywall", () => {
     expect(await db().selectFrom("payments").select(["id", "status", "amount"]).execute()).toEqual([
       { id, status: "granted", amount: 5_000_000n },
     ])
+  })
+
+  it("what is minted has no buyer: each transaction waits alone, and gives nobody access when it is accepted", async () => {
+    const { client } = rig.anvil
+    const shop = await paywall()
+    const mint = async () => {
+      const args = [shop.payTo as Address, 5_000_000n] as const
+      const call = { address: rig.network.token.address, abi: testUsdcAbi, functionName: "mint", args } as const
+      return (await client.writeContractSync(call)).transactionHash
+    }
+    // A bridge brings the money of two people.
+    const txHash = await mint()
+    const other = await mint()
+    await submit(shop.id, txHash)
+    await rig.rounds(3)
+    const failed = await paymentState(shop.id, txHash)
+    expect(failed).toMatchObject({ status: "failed", reason: "wrong_sender" })
+    expect(failed.message).toContain("The merchant can accept or return it")
+    const found = await waiting("exception=no_buyer")
+    expect(found).toMatchObject([
+      { amount: "5.00", status: "open", txHash: other },
+      { amount: "5.00", status: "open", txHash },
+    ])
+    const [second, first] = found
+    const to = fresh()
+    expect((await giveBack(first.id, { address: to })).status).toBe(200)
+    expect((await accept(second.id)).body).toMatchObject({ status: "granted", exception: "no_buyer" })
+    await rig.payOut()
+    expect(await rig.balanceOf(to)).toBe(5_000_000n)
+    expect(await db().selectFrom("grants").select("address").execute()).toEqual([])
+    // No receiving address is a sender: nothing that comes in goes back to one.
+    const { payTo } = await paywall()
+    await submit(shop.id, await rig.pay(shop.payTo, "4"))
+    await rig.rounds(2)
+    const { id } = await one("exception=underpaid")
+    expect((await giveBack(id, { address: payTo })).status).toBe(400)
+    await booksHold()
   })
 
   it("too little is accepted: it grants its sender, and shares are of what was received", async () => {

@@ -23,9 +23,15 @@ import { tracePayment } from "./trace-payment.ts"
  */
 const MOST_OPEN = 500
 
-/** Separates transfers by sender, token and receiving address. */
+/**
+ * Separates transfers by sender, token and receiving address. What is minted has the same sender whoever paid it, so each
+ * transaction is apart.
+ */
 function apart({ exception, transfers }: Waiting): Waiting[] {
-  const parts = Map.groupBy(transfers, row => `${row.from_address} ${row.token} ${row.deposit_id}`)
+  const parts = Map.groupBy(transfers, row => {
+    const whose = exception === "no_buyer" ? row.tx_hash : ""
+    return `${row.from_address} ${row.token} ${row.deposit_id} ${whose}`
+  })
   return [...parts.values()].map(transfers => ({ exception, transfers }))
 }
 

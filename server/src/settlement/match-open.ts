@@ -16,8 +16,8 @@ export interface Matched {
 export function matchOpen(groups: readonly Waiting[], payments: readonly Row<"payments">[]): Matched[] {
   const open = payments.filter(({ status }) => status !== "reversed")
   const reversed = new Map(payments.filter(({ status }) => status === "reversed").map(row => [row.id, row]))
-  const byReason = Map.groupBy(open, row => `${placeOf(row, row.payer)} ${row.exception}`)
-  const byPlace = Map.groupBy(open, row => placeOf(row, row.payer))
+  const byReason = Map.groupBy(open, row => `${placeOf(row, row.payer, row.exception)} ${row.exception}`)
+  const byPlace = Map.groupBy(open, row => placeOf(row, row.payer, row.exception))
   const taken = new Set<string>()
   const take = (row: Row<"payments"> | undefined) => {
     if (row) taken.add(row.id)
@@ -37,11 +37,15 @@ export function matchOpen(groups: readonly Waiting[], payments: readonly Row<"pa
   return exact.map(({ group, known }) => ({ group, known: known ?? next(byPlace.get(placeOfGroup(group))) }))
 }
 
-const placeOf = ({ token, deposit_id }: Pick<Row<"payments">, "token" | "deposit_id">, payer: string): string =>
-  `${payer} ${token} ${deposit_id}`
+/** Transactions without a buyer are payments of their own. */
+const placeOf = (
+  { token, deposit_id, tx_hash }: Pick<Row<"payments">, "token" | "deposit_id" | "tx_hash">,
+  payer: string,
+  exception: Row<"payments">["exception"] | undefined,
+): string => `${payer} ${token} ${deposit_id} ${exception === "no_buyer" ? tx_hash : ""}`
 
-function placeOfGroup({ transfers }: Waiting): string {
+function placeOfGroup({ transfers, exception }: Waiting): string {
   const [first] = transfers
   if (!first) throw new Error("a payment has no transfer")
-  return placeOf(first, first.from_address)
+  return placeOf(first, first.from_address, exception)
 }

@@ -7,7 +7,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
-import { sellableOf } from "./sellable.ts"
+import { exceptionOf, sellableOf } from "./sellable.ts"
 
 /**
  * After this time, shares that are not mined are reported without a hash; later hashes are in `GET /api/checkouts/:id`.
@@ -91,7 +91,7 @@ export const sessionNotice = (payment: Row<"payments">) => ({
   merchantId: payment.merchant_id,
   amount: payment.amount,
   amountReceived: payment.amount,
-  exception: payment.exception === "sanctioned" ? null : payment.exception,
+  exception: exceptionOf(payment.exception),
   txHash: payment.tx_hash,
   payer: payment.payer,
   token: payment.token,

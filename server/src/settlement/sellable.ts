@@ -7,7 +7,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Screening } from "../chain/sanctions.ts"
 import type { TxContext } from "../context.ts"
-import type { Row, WaitingFor } from "../db/schema.ts"
+import type { PaymentException, Row, WaitingFor } from "../db/schema.ts"
 import type { ErrorCode } from "../errors.ts"
 import { payerName } from "../jobs/wake-payload.ts"
 import type { CheckoutNotice } from "./notify-checkout.ts"
@@ -83,6 +83,10 @@ interface Held<P extends Part = Part> {
   parts: readonly P[]
   due: readonly bigint[]
 }
+
+/** What a checkout shows as its exception. Those that are about a sender are no exceptions of the checkout. */
+export const exceptionOf = (exception: WaitingFor | null): PaymentException | null =>
+  exception === "sanctioned" || exception === "no_buyer" ? null : exception
 
 /** Transfers that are one payment together. */
 export interface Paid {

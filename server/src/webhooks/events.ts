@@ -253,7 +253,7 @@ const summaries: Record<EventType, string> = {
     "A refund of a payment through escrow succeeded, full or partial; sent once for each refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
   "payment.exception":
-    "Money that was paid waits for a decision: it is too little, too much, late, a second time, in another token, or of a sanctioned sender. Sent again when it waits for another reason or with another amount, and when the chain removed it and it is back, which can be under another id; and when its return failed or was cancelled, so that it waits again. Where more than twenty payments of one session or paywall begin to wait at once, it is sent for those of most money",
+    "Money that was paid waits for a decision: it is too little, too much, late, a second time, in another token, of a sanctioned sender, or at a paywall of a sender that nobody is (what is minted). Sent again when it waits for another reason or with another amount, and when the chain removed it and it is back, which can be under another id; and when its return failed or was cancelled, so that it waits again. Where more than twenty payments of one session or paywall begin to wait at once, it is sent for those of most money",
   "subscription.past_due": "An invoice was not paid three days after it was due, and access ended",
   "subscription.canceled": "A subscription ended: as somebody asked, unpaid for 30 days, or after its last period",
   "subscription.resumed": "A subscription runs again after a pause, or after a late payment",

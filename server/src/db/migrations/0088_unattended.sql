@@ -25,3 +25,8 @@ alter table cursors add column interval_ms integer not null default 60000;
 
 -- What the endpoint said, for the alarm.
 alter table endpoint_troubles add column answer text;
+
+-- Money at a paywall whose sender is nobody, such as the zero address of what is minted.
+alter table payments drop constraint payments_exception_check;
+alter table payments add constraint payments_exception_check check (exception in
+  ('underpaid', 'overpaid', 'late', 'duplicate', 'wrong_asset', 'sanctioned', 'no_buyer'));
