@@ -23,7 +23,8 @@ const subscriptionTerms = {
     Type.Integer({
       minimum: 0,
       maximum: 365,
-      description: "Subscriptions only: days that are added to the first period",
+      description:
+        "Subscriptions only: days that are added to the first period of each wallet's first subscription to the product",
     }),
   ),
   maxPeriods: Type.Optional(

@@ -30,7 +30,7 @@ import type {
 import type { Paywalls, PaywallVersions } from "./paywall-rows.ts"
 import type { PutAway, PutAwayTerms } from "./put-away-rows.ts"
 import type { Refunds } from "./refund-rows.ts"
-import type { Invoices, Subscriptions } from "./subscription-rows.ts"
+import type { FirstSubscriptions, Invoices, Subscriptions } from "./subscription-rows.ts"
 import type { Surpluses } from "./surplus-rows.ts"
 import type { ForeignTokens, TokenScans } from "./token-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
@@ -372,6 +372,7 @@ export interface Database {
   counted_calls: CountedCalls
   refunds: Refunds
   subscriptions: Subscriptions
+  first_subscriptions: FirstSubscriptions
   invoices: Invoices
   api_keys: ApiKeys
   signing_keys: SigningKeys

@@ -17,10 +17,13 @@ export interface Subscriptions {
   product_id: string
   billing_interval: BillingInterval
   billing_count: number
+  /** What it was given: 0 where it is not its payer's first of the product. */
   trial_days: number
   max_periods: number | null
   /** The wallet that paid first. It has the access, whichever wallet pays later. */
   payer: Optional<Address>
+  /** Whether it is its payer's first of its product: it alone has a trial and days of grace. */
+  is_first: Generated<boolean>
   customer_email: string | null
   started_at: Optional<Date>
   /** The time from which periods are counted. */
@@ -44,6 +47,13 @@ export interface Subscriptions {
   run_at: Optional<Date>
   created_at: Date
   updated_at: Date
+}
+
+/** Which subscription of a payer to a product is the first. */
+export interface FirstSubscriptions {
+  payer: Address
+  product_id: string
+  subscription_id: string
 }
 
 /** The price of one period, and the session that it is paid with. */

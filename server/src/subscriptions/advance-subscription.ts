@@ -13,6 +13,7 @@ import { subscriptionChanges } from "../metrics.ts"
 import type { NewEvent } from "../webhooks/emit.ts"
 import { emitAll } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
+import { begins, noteFirst } from "./first-subscription.ts"
 import {
   anchorAtResume,
   CANCEL_AFTER_MS,
@@ -41,9 +42,10 @@ interface Standing {
  * Advances subscriptions that this transaction has locked and returns their rows. Events are emitted in the same
  * transaction.
  */
-export async function advance(ctx: TxContext, all: readonly Held[]): Promise<Row<"subscriptions">[]> {
-  if (all.length === 0) return []
-  await reportLost(ctx, all)
+export async function advance(ctx: TxContext, given: readonly Held[]): Promise<Row<"subscriptions">[]> {
+  if (given.length === 0) return []
+  await reportLost(ctx, given)
+  const all = await noteFirst(ctx, given)
   const standings = all.map(held => standingOf(ctx, held))
   const closing = standings.filter(({ folded, held }) => folded.isVoiding && held.isSessionHeld)
   await endPending(
@@ -104,20 +106,17 @@ function foldedOf(ctx: TxContext, held: Held): FoldedSubscription {
  * Begins a subscription whose first invoice was paid, or begins it again after a reorg had removed the first payment.
  */
 function begun(held: Held): Held {
+  const beginning = begins(held)
+  if (!beginning) return held
   const { subscription, invoices, session } = held
-  const [first, ...later] = invoices
-  const { confirmed_at: startedAt } = session
-  const payer = held.payer ?? session.payer
-  const isBeginning = subscription.status === null && later.length === 0 && session.status === "confirmed"
-  if (!isBeginning || !first || !startedAt) return held
-  if (!payer) throw new Error("a confirmed session has no payer")
+  const { startedAt, payer } = beginning
   const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
   const { anchor, periodEnd } = firstPeriod(billing, subscription.trial_days, startedAt)
   // Anyone with the checkout's link can enter an e-mail address; it does not replace the one that the merchant set.
   const customer_email = subscription.customer_email ?? session.customer_email
   return withLast(
     { ...held, subscription: { ...subscription, started_at: startedAt, anchor, payer, customer_email } },
-    { ...first, period_start: startedAt, period_end: periodEnd },
+    { ...lastOf(invoices), period_start: startedAt, period_end: periodEnd },
   )
 }
 

@@ -9,6 +9,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { emitAttached, type SplitChange } from "../splits/split-guard.ts"
 import { advance, asOfNow } from "./advance-subscription.ts"
+import { claimFirst } from "./first-subscription.ts"
 import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
@@ -109,14 +110,17 @@ export async function moveSubscription(
 ): Promise<Row<"subscriptions">> {
   const product = await ownProduct(ctx, merchantId, productId)
   const splits = await splitsOfMove(ctx, merchantId, id, productId)
-  const row = await change(ctx, { merchantId }, id, ({ subscription, invoices, session }) => {
+  const row = await change(ctx, { merchantId }, id, async ({ subscription, invoices, session }) => {
     if (!product?.active || !isRecurring(product))
       throw invalid("productId", "must be the id of one of your active products with `billingInterval`")
     if (product.chain_id !== subscription.chain_id)
       throw invalid("productId", "must be a product on the network of the subscription")
     if (product.id === subscription.product_id) return {}
     const { id: product_id, billing_interval, billing_count, max_periods } = product
-    const terms = { product_id, billing_interval, billing_count, max_periods }
+    const { payer, anchor, paid_until, started_at: startedAt } = subscription
+    if (!payer || !startedAt || !anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
+    const first = await claimFirst(ctx, [{ payer, productId, subscriptionId: id, startedAt }])
+    const terms = { product_id, billing_interval, billing_count, max_periods, is_first: first.has(id) }
     const isSamePace =
       billing_interval === subscription.billing_interval && billing_count === subscription.billing_count
     if (isSamePace) return terms
@@ -125,8 +129,6 @@ export async function moveSubscription(
       throw refused(
         "An invoice of this subscription is open, and the new product has periods of another length. Change it once that invoice is paid, or pause the subscription first.",
       )
-    const { anchor, paid_until } = subscription
-    if (!anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
     return { ...terms, anchor: anchorAtMove(anchor, paid_until) }
   })
   if (splits.after !== undefined) await emitAttached(ctx, merchantId, id, splits.before, splits.after, productId)
@@ -166,6 +168,7 @@ type Change = Partial<
     | "billing_interval"
     | "billing_count"
     | "max_periods"
+    | "is_first"
   >
 >
 
@@ -176,7 +179,7 @@ async function change(
   ctx: TxContext,
   owner: Owner,
   id: string,
-  changeOf: (held: Held) => Change,
+  changeOf: (held: Held) => Change | Promise<Change>,
 ): Promise<Row<"subscriptions">> {
   const held = await holdSubscription(ctx, id)
   const { subscription } = held ?? {}
@@ -186,7 +189,7 @@ async function change(
   const present = asOfNow(ctx, held)
   if (present.subscription.status === "canceled")
     throw refused("This subscription is canceled. Its subscriber can start a new one with a new checkout.")
-  const fields = changeOf(present)
+  const fields = await changeOf(present)
   if (Object.keys(fields).length > 0)
     await ctx.db.updateTable("subscriptions").set(fields).where("id", "=", id).execute()
   const asked = { ...held, subscription: { ...subscription, ...fields } }

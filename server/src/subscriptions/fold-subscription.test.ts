@@ -41,6 +41,7 @@ const base: SubscriptionFacts = {
   anchor: T,
   maxPeriods: null,
   invoices: [first],
+  hasGrace: true,
   aheadMs: 3 * DAY,
   pausedAt: null,
   canceledAt: null,
@@ -49,6 +50,7 @@ const base: SubscriptionFacts = {
 const fold = (days: number, change: Partial<SubscriptionFacts> = {}) =>
   foldSubscription({ ...base, ...change }, at(days))
 const open = { invoices: [first, second] }
+const late = { hasGrace: false, invoices: [first, { ...second, dueAt: at(40) }] }
 const latest = (one: Date, other: Date | null) => (other && other > one ? other : one)
 const graceAfter = (date: Date) => new Date(date.getTime() + GRACE_MS)
 
@@ -64,6 +66,20 @@ describe("a subscription", () => {
     ["due too long", 31, open, { status: "past_due", runAt: null, accessUntil: at(31) }],
     ["past due after its session's time", 99, open, { status: "past_due" }],
     ["unpaid to the end", 58, { invoices: [first, { ...second, state: "ended" }] }, { cancelReason: "unpaid" }],
+    ["due without grace", 28, { ...open, hasGrace: false }, { status: "past_due", accessUntil: at(28) }],
+    ["billed too late, without grace", 41, late, { status: "payment_due", accessUntil: at(43) }],
+    [
+      "billed too late after a late payment, without grace",
+      41,
+      {
+        ...late,
+        invoices: [
+          { ...first, paidAt: at(27) },
+          { ...second, dueAt: at(40) },
+        ],
+      },
+      { status: "past_due", accessUntil: at(28) },
+    ],
     ["paid late", 50, { invoices: [first, { ...second, state: "paid" }] }, { status: "active", accessUntil: at(62) }],
     [
       "in arrears, after its access",
@@ -271,15 +287,18 @@ describe("whatever happens to a subscription", () => {
   }
 
   it.each([
-    [1, false],
-    [2, false],
-    [7, false],
-    [1, true],
-    [2, true],
+    [1, false, true],
+    [2, false, true],
+    [7, false, true],
+    [1, true, true],
+    [2, true, true],
+    [1, false, false],
+    [7, false, false],
   ])(
-    "who pays each period of %i days as late as it can gets no more time than it paid for (while payments are paused: %s)",
-    (count, isPaused) => {
+    "who pays each period of %i days as late as it can gets no more time than it paid for (while payments are paused: %s, with grace: %s)",
+    (count, isPaused, hasGrace) => {
       const model = new Model({ interval: "day", count }, null)
+      model.facts.hasGrace = hasGrace
       let opened = 0
       let most = 0
       const paid = () => model.facts.invoices.filter(each => each.state === "paid").length
@@ -292,7 +311,7 @@ describe("whatever happens to a subscription", () => {
         most = Math.max(most, opened / 24 - count * paid())
       }
       expect(paid()).toBeGreaterThan(5)
-      expect(most).toBeLessThanOrEqual(GRACE_MS / DAY)
+      expect(most).toBeLessThanOrEqual(hasGrace ? GRACE_MS / DAY : 0)
     },
   )
 

@@ -7,8 +7,9 @@ import type { Row } from "../db/schema.ts"
 import { type Billing, boundary, isBoundary, nextBoundary } from "./calendar.ts"
 
 const DAY_MS = 86_400_000
-/** How long after its due time an invoice may be paid before its subscription is `past_due` and access ends. */
-export const GRACE_MS = 3 * DAY_MS
+/** How many days after its due time an invoice may be paid before its subscription is `past_due` and access ends. */
+export const GRACE_DAYS = 3
+export const GRACE_MS = GRACE_DAYS * DAY_MS
 /** How long after its due time an unpaid invoice cancels its subscription. The invoice's session lasts as long. */
 export const CANCEL_AFTER_MS = 30 * DAY_MS
 /** How soon to check again whether a payment is final. */
@@ -40,6 +41,8 @@ export interface SubscriptionFacts {
   /** Where periods are counted from, unless the paid time ends between two boundaries of this anchor. */
   anchor: Date
   maxPeriods: number | null
+  /** Whether access goes on after the paid time. Only the payer's first subscription to the product has it. */
+  hasGrace: boolean
   /** In order. The first is the one that begins the subscription. */
   invoices: readonly InvoiceFacts[]
   pausedAt: Date | null
@@ -111,7 +114,7 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
     return { ...ending, status: facts.pausedAt === null ? "active" : "paused", runAt: paidUntil }
   }
   if (facts.pausedAt !== null) return { ...common, status: "paused", isVoiding: open !== undefined }
-  return open ? waiting(common, open, paid, now) : renewing(common, facts, paid, now)
+  return open ? waiting(common, facts.hasGrace, open, paid, now) : renewing(common, facts, paid, now)
 }
 
 type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
@@ -120,8 +123,14 @@ type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
  * With an open invoice. Only the end of its session cancels the subscription, not the time: a payment in the last
  * second counts.
  */
-function waiting(common: Common, open: InvoiceFacts, paid: readonly InvoiceFacts[], now: Date): FoldedSubscription {
-  const accessUntil = graceAfter(common.paidUntil, open.dueAt, paid)
+function waiting(
+  common: Common,
+  hasGrace: boolean,
+  open: InvoiceFacts,
+  paid: readonly InvoiceFacts[],
+  now: Date,
+): FoldedSubscription {
+  const accessUntil = accessWith(open.dueAt, common.paidUntil, paid, hasGrace)
   if (now < open.dueAt) return { ...common, accessUntil, status: "active", runAt: open.dueAt }
   // For arrears, access can be over before the invoice is created.
   if (now < accessUntil) return { ...common, accessUntil, status: "payment_due", runAt: accessUntil }
@@ -132,18 +141,28 @@ function waiting(common: Common, open: InvoiceFacts, paid: readonly InvoiceFacts
  * The end of access while an invoice is open. If the payer paid the last period before it ended, and this invoice is
  * due after its period began, then the service was late and not the payer, so the grace counts from the due time.
  * Without the condition, each period paid after access had ended would get its grace again, and for daily periods only
- * one in three would be paid.
+ * one in three would be paid. Without grace only a late invoice moves the end of access.
  */
-function graceAfter(paidUntil: Date, dueAt: Date, paid: readonly InvoiceFacts[]): Date {
+function accessWith(dueAt: Date, paidUntil: Date, paid: readonly InvoiceFacts[], hasGrace: boolean): Date {
   const last = paid.at(-1)
   const isPunctual = last?.paidAt != null && last.paidAt <= last.periodEnd
-  return new Date((isPunctual ? latest([paidUntil, dueAt]) : paidUntil).getTime() + GRACE_MS)
+  if (hasGrace) return afterGrace(isPunctual ? latest([paidUntil, dueAt]) : paidUntil)
+  return dueAt > paidUntil && isPaidAtStart(last) ? afterGrace(dueAt) : paidUntil
 }
+
+const afterGrace = (time: Date): Date => new Date(time.getTime() + GRACE_MS)
+
+/**
+ * Whether a period was paid by its beginning. Without grace only this is punctual: who pays a period shortly before its
+ * end would otherwise get the grace of a late invoice, as the next one waits until that payment is final.
+ */
+const isPaidAtStart = (last: InvoiceFacts | undefined): boolean =>
+  last?.paidAt != null && last.paidAt <= last.periodStart
 
 /** While all invoices are paid. The next invoice is created before its period, once the last payment is final. */
 function renewing(
   common: Common,
-  { anchor: counted, billing, aheadMs }: SubscriptionFacts,
+  { anchor: counted, billing, aheadMs, hasGrace }: SubscriptionFacts,
   paid: readonly InvoiceFacts[],
   now: Date,
 ): FoldedSubscription {
@@ -152,7 +171,8 @@ function renewing(
   // calendar. A period costs its whole price, so it gets its whole length.
   const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
   const periodEnd = nextBoundary(anchor, billing, periodStart)
-  const accessUntil = new Date(common.paidUntil.getTime() + GRACE_MS)
+  // Nobody loses access before there is an invoice to pay.
+  const accessUntil = hasGrace || isPaidAtStart(paid.at(-1)) ? afterGrace(common.paidUntil) : common.paidUntil
   // At most half a period: a payer of daily periods is not asked to pay for the day after next.
   const ahead = Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
   const makeAt = new Date(periodStart.getTime() - ahead)
@@ -160,7 +180,7 @@ function renewing(
   if (now < makeAt) return { ...standing, runAt: makeAt }
   if (!paid.every(each => each.isFinal)) return { ...standing, runAt: new Date(now.getTime() + FINAL_MS) }
   const dueAt = latest([periodStart, now])
-  const graceUntil = graceAfter(common.paidUntil, dueAt, paid)
+  const graceUntil = accessWith(dueAt, common.paidUntil, paid, hasGrace)
   return { ...standing, next: { periodStart, periodEnd, dueAt, graceUntil, anchor }, runAt: now }
 }
 

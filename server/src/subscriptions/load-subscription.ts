@@ -181,6 +181,7 @@ export function factsOf(
     billing: { interval: subscription.billing_interval, count: subscription.billing_count },
     anchor: subscription.anchor,
     maxPeriods: subscription.max_periods,
+    hasGrace: subscription.is_first,
     pausedAt: subscription.paused_at,
     canceledAt,
     cancelAtPeriodEnd: subscription.cancel_at_period_end,

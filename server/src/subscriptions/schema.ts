@@ -59,7 +59,14 @@ export const Subscription = Type.Object({
   productId: Described(Type.String(), "What the next invoice is for, at the product's price of that time"),
   billingInterval: BillingInterval,
   billingCount: Type.Integer(),
-  trialDays: Described(Type.Integer(), "As they were when it began"),
+  trialDays: Described(
+    Type.Integer(),
+    "Those that it began with; 0 where the payer had begun a subscription to the product before",
+  ),
+  graceDays: Described(
+    Type.Integer(),
+    "How long access goes on after the paid time: 3, or 0 where the payer had begun a subscription to the product before",
+  ),
   maxPeriods: Nullable(Type.Integer()),
   chain: Type.String(),
   payer: Described(AddressText, "Who paid first: paywalls are open to this wallet"),

@@ -4,6 +4,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import { GRACE_DAYS } from "./fold-subscription.ts"
 import { invoiceUrl, textOf } from "./notify-subscription.ts"
 import type { InvoiceRow } from "./queries.ts"
 
@@ -20,6 +21,7 @@ export function shownSubscription(ctx: TxContext, row: Row<"subscriptions">) {
     billingInterval: row.billing_interval,
     billingCount: row.billing_count,
     trialDays: row.trial_days,
+    graceDays: row.is_first ? GRACE_DAYS : 0,
     maxPeriods: row.max_periods,
     chain: networkOf(ctx.chain, row.chain_id).name,
     payer: checksummed(payer),

@@ -216,7 +216,7 @@ export const ar: Catalogue = {
   everyMany: "كل {period}",
   renews: "يتجدد {every}. أنت تدفع كل فاتورة بنفسك، ولا يُخصم أي شيء تلقائيًا.",
   renewsMost: "عدد الدفعات: {count}.",
-  trialBefore: "مجانًا في البداية: {period}، إضافةً إلى ما تدفعه الآن.",
+  trialBefore: "لأول اشتراك من كل محفظة، مجانًا في البداية: {period}، إضافةً إلى ما تدفعه الآن.",
   subscribeFor: "اشترك: {amount} {symbol} {every}",
   invoice: "فاتورة",
   period: "الفترة",

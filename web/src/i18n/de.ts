@@ -237,7 +237,8 @@ export const de: Catalogue = {
   everyMany: "alle {period}",
   renews: "Wird {every} verlängert. Sie bezahlen jede Rechnung selbst; nichts wird automatisch abgebucht.",
   renewsMost: "Anzahl der Zahlungen: {count}.",
-  trialBefore: "Am Anfang kostenlos: {period}, zusätzlich zu dem, was Sie jetzt bezahlen.",
+  trialBefore:
+    "Beim ersten Abonnement einer Wallet am Anfang kostenlos: {period}, zusätzlich zu dem, was Sie jetzt bezahlen.",
   subscribeFor: "Abonnieren: {amount} {symbol} {every}",
   invoice: "Rechnung",
   period: "Zeitraum",

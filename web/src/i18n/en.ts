@@ -249,7 +249,7 @@ export const en = {
   everyMany: "every {period}",
   renews: "Renews {every}. You pay each invoice yourself; nothing is charged automatically.",
   renewsMost: "Number of payments: {count}.",
-  trialBefore: "Starts with {period} free, on top of what you pay for now.",
+  trialBefore: "A wallet’s first subscription starts with {period} free, on top of what you pay for now.",
   subscribeFor: "Subscribe: {amount} {symbol} {every}",
   invoice: "Invoice",
   period: "Period",

@@ -223,7 +223,8 @@ export const es: Catalogue = {
   everyMany: "cada {period}",
   renews: "Se renueva {every}. Usted paga cada factura; nada se cobra automáticamente.",
   renewsMost: "Número de pagos: {count}.",
-  trialBefore: "Gratis al principio: {period}, además de lo que paga ahora.",
+  trialBefore:
+    "En la primera suscripción de una billetera, gratis al principio: {period}, además de lo que paga ahora.",
   subscribeFor: "Suscribirse: {amount} {symbol} {every}",
   invoice: "Factura",
   period: "Período",

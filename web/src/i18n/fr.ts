@@ -231,7 +231,8 @@ export const fr: Catalogue = {
   everyMany: "à intervalles de {period}",
   renews: "Renouvelé {every}. Vous payez chaque facture vous-même ; rien n’est prélevé automatiquement.",
   renewsMost: "Nombre de paiements : {count}.",
-  trialBefore: "Gratuit au début : {period}, en plus de ce que vous payez maintenant.",
+  trialBefore:
+    "Pour le premier abonnement d’un portefeuille, gratuit au début : {period}, en plus de ce que vous payez maintenant.",
   subscribeFor: "S’abonner : {amount} {symbol} {every}",
   invoice: "Facture",
   period: "Période",

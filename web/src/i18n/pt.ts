@@ -221,7 +221,7 @@ export const pt: Catalogue = {
   everyMany: "a cada {period}",
   renews: "Renova {every}. Você mesmo paga cada fatura; nada é cobrado automaticamente.",
   renewsMost: "Número de pagamentos: {count}.",
-  trialBefore: "Grátis no início: {period}, além do que você paga agora.",
+  trialBefore: "Na primeira assinatura de uma carteira, grátis no início: {period}, além do que você paga agora.",
   subscribeFor: "Assinar: {amount} {symbol} {every}",
   invoice: "Fatura",
   period: "Período",

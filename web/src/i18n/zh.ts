@@ -211,7 +211,7 @@ export const zh: Catalogue = {
   everyMany: "每 {period}",
   renews: "{every}续订。每张账单都由您自己支付，不会自动扣款。",
   renewsMost: "付款次数：{count}。",
-  trialBefore: "开始时免费赠送 {period}，另加您现在支付的周期。",
+  trialBefore: "每个钱包首次订阅时免费赠送 {period}，另加您现在支付的周期。",
   subscribeFor: "订阅：{every} {amount} {symbol}",
   invoice: "账单",
   period: "周期",
