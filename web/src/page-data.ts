@@ -147,6 +147,8 @@ export interface CheckoutStatus {
   message: string
   amount: string
   amountReceived: string
+  /** What the merchant has returned, beside `amountReceived`; only of checkouts. */
+  amountReturned?: string
   /** Seen on chain and not confirmed yet. */
   arriving: string
   /** Neither received nor arriving. */

@@ -61,12 +61,14 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const { free, again } = await withoutPublic(ctx, withoutRests(await readBatch(ctx, batch)))
+  const payments = await paymentsOf(ctx, session.id)
   return {
     session,
     network,
     transfers: classify(ctx, network, free, screened),
     again,
-    payments: await paymentsOf(ctx, session.id),
+    payments,
+    returnedSurplus: await returnedSurplusOf(ctx, payments),
     submissions: await submissionsOf(ctx, session, deposit, network.token.address),
     decided: await decidedSubmissions(ctx, session.id, deposit),
     relay: await relayStanding(ctx, deposit, network.token.address),
@@ -87,6 +89,15 @@ export async function paymentsOf(ctx: TxContext, sessionId: string): Promise<Row
     eb.or([eb("status", "<>", "reversed"), eb("accepted_at", "is not", null), eb("exception", "is", null)]),
   )
   return await counting.orderBy("created_at").orderBy("id").execute()
+}
+
+/** The returned surplus of the payment among these that pays the session, in base units. */
+async function returnedSurplusOf(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<bigint> {
+  const paid = payments.find(({ status, beside }) => !beside && status === "granted")
+  // Most sessions are settled before they are paid.
+  if (!paid) return 0n
+  const surplus = ctx.db.selectFrom("surpluses").select("amount").where("payment_id", "=", paid.id)
+  return (await surplus.where("state", "=", "returned").executeTakeFirst())?.amount ?? 0n
 }
 
 /**

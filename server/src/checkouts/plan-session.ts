@@ -25,6 +25,8 @@ export interface SessionFacts {
   again: ReadonlyMap<bigint, Date>
   /** The payments of the session that count, or may count again, in the order they were made. */
   payments: readonly Row<"payments">[]
+  /** The surplus of the session's payment that the merchant has returned, in base units. */
+  returnedSurplus: bigint
   /** Whether a hash that was submitted in time is still being verified, and whether any was refused. */
   submissions: { open: boolean; refused: boolean }
   /** Submitted transactions whose money the merchant has decided about. */
@@ -86,6 +88,7 @@ function factsOf(facts: SessionFacts, sorted: Sorted): Facts {
     scannedPastExpiry: facts.scannedPastExpiry,
     accepted: accepted ? { exception: exceptionOf(accepted.exception ?? null) } : null,
     beside: beside.reduce((total, { amount }) => total + amount, 0n),
+    returnedSurplus: facts.returnedSurplus,
   }
 }
 
@@ -213,7 +216,7 @@ function paymentOf(
 
 /** The new values of the session's row, with the message for its payer. */
 function rowOf(
-  { session, network, payments, relay, scannedPastExpiry, now }: SessionFacts,
+  { session, network, payments, returnedSurplus, relay, scannedPastExpiry, now }: SessionFacts,
   folded: Folded,
   {
     last,
@@ -235,7 +238,7 @@ function rowOf(
     { ...folded, amount: session.amount },
     network.token,
     isBarred ? sanctioned.message : status === "verifying" ? null : relay.failure,
-    payments.some(payment => payment.status === "returned"),
+    returnedSurplus > 0n || payments.some(payment => payment.status === "returned"),
   )
   const soon = new Date(now.getTime() + AGAIN_MS)
   const { replayableUntil: until } = relay

@@ -1,6 +1,6 @@
 /** The rows of a checkout's status. Whoever reads at the same time shares each statement, however many checkouts. */
 import { sql } from "kysely"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { gatherRows } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Db } from "../db/open.ts"
@@ -26,6 +26,28 @@ export const depositOfSession = gatherRows(async (db: Db, ids: readonly string[]
     .execute()
   return new Map(rows.map(row => [row.resource_id, row]))
 })
+
+/** The key of {@link returnedAt}: a session and its settlement token. */
+export const returnedKey = (sessionId: string, token: Address): string => `${sessionId} ${token}`
+
+/**
+ * What merchants have returned of the money that came for sessions, in base units, by {@link returnedKey}: whole payments,
+ * and surpluses. A session of which nothing was returned has no entry.
+ */
+export async function returnedAt(db: Db, keys: readonly string[]): Promise<Map<string, bigint>> {
+  const wanted = keys.map(key => ({ key, id: key.slice(0, -43), token: key.slice(-42) }))
+  const { rows } = await sql<{ key: string; returned: bigint }>`
+    select /* named: returned_at */ k.key, sum(case p.status when 'returned' then p.amount else s.amount end)::numeric(78,0) as returned
+    from (${givenRows(wanted, "key text, id text, token text")}) k
+      join payments p on p.resource_id = k.id and p.token = k.token
+      left join surpluses s on s.payment_id = p.id and s.state = 'returned'
+    where p.status = 'returned' or (p.status = 'granted' and s.amount is not null)
+    group by k.key`.execute(db)
+  return new Map(rows.map(row => [row.key, row.returned]))
+}
+
+/** The same for one session. */
+export const returnedOf = gatherRows(returnedAt)
 
 /** How many blocks are above a session's newest transfer; undefined without one. */
 export const aboveTransfer = gatherRows(async (db: Db, ids: readonly string[]) => {

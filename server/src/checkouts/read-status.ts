@@ -5,7 +5,15 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { paidStatuses, shownToPayer } from "../escrow/show-escrow.ts"
-import { aboveReservation, aboveTransfer, sessionRow, submissionKey, submissionShown } from "./queries.ts"
+import {
+  aboveReservation,
+  aboveTransfer,
+  returnedKey,
+  returnedOf,
+  sessionRow,
+  submissionKey,
+  submissionShown,
+} from "./queries.ts"
 import { paidAtOfSession, shownOf } from "./show-session.ts"
 
 /** A session by its id, for anyone who has that; `SESSION_NOT_FOUND`. */
@@ -18,14 +26,16 @@ export async function sessionShown(ctx: TxContext, id: string): Promise<Row<"che
 /** The answer of `GET /api/pay/status/:id`. `txHash` names the submission to report, by default the newest. */
 export async function statusOf(ctx: TxContext, session: Row<"checkout_sessions">, txHash?: Hash) {
   const { id } = session
-  const [paidAt, above, submission] = await Promise.all([
+  const network = networkOf(ctx.chain, session.chain_id)
+  const [paidAt, above, submission, returned] = await Promise.all([
     paidAtOfSession(ctx, session),
     session.capture === "direct" ? aboveTransfer(ctx.db, id) : aboveReservation(ctx.db, id),
     submissionOf(ctx, id, txHash),
+    // An escrow's money is at no address of ours.
+    session.capture === "direct" ? returnedOf(ctx.db, returnedKey(id, network.token.address)) : undefined,
   ])
-  const network = networkOf(ctx.chain, session.chain_id)
   const { confirmations } = network
-  const shown = shownOf(ctx, session, paidAt)
+  const shown = shownOf(ctx, session, paidAt, returned)
   const { payTo, ...withoutPayTo } = shown
   const { escrow, paused } = paidAt
   const isDone = paidStatuses.includes(session.status)

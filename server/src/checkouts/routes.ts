@@ -15,6 +15,7 @@ import { callingMerchant, type Server } from "../http/server.ts"
 import { sharesOf } from "../payouts/queries.ts"
 import { closeSession, createSession, sessionOf } from "./create-session.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
+import { returnedAt, returnedKey } from "./queries.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
 import { paidAtOf, sessionUrl, shownOf } from "./show-session.ts"
 
@@ -193,6 +194,9 @@ const wholeOf = async (ctx: TxContext, row: Row<"checkout_sessions">) => {
 /** Formats sessions as their merchant sees them. */
 async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
   const paidAts = await paidAtOf(ctx, rows)
+  const keyOf = ({ id, chain_id }: Row<"checkout_sessions">) =>
+    returnedKey(id, networkOf(ctx.chain, chain_id).token.address)
+  const returned = await returnedAt(ctx.db, rows.map(keyOf))
   const linkIds = [...new Set(rows.flatMap(row => row.link_id ?? []))]
   const links =
     linkIds.length === 0
@@ -207,7 +211,7 @@ async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[
         id: row.id,
         merchantId: row.merchant_id,
         url: sessionUrl(ctx, row.id),
-        ...shownOf(ctx, row, paidAt),
+        ...shownOf(ctx, row, paidAt, returned.get(keyOf(row))),
         callbackUrl: row.callback_url,
         slug: links.find(link => link.id === row.link_id)?.slug ?? null,
         productId: row.product_id,

@@ -114,7 +114,11 @@ const shown = {
   exception: Exception,
   message: Type.String(),
   amount: Money,
-  amountReceived: Money,
+  amountReceived: Described(Money, "What arrived and was not returned"),
+  amountReturned: Described(
+    Money,
+    "What the merchant has decided to send back of what arrived; refunds out of an escrow are not counted",
+  ),
   currency: Type.String(),
   chain: Type.String(),
   chainId: Type.Integer(),

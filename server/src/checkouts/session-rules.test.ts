@@ -16,6 +16,7 @@ const facts: Facts = {
   scannedPastExpiry: true,
   accepted: null,
   beside: 0n,
+  returnedSurplus: 0n,
 }
 const token = { symbol: "USDC", decimals: 2 } as Token
 const arrival = (id: number, value: number, minute = 1, confirmed = true): Arrival => ({
@@ -41,6 +42,15 @@ describe("a session", () => {
     ["too little", [arrival(1, 499)], {}, 2, "verifying", "underpaid"],
     ["too little when it is over", [arrival(1, 499)], {}, 61, "expired", "underpaid"],
     ["too much", [arrival(1, 501)], {}, 2, "confirmed", "overpaid"],
+    ["too much, which was returned", [arrival(1, 501)], { returnedSurplus: 1n }, 2, "confirmed", null],
+    [
+      "too much, of which less is there than was returned",
+      [arrival(1, 500)],
+      { returnedSurplus: 1n },
+      2,
+      "confirmed",
+      null,
+    ],
     ["a little more later", [arrival(1, 500), arrival(2, 1)], {}, 2, "confirmed", "overpaid"],
     ["twice", [arrival(1, 500), arrival(2, 500)], {}, 2, "confirmed", "duplicate"],
     ["once in time and once late", [arrival(1, 500), arrival(2, 500, 70)], {}, 80, "confirmed", "duplicate"],

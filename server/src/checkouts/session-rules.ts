@@ -55,12 +55,14 @@ export interface Facts {
   accepted: { exception: PaymentException | null } | null
   /** The sum accepted beside the session's payment, in base units. It counts as received and needs no decision. */
   beside: bigint
+  /** The surplus of the session's payment that the merchant has returned, in base units. It is not received any more. */
+  returnedSurplus: bigint
 }
 
 export interface Folded {
   status: DirectStatus
   exception: PaymentException | null
-  /** The confirmed sum, in base units. */
+  /** The confirmed sum without what the merchant has returned, in base units. */
   received: bigint
   /** Whether more may come without the payer: transfers seen, hashes submitted, authorizations in flight. */
   inFlight: boolean
@@ -94,9 +96,13 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
     const counted = new Set(paid)
     const more = confirmed.filter(arrival => !counted.has(arrival))
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
-    const exception =
-      more.length > 0 ? over : facts.accepted ? facts.accepted.exception : sum(paid) > facts.amount ? "overpaid" : null
-    return { status: "confirmed", exception, received, inFlight, paid, rest: rest(more, over) }
+    const surplus = sum(paid) - facts.amount
+    // After a reorg less may be there than was returned: then nothing of it counts as returned here.
+    const returned = surplus >= facts.returnedSurplus ? facts.returnedSurplus : 0n
+    const own = surplus > returned ? "overpaid" : null
+    const exception = more.length > 0 ? over : facts.accepted ? facts.accepted.exception : own
+    const left = received - returned
+    return { status: "confirmed", exception, received: left, inFlight, paid, rest: rest(more, over) }
   }
   const isOver = now > facts.expiresAt && facts.scannedPastExpiry && !inFlight
   const wrong = facts.wrongAsset ? "wrong_asset" : null
@@ -150,6 +156,7 @@ export function messageOf(
     if (exception === "duplicate") return `The payment is confirmed. It was paid more than once: ${ask}`
     if (exception === "overpaid")
       return `The payment is confirmed. ${text(received)} of ${text(amount)} ${token.symbol} arrived; ask the merchant for the rest.`
+    if (returned) return "The payment is confirmed, and the merchant has sent back what came beyond it."
     return "The payment is confirmed."
   }
   if (status === "failed" && exception === "duplicate")

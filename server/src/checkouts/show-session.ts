@@ -9,8 +9,16 @@ import { pausedDeposits } from "../payouts/pause.ts"
 import { depositOfSession } from "./queries.ts"
 import { messageOf } from "./session-rules.ts"
 
-/** The public view of a session. While payments are paused, its message asks nobody to pay. */
-export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { address: payTo, paused }: PaidAt) {
+/**
+ * The public view of a session. `returned`: what its merchant has returned, in base units. While payments are paused, its
+ * message asks nobody to pay.
+ */
+export function shownOf(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+  { address: payTo, paused }: PaidAt,
+  returned = 0n,
+) {
   const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
   return {
     status: session.status,
@@ -22,6 +30,7 @@ export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { add
         : (session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)),
     amount: formatAmount(session.amount, token.decimals),
     amountReceived: formatAmount(session.received, token.decimals),
+    amountReturned: formatAmount(returned, token.decimals),
     currency: session.currency,
     chain,
     chainId,

@@ -56,7 +56,7 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
   const moving = standing && { ...reservedStatus(ctx, network, standing, status.authorization ?? null), gasless }
   const money = moving ?? sent
   if (!money) throw new Error("a session has no receiving address")
-  const { sessionId, exception, message, amount, amountReceived, paused, redirectUrl } = status
+  const { sessionId, exception, message, amount, amountReceived, amountReturned, paused, redirectUrl } = status
   const { expiresAt, payerFields, confirmations, requiredConfirmations, submission } = status
   return {
     sessionId,
@@ -65,6 +65,7 @@ export async function checkoutStatus(ctx: TxContext, id: string, txHash?: Hash):
     message,
     amount,
     amountReceived,
+    amountReturned,
     ...money,
     // A voided invoice must not be paid, even before its session is closed.
     ...(invoice?.state === "void" ? { over: true } : {}),

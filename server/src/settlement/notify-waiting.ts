@@ -62,6 +62,7 @@ const REOPENED_PER_ROUND = 100
  * failed or was cancelled: the merchant has decided and does not know that the money is still there.
  */
 export async function notifyReopened(ctx: Context, network: NetworkInfo): Promise<void> {
+  await wakeReopened(ctx, network)
   const next = sql`id in (select id from payments where chain_id = ${network.chainId} and reopened
     order by id limit ${REOPENED_PER_ROUND} for no key update skip locked)`
   await inTransaction(ctx, async ctx => {
@@ -73,6 +74,17 @@ export async function notifyReopened(ctx: Context, network: NetworkInfo): Promis
     await notifyWaiting(ctx, network, ids)
   })
   ctx.wakes.wakeSoon("deliveries")
+}
+
+/**
+ * Makes the resources of reopened payments due, because what they say of that money changes. It comes before the
+ * transaction that takes the marks away: a process that dies between the two wakes them again.
+ */
+async function wakeReopened(ctx: Context, { chainId }: NetworkInfo): Promise<void> {
+  const found = ctx.db.selectFrom("payments").select("resource_id").where("chain_id", "=", chainId)
+  const rows = await found.where("reopened", "=", true).orderBy("id").limit(REOPENED_PER_ROUND).execute()
+  const ids = rows.map(row => row.resource_id)
+  for (const sellable of ctx.sells) await sellable.wake?.(ctx, [], ids)
 }
 
 async function takeReopened(ctx: TxContext, which: RawBuilder<unknown>): Promise<string[]> {

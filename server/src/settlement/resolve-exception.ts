@@ -174,6 +174,8 @@ export async function writeReturned(
     const returned = { state: "returned" as const, ...sent }
     await ctx.db.updateTable("surpluses").set(returned).where("payment_id", "=", payment.id).execute()
     await send(payment)
+    // What its resource says of it follows in the next round.
+    await sellable.wake?.(ctx, [], [payment.resource_id])
   } else {
     const returned = { status: "returned" as const, ...sent }
     await ctx.db

@@ -297,3 +297,45 @@ it("a row of it that was altered by hand is found", async () => {
   const [found] = await checkConsistency(rig.service.ctx, rig.network.chainId)
   expect(found?.words).toContain("of surpluses says that 2000000 of the transfer")
 })
+
+it("its checkout says what stands once it was returned, and what is asked for again once that is cancelled", async () => {
+  const shop = await checkout()
+  await paid(shop, "6")
+  const status = async () => (await rig.service.call("GET", `/api/pay/status/${shop.id}`)).body
+  const page = async () => (await rig.service.call("GET", `/pay/${shop.id}`)).body
+  expect(await status()).toMatchObject({ exception: "overpaid", amountReceived: "6.00", amountReturned: "0.00" })
+  expect(await page()).toContain("can return the difference")
+  const [waiting] = await listed()
+  expect((await decide(waiting.id, "return", { address: fresh() })).status).toBe(200)
+  await rig.rounds(1)
+  const stands = {
+    status: "confirmed",
+    exception: null,
+    amountReceived: "5.00",
+    amountReturned: "1.00",
+    message: "The payment is confirmed, and the merchant has sent back what came beyond it.",
+  }
+  expect(await status()).toMatchObject(stands)
+  expect((await rig.service.call("GET", `/api/console/checkouts/${shop.id}`, undefined, as)).body).toMatchObject(stands)
+  expect((await rig.service.call("GET", "/api/console/checkouts", undefined, as)).body.data).toMatchObject([stands])
+  expect(await page()).toContain("has sent back the 1.00")
+  expect(await page()).not.toContain("can return the difference")
+  const [back] = await payouts().then(all => all.filter(each => each.kind === "return"))
+  await cancel(rig.service.ctx, { by: "test", payout: back?.id ?? "", reason: "a mistake" })
+  await rig.rounds(2)
+  expect(await status()).toMatchObject({ exception: "overpaid", amountReceived: "6.00", amountReturned: "0.00" })
+  expect((await decide(waiting.id, "accept")).status).toBe(200)
+  await rig.rounds(1)
+  expect(await status()).toMatchObject({ exception: "overpaid", amountReceived: "6.00", amountReturned: "0.00" })
+})
+
+it("a payment that came twice and was returned once is not received, and its return is said", async () => {
+  const shop = await checkout()
+  await paid(shop, "5")
+  await paid(shop, "5")
+  const status = async () => (await rig.service.call("GET", `/api/pay/status/${shop.id}`)).body
+  expect(await status()).toMatchObject({ exception: "duplicate", amountReceived: "10.00", amountReturned: "0.00" })
+  const [waiting] = await listed()
+  expect((await decide(waiting.id, "return", { address: fresh() })).status).toBe(200)
+  expect(await status()).toMatchObject({ exception: null, amountReceived: "5.00", amountReturned: "5.00" })
+})

@@ -91,6 +91,7 @@ export const ar: Catalogue = {
   partWaiting: "جارٍ تأكيد {arriving} {symbol}. يرجى إرسال {missing} {symbol} المتبقية.",
   paid: "اكتمل الدفع",
   paidWords: "استلم {merchant} دفعتك.",
+  paidReturnedWords: "استلم {merchant} دفعتك، وأعاد المبلغ الزائد وهو {returned} {symbol}.",
   overpaidWords: "أرسلت {received} {symbol}، أكثر من {amount} {symbol} المطلوبة. يمكن لـ {merchant} إعادة الفرق.",
   duplicateWords: "دُفع أكثر من مرة. يمكن لـ {merchant} إعادة الدفعة الزائدة.",
   backTo: "العودة إلى {merchant}",
@@ -103,6 +104,7 @@ export const ar: Catalogue = {
   expired: "انتهت صلاحية هذه الدفعة",
   expiredWords:
     "انتهى وقت الدفع ولم يُستلم شيء. عُد إلى {merchant} وابدأ من جديد. إن أرسلت النقود للتو فلا ترسلها مرة أخرى: ستظهر هنا عند وصولها.",
+  expiredReturnedWords: "انتهى وقت الدفع. أعاد {merchant} مبلغ {returned} {symbol}. عُد إلى {merchant} وابدأ من جديد.",
   expiredPart: "وصل {received} من {amount} {symbol} قبل انتهاء الوقت. يمكن لـ {merchant} قبولها أو إعادتها.",
   askMerchant: "راسل {merchant} وأرفق رابط هذه الصفحة.",
   late: "وصلت دفعتك متأخرة",

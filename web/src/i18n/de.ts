@@ -96,6 +96,7 @@ export const de: Catalogue = {
   partWaiting: "{arriving} {symbol} werden bestätigt. Bitte senden Sie die restlichen {missing} {symbol}.",
   paid: "Bezahlt",
   paidWords: "{merchant} hat Ihre Zahlung erhalten.",
+  paidReturnedWords: "{merchant} hat Ihre Zahlung erhalten und die {returned} {symbol} darüber hinaus zurückgeschickt.",
   overpaidWords:
     "Sie haben {received} {symbol} gesendet, mehr als die verlangten {amount} {symbol}. {merchant} kann den Unterschied zurücksenden.",
   duplicateWords: "Es wurde mehr als einmal bezahlt. {merchant} kann die überzählige Zahlung zurücksenden.",
@@ -109,6 +110,8 @@ export const de: Catalogue = {
   expired: "Diese Zahlung ist abgelaufen",
   expiredWords:
     "Die Zeit zum Zahlen ist vorbei, und es ist nichts angekommen. Beginnen Sie bei {merchant} noch einmal. Haben Sie das Geld gerade gesendet, senden Sie es nicht noch einmal: Es erscheint hier, wenn es ankommt.",
+  expiredReturnedWords:
+    "Die Zeit zum Bezahlen ist abgelaufen. {merchant} hat {returned} {symbol} zurückgeschickt. Gehen Sie zurück zu {merchant} und beginnen Sie neu.",
   expiredPart:
     "{received} von {amount} {symbol} kamen an, bevor die Zeit vorbei war. {merchant} kann sie annehmen oder zurücksenden.",
   askMerchant: "Schreiben Sie {merchant}, und schicken Sie den Link zu dieser Seite mit.",

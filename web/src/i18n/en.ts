@@ -105,6 +105,7 @@ export const en = {
   // Ends
   paid: "Payment complete",
   paidWords: "{merchant} has received your payment.",
+  paidReturnedWords: "{merchant} has received your payment, and has sent back the {returned} {symbol} beyond it.",
   overpaidWords:
     "You sent {received} {symbol}, more than the {amount} {symbol} asked for. {merchant} can return the difference.",
   duplicateWords: "This was paid more than once. {merchant} can return the extra payment.",
@@ -118,6 +119,8 @@ export const en = {
   expired: "This payment has expired",
   expiredWords:
     "The time to pay has run out, and nothing was received. Go back to {merchant} and start again. If you have just sent the money, don't send it again: it will appear here when it arrives.",
+  expiredReturnedWords:
+    "The time to pay has run out. {merchant} has sent back {returned} {symbol}. Go back to {merchant} and start again.",
   expiredPart: "{received} of {amount} {symbol} arrived before time ran out. {merchant} can accept or return it.",
   askMerchant: "Write to {merchant} and include the link to this page.",
   late: "Your payment arrived too late",

@@ -91,6 +91,7 @@ export const es: Catalogue = {
   partWaiting: "Se están confirmando {arriving} {symbol}. Envíe los {missing} {symbol} que faltan.",
   paid: "Pago completado",
   paidWords: "{merchant} ha recibido su pago.",
+  paidReturnedWords: "{merchant} ha recibido su pago y ha devuelto los {returned} {symbol} de más.",
   overpaidWords:
     "Envió {received} {symbol}, más de los {amount} {symbol} pedidos. {merchant} puede devolver la diferencia.",
   duplicateWords: "Se pagó más de una vez. {merchant} puede devolver el pago sobrante.",
@@ -104,6 +105,8 @@ export const es: Catalogue = {
   expired: "Este pago ha caducado",
   expiredWords:
     "Se acabó el tiempo para pagar y no se recibió nada. Vuelva a {merchant} y empiece de nuevo. Si acaba de enviar el dinero, no lo envíe otra vez: aparecerá aquí cuando llegue.",
+  expiredReturnedWords:
+    "El tiempo para pagar ha terminado. {merchant} ha devuelto {returned} {symbol}. Vuelva a {merchant} y empiece de nuevo.",
   expiredPart:
     "Llegaron {received} de {amount} {symbol} antes de acabarse el tiempo. {merchant} puede aceptarlos o devolverlos.",
   askMerchant: "Escriba a {merchant} e incluya el enlace a esta página.",

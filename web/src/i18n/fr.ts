@@ -94,6 +94,7 @@ export const fr: Catalogue = {
   partWaiting: "{arriving} {symbol} sont en cours de confirmation. Veuillez envoyer les {missing} {symbol} restants.",
   paid: "Paiement terminé",
   paidWords: "{merchant} a reçu votre paiement.",
+  paidReturnedWords: "{merchant} a reçu votre paiement et a renvoyé les {returned} {symbol} en trop.",
   overpaidWords:
     "Vous avez envoyé {received} {symbol}, plus que les {amount} {symbol} demandés. {merchant} peut rendre la différence.",
   duplicateWords: "Le paiement a été fait plus d’une fois. {merchant} peut rendre le surplus.",
@@ -107,6 +108,8 @@ export const fr: Catalogue = {
   expired: "Ce paiement a expiré",
   expiredWords:
     "Le délai est écoulé et rien n’a été reçu. Retournez chez {merchant} et recommencez. Si vous venez d’envoyer l’argent, ne l’envoyez pas une seconde fois : il apparaîtra ici à son arrivée.",
+  expiredReturnedWords:
+    "Le délai de paiement est écoulé. {merchant} a renvoyé {returned} {symbol}. Retournez chez {merchant} et recommencez.",
   expiredPart:
     "{received} {symbol} sur {amount} sont arrivés avant la fin du délai. {merchant} peut les accepter ou les rendre.",
   askMerchant: "Écrivez à {merchant} en joignant le lien de cette page.",

@@ -91,6 +91,7 @@ export const pt: Catalogue = {
   partWaiting: "{arriving} {symbol} estão sendo confirmados. Envie os {missing} {symbol} que faltam.",
   paid: "Pagamento concluído",
   paidWords: "{merchant} recebeu seu pagamento.",
+  paidReturnedWords: "{merchant} recebeu seu pagamento e devolveu os {returned} {symbol} a mais.",
   overpaidWords:
     "Você enviou {received} {symbol}, mais do que os {amount} {symbol} pedidos. {merchant} pode devolver a diferença.",
   duplicateWords: "Foi pago mais de uma vez. {merchant} pode devolver o pagamento a mais.",
@@ -104,6 +105,8 @@ export const pt: Catalogue = {
   expired: "Este pagamento expirou",
   expiredWords:
     "O tempo para pagar acabou e nada foi recebido. Volte para {merchant} e comece de novo. Se você acabou de enviar o dinheiro, não envie de novo: ele aparece aqui quando chegar.",
+  expiredReturnedWords:
+    "O tempo para pagar terminou. {merchant} devolveu {returned} {symbol}. Volte a {merchant} e comece de novo.",
   expiredPart: "Chegaram {received} de {amount} {symbol} antes de o tempo acabar. {merchant} pode aceitar ou devolver.",
   askMerchant: "Escreva para {merchant} e inclua o link desta página.",
   late: "Seu pagamento chegou tarde demais",

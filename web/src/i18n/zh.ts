@@ -88,6 +88,7 @@ export const zh: Catalogue = {
   partWaiting: "{arriving} {symbol} 正在确认中。请发送剩余的 {missing} {symbol}。",
   paid: "付款完成",
   paidWords: "{merchant} 已收到您的付款。",
+  paidReturnedWords: "{merchant} 已收到您的付款，并已退回多付的 {returned} {symbol}。",
   overpaidWords: "您发送了 {received} {symbol}，多于应付的 {amount} {symbol}。{merchant} 可以退还差额。",
   duplicateWords: "重复付款了。{merchant} 可以退还多付的款项。",
   backTo: "返回 {merchant}",
@@ -100,6 +101,7 @@ export const zh: Catalogue = {
   expired: "此付款已过期",
   expiredWords:
     "付款时间已过，没有收到款项。请返回 {merchant} 重新开始。如果您刚刚已汇款，请勿重复汇款：到账后会显示在这里。",
+  expiredReturnedWords: "付款时间已过。{merchant} 已退回 {returned} {symbol}。请返回 {merchant} 重新开始。",
   expiredPart: "在截止前收到了 {amount} {symbol} 中的 {received}。{merchant} 可以接受或退还。",
   askMerchant: "请联系 {merchant}，并附上本页链接。",
   late: "您的付款到得太晚",

@@ -30,10 +30,12 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
     network: page.network.title,
     amount: local(status.amount),
     received: local(status.amountReceived),
+    returned: local(status.amountReturned ?? "0"),
     missing: local(status.missing),
     arriving: local(status.arriving),
   }
   const { exception } = status
+  const isReturned = !isZero(status.amountReturned ?? "0")
   // What the merchant has to decide: this payer can only ask about it.
   const ask = (key: Parameters<Translate>[0]) => `${t(key, values)} ${t("askMerchant", values)}`
   switch (stage) {
@@ -59,8 +61,8 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
       return { title: t("unknown"), text: t("unknownWords"), tone: "bad" }
     case "paid": {
       if (page.kind === "paywall") return { title: t("unlocked"), text: "", tone: "good" }
-      const more =
-        exception === "overpaid" ? "overpaidWords" : exception === "duplicate" ? "duplicateWords" : "paidWords"
+      const plain = isReturned ? "paidReturnedWords" : "paidWords"
+      const more = exception === "overpaid" ? "overpaidWords" : exception === "duplicate" ? "duplicateWords" : plain
       return { title: t("paid"), text: t(more, values), tone: "good" }
     }
     case "expired":
@@ -69,7 +71,10 @@ function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stag
       if (status.reversed) return { title: t("reversed"), text: ask("reversedWords"), tone: "bad" }
       return {
         title: t("expired"),
-        text: exception === "underpaid" ? ask("expiredPart") : t("expiredWords", values),
+        text:
+          exception === "underpaid"
+            ? ask("expiredPart")
+            : t(isReturned ? "expiredReturnedWords" : "expiredWords", values),
         tone: "bad",
       }
     case "failed":
