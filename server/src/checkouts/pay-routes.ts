@@ -67,7 +67,7 @@ export function payRoutes(app: Server, ctx: Context): void {
         operationId: "readPayStatus",
         summary: "The status of a checkout, and what is needed to pay it",
         description:
-          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, and at once where too many requests wait; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. At `expiresAt` it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it.",
+          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`, and at once where too many requests wait; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. After `expiresAt`, or once the merchant has deleted it, `message` asks for no money and `payTo` is left out; the status stays until all blocks up to then are read, mostly for less than a minute. Then it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it.",
         tags,
         params: SessionId,
         querystring: StatusQuery,

@@ -14,7 +14,7 @@ import {
   submissionKey,
   submissionShown,
 } from "./queries.ts"
-import { paidAtOfSession, shownOf } from "./show-session.ts"
+import { isTimeOver, paidAtOfSession, shownOf } from "./show-session.ts"
 
 /** A session by its id, for anyone who has that; `SESSION_NOT_FOUND`. */
 export async function sessionShown(ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> {
@@ -42,7 +42,7 @@ export async function statusOf(ctx: TxContext, session: Row<"checkout_sessions">
   return {
     sessionId: id,
     ...withoutPayTo,
-    ...(paused || payTo === null ? {} : { payTo }),
+    ...(paused || payTo === null || (!isDone && isTimeOver(ctx, session)) ? {} : { payTo }),
     capture: session.capture,
     ...(escrow ? shownToPayer(network, session, escrow, { payable: !paused && ctx.now() < session.expires_at }) : {}),
     redirectUrl: isDone ? shown.redirectUrl : null,

@@ -180,6 +180,8 @@ function changeRoutes(app: Server, ctx: Context): void {
     async request => {
       const { id } = request.params
       await closeSession(ctx, await callingMerchant(request), id)
+      // Whoever has its page open must not pay any more.
+      await ctx.wakes.wake("payments", [id])
       return { deleted: true as const, id }
     },
   )

@@ -212,7 +212,10 @@ export const PayStatus = Type.Object({
   sessionId: Type.String(),
   ...shown,
   payTo: Type.Optional(
-    Described(AddressText, "Left out while payments are paused, and where the payment is reserved in an escrow"),
+    Described(
+      AddressText,
+      "Left out while payments are paused, once the time to pay is over, and where the payment is reserved in an escrow",
+    ),
   ),
   capture: Capture,
   ...escrowStatus,

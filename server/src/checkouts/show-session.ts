@@ -23,11 +23,7 @@ export function shownOf(
   return {
     status: session.status,
     exception: session.exception,
-    // The row has no message from the time something is submitted until it is settled.
-    message:
-      paused && !isOver(session)
-        ? PAUSED
-        : (session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)),
+    message: shownMessage(ctx, session, paused),
     amount: formatAmount(session.amount, token.decimals),
     amountReceived: formatAmount(session.received, token.decimals),
     amountReturned: formatAmount(returned, token.decimals),
@@ -43,6 +39,26 @@ export function shownOf(
     expiresAt: session.expires_at.toISOString(),
   }
 }
+
+/**
+ * The message of a session now. Its row follows the end of its time only once all blocks up to that time are read, and
+ * money that a payer sends meanwhile is late.
+ */
+function shownMessage(ctx: TxContext, session: Row<"checkout_sessions">, paused: boolean): string {
+  const { token } = networkOf(ctx.chain, session.chain_id)
+  const isAsked = session.status === "pending" || session.exception === "underpaid"
+  if (isTimeOver(ctx, session) && !isOver(session) && isAsked) return TIME_OVER
+  if (paused && !isOver(session)) return PAUSED
+  // The row has no message from the time something is submitted until it is settled.
+  return session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)
+}
+
+/** Whether what is sent to a session now comes after its time. A session that is deleted ends at that moment. */
+export const isTimeOver = (ctx: TxContext, { expires_at }: Pick<Row<"checkout_sessions">, "expires_at">): boolean =>
+  ctx.now() > expires_at
+
+const TIME_OVER =
+  "The time to pay is over: do not send money now. What was sent before is still found and counted. Once the network is read up to that time, this says whether anything came; start a new checkout only then."
 
 /** The URL of the page where a session is paid. */
 export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`

@@ -29,3 +29,9 @@ it("is sent while a transfer of this browser may not be known to the server yet"
   const refused = { txHash: HASH, status: "failed" } as CheckoutStatus["submission"]
   expect(stageOf({ ...open, submission: refused }, { txHash: HASH, isSending: true })).toBe("pay")
 })
+
+it("asks for no rest once the time is over, while a part is being confirmed", () => {
+  const part = { ...open, arriving: "2.00", missing: "3.00" }
+  expect(stageOf(part, {})).toBe("part")
+  expect(stageOf({ ...part, over: true }, {})).toBe("confirming")
+})

@@ -43,6 +43,8 @@ export function stageOf(status: CheckoutStatus, own: Own): Stage {
   if (own.txHash !== undefined && own.isSending && submission === null) return "sent"
   // While the network can't be read, nobody knows whether something arrived in time.
   if (status.over && isZero(status.arriving)) return status.stale ? "unknown" : "expired"
+  // A part is being confirmed, and what is sent now would come too late to complete it.
+  if (status.over) return "confirming"
   // All of it arrived. Whether it counts is decided elsewhere.
   if (isAll) return "confirming"
   // A paywall that is switched off has no address.
