@@ -284,6 +284,20 @@ describe("a link's form without a script", () => {
     expect((await go("/p/nothing/start?amount=5")).status).toBe(404)
     const picture = { "sec-fetch-site": "cross-site", "sec-fetch-dest": "image" }
     expect((await fetch(`${url}/p/${body.slug}/start?amount=5`, { headers: picture })).status).toBe(403)
+    const document = { "sec-fetch-site": "same-origin", "sec-fetch-dest": "document", "sec-fetch-mode": "navigate" }
+    const ahead = [
+      { "sec-purpose": "prefetch" },
+      { "sec-purpose": "prefetch;prerender", purpose: "prefetch" },
+      { purpose: "prefetch" },
+      { "x-purpose": "preview" },
+      { "x-moz": "prefetch" },
+    ]
+    for (const purpose of ahead)
+      for (const path of [`/p/${body.slug}/start?amount=5`, "/paywall/pw_none/subscribe"]) {
+        const headers = { ...document, ...purpose } as Record<string, string>
+        const answer = await fetch(url + path, { headers, redirect: "manual" })
+        expect([answer.status, answer.headers.get("cache-control")]).toEqual([403, "no-store"])
+      }
     expect((await sessions()).length).toBe(before)
     // A link on another site.
     const headers = { ...picture, "sec-fetch-dest": "document" }

@@ -2,7 +2,7 @@
  * The pages for payers: HTML, the files of its script, and the stream of a payment's states. They count only in the
  * limit `pages`.
  */
-import type { FastifyRequest } from "fastify"
+import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
@@ -110,7 +110,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
   // It starts a checkout, and counts in the limits like the start of a link's checkout. A HEAD must start nothing.
   app.get("/paywall/:id/subscribe", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
-    refuseBackground(request)
+    refuseBackground(request, reply)
     const { id } = request.params as { id: string }
     const query = languageIn(request)
     const start = async () => await startSubscription(ctx, await publicPaywall(ctx, id))
@@ -157,7 +157,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   // Counts in the limits like `POST /api/pay/sessions`. A HEAD must start nothing.
   app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
-    refuseBackground(request)
+    refuseBackground(request, reply)
     const { amount: typed = "" } = request.query as { amount?: unknown }
     const amount = typeof typed === "string" ? amountTyped(typed) : undefined
     const start = async () =>
@@ -172,12 +172,19 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   })
 }
 
+/** What browsers name a request with that loads a page before anybody asked for it: the present header, and older ones. */
+const AHEAD = ["sec-purpose", "purpose", "x-purpose", "x-moz"]
+
 /**
- * Throws `FORBIDDEN` for a request in the background: any site can make its visitors' browsers request a URL, for
- * example as a picture.
+ * Throws `FORBIDDEN` for a request that nobody made by a click. Any site can make its visitors' browsers request a URL, for
+ * example as a picture; and browsers load pages ahead. A browser uses nothing of an answer that is an error, and asks
+ * again on the click; it would show a 204 as the page.
  */
-function refuseBackground({ headers }: FastifyRequest): void {
+function refuseBackground({ headers }: FastifyRequest, reply: FastifyReply): void {
   const { "sec-fetch-site": site, "sec-fetch-dest": dest } = headers
+  void reply.header("cache-control", "no-store")
+  if (AHEAD.some(name => /prefetch|prerender|preview/i.test(`${headers[name]}`)))
+    throw new ApiError("FORBIDDEN", undefined, "A page that is loaded ahead starts no checkout. Open the link.")
   if (site === "cross-site" && dest !== "document")
     throw new ApiError(
       "FORBIDDEN",

@@ -356,6 +356,27 @@ describe("a payment", () => {
     expect(await on.received(to)).toEqual([500_000n])
   })
 
+  it("that somebody else carried out before its first request is not served, and its money opens the paywall to its wallet", async () => {
+    const { url, id } = await paywall()
+    const asked = await required(url)
+    const buyer = await on.buyer()
+    const signed = await sign(buyer, asked)
+    await carry(signed)
+    // Whoever read the signature on chain sends it first, and then its payer does.
+    for (const _ of ["a stranger", "the payer"]) {
+      const { status, body } = await pay(url, v2(asked, signed))
+      expect([status, body.error]).toEqual([402, "invalid_exact_evm_nonce_already_used"])
+      expect(body.message).toContain("its money has arrived")
+    }
+    expect(await on.relays()).toEqual([])
+    // A transfer that names nobody counts ten minutes after its block.
+    rig.service.advance(11 * 60_000)
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.look()
+    await on.look()
+    expect((await get(`/api/paywalls/${id}/verify?address=${buyer.address}`)).body).toMatchObject({ hasAccess: true })
+  })
+
   it("that its wallet took back is served after all where a reorg carries it out", async () => {
     const { url } = await paywall()
     const asked = await required(url)

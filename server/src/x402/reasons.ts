@@ -17,7 +17,8 @@ const reasons = {
   invalid_exact_evm_payload_signature: "The signature is not the payer's.",
   insufficient_funds: "The wallet holds less than the price.",
   invalid_transaction_state: "The token refuses the transfer.",
-  invalid_exact_evm_nonce_already_used: "The authorization was used or cancelled before.",
+  invalid_exact_evm_nonce_already_used:
+    "The authorization was used or cancelled before. If it was carried out, its money has arrived: look there before you sign another.",
   duplicate_settlement: "This authorization was settled before, and its result was answered.",
   sanctions_match: "A party of the payment is on a sanctions list.",
   settlement_pending: "The payment is being carried out. Ask again; do not sign another.",

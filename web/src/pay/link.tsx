@@ -25,6 +25,13 @@ async function startedOf(page: LinkPage): Promise<string | undefined> {
   return isOpen && !over && amount === page.amount ? sessionId : undefined
 }
 
+/** Calls `then` once somebody looks at the page: browsers run scripts of pages that they load ahead. */
+function whenShown(then: () => void): () => void {
+  if (!("prerendering" in document && document.prerendering)) then()
+  else document.addEventListener("prerenderingchange", then, { once: true })
+  return () => document.removeEventListener("prerenderingchange", then)
+}
+
 /** The card of a link. With a fixed amount it continues automatically. */
 export function Link({ page }: { page: LinkPage }) {
   const { t } = useWords()
@@ -48,9 +55,7 @@ export function Link({ page }: { page: LinkPage }) {
     },
     [page],
   )
-  useEffect(() => {
-    if (page.amount !== null) void start(null)
-  }, [page, start])
+  useEffect(() => (page.amount === null ? undefined : whenShown(() => void start(null))), [page, start])
   const submit = (event: Event) => {
     event.preventDefault()
     const text = amountTyped(amount)
