@@ -1110,6 +1110,19 @@ describe.concurrent("a link", () => {
     await page.goto(`${url}/p/${slug}`)
     expect(await visited()).not.toBe(first)
   })
+
+  it("that the browser loads ahead starts its checkout once somebody looks at it", async () => {
+    const { slug } = await make("POST", "/api/console/payment-links", { title: "Tea", amount: 3 })
+    const page = await open("/nothing")
+    await page.addInitScript(() => Object.defineProperty(document, "prerendering", { value: true, writable: true }))
+    const started: string[] = []
+    page.on("request", request => request.method() === "POST" && started.push(new URL(request.url()).pathname))
+    await page.goto(`${url}/p/${slug}`, { waitUntil: "networkidle" })
+    expect(started).toEqual([])
+    await page.evaluate(() => document.dispatchEvent(new Event("prerenderingchange")))
+    await page.waitForURL(/\/pay\/cs_/)
+    expect(started).toEqual(["/api/pay/sessions"])
+  })
 })
 
 describe.concurrent("an invoice", () => {
@@ -1155,7 +1168,7 @@ describe.concurrent("an invoice", () => {
       /Your subscription is paid until .* UTC\..*View the receipt.*Manage your subscriptions/s,
     )
     expect(await read(`/pay/${(await unbegun()).sessionId}`)).toMatch(
-      /Starts with 14 days free.*Renews every month.*0x[0-9a-fA-F]{40}/s,
+      /starts with 14 days free.*Renews every month.*0x[0-9a-fA-F]{40}/s,
     )
     expect(await read("/subscriptions")).toContain("This page needs JavaScript and a wallet in your browser")
     expect(await read("/invoice/inv_nothing")).toContain("This page does not exist")
