@@ -4,15 +4,10 @@ import { decodeFunctionData, type Hex, parseAbi, slice, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { expect, it } from "vitest"
 import { paperNetwork } from "../../test/service.ts"
-import {
-  type Authorization,
-  authorizationDigest,
-  readSignature,
-  relayCall,
-  typedAuthorization,
-} from "./authorizations.ts"
+import { type Authorization, authorizationDigest, relayCall, typedAuthorization } from "./authorizations.ts"
 import type { Address, Hash } from "./hex.ts"
 import { marked, payoutIdIn } from "./release-call.ts"
+import { readSignature } from "./signatures.ts"
 
 const hex = (bytes: number) => fc.uint8Array({ minLength: bytes, maxLength: bytes }).map(each => toHex(each))
 const uint = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
@@ -70,7 +65,8 @@ it("a key's signature is accepted for what it signed, and for nothing that diffe
       const signed = { ...given, from }
       const signature = await account.signTypedData(typedAuthorization(paperNetwork, signed))
       const digest = authorizationDigest(paperNetwork, signed)
-      expect(await readSignature(ctx, paperNetwork, { from, digest, signature })).toBe("key")
+      const good = { by: "key", signature }
+      expect(await readSignature(ctx, paperNetwork, { from, digest, signature }, "transaction")).toEqual(good)
       for (const another of [
         authorizationDigest(paperNetwork, { ...signed, ...change(signed) }),
         authorizationDigest(other, signed),
@@ -78,7 +74,7 @@ it("a key's signature is accepted for what it signed, and for nothing that diffe
       ]) {
         expect(another).not.toBe(digest)
         // Not the signature of a key, so a contract would have to be asked, and there is no node.
-        const read = readSignature(ctx, paperNetwork, { from, digest: another, signature })
+        const read = readSignature(ctx, paperNetwork, { from, digest: another, signature }, "transaction")
         await expect(read).rejects.toThrow("can't be reached")
       }
     }),

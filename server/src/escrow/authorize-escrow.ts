@@ -70,7 +70,7 @@ export async function authorizeEscrow(
     signature,
     call: {
       to: escrow.escrow,
-      data: authorizeCall(asked.info, authorization.value, escrow.collector, signature),
+      data: signature => authorizeCall(asked.info, authorization.value, escrow.collector, signature),
       gas: RESERVE_GAS,
     },
   })

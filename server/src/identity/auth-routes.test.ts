@@ -105,7 +105,6 @@ describe("POST /api/auth/verify", () => {
       [{ message: "hello" }, "message"],
       [{ message: `${signed.message}\n` }, "message"],
       [{ message: undefined }, "message"],
-      [{ signature: "0x" }, "signature"],
       [{ signature: "0x123" }, "signature"],
       [{ signature: signed.signature.slice(2) }, "signature"],
       [{ address: account.address }, "address"],

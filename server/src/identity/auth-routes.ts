@@ -37,7 +37,7 @@ export function authRoutes(app: Server, ctx: Context): void {
         operationId: "signIn",
         summary: "Signs a wallet in as a merchant, for an hour",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271). A merchant is identified by wallet and network.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A merchant is identified by wallet and network.",
         tags,
         body: SignIn,
         response: { 200: SignedIn },

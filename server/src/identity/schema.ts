@@ -9,7 +9,7 @@ const MESSAGE_CHARACTERS = 8_192
 const SIGNATURE_CHARACTERS = 16_386
 
 export const SignedMessage = Type.String({ maxLength: MESSAGE_CHARACTERS })
-export const Signature = Matching("^0x([0-9a-fA-F]{2})+$", "The bytes of a signature: 0x and hexadecimal digits", {
+export const Signature = Matching("^0x([0-9a-fA-F]{2})*$", "The bytes of a signature: 0x and hexadecimal digits", {
   maxLength: SIGNATURE_CHARACTERS,
 })
 

@@ -7,10 +7,10 @@
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import type { FastifyRequest } from "fastify"
-import { type Hex, hashTypedData, recoverAddress } from "viem"
-import { isApproved } from "../chain/contract-wallets.ts"
-import { type Address, checksummed } from "../chain/hex.ts"
+import { type Hex, hashTypedData } from "viem"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { chainName } from "../chain/networks.ts"
+import { isSignedByKey, readSignature } from "../chain/signatures.ts"
 import { typedData, walletJson } from "../chain/typed-data.ts"
 import type { Context, TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
@@ -42,7 +42,7 @@ const MERCHANT_CHANGE = [
 
 const HEADER = "Wallet-Signature"
 /** A nonce, and signatures of at most 4 KB each: all headers of a request have 16 KB. */
-const FORM = /^([A-Za-z0-9]{1,64})((?: 0x(?:[0-9a-fA-F]{2}){1,4096})+)$/
+const FORM = /^([A-Za-z0-9]{1,64})((?: 0x(?:[0-9a-fA-F]{2}){0,4096})+)$/
 
 /** The part of a request that the lock protects. */
 interface ProtectedChange {
@@ -154,8 +154,10 @@ async function signersOf(
     const signatures = list.trim().split(" ") as Hex[]
     // Limited, because each signature may cost a call to a node.
     if (signatures.length > wallets.length) return `must be at most one for each of ${wallets.length} wallets`
-    const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt))
-    const { keys, missing } = await checkSignatures(ctx, wallets, signatures, digestOf)
+    const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt)) as Hash
+    const { keys, missing, faults } = await checkSignatures(ctx, wallets, signatures, digestOf)
+    // With several wallets and signatures nobody knows which was meant for which.
+    if (wallets.length === 1 && faults[0]) return faults[0]
     if (missing.length > 0) return `is not the signature of ${missing.map(nameOf).join(" and ")} for this change`
     if (!(await takeNonce(ctx, nonce, use))) return "was already used"
     const [first, ...others] = wallets
@@ -173,28 +175,32 @@ async function signersOf(
 }
 
 /**
- * The addresses whose key signed, and the wallets that did not sign. A key signs once for its address on every network.
+ * The addresses whose key signed, the wallets that did not sign, and what is wrong with their signatures. A key signs once for its address on every network.
  * A contract signs for its own network only, since its address may be another contract elsewhere.
  */
 async function checkSignatures(
   ctx: Context,
   wallets: readonly Wallet[],
   signatures: readonly Hex[],
-  digestOf: (wallet: Wallet) => Hex,
-): Promise<{ keys: Set<Address>; missing: Wallet[] }> {
-  const keys = new Set<Address>()
-  for (const wallet of wallets)
-    for (const signature of signatures) if (await isByKey(wallet, digestOf(wallet), signature)) keys.add(wallet.address)
+  digestOf: (wallet: Wallet) => Hash,
+): Promise<{ keys: Set<Address>; missing: Wallet[]; faults: string[] }> {
+  const given = (wallet: Wallet) =>
+    signatures.map(signature => ({ from: wallet.address, digest: digestOf(wallet), signature }))
+  const keys = new Set(wallets.filter(wallet => given(wallet).some(isSignedByKey)).map(({ address }) => address))
   const isByContract = async (wallet: Wallet): Promise<boolean> => {
     const network = ctx.chain.networks.find(each => each.chainId === wallet.chainId)
     if (!network) return false
-    for (const signature of signatures)
-      if (await isApproved(ctx, network, wallet.address, digestOf(wallet), signature)) return true
+    for (const each of given(wallet)) {
+      const read = await readSignature(ctx, network, each, "proof")
+      if ("by" in read) return true
+      faults.push(read.fault)
+    }
     return false
   }
+  const faults: string[] = []
   const missing: Wallet[] = []
   for (const wallet of wallets) if (!keys.has(wallet.address) && !(await isByContract(wallet))) missing.push(wallet)
-  return { keys, missing }
+  return { keys, missing, faults }
 }
 
 /**
@@ -268,9 +274,4 @@ function resourceOf(merchantId: string, wallets: SigningWallets, { action, subje
   const signers = wallets.map(({ chainId, address }) => [chainId, address])
   const all = JSON.stringify([signers, action, subject, from, to])
   return `${merchantId}:${createHash("sha256").update(all).digest("hex")}`
-}
-
-async function isByKey({ address }: Wallet, hash: Hex, signature: Hex): Promise<boolean> {
-  const recovered = await recoverAddress({ hash, signature }).catch(() => undefined)
-  return recovered?.toLowerCase() === address
 }

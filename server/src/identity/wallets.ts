@@ -1,8 +1,8 @@
 /** Proof that a caller controls a wallet: a message signed by its key, or approved by its contract (ERC-1271). */
-import { type Hex, hashMessage, recoverMessageAddress } from "viem"
-import { isApproved } from "../chain/contract-wallets.ts"
-import { type Address, checksummed } from "../chain/hex.ts"
+import { type Hex, hashMessage } from "viem"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { readSignature } from "../chain/signatures.ts"
 import { type Context, type TxContext, wallTime } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { isNonceGood, makeNonce, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
@@ -104,10 +104,10 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   // Checked before the signature: without a nonce of this service, nobody can make it call a node.
   if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
   const { address, nonce } = parsed
-  const isByKey = await isByKeyOf(address, message, signature as Hex)
-  if (!isByKey && !(await isApproved(ctx, network, address, hashMessage(message), signature as Hex)))
-    throw refused("signature", `is not the signature of ${checksummed(address)} for this message`)
-  return { address, network, nonce, isByKey }
+  const given = { from: address, digest: hashMessage(message) as Hash, signature: signature as Hex }
+  const signed = await readSignature(ctx, network, given, "proof")
+  if ("fault" in signed) throw refused("signature", signed.fault)
+  return { address, network, nonce, isByKey: signed.by === "key" }
 }
 
 /** Uses a proof's nonce up; throws `SIGNATURE_REFUSED` for all but the first caller. */
@@ -123,8 +123,3 @@ const refused = (path: string, ...faults: string[]) =>
 
 const nonceGone = () =>
   refused("message", "has a nonce that is unknown here, already used, or too old: ask for a new one and sign again")
-
-async function isByKeyOf(address: Address, message: string, signature: Hex): Promise<boolean> {
-  const recovered = await recoverMessageAddress({ message, signature }).catch(() => undefined)
-  return recovered?.toLowerCase() === address
-}

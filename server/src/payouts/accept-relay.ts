@@ -5,11 +5,12 @@
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
-import { type Authorization, readSignature, relayCall, type SignedBy } from "../chain/authorizations.ts"
+import { type Authorization, relayCall } from "../chain/authorizations.ts"
 import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { marked } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
+import { readSignature, type SignedBy } from "../chain/signatures.ts"
 import type { Context, TxContext } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
@@ -69,7 +70,8 @@ interface RelayRequest {
 /** A call that carries out an authorization, and its highest gas limit by kind of signature. */
 interface RelayCall {
   to: Address
-  data: Hex
+  /** The calldata with the signature as contracts accept it. */
+  data: (signature: Hex) => Hex
   gas: Record<SignedBy, bigint>
 }
 
@@ -80,7 +82,7 @@ interface RelayCall {
 export async function checkRelay(
   ctx: Context,
   network: Network,
-  { merchantId, purpose, authorization, digest, signature, deposit, call }: RelayRequest,
+  { merchantId, purpose, authorization, digest, signature: given, deposit, call }: RelayRequest,
 ): Promise<CheckedRelay | RefusedRelay> {
   const { from, nonce, value: amount } = authorization
   const limits = call?.gas ?? RELAY_GAS
@@ -91,13 +93,14 @@ export async function checkRelay(
   if (await relaysSpent(ctx, merchantId, { chain_id, address: wallet }, limits.key, call ? "reserve" : "authorize"))
     return refused("budget", NO_BUDGET)
   // Before the screening: a forged signature must not send a stranger's address to a source of sanctions.
-  const by = await readSignature(ctx, network, { from, digest, signature })
-  if (typeof by === "object") return refused("signature", by.fault)
+  const signed = await readSignature(ctx, network, { from, digest, signature: given }, "transaction")
+  if ("fault" in signed) return refused("signature", signed.fault)
+  const { by, signature } = signed
   const screening = (await screen(ctx, [from], purpose)).get(from)
   if (screening === "listed") return refused("listed", "")
   if (screening === "unknown") return refused("unscreened", "")
   const id = randomUUID()
-  const data = marked(call?.data ?? relayCall(authorization, signature, by), id)
+  const data = marked(call?.data(signature) ?? relayCall(authorization, signature, by), id)
   const to = call?.to ?? network.token.address
   const trial = await tryRelay(ctx, network, { wallet, deposit, payer: from, nonce, amount, to, data, by, limits })
   if (trial === "used" || trial === "unseen") return refused(trial, "")

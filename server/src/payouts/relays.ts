@@ -5,12 +5,12 @@
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
-import type { SignedBy } from "../chain/authorizations.ts"
 import { askAny } from "../chain/endpoints.ts"
 import { firstFees, trialFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
+import type { SignedBy } from "../chain/signatures.ts"
 import { dataParts, quorumOf, sharedWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"

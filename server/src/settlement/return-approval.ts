@@ -3,11 +3,11 @@
  * nobody else can send the money back, not even the service.
  */
 import { type Hex, hashTypedData } from "viem"
-import { readSignature } from "../chain/authorizations.ts"
 import { type GiveBack, giveBackData } from "../chain/give-back.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { giveBackCall, RELEASE_GAS, returnNonce } from "../chain/release-call.ts"
+import { readSignature } from "../chain/signatures.ts"
 import { walletJson } from "../chain/typed-data.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -126,10 +126,10 @@ export async function checkApproval(
   const digest = digestOf(asked)
   const { approver: from } = asked
   const signer = { from, digest, signature: approval.signature }
-  const signed = await readSignature(ctx, networkOf(ctx.chain, payment.chain_id), signer)
-  if (typeof signed !== "string") throw invalid("approval.signature", signed.fault)
-  await assertSucceeds(ctx, payment.chain_id, asked, approval.signature)
-  return { ...approval, digest }
+  const signed = await readSignature(ctx, networkOf(ctx.chain, payment.chain_id), signer, "transaction")
+  if ("fault" in signed) throw invalid("approval.signature", signed.fault)
+  await assertSucceeds(ctx, payment.chain_id, asked, signed.signature)
+  return { deadline: approval.deadline, signature: signed.signature, digest }
 }
 
 /**

@@ -7,8 +7,8 @@ import { authorizationDigest } from "../chain/authorizations.ts"
 import { askAny } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { recoverSigner } from "../chain/recover.ts"
 import { RpcError } from "../chain/rpc.ts"
+import { isSignedByKey } from "../chain/signatures.ts"
 import type { Context } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
@@ -42,7 +42,7 @@ export async function withinBalance<T>(
   const key = `${network.chainId} ${from}`
   const mine = checking.get(key) ?? new Map<Hash, bigint>()
   const before = [...mine]
-  const isSigned = recoverSigner(authorizationDigest(network, authorization), signature) === from
+  const isSigned = isSignedByKey({ from, digest: authorizationDigest(network, authorization), signature })
   const isFirst = isSigned && !mine.has(nonce)
   if (isFirst) checking.set(key, mine.set(nonce, value))
   try {

@@ -171,7 +171,7 @@ export function parsePayment(json: unknown, at: string): Payment {
   const nonce = parseHash(written.nonce)
   if (!nonce) fault("payload.authorization.nonce", "must be 0x and 64 hexadecimal digits")
   const signature = payload.signature
-  const isHex = typeof signature === "string" && /^0x([0-9a-fA-F]{2}){1,4096}$/.test(signature)
+  const isHex = typeof signature === "string" && /^0x([0-9a-fA-F]{2}){0,4096}$/.test(signature)
   if (!isHex) fault("payload.signature", "must be 0x and up to 4,096 bytes in hexadecimal digits")
   const payment: Payment = {
     version: version === 1 ? 1 : 2,
