@@ -34,7 +34,7 @@ export const Chain = Type.String({
 })
 export const Currency = Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })
 const Metadata = Type.Record(Type.String(), Type.Unknown(), {
-  description: "The merchant's own data; at most 4 KB as JSON",
+  description: "The merchant's own data; at most 4 KB as JSON. Send numbers above 2^53, or with many digits, in quotes",
 })
 const FieldName = Matching("^[a-zA-Z][a-zA-Z0-9_]{0,39}$", "A letter, then up to 39 letters, digits or _")
 const Answers = Type.Record(Type.String({ maxLength: 40 }), Type.String({ maxLength: 500 }), {

@@ -5,13 +5,13 @@ import { asWritten, parseJson } from "./json.ts"
 describe("parseJson", () => {
   it("keeps numbers as they were written, in each object of its own", () => {
     const body = parseJson(
-      '{"price":1.10,"other":{"price":33.333333333333333333},"list":[{"percent":1e1}],"text":"2.50"}',
+      '{"price":1.10,"other":{"price":33.33333300000000000000},"list":[{"percent":1e1}],"text":"2.50"}',
     ) as {
       other: object
       list: [object]
     }
     expect(asWritten(body, "price")).toBe("1.10")
-    expect(asWritten(body.other, "price")).toBe("33.333333333333333333")
+    expect(asWritten(body.other, "price")).toBe("33.33333300000000000000")
     expect(asWritten(body.list[0], "percent")).toBe("1e1")
     expect(asWritten(body, "text")).toBe("2.50")
     expect(asWritten(body, "absent")).toBeUndefined()
@@ -36,6 +36,16 @@ describe("parseJson", () => {
     ['{"__proto__":{"x":1}}', "__proto__"],
     ['{"a":[1e999]}', "too large"],
     ['{"a":-1e999}', "too large"],
+    ['{"a":9007199254740993}', "must be sent in quotes"],
+    ['{"a":[19.900000000000000001]}', "must be sent in quotes"],
+    ['{"a":1e-400}', "must be sent in quotes"],
+    [`{"a":0.1${"0".repeat(200_000)}1}`, "must be sent in quotes"],
+    [`{"a":1e-${"9".repeat(200_000)}}`, "must be sent in quotes"],
+    ['{"a":1,"a":1}', "the same field twice"],
+    ['{"b":[{"a":1,"\\u0061":1}]}', "the same field twice"],
+    ['{"b":{"a":1},"b":{}}', "the same field twice"],
+    ["\ufeff{}", "U+FEFF"],
+    ['{"a":\u00a01}', "U+00A0"],
     ["[".repeat(101) + "]".repeat(101), "100 levels"],
     ["[".repeat(2_300) + "]".repeat(2_300), "100 levels"],
     ["[".repeat(100_000) + "]".repeat(100_000), "100 levels"],
@@ -66,6 +76,11 @@ describe("parseJson", () => {
   it("takes a hundred levels, and as many things as there are beside each other", () => {
     const deep = `${"[".repeat(99)}1${"]".repeat(99)}`
     const text = `[${Array(1_000).fill(deep).join()}]`
+    expect(parseJson(text)).toEqual(JSON.parse(text))
+  })
+
+  it("takes the same field in several objects, and its name in a text", () => {
+    const text = '{"a":{"a":"\\"a\\":1"},"b":[{"a":1},{"a":9007199254740992},"a"],"c":"a\\\\"}'
     expect(parseJson(text)).toEqual(JSON.parse(text))
   })
 

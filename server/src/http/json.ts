@@ -1,6 +1,6 @@
 /**
- * Parses JSON bodies once and strictly: numbers keep their text, and values that a database or a prototype can't hold
- * are refused.
+ * Parses JSON bodies once and strictly: numbers keep their text, and values that a database, a double or a prototype
+ * can't hold are refused. Free JSON is stored, served and signed, and nobody would see that it has other digits.
  */
 import { invalid } from "../errors.ts"
 
@@ -29,6 +29,46 @@ export const isStorable = (text: string): boolean => !text.includes("\0") && tex
 /** The fault of such text, as a clause about its field. */
 export const NOT_STORABLE = "contains a NUL character or half of a surrogate pair; remove it"
 
+/** The most characters of a number without an exponent whose digits a double always keeps. */
+const SAFE_CHARACTERS = 15
+/** A double's own exponent has at most three digits. */
+const NUMBER = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,5}))?$/i
+
+/** The significant digits of a decimal number, and the power of ten of the last one: equal for equal numbers. */
+function digitsOf(decimal: string): string | undefined {
+  const parts = NUMBER.exec(decimal)
+  if (!parts) return undefined
+  const [, whole = "", fraction = "", exponent = "0"] = parts
+  const digits = `${whole}${fraction}`.replace(/^0+/, "")
+  // In a loop: an expression that ends at the end takes a quadratic time for zeros that do not.
+  let end = digits.length
+  while (digits[end - 1] === "0") end--
+  return end === 0
+    ? "0"
+    : `${digits.slice(0, end)}e${Number.parseInt(exponent, 10) - fraction.length + digits.length - end}`
+}
+
+/** Whether a double is the number that was written: what is written for it later has the same digits. */
+const isKept = (value: number, source: string): boolean =>
+  (source.length <= SAFE_CHARACTERS && !/e/i.test(source)) || digitsOf(source) === digitsOf(`${value}`)
+
+/** A string, and the colon after one that is a name. */
+const STRINGS = /"[^"\\]*(?:\\.[^"\\]*)*"(\s*:)?/g
+
+/** How many names a valid JSON text has, those included that stand twice in one object. */
+function countNames(text: string): number {
+  let count = 0
+  for (const [, colon] of text.matchAll(STRINGS)) if (colon !== undefined) count++
+  return count
+}
+
+const NOT_KEPT = "must be sent in quotes: as a JSON number it would lose digits"
+/** What no one sees, in the words of an error. */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu
+
+const inWords = (character: string): string =>
+  `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`
+
 /** Parses a JSON body. Throws a `VALIDATION_ERROR` that says what is wrong with it. An empty body is undefined. */
 export function parseJson(text: string): unknown {
   if (text === "") return undefined
@@ -37,8 +77,11 @@ export function parseJson(text: string): unknown {
   const depths = new Map<unknown, number>()
   // The reviver knows only the last part of a path, so the path of the first fault is searched for afterwards.
   let fault: { holder: object; key: string; message: string } | undefined
+  // The value itself is revived under a name too.
+  let names = -1
   try {
     const body = JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
+      if (!Array.isArray(this)) names++
       if (key === "__proto__") throw invalid("", "must not have a field named __proto__")
       if (!isStorable(key) || (typeof value === "string" && !isStorable(value)))
         fault ??= { holder: this, key, message: NOT_STORABLE }
@@ -51,16 +94,20 @@ export function parseJson(text: string): unknown {
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
         fault ??= { holder: this, key, message: "is too large for a JSON number: send it in quotes" }
       if (typeof value === "number" && context?.source) {
+        if (Number.isFinite(value) && !isKept(value, context.source)) fault ??= { holder: this, key, message: NOT_KEPT }
         const texts = written.get(this) ?? {}
         texts[key] = context.source
         written.set(this, texts)
       }
       return value
     } as (key: string, value: unknown) => unknown)
+    // A parser keeps the last of them, and whoever checks the request before may read the first.
+    if (countNames(text) !== names) throw invalid("", "must not have the same field twice in one object")
     if (fault) throw invalid([...(pathTo(body, fault.holder) ?? []), fault.key].join("."), fault.message)
     return body
   } catch (error) {
-    if (error instanceof SyntaxError) throw invalid("", `is not valid JSON: ${error.message}`)
+    if (error instanceof SyntaxError)
+      throw invalid("", `is not valid JSON: ${error.message.replace(INVISIBLE, inWords)}`)
     if (error instanceof RangeError) throw tooDeep()
     throw error
   }

@@ -107,6 +107,14 @@ describe("bad input", () => {
     expect(good.body.details?.[0].path ?? good.body.error).not.toBe("")
   })
 
+  it("is not a byte-order mark before a body: it is left out, and a second one is named", async () => {
+    const body = { name: "Shop" }
+    const put = (text: string) => service.call("PUT", "/api/console/settings", text, { as: "shop" })
+    expect((await put(`\ufeff${JSON.stringify(body)}`)).body).toMatchObject(body)
+    const { status, body: refused } = await put(`\ufeff\ufeff${JSON.stringify(body)}`)
+    expect([status, refused.details[0].message]).toEqual([400, expect.stringContaining("U+FEFF")])
+  })
+
   it("is answered with no more of what was sent than helps", async () => {
     const name = "x".repeat(100_000)
     const settings = { payoutAddresses: { [name]: "a" } }

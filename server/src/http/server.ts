@@ -180,7 +180,8 @@ function serverOptions(
 
 function readJsonAlone(app: Server): void {
   app.removeAllContentTypeParsers()
-  const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+  // It leaves a byte-order mark out, which some editors and languages put first (RFC 8259, 8.1).
+  const utf8 = new TextDecoder("utf-8", { fatal: true })
   app.addContentTypeParser(
     "application/json",
     { parseAs: "buffer" },

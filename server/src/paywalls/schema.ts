@@ -19,7 +19,11 @@ import { SplitId } from "../splits/schema.ts"
 
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 const Kind = Matching("^[a-z][a-z0-9_-]{0,31}$", "A lower-case word: a letter, then up to 31 letters, digits, _ or -")
-const ContentData = Nullable(Type.Record(Type.String(), Type.Unknown(), { description: "At most 64 KB as JSON" }))
+const ContentData = Nullable(
+  Type.Record(Type.String(), Type.Unknown(), {
+    description: "At most 64 KB as JSON. Send numbers above 2^53, or with many digits, in quotes",
+  }),
+)
 const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
 const Slug = Nullable(Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens"))
 /** Up to a hundred years; null means for ever. */
