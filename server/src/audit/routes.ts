@@ -1,7 +1,8 @@
 /** `/api/console/audit`: who changed the merchant's objects, what changed, when, and from where. */
+import { Type } from "typebox"
 import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { CsvAnswer, sendCsv } from "../http/csv.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../http/csv.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { auditCsv } from "./audit-csv.ts"
@@ -45,14 +46,14 @@ export function auditRoutes(app: Server, ctx: Context): void {
         description:
           "`before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe.",
         tags,
-        querystring: AuditFilters,
+        querystring: Type.Object({ ...AuditFilters.properties, ...csvQuery }),
         response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const read = await reading(ctx)
-      return await sendCsv(ctx, reply, "audit.csv", auditCsv(read, merchantId, request.query))
+      return await sendCsv(ctx, reply, "audit.csv", auditCsv(read, merchantId, request.query), request.query)
     },
   )
 }

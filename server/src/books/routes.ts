@@ -2,7 +2,7 @@
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
 import { type Context, reading } from "../context.ts"
-import { CsvAnswer, sendCsv } from "../http/csv.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../http/csv.ts"
 import { inData, sendList } from "../http/lists.ts"
 import {
   AddressInput,
@@ -110,7 +110,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
         operationId: "exportBooks",
         summary: "All entries of the books that match the filter, as CSV",
         tags,
-        querystring: Type.Object(filters),
+        querystring: Type.Object({ ...filters, ...csvQuery }),
         response: CsvAnswer,
       },
     },
@@ -118,7 +118,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const filter = checked(request.query)
-      return await sendCsv(read, reply, "books.csv", booksCsv(read, merchantId, filter))
+      return await sendCsv(read, reply, "books.csv", booksCsv(read, merchantId, filter), request.query)
     },
   )
 }

@@ -2,7 +2,7 @@
 import { type Static, Type } from "typebox"
 import { type Context, reading } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { CsvAnswer, sendCsv } from "../http/csv.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../http/csv.ts"
 import { byCreation, inData, newestFirst, sendList } from "../http/lists.ts"
 import { Described, ListEnd, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
@@ -56,7 +56,7 @@ const filters = {
     ),
   ),
 }
-const Filters = Type.Object(filters)
+const Filters = Type.Object({ ...filters, ...csvQuery })
 const Query = Type.Object({ ...Page.properties, ...filters })
 export function transactionRoutes(app: Server, ctx: Context): void {
   app.get(
@@ -95,7 +95,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       const filter = filterOf(request.query)
-      return await sendCsv(read, reply, "transactions.csv", transactionsCsv(read, merchantId, filter))
+      return await sendCsv(read, reply, "transactions.csv", transactionsCsv(read, merchantId, filter), request.query)
     },
   )
 }

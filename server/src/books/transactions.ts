@@ -151,6 +151,9 @@ export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filt
       createdAt: timeCell(sql`r.created_at`),
       token: byToken(ctx, "r", sql`r.token`, ({ token }) => checksummed(token.address)),
       decimals: byToken(ctx, "r", sql`k.decimals::text`, ({ token }) => `${token.decimals}`),
+      // After what was there before them: readers of a file may count columns.
+      currencyVerified: byToken(ctx, "r", sql`'false'`, () => "true"),
+      bundleId: kindCell("bdl", sql`r.resource_id`),
     },
     key: ["at", "id"],
     rows: (last, limit) => {

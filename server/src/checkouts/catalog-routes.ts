@@ -132,7 +132,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "deleteProduct",
-        summary: "Deactivates a product; one that is already inactive is not found",
+        summary: "Deactivates a product; one that is already inactive stays so",
         description:
           "No checkout of it can be created any more. A payment link has the price of its creation, and goes on selling: switch it off too. The links of a product with `billingInterval` end with it.",
         params: ProductId,
@@ -260,7 +260,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         ...link,
         operationId: "deletePaymentLink",
         summary:
-          "Deactivates a payment link; checkouts already started can still be paid, and an inactive link is not found",
+          "Deactivates a payment link; checkouts already started can still be paid, and an inactive link stays so",
         params: LinkId,
         response: { 200: Deleted },
       },

@@ -103,23 +103,25 @@ async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, pri
     .execute()
 }
 
-/** Switches a product or link off; `NOT_FOUND` for anyone else's, and for one that is already off. */
+/** Switches a product or link off, and leaves one that is off as it is; `NOT_FOUND` for anyone else's. */
 export async function switchOff(
   ctx: Context,
   table: "products" | "payment_links",
   merchantId: string,
   id: string,
 ): Promise<void> {
-  const { numUpdatedRows } = await inTransaction(ctx, ({ db }) =>
-    db
+  await inTransaction(ctx, async ({ db }) => {
+    const { numUpdatedRows } = await db
       .updateTable(table)
       .set({ active: false, updated_at: ctx.now() })
       .where("id", "=", id)
       .where("merchant_id", "=", merchantId)
       .where("active", "=", true)
-      .executeTakeFirst(),
-  )
-  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+      .executeTakeFirst()
+    if (numUpdatedRows > 0n) return
+    const own = db.selectFrom(table).select("id").where("id", "=", id).where("merchant_id", "=", merchantId)
+    await own.executeTakeFirstOrThrow(() => new ApiError("NOT_FOUND"))
+  })
 }
 
 /** The merchant's product, or undefined. */

@@ -156,6 +156,28 @@ describe("POST /api/checkouts", () => {
   })
 })
 
+describe.each([
+  ["products", { name: "Report", price: 49 }],
+  ["payment-links", { slug: "gone", title: "Report", amount: 5 }],
+  ["paywalls", { name: "Report", price: 5 }],
+])("DELETE of one of the %s that is off already", (kind, body) => {
+  it("is 200 and changes nothing, and of another merchant's 404", async () => {
+    const { id } = (await service.call("POST", `/api/console/${kind}`, body, { as })).body
+    const url = `/api/console/${kind}/${id}`
+    const remove = (as: string) => service.call("DELETE", url, undefined, { as })
+    const shown = async () => {
+      const { updatedAt: _, ...rest } = (await service.call("GET", url, undefined, { as })).body
+      return rest
+    }
+    expect((await remove("rival")).status).toBe(404)
+    expect((await service.call("PUT", url, { active: false }, { as })).status).toBe(200)
+    const before = await shown()
+    for (let i = 0; i < 2; i++) expect(await remove(as)).toMatchObject({ status: 200, body: { deleted: true, id } })
+    expect(await shown()).toEqual(before)
+    expect((await remove("rival")).status).toBe(404)
+  })
+})
+
 describe("/api/console/checkouts/:id", () => {
   it("changes words, not what was asked of the payer; 404 for anyone else's", async () => {
     const { id } = (await create({ amount: 5 })).body
@@ -256,7 +278,6 @@ describe("/api/console/products and payment-links", () => {
         expect((await service.call(method, own, sent, { as: "rival" })).status).toBe(404)
       expect((await service.call("DELETE", own, undefined, { as })).body).toEqual({ deleted: true, id: made.body.id })
       expect((await service.call("GET", own, undefined, { as })).body.active).toBe(false)
-      expect((await service.call("DELETE", own, undefined, { as })).status).toBe(404)
     }
   })
 
@@ -385,7 +406,7 @@ describe("/api/console/transactions", () => {
     expect(csv.headers["content-type"]).toBe("text/csv; charset=utf-8")
     const lines = (csv.body as string).split("\r\n")
     expect(lines[0]).toBe(
-      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt,token,decimals",
+      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt,token,decimals,currencyVerified,bundleId",
     )
     const ids = lines.slice(1, -1).map(line => line.split(",")[0])
     expect(ids.length).toBe(2_503)
@@ -418,6 +439,14 @@ describe("/api/console/transactions", () => {
         .set(row)
         .where("id", "=", idOf("shop", i + 1))
         .execute()
+    const calls = {
+      name: "API",
+      originUrl: "https://api.example",
+      routes: [{ method: "GET", path: "/", price: "0.05" }],
+    }
+    const made = await service.call("POST", "/api/console/bundles", calls, { as })
+    const bundle = { resource_id: made.body.id }
+    await db.updateTable("payments").set(bundle).where("id", "=", idOf("shop", 1)).execute()
     const [, other] = tokens
     const known = tokens.filter(({ token }) => token !== paperNetwork.token.address)
     const reported = known.map(({ token, symbol, decimals }) => {
@@ -436,6 +465,8 @@ describe("/api/console/transactions", () => {
       .map(line => line.split(","))
     expect(lines).toEqual(data.map((row: Record<string, unknown>) => names.map(name => String(row[name] ?? ""))))
     expect(lines).toHaveLength(amounts.length)
+    expect(names.toSorted()).toEqual(Object.keys(data[0]).toSorted())
+    expect(csv.body).toContain(bundle.resource_id)
   })
 
   it("as CSV: fails at a row of a network that is not served, instead of leaving it out", async () => {

@@ -10,7 +10,7 @@ import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { CsvAnswer, sendCsv } from "../http/csv.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../http/csv.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"
 import { AddressText, HashText, ListEnd, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
@@ -68,13 +68,14 @@ export function depositRoutes(app: Server, ctx: Context): void {
         summary:
           "All receiving addresses and their terms, as CSV: everything needed to recover their money without the service",
         tags,
+        querystring: Type.Object(csvQuery),
         response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await sendCsv(read, reply, "deposits.csv", depositsCsv(read, merchantId))
+      return await sendCsv(read, reply, "deposits.csv", depositsCsv(read, merchantId), request.query)
     },
   )
 }

@@ -9,6 +9,17 @@ const ROWS_PER_READ = 1_000
 /** The schema for the answer of a route that sends CSV. */
 export const CsvAnswer = { 200: { content: { "text/csv": { schema: Type.String() } } } }
 
+/** The query of a file, beside its filters. */
+export const csvQuery = {
+  bom: Type.Optional(
+    Type.Unsafe<"1">({
+      type: "string",
+      enum: ["1"],
+      description: "Begins the file with a byte-order mark, without which Excel on Windows reads names as another text",
+    }),
+  ),
+}
+
 type Cells<C extends string> = Record<C, string | number | null>
 
 /**
@@ -38,14 +49,23 @@ export async function* csv<R, C extends string>(
 export const quoted = (text: string | null): string | null =>
   text === null ? null : `"${/^[=+\-@\t\r\n]/.test(text) ? "'" : ""}${text.replaceAll('"', '""')}"`
 
+async function* withMark(parts: AsyncGenerator<string | Buffer>): AsyncGenerator<string | Buffer> {
+  // Only when there is something to send: an error before the first part has an answer of its own.
+  const first = await parts.next()
+  yield "\ufeff"
+  if (!first.done) yield first.value
+  yield* parts
+}
+
 /** Sends CSV as a file of this name; returns it as the text type that the document declares. */
 export async function sendCsv(
   ctx: Pick<Context, "log" | "settings">,
   reply: PartsReply & { header(name: string, value: string): unknown },
   name: string,
   parts: AsyncGenerator<string | Buffer>,
+  { bom }: { bom?: "1" },
 ): Promise<string> {
-  const sent = await sendParts(ctx, reply, "text/csv; charset=utf-8", parts)
+  const sent = await sendParts(ctx, reply, "text/csv; charset=utf-8", bom ? withMark(parts) : parts)
   reply.header("content-disposition", `attachment; filename="${name}"`)
   return sent as unknown as string
 }

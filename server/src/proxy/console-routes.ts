@@ -119,7 +119,7 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       schema: {
         ...bundle,
         operationId: "deleteBundle",
-        summary: "Deactivates a bundle; one that is already inactive is not found",
+        summary: "Deactivates a bundle; one that is already inactive stays so",
         params: BundleId,
         response: { 200: Deleted },
       },

@@ -130,18 +130,18 @@ async function writeChange(ctx: TxContext, before: Row<"bundles">, body: BundleC
     .executeTakeFirstOrThrow()
 }
 
-/** Switches a bundle off; `NOT_FOUND` for anyone else's, and for one that is already off. */
+/** Switches a bundle off, and leaves one that is off as it is; `NOT_FOUND` for anyone else's. */
 export async function switchOffBundle(ctx: Context, merchantId: string, id: string): Promise<void> {
-  const { numUpdatedRows } = await inTransaction(ctx, ({ db }) =>
-    db
+  await inTransaction(ctx, async ctx => {
+    const { numUpdatedRows } = await ctx.db
       .updateTable("bundles")
       .set(eb => ({ active: false, version: eb("version", "+", 1), updated_at: ctx.now() }))
       .where("id", "=", id)
       .where("merchant_id", "=", merchantId)
       .where("active", "=", true)
-      .executeTakeFirst(),
-  )
-  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+      .executeTakeFirst()
+    if (numUpdatedRows === 0n) await readBundle(ctx, merchantId, id)
+  })
 }
 
 /** The merchant's bundle; `NOT_FOUND` for anyone else's. */

@@ -1,8 +1,9 @@
 /** `/api/console/subscriptions` and `/api/console/invoices`. */
+import { Type } from "typebox"
 import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
-import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
+import { CsvAnswer, csv, csvQuery, sendCsv } from "../http/csv.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
@@ -78,14 +79,20 @@ function listRoutes(app: Server, ctx: Context): void {
         operationId: "exportSubscriptions",
         summary: "All subscriptions that match the filter, as CSV",
         tags,
-        querystring: SubscriptionFilters,
+        querystring: Type.Object({ ...SubscriptionFilters.properties, ...csvQuery }),
         response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await sendCsv(read, reply, "subscriptions.csv", subscriptionsCsv(read, merchantId, request.query))
+      return await sendCsv(
+        read,
+        reply,
+        "subscriptions.csv",
+        subscriptionsCsv(read, merchantId, request.query),
+        request.query,
+      )
     },
   )
   app.get(
@@ -250,14 +257,14 @@ function invoiceRoutes(app: Server, ctx: Context): void {
         operationId: "exportInvoices",
         summary: "All invoices that match the filter, as CSV",
         tags,
-        querystring: InvoiceFilters,
+        querystring: Type.Object({ ...InvoiceFilters.properties, ...csvQuery }),
         response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
-      return await sendCsv(read, reply, "invoices.csv", invoicesCsv(read, merchantId, request.query))
+      return await sendCsv(read, reply, "invoices.csv", invoicesCsv(read, merchantId, request.query), request.query)
     },
   )
   app.get(
