@@ -128,8 +128,8 @@ function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining:
 }
 
 /**
- * Returns a function that says why the database takes no writes, as of the last trial: nobody waits for one but who asks
- * first, since a write takes as long as the disk.
+ * Returns a function that says why the database takes no writes, as of the last trial that is over. Who begins one waits
+ * for it a second at most, since a write takes as long as the disk.
  */
 function writeReader(ctx: Context): () => Promise<string | undefined> {
   let fault: string | undefined
@@ -150,12 +150,11 @@ function writeReader(ctx: Context): () => Promise<string | undefined> {
     open = undefined
   }
   return async () => {
-    const isFirst = triedMs === Number.NEGATIVE_INFINITY
     if (!open && performance.now() - triedMs >= (fault === undefined ? WRITTEN_MS : UNWRITTEN_MS)) {
       triedMs = performance.now()
       open = trial()
+      await inTime(open)
     }
-    if (open && isFirst) await inTime(open)
     return open && performance.now() - triedMs > WRITE_DEADLINE_MS ? UNWRITABLE : fault
   }
 }

@@ -141,6 +141,7 @@ describe.runIf(postgresBinaries())("a machine whose clock is a day ahead, beside
     const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`
     const made = await call("POST", "/api/console/webhooks", { url, events: ["*"] })
     await call("POST", `/api/console/webhooks/${made.data.id}/test`, {})
+    expect(await rows("select created_at <= clock_timestamp() as past from webhooks")).toEqual([{ past: true }])
     const right = await start("worker", 0)
     expect((await right.ready()).status).toBe(200)
     await until("the right worker has worked", async () => (await right.rounds()) > 5)
