@@ -114,7 +114,7 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
     return { ...ending, status: facts.pausedAt === null ? "active" : "paused", runAt: paidUntil }
   }
   if (facts.pausedAt !== null) return { ...common, status: "paused", isVoiding: open !== undefined }
-  return open ? waiting(common, facts.hasGrace, open, paid, now) : renewing(common, facts, paid, now)
+  return open ? waiting(common, facts, open, paid, now) : renewing(common, facts, paid, now)
 }
 
 type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
@@ -125,12 +125,12 @@ type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
  */
 function waiting(
   common: Common,
-  hasGrace: boolean,
+  facts: SubscriptionFacts,
   open: InvoiceFacts,
   paid: readonly InvoiceFacts[],
   now: Date,
 ): FoldedSubscription {
-  const accessUntil = accessWith(open.dueAt, common.paidUntil, paid, hasGrace)
+  const accessUntil = accessWith(open, common.paidUntil, paid, facts)
   if (now < open.dueAt) return { ...common, accessUntil, status: "active", runAt: open.dueAt }
   // For arrears, access can be over before the invoice is created.
   if (now < accessUntil) return { ...common, accessUntil, status: "payment_due", runAt: accessUntil }
@@ -141,14 +141,27 @@ function waiting(
  * The end of access while an invoice is open. If the payer paid the last period before it ended, and this invoice is
  * due after its period began, then the service was late and not the payer, so the grace counts from the due time.
  * Without the condition, each period paid after access had ended would get its grace again, and for daily periods only
- * one in three would be paid. Without grace only a late invoice moves the end of access.
+ * one in three would be paid. Without grace only a late invoice moves the end of access, by the time in which it can
+ * otherwise be paid before its period.
  */
-function accessWith(dueAt: Date, paidUntil: Date, paid: readonly InvoiceFacts[], hasGrace: boolean): Date {
+function accessWith(
+  next: Billed,
+  paidUntil: Date,
+  paid: readonly InvoiceFacts[],
+  { hasGrace, aheadMs }: SubscriptionFacts,
+): Date {
+  const { dueAt } = next
   const last = paid.at(-1)
   const isPunctual = last?.paidAt != null && last.paidAt <= last.periodEnd
   if (hasGrace) return afterGrace(isPunctual ? latest([paidUntil, dueAt]) : paidUntil)
-  return dueAt > paidUntil && isPaidAtStart(last) ? afterGrace(dueAt) : paidUntil
+  return dueAt > paidUntil && isPaidAtStart(last) ? new Date(dueAt.getTime() + aheadOf(next, aheadMs)) : paidUntil
 }
+
+type Billed = Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt">
+
+/** How long before its period an invoice is created: at most half a period, so that nobody pays for the day after next. */
+const aheadOf = ({ periodStart, periodEnd }: Omit<Billed, "dueAt">, aheadMs: number): number =>
+  Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
 
 const afterGrace = (time: Date): Date => new Date(time.getTime() + GRACE_MS)
 
@@ -162,10 +175,11 @@ const isPaidAtStart = (last: InvoiceFacts | undefined): boolean =>
 /** While all invoices are paid. The next invoice is created before its period, once the last payment is final. */
 function renewing(
   common: Common,
-  { anchor: counted, billing, aheadMs, hasGrace }: SubscriptionFacts,
+  facts: SubscriptionFacts,
   paid: readonly InvoiceFacts[],
   now: Date,
 ): FoldedSubscription {
+  const { anchor: counted, billing, aheadMs, hasGrace } = facts
   const periodStart = latest([common.paidUntil, counted])
   // A late payment, for an invoice with other terms or from before a pause, can move the end of the paid time off the
   // calendar. A period costs its whole price, so it gets its whole length.
@@ -173,15 +187,14 @@ function renewing(
   const periodEnd = nextBoundary(anchor, billing, periodStart)
   // Nobody loses access before there is an invoice to pay.
   const accessUntil = hasGrace || isPaidAtStart(paid.at(-1)) ? afterGrace(common.paidUntil) : common.paidUntil
-  // At most half a period: a payer of daily periods is not asked to pay for the day after next.
-  const ahead = Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
-  const makeAt = new Date(periodStart.getTime() - ahead)
+  const makeAt = new Date(periodStart.getTime() - aheadOf({ periodStart, periodEnd }, aheadMs))
   const standing = { ...common, accessUntil, status: now < accessUntil ? ("active" as const) : ("past_due" as const) }
   if (now < makeAt) return { ...standing, runAt: makeAt }
   if (!paid.every(each => each.isFinal)) return { ...standing, runAt: new Date(now.getTime() + FINAL_MS) }
   const dueAt = latest([periodStart, now])
-  const graceUntil = accessWith(dueAt, common.paidUntil, paid, hasGrace)
-  return { ...standing, next: { periodStart, periodEnd, dueAt, graceUntil, anchor }, runAt: now }
+  const next = { periodStart, periodEnd, dueAt, anchor }
+  const graceUntil = accessWith(next, common.paidUntil, paid, facts)
+  return { ...standing, next: { ...next, graceUntil }, runAt: now }
 }
 
 /** Where periods are counted from when a subscription is resumed. Time without access is not billed. */
