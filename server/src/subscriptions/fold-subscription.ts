@@ -185,9 +185,11 @@ function renewing(
   // calendar. A period costs its whole price, so it gets its whole length.
   const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
   const periodEnd = nextBoundary(anchor, billing, periodStart)
-  // Nobody loses access before there is an invoice to pay.
-  const accessUntil = hasGrace || isPaidAtStart(paid.at(-1)) ? afterGrace(common.paidUntil) : common.paidUntil
-  const makeAt = new Date(periodStart.getTime() - aheadOf({ periodStart, periodEnd }, aheadMs))
+  const ahead = aheadOf({ periodStart, periodEnd }, aheadMs)
+  const makeAt = new Date(periodStart.getTime() - ahead)
+  // Without grace too, nobody loses access at once because there is no invoice to pay yet.
+  const unbilledMs = isPaidAtStart(paid.at(-1)) ? ahead : 0
+  const accessUntil = new Date(common.paidUntil.getTime() + (hasGrace ? GRACE_MS : unbilledMs))
   const standing = { ...common, accessUntil, status: now < accessUntil ? ("active" as const) : ("past_due" as const) }
   if (now < makeAt) return { ...standing, runAt: makeAt }
   if (!paid.every(each => each.isFinal)) return { ...standing, runAt: new Date(now.getTime() + FINAL_MS) }
