@@ -29,7 +29,8 @@ function exact(written: string): { digits: bigint; exponent: number } {
   return { digits: BigInt(`${whole}${fraction}`), exponent: Number.parseInt(exponent, 10) - fraction.length }
 }
 function isSame(a: string, b: string): boolean {
-  const [first, second] = [exact(a), exact(b)]
+  const first = exact(a)
+  const second = exact(b)
   const lowest = Math.min(first.exponent, second.exponent)
   const scaled = ({ digits, exponent }: typeof first) => digits * 10n ** BigInt(exponent - lowest)
   return scaled(first) === scaled(second)
