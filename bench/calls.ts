@@ -34,7 +34,7 @@ const payments = Number(values.payments)
 const ENDPOINTS = 3
 const CONFIRMATIONS = 3
 /** What the start asks is over by then: the checks, and the first round of each job. */
-const WARM_UP_MS = 60_000
+const START_MS = 60_000
 /** Between two payments: not a multiple of the interval of the scan or the blocks. */
 const APART_MS = 3_300
 /** The keys of anvil's second and third account; the second is the factory's operator. */
@@ -139,7 +139,7 @@ async function pay(): Promise<number> {
   }
 }
 
-await sleep(WARM_UP_MS)
+await sleep(START_MS)
 for (const front of fronts) {
   front.calls.clear()
   front.requests = 0

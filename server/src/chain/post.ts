@@ -81,6 +81,8 @@ async function* unpacked(unpack: zlib.Gunzip | zlib.BrotliDecompress, packed: Bu
   }
 }
 
+const NOTHING = { encoding: "", bytes: Buffer.alloc(0) }
+
 interface Packed {
   status: number
   encoding: string
@@ -99,7 +101,6 @@ function exchange(
   let connection: Dispatcher.DispatchController | undefined
   let answer = { status: 0, encoding: "" }
   let failure: Error | undefined
-  let isGivenUp = false
   const over = () => {
     clearTimeout(timer)
     signal?.removeEventListener("abort", stop)
@@ -111,12 +112,13 @@ function exchange(
     reject(error)
     connection?.abort(error)
   }
+  const settle = (more: Partial<Packed> & { bytes: Buffer }) => {
+    over()
+    resolve({ ...answer, ...more })
+  }
   /** The status says enough. */
   const giveUp = () => {
-    if (isGivenUp) return
-    isGivenUp = true
-    over()
-    resolve({ ...answer, encoding: "", bytes: Buffer.alloc(0) })
+    settle(NOTHING)
     connection?.abort(new Error("the rest of its body is not read"))
   }
   const stop = () => fail(signal?.reason)
@@ -144,11 +146,8 @@ function exchange(
         else fail(error as Error)
       }
     },
-    onResponseEnd: () => {
-      over()
-      resolve({ ...answer, bytes: read.all() })
-    },
-    onResponseError: (_, error) => (answer.status > 299 ? giveUp() : fail(error)),
+    onResponseEnd: () => settle({ bytes: read.all() }),
+    onResponseError: (_, error) => (answer.status > 299 ? settle(NOTHING) : fail(error)),
   }
   // Our own deadline covers the whole exchange; undici's time-outs only cover the time between two bytes.
   const request = { method: "POST" as const, headers: HEADERS, body, headersTimeout: 0, bodyTimeout: 0 }

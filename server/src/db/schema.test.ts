@@ -16,6 +16,7 @@ const source = [
   "webhook-rows.ts",
   "merchant-rows.ts",
   "token-rows.ts",
+  "scan-rows.ts",
   "surplus-rows.ts",
   "bundle-rows.ts",
   "escrow-rows.ts",

@@ -30,6 +30,7 @@ import type {
 import type { Paywalls, PaywallVersions } from "./paywall-rows.ts"
 import type { PutAway, PutAwayTerms } from "./put-away-rows.ts"
 import type { Refunds } from "./refund-rows.ts"
+import type { Cursors, EndpointTroubles } from "./scan-rows.ts"
 import type { FirstSubscriptions, Invoices, Subscriptions } from "./subscription-rows.ts"
 import type { Surpluses } from "./surplus-rows.ts"
 import type { ForeignTokens, TokenScans } from "./token-rows.ts"
@@ -104,18 +105,6 @@ interface Transfers {
   /** The database sets both. */
   merchant_id: Generated<string>
   reorged_at: Generated<Date | null>
-}
-
-/** An endpoint, by its position in the setting from 0, that differs from the others, lags, or does not respond. */
-interface EndpointTroubles {
-  chain_id: number
-  position: number
-  kind: "silent" | "behind" | "contradiction" | "logs" | "slow" | "useless"
-  since: Date
-  last_at: Date
-  is_alarm: boolean
-  /** What it said, without what may be a key. */
-  answer: Optional<string>
 }
 
 export type SubmissionStatus = "verifying" | "granted" | "failed" | "reversed"
@@ -238,25 +227,6 @@ interface Access {
   /** Until when calls are not counted, and how many are left from then on. */
   free_until: Optional<Date>
   calls_kept: Optional<number>
-}
-
-interface Cursors {
-  chain_id: number
-  block_number: bigint
-  block_hash: Hash
-  /** When that block was made; null until the first round after an upgrade. */
-  block_time: Optional<Date>
-  finalized_number: bigint
-  looked_at: Optional<Date>
-  run_at: Date
-  claim_id: Optional<string>
-  lease_until: Optional<Date>
-  /** How many blocks the logs are behind the head; the lowest value since the scan fell behind, and when that was. */
-  lag_blocks: Generated<bigint>
-  lag_low: Optional<bigint>
-  lag_low_at: Optional<Date>
-  /** How often the worker that ended the last round makes one, in milliseconds. */
-  interval_ms: Generated<number>
 }
 
 interface Screenings {

@@ -435,7 +435,7 @@ describe("several endpoints", () => {
     expect([await hasAccess(large.shop, A), await hasAccess(small.shop, B)]).toEqual([false, true])
     service.advance(31_000)
     await rounds(1)
-    expect(await alarms()).toEqual(["base-sepolia: RPC endpoint 2 of 2 does not answer"])
+    expect(await alarms()).toEqual(["base-sepolia: RPC endpoint 2 of 2 does not answer: HTTP 502"])
     ;(nodes[1] as ScriptedNode).broken = undefined
     await rounds(3)
     expect(await hasAccess(large.shop, A)).toBe(true)

@@ -89,7 +89,7 @@ it("names the endpoint that refuses logs at once, by its host alone, and goes on
     { reason: "logs", host, answer: "method not allowed", msg: words },
   ])
   expect(JSON.stringify(lines)).not.toContain("key-of-mine")
-  expect(await ready()).toMatchObject({ status: 200, body: { alarms: [`base-sepolia: ${words}`] } })
+  expect(await ready()).toMatchObject({ status: 200, body: { alarms: [`base-sepolia: ${words}: method not allowed`] } })
   expect(await metric("sluice_rpc_alarm", "logs", "2")).toBe(1)
   allow(1)
   await minute()
