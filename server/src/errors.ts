@@ -159,7 +159,7 @@ export const errorTable = {
   AUTHORIZATION_ALREADY_USED: {
     status: 409,
     message:
-      "The nonce of this authorization was already used or cancelled. Sign a new authorization with a new nonce.",
+      "The nonce of this authorization was already used or cancelled. Look at the payment first: only if it is still unpaid, sign a new authorization with a new nonce.",
     help: "An authorization pays only for the checkout it was made for. If it moved money on chain, the service finds the transfer without your help, and `GET /api/pay/status/:id` reports it.",
   },
   PAYMENT_ALREADY_SERVED: {
