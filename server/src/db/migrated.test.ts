@@ -74,6 +74,7 @@ function termsOf(depositId: unknown, sessionId: unknown): Line {
 
 /** Columns of later versions, with the values that their migrations give to existing rows. */
 const added: Record<string, Line> = {
+  cursors: { interval_ms: 60_000 },
   api_keys: { scopes: ["checkouts"] },
   attempts: { data_fee: 0 },
   payments: { agent: false, reopened: false },
