@@ -7,7 +7,7 @@
 import type { Context, TxContext } from "../context.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
 import type { Dissent } from "./agreement.ts"
-import type { Network, NetworkInfo } from "./networks.ts"
+import type { Network, NetworkInfo, ReachableChain } from "./networks.ts"
 import type { Quorum } from "./quorum.ts"
 
 type Kind = (typeof endpointAlarmReasons)[number]
@@ -39,11 +39,15 @@ const words: Record<Kind, string> = {
 export const endpointWords = (count: number, position: number, what: string): string =>
   `RPC endpoint ${position + 1} of ${count} ${what}`
 
-const wordsOf = ({ endpoints }: NetworkInfo, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
-  endpointWords(endpoints.length, position, words[kind])
+const wordsOf = (
+  { endpoints }: Pick<NetworkInfo, "endpoints">,
+  { position, kind }: Pick<Trouble, "position" | "kind">,
+): string => endpointWords(endpoints.length, position, words[kind])
 
-const inWords = (network: NetworkInfo, { answer, ...trouble }: Pick<Trouble, "position" | "kind" | "answer">): string =>
-  wordsOf(network, trouble) + (answer ? `: ${answer}` : "")
+const inWords = (
+  network: Pick<NetworkInfo, "endpoints">,
+  { answer, ...trouble }: Pick<Trouble, "position" | "kind" | "answer">,
+): string => wordsOf(network, trouble) + (answer ? `: ${answer}` : "")
 
 interface Trouble {
   position: number
@@ -71,28 +75,28 @@ export interface Seen {
 }
 
 /** Names the endpoint's host only: the rest of its URL may be a key. */
-const placeOf = ({ endpoints }: Network, position: number): Pick<Seen, "position" | "host"> => ({
+const placeOf = ({ endpoints }: ReachableChain, position: number): Pick<Seen, "position" | "host"> => ({
   position,
   host: new URL(endpoints[position]?.url ?? "http://unknown").hostname,
 })
 
-const contradictionsIn = (network: Network, { proven, apparent }: Dissent): Seen[] =>
+const contradictionsIn = (chain: ReachableChain, { proven, apparent }: Dissent): Seen[] =>
   [...new Set([...proven, ...apparent])].map(position => ({
-    ...placeOf(network, position),
+    ...placeOf(chain, position),
     kind: "contradiction",
     isPlain: proven.has(position),
   }))
 
-const knownTroubles = (ctx: TxContext, { chainId }: NetworkInfo): Promise<Known[]> =>
+const knownTroubles = (ctx: TxContext, { chainId }: Pick<NetworkInfo, "chainId">): Promise<Known[]> =>
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
  * Records endpoints that contradicted the others in calls outside of the scan, about payouts. Nothing ends here: the
  * scan's rounds end a contradiction that was not seen for ten minutes.
  */
-export async function noteDissent(ctx: Context, network: Network, dissent: Dissent): Promise<void> {
-  const seen = contradictionsIn(network, dissent)
-  if (seen.length > 0) await noteSeen(ctx, network, seen, await knownTroubles(ctx, network))
+export async function noteDissent(ctx: Context, chain: ReachableChain, dissent: Dissent): Promise<void> {
+  const seen = contradictionsIn(chain, dissent)
+  if (seen.length > 0) await noteSeen(ctx, chain, seen, await knownTroubles(ctx, chain))
 }
 
 /** Returns what a round showed about a network's endpoints. */
@@ -138,7 +142,7 @@ export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: r
 
 async function noteSeen(
   ctx: TxContext,
-  network: NetworkInfo,
+  network: Pick<NetworkInfo, "name" | "chainId" | "endpoints">,
   seen: readonly Seen[],
   known: readonly Known[],
 ): Promise<Trouble[]> {

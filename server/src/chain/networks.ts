@@ -123,6 +123,9 @@ export interface Network extends NetworkInfo {
   endpoints: readonly Endpoint[]
 }
 
+/** A chain that can be asked. A wallet needs no more to send transactions there. */
+export type ReachableChain = Pick<Network, "name" | "chainId" | "endpoints">
+
 /** The served networks; the first is the default. */
 export interface Chain {
   networks: Network[]

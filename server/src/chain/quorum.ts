@@ -21,7 +21,7 @@ import {
 import { awake, type Endpoint, isUseless, noteUseless } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { askInTime } from "./in-time.ts"
-import type { Network } from "./networks.ts"
+import type { ReachableChain } from "./networks.ts"
 import { openPatience } from "./patience.ts"
 import type { LogReading } from "./read-logs.ts"
 import { RpcError } from "./rpc.ts"
@@ -53,9 +53,9 @@ export interface Quorum extends QuorumView {
    */
   weed(): number[]
   /**
-   * Reads all transfers to these addresses from a block on; returns the last block that a quorum has certainly read.
+   * Reads all transfers of a token to these addresses from a block on; returns the last block that a quorum has certainly read.
    */
-  scan(addresses: readonly Address[], from: bigint): Promise<bigint>
+  scan(token: Address, addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
 /** What the voters of a round have reported so far. It makes no calls. */
@@ -118,12 +118,12 @@ export interface QuorumView {
  * must agree. With `alone`, one of two endpoints is enough.
  */
 export async function openQuorum(
-  network: Network,
+  chain: ReachableChain,
   checkpoint: bigint,
   signal: AbortSignal,
   { alone = false } = {},
 ): Promise<Quorum> {
-  const { endpoints } = network
+  const { endpoints } = chain
   const needed = votesNeeded(endpoints.length)
   const patience = openPatience(endpoints, alone)
   const due = dueEndpoints(endpoints, needed, patience.isLong)
@@ -131,16 +131,16 @@ export async function openQuorum(
   const late = await askInTime(
     due,
     async endpoint => {
-      const voter = await admitVoter(endpoint, network, checkpoint, signal)
+      const voter = await admitVoter(endpoint, chain, checkpoint, signal)
       return voter && (() => void voters.push(voter))
     },
     () => !patience.isLong && voters.length >= needed,
   )
   voters.sort((a, b) => a.position - b.position)
-  if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote${saidBy(endpoints)}`)
+  if (voters.length === 0) throw new RpcError(`${chain.name}: no endpoint may vote${saidBy(endpoints)}`)
   if (voters.length < needed && !(alone && endpoints.length === 2)) {
     const words = `no endpoint may vote alone, ${needed} of ${endpoints.length} must agree`
-    throw new RpcError(`${network.name}: ${words}${saidBy(endpoints)}`)
+    throw new RpcError(`${chain.name}: ${words}${saidBy(endpoints)}`)
   }
   const slow = new Set([...late, ...endpoints.filter(each => each.lateOpen > 0)])
 
@@ -164,7 +164,7 @@ export async function openQuorum(
       Object.assign(asked.get(endpoint) as Voter, { isLate: true })
     }
   }
-  return quorumOf(network, voters, slow, { askVoters, noteSettled: patience.note, signal })
+  return quorumOf(endpoints, voters, slow, { askVoters, noteSettled: patience.note, signal })
 }
 
 /** What endpoints said that could not be used, by their positions, to end a sentence. */
@@ -196,8 +196,12 @@ interface Asking {
 }
 
 /** The voters' reports together, and what asks them more. */
-function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>, asking: Asking): Quorum {
-  const { endpoints } = network
+function quorumOf(
+  endpoints: readonly Endpoint[],
+  voters: Voter[],
+  slow: ReadonlySet<Endpoint>,
+  asking: Asking,
+): Quorum {
   const needed = votesNeeded(endpoints.length)
   const { askVoters, noteSettled, signal } = asking
   const heads = voters.map(voter => voter.head.number)
@@ -240,14 +244,14 @@ function quorumOf(network: Network, voters: Voter[], slow: ReadonlySet<Endpoint>
       const named = voters.flatMap(({ receipts }) => wanted.flatMap(hash => receipts.get(hash)?.blockNumber ?? []))
       await learnAll([...new Set(named)], [])
     },
-    scan: async (addresses, from) => {
+    scan: async (token, addresses, from) => {
       if (addresses.length === 0) return reachedBy(heads, needed) ?? from - 1n
       verdicts = undefined
       const readings = new Map<Voter, LogReading>()
       await askVoters(async voter => {
         // With three, one endpoint alone has what is beyond the agreed head, and that counts in a later round.
         const to = endpoints.length > 2 && head < voter.head.number ? head : voter.head.number
-        const reading = await readLogsOf(network, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
+        const reading = await readLogsOf(token, voter, addresses, { from, to, isWide: wide.has(endpoints) }, signal)
         return () => void readings.set(voter, reading)
       })
       const tooLarge = [...readings.values()].filter(({ isTooLarge }) => isTooLarge).length

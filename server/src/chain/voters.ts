@@ -7,7 +7,7 @@ import { inTurns } from "../turns.ts"
 import { isSameLog, type Standing, type Voter as VoterReports, verdictOn } from "./agreement.ts"
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
-import type { Network } from "./networks.ts"
+import type { ReachableChain } from "./networks.ts"
 import { addVersion, type LogReading, readLogs } from "./read-logs.ts"
 import { hexNumber, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
 import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCall, type Transfer } from "./transfers.ts"
@@ -39,7 +39,7 @@ export interface Voter extends VoterReports {
  */
 export async function admitVoter(
   endpoint: Endpoint,
-  network: Network,
+  chain: ReachableChain,
   checkpoint: bigint,
   signal: AbortSignal,
 ): Promise<Voter | undefined> {
@@ -56,7 +56,7 @@ export async function admitVoter(
   const head = blockOf(latest)
   const refused = [chainId, latest].find(result => result?.ok === false)
   if (refused?.ok === false) endpoint.said = withoutKey(endpoint, refused.error)
-  if (!head || !chainId?.ok || chainId.value !== hexNumber(network.chainId)) return undefined
+  if (!head || !chainId?.ok || chainId.value !== hexNumber(chain.chainId)) return undefined
   const finalized = blockOf(finalizedBlock)?.number
   // A finalized block must not go backwards; such an endpoint has no vote until it has caught up with what it reported
   // before.
@@ -64,7 +64,7 @@ export async function admitVoter(
   const blocks = new Map([[head.number, head]])
   const known = blockOf(checkpointBlock)
   if (known?.number === checkpoint) blocks.set(checkpoint, known)
-  const position = network.endpoints.indexOf(endpoint)
+  const position = chain.endpoints.indexOf(endpoint)
   const reports = { head, finalized, blocks, receipts: new Map(), logs: new Map(), readings: [] }
   return { endpoint, position, bytesBefore, isLate: false, ...reports }
 }
@@ -115,13 +115,13 @@ export async function learnFrom(
 
 /** Reads the logs of one voter's endpoint, both ends included, as far as the endpoint allows. */
 export async function readLogsOf(
-  network: Network,
+  token: Address,
   { endpoint, head }: Voter,
   addresses: readonly Address[],
   { from, to, isWide }: { from: bigint; to: bigint; isWide: boolean },
   signal: AbortSignal,
 ): Promise<LogReading> {
-  const query = { token: network.token.address, side: "to", addresses, windows: WINDOWS_PER_ROUND, isWide } as const
+  const query = { token, side: "to", addresses, windows: WINDOWS_PER_ROUND, isWide } as const
   return await readLogs(endpoint, { ...query, fromBlock: from, toBlock: to, has: head }, signal)
 }
 

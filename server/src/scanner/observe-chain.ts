@@ -190,8 +190,8 @@ async function rescan(
   const last = rescans.get(network.endpoints)
   const isResting =
     last !== undefined && last.tookMs > LONG_SCAN_MS && startedAt - last.endedAt < RESCAN_SHARE * last.tookMs
-  if (isResting && !isDeep) return await quorum.scan(watched, cursor.block_number)
-  const scannedTo = await quorum.scan(watched, back(cursor.block_number, isDeep ? DEEP_BLOCKS : RESCAN_BLOCKS))
+  if (isResting && !isDeep) return await quorum.scan(network.token.address, watched, cursor.block_number)
+  const scannedTo = await quorum.scan(network.token.address, watched, back(cursor.block_number, isDeep ? DEEP_BLOCKS : RESCAN_BLOCKS))
   const endedAt = performance.now()
   rescans.set(network.endpoints, { tookMs: endedAt - startedAt, endedAt })
   return scannedTo
@@ -223,6 +223,7 @@ async function scanBehind(ctx: Context, network: Network, quorum: Quorum, number
     const [first] = behind
     if (!first) continue
     const scannedTo = await quorum.scan(
+      network.token.address,
       behind.map(deposit => deposit.address),
       back(first.watchedNumber, RESCAN_BLOCKS),
     )
