@@ -31,12 +31,12 @@ import { openStartupServer, type StartupServer } from "./http/startup-server.ts"
 import { tokenIssuer, watchIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
+import { lanesOf } from "./lanes.ts"
 import { openLimits, processLimits } from "./limits/limiter.ts"
 import { openLog, toggleDebug } from "./log.ts"
 import { registry } from "./metrics.ts"
 import { openAdmin } from "./operator/admin.ts"
 import { serveOnSocket } from "./operator/socket.ts"
-import { laneSigners } from "./payouts/pay-out.ts"
 import { checkWallet } from "./payouts/wallet-row.ts"
 import { sales } from "./sales.ts"
 import { ensureCursor } from "./scanner/scan-round.ts"
@@ -250,16 +250,15 @@ async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   const { networks } = ctx.chain
   // Runs before any address is shown: the scan then covers every later payment, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
-  const signers = role === "api" ? [] : laneSigners(settings)
+  const lanes = role === "api" ? [] : networks.flatMap(network => lanesOf(settings, network))
   // Not awaited: the start does not wait for signers. Work that needs none continues, and payouts wait with an alarm.
-  if (signers.length > 0)
+  if (lanes.length > 0)
     void checkSigners(settings, signal).then(found => {
       for (const { message, todo } of found.filter(isBad)) if (!signal.aborted) log.error({ todo }, message)
     })
   // Runs before anything is signed: with an old backup of the database, the service would pay again what was paid
   // since.
-  for (const by of signers)
-    for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)
+  for (const lane of lanes) await patiently(() => checkWallet(ctx, lane), log, signal)
   // A killed process can't release its leases. If it was the only process, no other one holds any.
   if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
 }

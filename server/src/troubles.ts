@@ -6,7 +6,8 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { troublesInWords } from "./chain/endpoint-troubles.ts"
 import type { Context } from "./context.ts"
-import { alarmsInWords } from "./payouts/alarms.ts"
+import { waitingAlarms } from "./lanes.ts"
+import { alarmsInWords } from "./payouts/all-alarms.ts"
 import { scanAlarms } from "./scanner/scan-lag.ts"
 import { failingSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 
@@ -26,7 +27,7 @@ function replicaInWords({ replica }: Context): string[] {
 export async function alarmsNow(ctx: Context, standing: readonly string[] = []): Promise<string[]> {
   const [scan, payouts, endpoints, subscriptions] = await Promise.all([
     scanAlarms(ctx),
-    alarmsInWords(ctx),
+    alarmsInWords(ctx, waitingAlarms),
     troublesInWords(ctx),
     failingSubscriptions(ctx),
   ])

@@ -9,11 +9,12 @@ import { applyPendingPayoutAddresses } from "./identity/merchant-settings.ts"
 import { forgetExpiredNonces } from "./identity/nonces.ts"
 import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
-import { reportWaiting } from "./payouts/alarms.ts"
+import { lanesOf, waitingAlarms } from "./lanes.ts"
+import { reportWaiting } from "./payouts/all-alarms.ts"
 import { findPreempted } from "./payouts/find-preempted.ts"
 import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
-import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
+import { payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
 import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
@@ -93,12 +94,12 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
 ]
 
 function payoutLoops({ settings }: Context, network: Network): Loop[] {
-  const lanes = laneSigners(settings).map(
-    (by): Loop => ({
-      name: `${by.lane}s ${network.name}`,
+  const lanes = lanesOf(settings, network).map(
+    (lane): Loop => ({
+      name: `${lane.name}s ${network.name}`,
       wokenBy: "payouts",
-      gapMs: by.lane === "relay" ? RELAY_GAP_MS : PAYOUT_GAP_MS,
-      round: ctx => payoutRound(ctx, network, by),
+      gapMs: lane.name === "relay" ? RELAY_GAP_MS : PAYOUT_GAP_MS,
+      round: ctx => payoutRound(ctx, lane),
     }),
   )
   if (!settings.relaySigner) return lanes
@@ -174,7 +175,7 @@ const housekeeping: Loop = {
     await inTransaction(ctx, applyPendingPayoutAddresses)
     await renewDeposits(ctx)
     for (const network of networks) await sweepDue(ctx, network)
-    await reportWaiting(ctx)
+    await reportWaiting(ctx, waitingAlarms)
     // Without a relay wallet, relays that were accepted earlier must expire.
     if (!ctx.settings.relaySigner) for (const network of networks) await tendRelays(ctx, network)
     await forgetExpiredKeys(ctx)

@@ -9,6 +9,7 @@ import type { Address } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
 import { payoutRound } from "../src/payouts/pay-out.ts"
+import { payoutLane } from "../src/payouts/payout-lane.ts"
 import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { checkConsistency } from "../src/reconciliation/check-consistency.ts"
 import { ensureCursor } from "../src/scanner/scan-round.ts"
@@ -128,7 +129,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
         await assertBooks()
       }
     },
-    payout: async () => void (await payoutRound(ctx, network, { lane: "payout", signer })),
+    payout: async () => void (await payoutRound(ctx, payoutLane(network, signer))),
     payOut: async () => {
       for (let i = 0; i < 3; i++) {
         await rig.payout()
@@ -163,7 +164,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
       await service.merchant("shop")
       await ensureCursor(ctx, network)
       await catchUp()
-      await checkWallet(ctx, network, { lane: "payout", signer })
+      await checkWallet(ctx, payoutLane(network, signer))
     },
     stop: async () => {
       await service.stop()

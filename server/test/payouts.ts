@@ -10,6 +10,7 @@ import type { OpenDatabase } from "../src/db/open.ts"
 import type { PayoutState } from "../src/db/payout-rows.ts"
 import type { Row } from "../src/db/schema.ts"
 import { payoutRound } from "../src/payouts/pay-out.ts"
+import { payoutLane } from "../src/payouts/payout-lane.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
 import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { checkBooks } from "../src/reconciliation/check-books.ts"
@@ -143,7 +144,7 @@ export async function startPayoutRig(
         .executeTakeFirstOrThrow()
       return id
     },
-    round: (by = signer, pace) => payoutRound(ctx, network, { lane: "payout", signer: by }, pace),
+    round: (by = signer, pace) => payoutRound(ctx, payoutLane(network, by), pace),
     compareLogs: async () => {
       await ctx.db.updateTable("wallets").set({ check_at: null }).execute()
       await checkBooks(ctx, network, signer.address)
@@ -156,7 +157,7 @@ export async function startPayoutRig(
     empty: async () => {
       await service.empty()
       await service.merchant("shop")
-      await checkWallet(ctx, network, { lane: "payout", signer })
+      await checkWallet(ctx, payoutLane(network, signer))
     },
     stop: async () => {
       await service.stop()

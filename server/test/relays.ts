@@ -9,6 +9,7 @@ import type { Network } from "../src/chain/networks.ts"
 import type { Context } from "../src/context.ts"
 import type { Row } from "../src/db/schema.ts"
 import { payoutRound } from "../src/payouts/pay-out.ts"
+import { relayLane } from "../src/payouts/relay-lane.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
 import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { ensureCursor } from "../src/scanner/scan-round.ts"
@@ -64,7 +65,7 @@ export async function keepUp({ db, now }: Pick<Context, "db" | "now">): Promise<
 export function relaysOn(rig: PayoutRig) {
   const { service, anvil, network } = rig
   const { ctx } = service
-  const by = { lane: "relay", signer: rig.relayer } as const
+  const lane = relayLane(network, rig.relayer)
   /** A call of the token by a stranger. */
   const stranger = { address: rig.token, abi, account: anvil.accounts[5] }
   /** A stranger sends a transaction that carries an authorization out, with these fees; returns its hash. */
@@ -96,7 +97,7 @@ export function relaysOn(rig: PayoutRig) {
       await anvil.client.setAutomine(true)
       await anvil.client.mine({ blocks: 3 })
       await rig.empty()
-      await checkWallet(ctx, network, by)
+      await checkWallet(ctx, lane)
       await ensureCursor(ctx, network)
     },
     start: async (body: object = { amount: 5 }): Promise<Session> => {
@@ -128,7 +129,7 @@ export function relaysOn(rig: PayoutRig) {
       service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),
     round: async (pace?: Pace) => {
       await keepUp(ctx)
-      return await payoutRound(ctx, network, by, pace)
+      return await payoutRound(ctx, lane, pace)
     },
     status: async (id: string) => (await service.call("GET", `/api/pay/status/${id}`)).body,
     relays: (): Promise<Row<"payouts">[]> =>

@@ -1,6 +1,7 @@
 /** The rows of splits and payouts; a part of `schema.ts`. */
 import type { ColumnType, Generated, JSONColumnType } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { LaneName, PayoutKindName } from "./payout-kinds.ts"
 import type { Optional } from "./schema.ts"
 
 export interface RecipientSets {
@@ -26,13 +27,10 @@ export interface Splits {
   updated_at: Date
 }
 
-/** The two queues, each with its own wallet: payouts out of deposits, and buyers' authorizations. */
-export type Lane = "payout" | "relay"
-
 export interface Wallets {
   id: Generated<number>
   chain_id: number
-  lane: Generated<Lane>
+  lane: Generated<LaneName>
   address: Address
   next_nonce: bigint
   status: Generated<"active" | "halted">
@@ -82,16 +80,15 @@ export type HeldReason =
 /** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
-/** Calls of an escrow: `reserve` calls the contract's `authorize`, a name that gasless payments use already. */
-export type EscrowCallKind = "reserve" | "capture" | "void" | "refund"
+/** Calls of an escrow. */
+export type EscrowCallKind = Extract<PayoutKindName, "reserve" | "capture" | "void" | "refund">
 
 export interface Payouts {
   id: string
   chain_id: number
-  /** `batch`: one transaction that carries out several of a merchant's settlements. */
-  kind: "share" | "sweep" | "return" | "authorize" | "settle" | "batch" | EscrowCallKind
+  kind: PayoutKindName
   /** Set by the database, from the kind. */
-  lane: Generated<Lane>
+  lane: Generated<LaneName>
   source_key: string
   /** Null if an authorization pays an address that is not ours (`x402/`), for a batch, and for calls of an escrow. */
   deposit_id: Optional<bigint>

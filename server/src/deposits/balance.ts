@@ -2,10 +2,11 @@
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { kindsThat } from "../db/by-kind.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
 /** The kinds of payouts that move money out of a deposit. */
-export const outgoingKinds = sql`('share', 'sweep', 'return')`
+export const outgoingKinds = () => kindsThat(({ moneyOf }) => moneyOf === "deposit")
 
 /** What entered a deposit and what left it, in base units of one token. */
 export interface DepositSums {
@@ -40,7 +41,7 @@ export async function depositSums(
         from transfers where deposit_id = ${ids} and token = ${token} group by 1) i on i.deposit_id = d.id
       left join (select deposit_id, sum(amount) filter (where ${went} and ${by}) as sum,
           bool_or(state = 'assigned' or (state = 'mined' and ${by})) as open
-        from payouts where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds} group by 1) o
+        from payouts where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds()} group by 1) o
         on o.deposit_id = d.id
       left join (select deposit_id, sum(amount) filter (where ${by}) as sum
         from outflows where deposit_id = ${ids} and token = ${token} and payout_id is null group by 1) r

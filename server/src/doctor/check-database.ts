@@ -8,7 +8,7 @@ import { networkSetting } from "../chain/networks.ts"
 import type { Settings } from "../config/settings.ts"
 import { schemaState } from "../db/migrate.ts"
 import { TRY_WRITE, whyUnwritable } from "../db/try-write.ts"
-import { UNSERVED } from "../payouts/alarms.ts"
+import { UNSERVED } from "../payouts/payout-alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** Runs one statement; undefined where the database is embedded, because that serves only one process. */

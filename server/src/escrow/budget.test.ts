@@ -7,6 +7,7 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
+import { relayLane } from "../payouts/relay-lane.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
 
 const DAY_MS = 86_400_000
@@ -248,7 +249,7 @@ it("A process whose clock is a day ahead, and that is gone, delays neither a res
   expect((await on.calls("reserve")).map(({ nonce }) => nonce)).not.toEqual([null])
   await rig.anvil.client.mine({ blocks: 3 })
   const fast = { ...ctx, now: () => new Date(ctx.now().getTime() + DAY_MS) }
-  await payoutRound(fast, rig.network, { lane: "relay", signer: rig.relayer })
+  await payoutRound(fast, relayLane(rig.network, rig.relayer))
   await relaysOn(rig).look()
   await advanceEscrows(ctx)
   expect((await on.session(id)).status).toBe("authorized")

@@ -15,8 +15,10 @@ import type { Authorization } from "../chain/authorizations.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Db } from "../db/open.ts"
-import { alarmsInWords } from "../payouts/alarms.ts"
+import { waitingAlarms } from "../lanes.ts"
+import { alarmsInWords } from "../payouts/all-alarms.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
+import { relayLane } from "../payouts/relay-lane.ts"
 import { tendRelays } from "../payouts/relays.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
@@ -277,18 +279,18 @@ describe("a reserved payment", () => {
     }
     const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
     for (let i = 0; i < 2; i++) await fail()
-    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
     await fail()
     await on.relook()
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["reverted", "reverted", "reverted"])
-    expect(await alarmsInWords(ctx())).toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).toEqual(alarm)
     const { run_at: due } = await on.rowOf(id)
     expect(due?.getTime()).toBeLessThanOrEqual(ctx().now().getTime() + 3_600_000)
     await on.pass(3_600_000)
     await on.work()
     expect((await on.session(id)).status).toBe("voided")
     expect(await rig.balanceOf(payer)).toBe(5_000_000n)
-    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
   })
 
   it("whose merchant can't be notified raises an alarm, and still goes back to its payer in time", async () => {
@@ -302,9 +304,9 @@ describe("a reserved payment", () => {
     const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
     await on.round()
     for (let i = 0; i < 2; i++) await on.look()
-    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
     for (let i = 0; i < 2; i++) await on.look()
-    expect(await alarmsInWords(ctx())).toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).toEqual(alarm)
     const { void_at: voidAt } = await on.rowOf(id)
     await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
     await on.work()
@@ -313,7 +315,7 @@ describe("a reserved payment", () => {
     await callback(null)
     await on.look()
     expect((await on.session(id)).status).toBe("voided")
-    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
   })
 
   it("is captured or released though its link was limited after its checkout was made, and nobody signs beyond the limit", async () => {
@@ -858,12 +860,12 @@ describe("a reservation", () => {
     const alarm = expect.arrayContaining([expect.stringContaining("an earlier relay wallet")])
     const makeIt = (change: object) => ctx().db.updateTable("escrows").set(change).execute()
     await makeIt({ operator: MERCHANT })
-    expect(await alarmsInWords(ctx())).toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).toEqual(alarm)
     expect((await on.void(id)).status).toBe(503)
     await makeIt({ operator })
-    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
     await makeIt({ operator: MERCHANT, voided: 5_000_000n })
-    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
   })
 
   it("is captured by the process that has its relay wallet's key, though the clock of another one is ahead", async () => {
@@ -892,7 +894,7 @@ describe("a reservation", () => {
     await on.round()
     await rig.anvil.client.mine({ blocks: 70 })
     await ctx().db.updateTable("cursors").set({ block_time: stopped }).execute()
-    await payoutRound(ctx(), rig.network, { lane: "relay", signer: rig.relayer })
+    await payoutRound(ctx(), relayLane(rig.network, rig.relayer))
     expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["final"])
     await advanceEscrows(ctx())
     expect((await on.session(id)).status).toBe("authorized")

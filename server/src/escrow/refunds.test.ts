@@ -16,6 +16,7 @@ import { openQuorum } from "../chain/quorum.ts"
 import { inTransaction } from "../context.ts"
 import { checkEscrow } from "../doctor/check-escrow.ts"
 import { refundOwners } from "../payouts/refund-owners.ts"
+import { relayLane } from "../payouts/relay-lane.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkEscrows } from "../reconciliation/check-escrows.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
@@ -659,7 +660,7 @@ describe("the hourly comparison", () => {
     const account = rig.anvil.accounts[4]
     ctx.settings.relayWallet = account.address.toLowerCase() as Address
     const signer = { address: ctx.settings.relayWallet, sign: async () => ({ r: 0n, s: 0n }) }
-    await checkWallet(ctx, rig.network, { lane: "relay", signer })
+    await checkWallet(ctx, relayLane(rig.network, signer))
     const to = on.escrow.address
     await on.sendAs(rig.relayer.address, { to, data: voidCall(await infoOf(voided)) })
     const capture = captureCall("v1.1", await infoOf(captured), 5_000_000n)

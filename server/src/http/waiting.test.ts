@@ -11,6 +11,7 @@ import { startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { type Names, payerName } from "../jobs/wake-payload.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
+import { relayLane } from "../payouts/relay-lane.ts"
 import { waitsOf } from "./waits.ts"
 
 const hash = (n: number) => `0x${`${n}`.padStart(64, "0")}` as Hash
@@ -195,7 +196,7 @@ describe("wake-ups", () => {
     await life.send(payTo, 5_000_000n)
     expect((await relays.submit(bought, await relays.sign(await relays.buyer(), bought))).status).toBe(200)
     for (let i = 0; i < 3; i++) {
-      await payoutRound(ctx, rig.network, { lane: "relay", signer: rig.relayer })
+      await payoutRound(ctx, relayLane(rig.network, rig.relayer))
       await life.settle()
     }
     expect((await relays.status(bought.id)).status).toBe("confirmed")

@@ -14,6 +14,8 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { putAway } from "../deposits/put-away.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
+import { relayLane } from "../payouts/relay-lane.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
@@ -113,7 +115,7 @@ describe("an old backup", () => {
       const hashes = await inExplorer(first)
       await restore()
       // The service starts on the restored database.
-      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       expect(await operator.wallet()).toMatchObject({ status: "halted", next_nonce: first })
       await rig.round()
       expect(new Set(await rig.states())).toEqual(new Set(["queued"]))
@@ -151,8 +153,7 @@ describe("an old backup", () => {
     await on.round()
     const [{ tx_hash: hash = null } = {}] = await on.relays()
     await restore()
-    const by = { lane: "relay", signer: rig.relayer } as const
-    await checkWallet(ctx, rig.network, by)
+    await checkWallet(ctx, relayLane(rig.network, rig.relayer))
     const refused = await on.submit(session, await on.sign(await on.buyer(), session))
     expect(refused.status).toBe(409)
     const { status, body } = await adopt(hash ?? "")
@@ -186,7 +187,7 @@ describe("an old backup", () => {
     expect(hashes.length).toBe(2)
     await restore()
     await ctx.db.updateTable("transfers").set({ state: "final" }).execute()
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(ctx, payoutLane(rig.network, rig.signer))
     await reconcile()
     const outflows = () => ctx.db.selectFrom("outflows").select(["reason", "amount"]).execute()
     expect((await outflows()).map(({ reason }) => reason)).toEqual(["unknown", "unknown"])
@@ -233,7 +234,7 @@ describe("an old backup", () => {
     expect(await rig.balanceOf(session.payTo)).toBe(0n)
     const [hash] = await inExplorer(first)
     await restore()
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(ctx, payoutLane(rig.network, rig.signer))
     await expectRefused(adopt(hash), /pays no payout that waits here/)
     for (let i = 0; i < 3; i++) await verifyNow()
     const found = await ctx.db.selectFrom("payments").select(["status", "exception", "amount"]).execute()
@@ -271,7 +272,7 @@ describe("an old backup", () => {
         await rig.compareLogs()
         expect(await rig.payouts()).toMatchObject([{ state: "final", nonce: null, tx_hash: hash }])
       }
-      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       expect(await operator.wallet()).toMatchObject({ status: "halted", next_nonce: first })
       if (isApproved) expect((await adopt(hash)).body.said).toContain("pays the payout")
       else expect((await adopt(hash, { foreign: true, reason: "a return" })).body.said).toContain("is explained")
@@ -301,7 +302,7 @@ describe("an old backup", () => {
       // The backup was made before the plan, which is created again with other ids.
       await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
-      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
       expect(await adoptAll()).toMatch(
         /^0 transactions were adopted[\s\S]*pays no payout that waits here[\s\S]*run this again/,
@@ -335,7 +336,7 @@ describe("an old backup", () => {
       await restore()
       await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
-      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       const finalized = (await rig.anvil.client.getBlock({ blockTag: "finalized" })).number
       rig.proxy.spoil = (method, [, block], result) =>
         method === "eth_getTransactionCount" && String(block).startsWith("0x") && BigInt(String(block)) < finalized
@@ -403,7 +404,7 @@ describe("an old backup", () => {
       await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       for (const id of payments) await makePayouts(ctx, id)
-      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       await expectRefused(adopt(hashes[0]), /matches several payouts .*--payout/)
       await expectRefused(adopt(hashes[0], { foreign: true, reason: "unknown" }), /not foreign: .* paid twice/)
       // The recipients are paid in this order.
@@ -433,7 +434,7 @@ describe("an old backup", () => {
       const hashes = await inExplorer(first)
       await restore()
       await ctx.db.deleteFrom("wallets").execute()
-      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await checkWallet(ctx, payoutLane(rig.network, rig.signer))
       expect((await operator.wallet()).halted_reason).toContain("backup")
       await expectRefused(resume(), /before this database knew it.*--nothing-paid/)
       for (const hash of hashes) expect((await adopt(hash)).status).toBe(200)
@@ -525,7 +526,7 @@ describe("a foreign transaction", () => {
     const first = (await operator.wallet()).next_nonce
     const hash = await operator.sendElsewhere(first)
     await mine()
-    await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(rig.service.ctx, payoutLane(rig.network, rig.signer))
     expect((await adopt(hash, { foreign: true, reason: "gas sent back" })).body.said).toContain(`${first + 1n}`)
     expect((await resume()).status).toBe(200)
     expect(
@@ -651,7 +652,7 @@ describe("a payout wallet whose key somebody else uses", () => {
     const { ctx } = rig.service
     const shop = await rig.sell()
     const old = { ...rig.signer, address: recipient(8) }
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: old })
+    await checkWallet(ctx, payoutLane(rig.network, old))
     await sql`update wallets set status = 'halted', halted_reason = 'stolen' where address = ${old.address}`.execute(
       ctx.db,
     )
@@ -714,7 +715,7 @@ describe("calls of an escrow that an older copy of the database lost", () => {
   const startOn = async (restore: () => Promise<void>) => {
     await mine()
     await restore()
-    await checkWallet(rig.service.ctx, rig.network, { lane: "relay", signer: rig.relayer })
+    await checkWallet(rig.service.ctx, relayLane(rig.network, rig.relayer))
     await on.look()
   }
   const relayWallet = () =>

@@ -11,7 +11,8 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { alarmsInWords } from "../payouts/alarms.ts"
+import { waitingAlarms } from "../lanes.ts"
+import { alarmsInWords } from "../payouts/all-alarms.ts"
 import { recheckBudgets } from "../payouts/gas-budget.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
 import { sharesSettled } from "../payouts/queries.ts"
@@ -143,7 +144,9 @@ describe("a share that failed on chain five times", () => {
       expect((await rig.states()).filter(state => state === "reverted").length).toBe(i + 1)
     }
     expect(await alarmsNow()).toEqual(["given_up"])
-    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`sluice wallet retry` retries one"))
+    expect(await alarmsInWords(ctx, waitingAlarms)).toContainEqual(
+      expect.stringContaining("`sluice wallet retry` retries one"),
+    )
     rig.service.advance(400 * DAY_MS)
     await rig.round()
     const [row, ...more] = await held()

@@ -11,6 +11,7 @@ import type { Address } from "../chain/hex.ts"
 import { type Signer, SignerError } from "../chain/signer.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
 import { gwei } from "./unstick.ts"
 
 const owner = PAYOUT_ADDRESS.toLowerCase() as Address
@@ -276,7 +277,7 @@ describe("an empty transfer", () => {
     const { client } = rig.anvil
     const liar: RpcProxy = await startProxy(rig.anvil.rpcUrl)
     const endpoints = [liar.url, rig.proxy.url, rig.proxy.url].map(url => newEndpoint(rig.network.name, url))
-    const round = () => payoutRound(ctx, { ...rig.network, endpoints }, { lane: "payout", signer: rig.signer })
+    const round = () => payoutRound(ctx, payoutLane({ ...rig.network, endpoints }, rig.signer))
     try {
       const got = await gains(async () => {
         const first = await stuck()

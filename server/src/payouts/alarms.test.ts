@@ -5,9 +5,10 @@ import { sql } from "kysely"
 import { type Hex, keccak256 } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { waitingAlarms } from "../lanes.ts"
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
-import { alarmsInWords, reportWaiting } from "./alarms.ts"
+import { alarmsInWords, reportWaiting } from "./all-alarms.ts"
 import { inFlight } from "./in-flight.ts"
 import { sweepDue } from "./make-payouts.ts"
 
@@ -208,7 +209,7 @@ describe("other alarms", () => {
     await rig.round()
     expect([await alarms(), await standing("unswept")]).toEqual([["unswept"], 1])
     expect(reported("unswept")).toMatchObject([{ payments: [id] }])
-    expect(await alarmsInWords(ctx)).toEqual([expect.stringContaining("can't sweep payments")])
+    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([expect.stringContaining("can't sweep payments")])
     await ctx.db.updateTable("transfers").set({ single_source: false }).execute()
     rig.service.advance(3_700_000)
     await sweepDue(ctx, rig.network)
@@ -241,8 +242,8 @@ describe("other alarms", () => {
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings
     ctx.settings.payoutSigner = undefined
-    await reportWaiting(ctx)
-    await reportWaiting(ctx)
+    await reportWaiting(ctx, waitingAlarms)
+    await reportWaiting(ctx, waitingAlarms)
     expect([await total("no_key"), await standing("no_key"), reported("no_key").length]).toEqual([1, 1, 0])
     ctx.settings.payoutSigner = payoutSigner
     ctx.settings.payoutWallet = rig.signer.address
@@ -267,11 +268,13 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     ctx.chain.networks[0] = { ...rig.network, depositFactory: recipient(9) }
     try {
-      expect(await alarmsInWords(ctx)).toEqual([])
+      expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([])
       rig.service.advance(3_700_000)
-      expect(await alarmsInWords(ctx)).toEqual([expect.stringContaining("of a deposit factory that nothing serves")])
-      await reportWaiting(ctx)
-      await reportWaiting(ctx)
+      expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([
+        expect.stringContaining("of a deposit factory that nothing serves"),
+      ])
+      await reportWaiting(ctx, waitingAlarms)
+      await reportWaiting(ctx, waitingAlarms)
       expect([
         await total("unserved"),
         await standing("unserved"),
@@ -280,8 +283,8 @@ describe("other alarms", () => {
     } finally {
       ctx.chain.networks[0] = rig.network
     }
-    await reportWaiting(ctx)
-    expect([await alarmsInWords(ctx), await standing("unserved")]).toEqual([[], 0])
+    await reportWaiting(ctx, waitingAlarms)
+    expect([await alarmsInWords(ctx, waitingAlarms), await standing("unserved")]).toEqual([[], 0])
   })
 
   it("begin and end once, though several processes see them", async () => {

@@ -1,29 +1,24 @@
 /** Writes verdicts: payouts that are not signed now are postponed, held or cancelled. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
-import { recheckBeforeMs, recheckMs } from "./draw-shares.ts"
-import type { Judged, Payout, Verdict } from "./lane-policy.ts"
-import { cancelReturn } from "./make-returns.ts"
-import { holdAlike } from "./refund-funds.ts"
-import { cancelRelay } from "./relays.ts"
+import type { Hold, Judged, Lane, Payout } from "./lane.ts"
+import { recheckBeforeMs, recheckMs } from "./recheck.ts"
 
 const SHORT_WAIT_MS = 30_000
 const SHORT =
   "the money that it pays out of is not confirmed: the chain took it, or other money of its deposit, back, or only one of two endpoints reports it"
 
 /** Writes each verdict; the verdicts `sign` and `skip` change nothing. */
-export async function applyVerdicts(ctx: Context, judged: readonly Judged[]): Promise<void> {
+export async function applyVerdicts(ctx: Context, lane: Lane, judged: readonly Judged[]): Promise<void> {
   for (const { payout, verdict } of judged) {
     if (verdict.kind === "wait") await postpone(ctx, payout, verdict.ms)
     if (verdict.kind === "short") await holdShort(ctx, payout)
-    if (verdict.kind === "hold") await hold(ctx, payout, verdict)
-    if (verdict.kind !== "cancel") continue
-    if (payout.kind === "return") await cancelReturn(ctx, payout, verdict.reason)
-    else await cancelRelay(ctx, payout, verdict.reason)
+    if (verdict.kind === "hold") await hold(ctx, lane, payout, verdict)
+    if (verdict.kind === "cancel") await lane.cancel(ctx, payout, verdict.reason)
   }
 }
 
-async function hold(ctx: Context, payout: Payout, verdict: Extract<Verdict, { kind: "hold" }>): Promise<void> {
+async function hold(ctx: Context, lane: Lane, payout: Payout, verdict: Hold): Promise<void> {
   const { id, checks, payment_id: paymentId, held_reason: before, relay_by: relayBy } = payout
   const { reason, detail, waitMs } = verdict
   const now = ctx.now()
@@ -45,7 +40,7 @@ async function hold(ctx: Context, payout: Payout, verdict: Extract<Verdict, { ki
     .where("id", "=", id)
     .where("state", "in", ["queued", "held"])
     .execute()
-  if (reason === "allowance" || reason === "balance") await holdAlike(ctx, payout, verdict)
+  await lane.onHeld(ctx, payout, verdict)
 }
 
 /**

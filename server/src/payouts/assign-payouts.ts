@@ -3,7 +3,6 @@
  * rest their nonces under the wallet's lock.
  */
 import { type Fees, firstFees } from "../chain/fees.ts"
-import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -13,7 +12,7 @@ import { groupIntoTransactions } from "./batches.ts"
 import type { Except } from "./gas-budget.ts"
 import { giveNonces, MAX_IN_FLIGHT } from "./give-nonces.ts"
 import { inFlight } from "./in-flight.ts"
-import { type Payout, policies } from "./lane-policy.ts"
+import type { Lane, Payout } from "./lane.ts"
 import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
 import type { Unsigned } from "./unsigned-attempts.ts"
@@ -34,27 +33,27 @@ const NOTHING: Assigned = { assigned: [], postponed: 0, notSigned: [] }
  */
 export async function assignPayouts(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
   // The alarms say why nothing is paid in that case.
   if (latest === undefined || balance === undefined) return NOTHING
-  const picked = await pickDue(ctx, network, wallet, state)
+  const picked = await pickDue(ctx, lane, wallet, state)
   if (!picked) return NOTHING
   const { payouts, held, fees } = picked
-  const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
-  await applyVerdicts(ctx, judged)
+  const judged = await screenAndSimulate(ctx, lane, wallet, payouts, { fees, balance })
+  await applyVerdicts(ctx, lane, judged)
   const approved = judged.filter(({ verdict }) => verdict.kind === "sign")
   const postponed = held + payouts.length - approved.length
   const notSigned = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [] : [payout]))
   if (approved.length === 0) return { ...NOTHING, postponed, notSigned }
   const count = pending > latest ? pending : latest
   const terms = { fees, count, balance, dataFee }
-  const given = await inTransaction(ctx, ctx => giveNonces(ctx, wallet, approved, terms))
+  const given = await inTransaction(ctx, ctx => giveNonces(ctx, lane, wallet, approved, terms))
   // After the commit: ending a relay locks its session, and no code waits for a session while it locks a wallet.
-  await applyVerdicts(ctx, given.judged)
+  await applyVerdicts(ctx, lane, given.judged)
   notSigned.push(...given.judged.map(({ payout }) => payout))
   return { assigned: given.assigned, postponed: postponed + given.judged.length, notSigned }
 }
@@ -65,21 +64,20 @@ export async function assignPayouts(
  */
 async function pickDue(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   { market, dataFee }: WalletState,
 ): Promise<{ payouts: Payout[]; held: number; fees: Fees } | undefined> {
-  const policy = policies[wallet.lane]
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const flying = await inFlight(ctx, wallet)
   const room = MAX_IN_FLIGHT - flying.n
   if (room <= 0 || flying.unsigned > 0 || !fees) return undefined
-  const size = { limit: policy.pickable(room), room }
-  const due = await duePayouts(ctx, network, wallet, size)
+  const size = { limit: lane.pickable(room), room }
+  const due = await duePayouts(ctx, lane, wallet, size)
   const most = RELEASE_GAS * fees.maxFee + dataFee
-  if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined
-  const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, size, except)
-  const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
+  if (due.length === 0 || (await lane.isStopped(ctx, most))) return undefined
+  const dueExcept = (except: Except) => duePayouts(ctx, lane, wallet, size, except)
+  const payable = await lane.withinBudgets(ctx, wallet, due, most, dueExcept)
   const payouts = groupIntoTransactions(ctx, payable.due).slice(0, room).flat()
   return { payouts, held: payable.held, fees }
 }

@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { TxContext } from "../context.ts"
+import { kindOf } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
@@ -49,7 +50,7 @@ export async function callsOf(
   ctx: TxContext,
   payouts: readonly Pick<Row<"payouts">, "id" | "kind">[],
 ): Promise<Map<string, BatchCall[]>> {
-  const ids = payouts.flatMap(({ id, kind }) => (kind === "batch" ? [id] : []))
+  const ids = payouts.flatMap(({ id, kind }) => (kindOf({ kind }).isBatch ? [id] : []))
   if (ids.length === 0) return new Map()
   const calls = await ctx.db.selectFrom("payouts").select(COLUMNS).where("batch_id", "in", ids).execute()
   return Map.groupBy(calls, call => call.batch_id ?? "")

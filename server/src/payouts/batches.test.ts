@@ -22,9 +22,10 @@ import { writeFirstClaim } from "../x402/write-claims.ts"
 import { relayRow } from "./accept-relay.ts"
 import { groupIntoTransactions } from "./batches.ts"
 import { findPreempted } from "./find-preempted.ts"
-import type { Payout } from "./lane-policy.ts"
+import type { Payout } from "./lane.ts"
 import { payoutRound } from "./pay-out.ts"
 import { DOUBTED_MS, failingPayers } from "./payer-limits.ts"
+import { relayLane } from "./relay-lane.ts"
 import { RELAY_GAS } from "./relays.ts"
 import { checkWallet } from "./wallet-row.ts"
 
@@ -439,7 +440,7 @@ it("is emptied when the first of its deadlines passes before it is sent: none of
   for (const minutes of [1, 2]) await claim(await sign(await on.buyer()), new Date(now + minutes * 60_000))
   // The wallet's signer fails, so that nothing is signed.
   const broken = { ...rig.relayer, sign: () => Promise.reject(new Error("no signer")) }
-  const idle = () => payoutRound(rig.service.ctx, rig.network, { lane: "relay", signer: broken as never }, AT_ONCE)
+  const idle = () => payoutRound(rig.service.ctx, relayLane(rig.network, broken as never), AT_ONCE)
   const isEmpty = async () => {
     const rows = rig.service.ctx.db.selectFrom("transaction_attempts").select("empty").orderBy("n")
     return (await rows.execute()).map(row => row.empty)
@@ -505,7 +506,7 @@ it("is adopted after an older backup was restored, with the calls that wait ther
   await finish()
   const [{ id: batchId, tx_hash: hash, data } = {}] = await rows("batch")
   await restore()
-  await checkWallet(rig.service.ctx, rig.network, { lane: "relay", signer: rig.relayer })
+  await checkWallet(rig.service.ctx, relayLane(rig.network, rig.relayer))
   const foreign = await operator.ask("/adopt", { hash, foreign: true, reason: "unknown" })
   expect([foreign.status, foreign.body.message]).toEqual([409, expect.stringContaining("is not foreign")])
   const { status, body } = await operator.ask("/adopt", { hash })

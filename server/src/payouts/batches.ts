@@ -11,8 +11,9 @@ import { batchData, batchDeployment } from "../chain/authorization-batch.ts"
 import type { Address } from "../chain/hex.ts"
 import { marked } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
+import { kindOf } from "../db/by-kind.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { Payout } from "./lane-policy.ts"
+import type { Payout } from "./lane.ts"
 import { isContractRelay } from "./total-budget.ts"
 import { gasOf } from "./unsigned-attempt.ts"
 
@@ -35,7 +36,7 @@ const ALIKE_MS = 5_000
 
 /** Whether a call may share a transaction: a settlement that a key signed. */
 const isBatchable = (payout: Payout): boolean =>
-  payout.kind === "settle" && !isContractRelay(payout) && payout.to_address === payout.token
+  kindOf(payout).isBatched === true && !isContractRelay(payout) && payout.to_address === payout.token
 
 /** Identifies the calls that a call may share a transaction with. */
 function companyOf({ now }: Pick<TxContext, "now">, { merchant_id, token, relay_by: by }: Payout): string {

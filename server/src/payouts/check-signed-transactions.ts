@@ -9,6 +9,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { approvalIn, giveBackCall, releaseData, returnNonce, termsOf, withoutId } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
+import { kindOf } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
@@ -60,7 +61,7 @@ export async function signedPayouts(
       (select count(*)::int from payouts r where i.kind = 'return' and r.payment_id = i.payment_id
         and r.kind = 'return') as returns
     from payouts i join deposits d on d.id = i.deposit_id
-    where i.chain_id = ${network.chainId} and i.kind in ${outgoingKinds} and ${isOurs(network)} and ${which} order by i.id limit ${limit}`.execute(
+    where i.chain_id = ${network.chainId} and i.kind in ${outgoingKinds()} and ${isOurs(network)} and ${which} order by i.id limit ${limit}`.execute(
     ctx.db,
   )
   return rows
@@ -106,7 +107,7 @@ export function checkPayout(payout: SignedPayout): Contradiction | undefined {
 /** Whether the calldata is the one that the row asks for. */
 function saysTheRow({ id, kind, terms, data, payment_id, returns, ...row }: SignedPayout): boolean {
   const deposit = { ...terms, open_after_s: BigInt(terms.open_after_s) }
-  if (kind !== "return") return data === releaseData(id, deposit, terms.payees, row)
+  if (!kindOf({ kind }).hasApproval) return data === releaseData(id, deposit, terms.payees, row)
   const approval = approvalIn(data)
   if (!approval || payment_id === null) return false
   // No row stores how many returns had moved money when this one was made, so every possible nonce is compared.

@@ -5,21 +5,19 @@
  */
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
-import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { kindOf } from "../db/by-kind.ts"
 import { givenRows } from "../db/given-rows.ts"
-import type { Lane } from "../db/payout-rows.ts"
+import type { LaneName, PayoutKindName } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { payoutEnds } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { type BatchCall, callsOf, hasAllTransfers, isUsedIn } from "./batch-calls.ts"
-import type { Touched } from "./lane-policy.ts"
-import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
-import { returnAgain } from "./make-returns.ts"
+import type { Lane, LaneInfo, Touched } from "./lane.ts"
 import { type OpenPayout, readOpenPayouts, topMined } from "./open-payouts.ts"
 import { takeBack } from "./take-back.ts"
 import { type Traced, tracePayouts } from "./trace-payouts.ts"
@@ -27,9 +25,6 @@ import { haltWallet } from "./wallet-row.ts"
 
 /** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */
 const SUSPICION_MS = 30_000
-/** A share that failed this often is made once more, and held until a person retries it. */
-const MAX_GENERATIONS = 5
-const HOUR_MS = 3_600_000
 
 /** How many payouts changed, and those that may have. */
 export interface Confirmed {
@@ -40,7 +35,7 @@ export interface Confirmed {
 /** Writes the states that the chain shows for payouts with a nonce. */
 export async function confirmPayouts(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   quorum: Quorum,
   { latest, agreedFinalized }: WalletState,
@@ -74,27 +69,26 @@ export async function confirmPayouts(
     const answers = row.hashes.map(hash => quorum.receiptOf(hash))
     // At most one transaction per nonce is mined.
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
-    if (receipt && lacksTransfer(network, row, receipt, calls.get(row.id)))
-      await reportMissing(ctx, row, receipt.txHash)
+    if (receipt && lacksTransfer(lane, row, receipt, calls.get(row.id))) await reportMissing(ctx, row, receipt.txHash)
     else if (receipt) settledNow.push(...judge(row, receipt, quorum))
     else if (row.state === "mined" && isDisplaced(row, quorum)) changed += await takeBack(ctx, row)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n))
       foreign = foreign === undefined || row.nonce < foreign ? row.nonce : foreign
   }
-  await suspectForeign(ctx, network, wallet, foreign)
+  await suspectForeign(ctx, lane, wallet, foreign)
   const isAlone = ({ row, state }: Settled) =>
-    (state === "reverted" && row.kind !== "batch") || (row.kind === "authorize" && state !== "mined")
+    (state === "reverted" && !kindOf(row).isBatch) || (kindOf(row).locksSession && state !== "mined")
   const together = settledNow
     .filter(each => !isAlone(each))
     .flatMap(each => [each, ...settledCalls(each, calls.get(each.row.id) ?? [])])
-  changed += await write(ctx, network, together)
+  changed += await write(ctx, lane, together)
   const byTrigger = settledNow
     .filter(({ receipt }) => !receipt.uses)
     .flatMap(({ row, receipt }) => (calls.get(row.id) ?? []).map(call => ({ ...call, txHash: receipt.txHash })))
-  reportEnds(ctx, network, byTrigger)
+  reportEnds(ctx, lane, byTrigger)
   // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks
   // its session.
-  for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, network, each)
+  for (const each of settledNow.filter(isAlone)) changed += await writeAlone(ctx, lane, each)
   return { changed, looked: [...open, ...displaced].flatMap(row => [row, ...(calls.get(row.id) ?? [])]) }
 }
 
@@ -134,21 +128,21 @@ function settledCalls({ row: batch, receipt, state }: Settled, calls: readonly B
 }
 
 /** Counts and traces the calls that a trigger ended with their batch. */
-function reportEnds(ctx: Context, network: Network, calls: readonly (BatchCall & { txHash: Hash })[]): void {
+function reportEnds(ctx: Context, lane: Lane, calls: readonly (BatchCall & { txHash: Hash })[]): void {
   const endOf = ({ succeeded }: BatchCall) => (succeeded ? "final" : "reverted")
-  for (const call of calls) payoutEnds.inc({ network: network.name, wallet: call.lane, end: endOf(call) })
-  traceEnds(ctx, network, unixMs(), calls, endOf)
+  for (const call of calls) payoutEnds.inc({ network: lane.chain.name, wallet: call.lane, end: endOf(call) })
+  traceEnds(ctx, lane, unixMs(), calls, endOf)
 }
 
 /** Adds the step of these payouts to their traces. */
 function traceEnds<P extends Traced & { txHash: Hash }>(
   ctx: Pick<TxContext, "tracing" | "onCommit">,
-  network: NetworkInfo,
+  { chain }: LaneInfo,
   startMs: number,
   payouts: readonly P[],
   stateOf: (payout: P) => string | undefined,
 ): void {
-  const step = { name: "confirm payout", startMs, attributes: { "sluice.network": network.name } }
+  const step = { name: "confirm payout", startMs, attributes: { "sluice.network": chain.name } }
   tracePayouts(ctx, step, payouts, payout => {
     const state = stateOf(payout)
     const attributes = { "sluice.payout.state": state, "sluice.transaction.hash": payout.txHash }
@@ -157,32 +151,23 @@ function traceEnds<P extends Traced & { txHash: Hash }>(
 }
 
 /** Writes one change in a transaction of its own, and makes the successor of a payout that failed. */
-const writeAlone = (ctx: Context, network: Network, each: Settled): Promise<number> =>
+const writeAlone = (ctx: Context, lane: LaneInfo, each: Settled): Promise<number> =>
   inTransaction(ctx, async ctx => {
-    const { payment_id: id } = each.row
-    const heirs = id === null ? [] : await lockWithHeirs(ctx, id)
-    const written = await write(ctx, network, [each])
-    if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row, heirs)
+    const owners = await lane.lockOwners(ctx, each.row)
+    const written = await write(ctx, lane, [each])
+    if (written === 0 || each.state !== "reverted") return written
+    reportRevert(ctx, each.row)
+    await lane.onReverted(ctx, each.row, owners)
     return written
   })
 
-/**
- * Locks a payment and its heirs before its payouts and books, as settlement does; returns the heirs. While this waits for
- * a lock, settling may give the payment more of them.
- */
-async function lockWithHeirs(ctx: TxContext, id: string): Promise<string[]> {
-  let locked = new Set<string>()
-  for (;;) {
-    const heirs = await heirsOf(ctx, id)
-    const all = new Set([id, ...heirs])
-    if (all.isSubsetOf(locked)) return heirs
-    const rows = ctx.db
-      .selectFrom("payments")
-      .select("id")
-      .where("id", "in", [...all])
-    await rows.orderBy("id").forNoKeyUpdate().execute()
-    locked = locked.union(all)
-  }
+/** Logs a revert that nobody expects. */
+function reportRevert(ctx: TxContext, row: OpenPayout): void {
+  if (kindOf(row).afterRevert === "ordinary") return
+  ctx.log.error(
+    { payoutId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
+    "a payout reverted on chain, or its nonce was used up",
+  )
 }
 
 const learn = (quorum: Quorum, rows: readonly (Pick<OpenPayout, "block_number"> & Partial<OpenPayout>)[]) =>
@@ -224,17 +209,12 @@ const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => suc
 
 /**
  * Whether the call succeeded without the transfer that it is for: only a person can decide then. This is required of
- * the settlement token only: another token that emits no event must not occupy a place in flight for ever.
+ * the lane's token only: another token that emits no event must not occupy a place in flight for ever.
  */
-const lacksTransfer = (
-  network: Network,
-  row: OpenPayout,
-  receipt: Receipt,
-  calls: readonly BatchCall[] = [],
-): boolean =>
+const lacksTransfer = ({ token }: Lane, row: OpenPayout, receipt: Receipt, calls: readonly BatchCall[] = []): boolean =>
   isPaid(row, receipt) &&
-  row.token === network.token.address &&
-  (row.kind === "batch" ? !hasAllTransfers(receipt, calls) : movedBy(receipt, row) === undefined)
+  row.token === token &&
+  (kindOf(row).isBatch ? !hasAllTransfers(receipt, calls) : movedBy(receipt, row) === undefined)
 
 /** Writes the time once, so the alarm lasts and is logged once, however often the receipt is read. */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
@@ -260,7 +240,7 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
  * Writes changes; returns how many payouts changed. It locks the rows in one order first: two workers whose leases
  * overlap may list the same payouts in different orders, and would deadlock.
  */
-async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
+async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
   const rows = settled.map(({ row, receipt, state }) => ({
     id: row.id,
@@ -270,14 +250,14 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
     block_hash: receipt.blockHash,
     succeeded: receipt.succeeded,
     cost: receipt.cost?.toString() ?? null,
-    amount: `${(row.kind === "void" && receipt.succeeded && movedBy(receipt, row)) || row.amount}`,
+    amount: `${(kindOf(row).movesRest && receipt.succeeded && movedBy(receipt, row)) || row.amount}`,
   }))
   const ids = settled.map(({ row }) => row.id)
   const startMs = unixMs()
   for (const { row, receipt, state } of settled)
-    if (state === "reverted" && row.kind === "settle")
+    if (state === "reverted" && kindOf(row).afterRevert === "ordinary")
       ctx.log.warn({ payoutId: row.id, hash: receipt.txHash }, "a settlement failed on chain, or its nonce was used up")
-  const written = await sql<{ id: string; state: string; lane: Lane; kind: string }>`
+  const written = await sql<{ id: string; state: string; lane: LaneName; kind: PayoutKindName }>`
     /* named: confirm_payouts */ update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, preempted = case when i.block_hash = s.block_hash then i.preempted end, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
@@ -287,11 +267,11 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.id, i.state, i.lane, i.kind`.execute(ctx.db)
   // The calls of a batch are counted, and not the batch.
-  for (const { state, lane, kind } of written.rows)
-    if (state !== "mined" && kind !== "batch") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
+  for (const { state, lane: wallet, kind } of written.rows)
+    if (state !== "mined" && !kindOf({ kind }).isBatch) payoutEnds.inc({ network: lane.chain.name, wallet, end: state })
   const states = new Map(written.rows.map(({ id, state }) => [id, state]))
   const ours = settled.flatMap(({ row, receipt }) => (states.has(row.id) ? { ...row, txHash: receipt.txHash } : []))
-  traceEnds(ctx, network, startMs, ours, ({ id }) => states.get(id))
+  traceEnds(ctx, lane, startMs, ours, ({ id }) => states.get(id))
   return written.rows.length
 }
 
@@ -308,33 +288,9 @@ const movedBy = (
     ({ token, from, to, value }) =>
       token === row.token &&
       to === row.recipient &&
-      (value === row.amount || row.kind === "void") &&
+      (value === row.amount || kindOf(row).movesRest) &&
       (!row.payer || from === row.payer),
   )?.value
-
-/**
- * Makes a linked successor of a payout that failed for good, held until its simulation succeeds; none if the payment
- * was reversed. The payments that hold its transfers now, `heirs`, owe a share too.
- */
-async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly string[]): Promise<void> {
-  if (row.kind !== "settle")
-    ctx.log.error(
-      { payoutId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
-      "a payout reverted on chain, or its nonce was used up",
-    )
-  if (row.kind === "sweep")
-    return await sweepAfterRevert(ctx, row, MAX_GENERATIONS, new Date(ctx.now().getTime() + HOUR_MS))
-  if (row.payment_id === null) return
-  if (row.kind === "return") return await returnAgain(ctx, row, MAX_GENERATIONS)
-  const { n } = await ctx.db
-    .selectFrom("payouts")
-    .select(sql<number>`count(*)::int`.as("n"))
-    .where("payment_id", "=", row.payment_id)
-    .where("share", "=", row.share)
-    .executeTakeFirstOrThrow()
-  const parked = n < MAX_GENERATIONS ? {} : { parked: failedOften(n) }
-  for (const id of [row.payment_id, ...heirs]) await makePayouts(ctx, id, { reason: "reverted", ...parked })
-}
 
 /**
  * Whether endpoints agree on another block at the height of a payout's block. An unused nonce or a missing receipt is
@@ -352,7 +308,7 @@ function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
  */
 async function suspectForeign(
   ctx: Context,
-  network: Network,
+  { chain }: Lane,
   wallet: Row<"wallets">,
   foreign: bigint | undefined,
 ): Promise<void> {
@@ -361,7 +317,7 @@ async function suspectForeign(
   const isForeign = foreign !== undefined
   if (isForeign && since && now.getTime() - since.getTime() >= SUSPICION_MS) {
     const words = `nonce ${foreign} was used by a transaction that this database does not know`
-    return await haltWallet(ctx, network, wallet, "foreign_nonce", words)
+    return await haltWallet(ctx, chain, wallet, "foreign_nonce", words)
   }
   if (isForeign === (since !== null)) return
   await ctx.db

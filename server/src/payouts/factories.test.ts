@@ -10,10 +10,13 @@ import { relaysOn } from "../../test/relays.ts"
 import { signerOf } from "../../test/signer.ts"
 import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
+import { waitingAlarms } from "../lanes.ts"
 import { checkBooks } from "../reconciliation/check-books.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { alarmsInWords } from "./alarms.ts"
+import { alarmsInWords } from "./all-alarms.ts"
 import { payoutRound } from "./pay-out.ts"
+import { payoutLane } from "./payout-lane.ts"
+import { relayLane } from "./relay-lane.ts"
 import { checkWallet } from "./wallet-row.ts"
 
 let rig: PayoutRig
@@ -30,7 +33,7 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   await client.mine({ blocks: 3 })
   await rig.empty()
   const network = { ...rig.network, depositFactory: await deployDepositFactory(client, fresh.address) }
-  await checkWallet(ctx, network, { lane: "payout", signer: fresh })
+  await checkWallet(ctx, payoutLane(network, fresh))
   const before = await rig.sell([50, 50])
   ctx.chain.networks[0] = network
   const after = await rig.sell([20, 80])
@@ -39,13 +42,13 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   await rig.paid(before, 1_000_000n)
   await rig.paid(after, 1_000_000n)
   const states = async () => (await rig.states()).sort()
-  await payoutRound(ctx, network, { lane: "payout", signer: fresh })
+  await payoutRound(ctx, payoutLane(network, fresh))
   expect(await states()).toEqual(["mined", "mined", "queued", "queued"])
   expect(await rig.balanceOf(recipient(0))).toBe(200_000n)
   await rig.round()
   expect(await rig.balanceOf(recipient(0))).toBe(700_000n)
   await client.mine({ blocks: 3 })
-  await payoutRound(ctx, network, { lane: "payout", signer: fresh })
+  await payoutRound(ctx, payoutLane(network, fresh))
   await rig.round()
   expect(await states()).toEqual(["final", "final", "final", "final"])
   expect((await rig.payouts()).map(row => row.wallet).sort()).toEqual(
@@ -100,7 +103,7 @@ it("pays no authorization into an address whose own older wallet is halted, and 
       .set({ status: "halted", halted_reason: "its key may be stolen" })
       .where("address", "=", rig.signer.address)
       .execute()
-    await payoutRound(ctx, network, { lane: "relay", signer: rig.relayer })
+    await payoutRound(ctx, relayLane(network, rig.relayer))
     const relays = await on.relays()
     expect(relays.map(({ state, held_detail }) => ({ state, held_detail }))).toEqual([
       { state: "cancelled", held_detail: "Payments on this network are paused." },
@@ -158,14 +161,14 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
       functionName: "setOperator",
       args: [operator],
     })
-  const round = () => payoutRound(ctx, rig.network, { lane: "payout", signer: next })
+  const round = () => payoutRound(ctx, payoutLane(rig.network, next))
   const set = (values: object) => ctx.db.updateTable("wallets").set(values).where("address", "=", rig.signer.address)
   const sends = async () =>
     (await ctx.db.selectFrom("transaction_attempts").select("sends").orderBy("id").execute()).map(each => each.sends)
   await set({ status: "halted", halted_reason: "its key may be stolen" }).execute()
   ctx.settings.serviceWallets = [next.address]
   try {
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: next })
+    await checkWallet(ctx, payoutLane(rig.network, next))
     await client.mine({ blocks: 80 })
     const sent = await sends()
     await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
@@ -180,7 +183,9 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     await client.setBalance({ address: rig.signer.address, value: 0n })
     await life.advance(16 * 60_000)
     await round()
-    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("an earlier wallet of its lane has"))
+    expect(await alarmsInWords(ctx, waitingAlarms)).toContainEqual(
+      expect.stringContaining("an earlier wallet of its lane has"),
+    )
     await client.setBalance({ address: rig.signer.address, value: gas })
     await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
     for (let i = 0; i < 8; i++) {
@@ -198,7 +203,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     expect(got).toEqual([1_500_000n, 1_500_000n, 200_000n, 300_000n])
     expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
     expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
-    expect(await alarmsInWords(ctx)).toEqual([])
+    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([])
   } finally {
     ctx.settings.serviceWallets = []
     await setOperator(rig.signer.address)
@@ -253,12 +258,12 @@ it("finishes the relay that an earlier relay wallet had signed, after both walle
   ctx.settings.serviceWallets = [payout.address, relay.address]
   const { relayWallet } = ctx.settings
   ctx.settings.relayWallet = relay.address
-  const round = () => payoutRound(ctx, rig.network, { lane: "relay", signer: relay })
+  const round = () => payoutRound(ctx, relayLane(rig.network, relay))
   const sendAgain = () => ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
   try {
     await setOperator(payout.address)
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: payout })
-    await checkWallet(ctx, rig.network, { lane: "relay", signer: relay })
+    await checkWallet(ctx, payoutLane(rig.network, payout))
+    await checkWallet(ctx, relayLane(rig.network, relay))
     await client.mine({ blocks: 80 })
     const newer = await submitted()
     await sendAgain()

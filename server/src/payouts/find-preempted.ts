@@ -8,6 +8,7 @@ import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
+import { kindsThat } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { findUse, SEARCHED_BLOCKS, unlessSilent } from "./find-use.ts"
@@ -51,7 +52,7 @@ async function unexplained(ctx: Context, { chainId }: Network, except: readonly 
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<Failed>`/* named: unexplained_relays */
     select id, token, payer, auth_nonce, recipient, amount, tx_hash, block_number, block_hash, created_at, updated_at from payouts
-    where chain_id = ${chainId} and kind in ('authorize', 'settle') and succeeded = false and preempted is not true
+    where chain_id = ${chainId} and kind in ${kindsThat(({ isPublic }) => isPublic)} and succeeded = false and preempted is not true
       and updated_at > ${ago(UNEXPLAINED_MS)} and (preempted is null or updated_at > ${ago(DOUBTED_MS)})
       and id <> all(${sqlArray("uuid", except)})
     order by preempted nulls first, updated_at desc limit ${ASKED_AT_ONCE}`.execute(ctx.db)

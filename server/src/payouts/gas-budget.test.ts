@@ -9,10 +9,12 @@ import { RELEASE_GAS } from "../chain/release-call.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { waitingAlarms } from "../lanes.ts"
 import { formatAmount } from "../money/amount.ts"
-import { alarmsInWords } from "./alarms.ts"
+import { alarmsInWords } from "./all-alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { lockBudgets, relaysSpent } from "./gas-budget.ts"
+import { payoutLane } from "./payout-lane.ts"
 import { signAttempts } from "./sign-attempts.ts"
 
 const DAY_MS = 86_400_000
@@ -263,12 +265,12 @@ describe("the gas budget of all merchants together", () => {
     await rig.paid(other, 1_000_000n)
     await rig.round()
     expect(await endings()).toEqual(["paid", "paid", "queued", "queued", "queued", "queued"])
-    expect(await alarmsInWords(ctx)).toEqual([expect.stringContaining("GAS_BUDGET_TOTAL")])
+    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([expect.stringContaining("GAS_BUDGET_TOTAL")])
     rig.service.advance(DAY_MS + 60_000)
     await rig.round()
     await rig.round()
     expect(await endings()).toEqual(Array(6).fill("paid"))
-    expect(await alarmsInWords(ctx)).toEqual([])
+    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([])
     ctx.settings.payoutWallet = undefined
   })
 })
@@ -290,9 +292,10 @@ describe("the fee for the data of what is in flight", () => {
     const { market, dataFee } = state
     const gas = RELEASE_GAS * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+    const lane = payoutLane(rig.network, rig.signer)
     const turn = async () => {
-      const { assigned, postponed } = await assignPayouts(ctx, rig.network, wallet, state)
-      await signAttempts(ctx, rig.network, wallet, rig.signer, state)
+      const { assigned, postponed } = await assignPayouts(ctx, lane, wallet, state)
+      await signAttempts(ctx, lane, wallet, state)
       return { assigned: assigned.length, postponed }
     }
     return { gas, dataFee, wallet, turn }
@@ -348,7 +351,7 @@ describe("a payout that its merchant's budget refuses", () => {
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
     const sight = await readWalletState(rig.network, rig.signer.address, ctx.signal)
     // In one turn: a relay that the budget of all refuses is not checked again.
-    await assignPayouts(ctx, rig.network, wallet, sight)
+    await assignPayouts(ctx, payoutLane(rig.network, rig.signer), wallet, sight)
     expect(await heldReasons()).toEqual(["assigned", "gas_budget", "assigned"])
   })
 })

@@ -6,6 +6,8 @@
 import { type RawBuilder, sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { kindOf, kindsThat, numberByKind } from "../db/by-kind.ts"
+import type { PayoutKind } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { mostOf } from "./in-flight.ts"
@@ -22,22 +24,19 @@ const RECHECKS_PER_MINUTE = 500n
 const MERCHANTS_PER_TURN = 64
 const ETHER_DECIMALS = 18
 /** The columns of a payout that decide which budgets its gas counts for. */
-type Charged = Pick<Row<"payouts">, "kind" | "lane" | "chain_id" | "token" | "amount">
+type Charged = Pick<Row<"payouts">, "kind" | "chain_id" | "token" | "amount">
 
-/**
- * How often the gas of a relay counts among the relays that strangers cause. A reservation counts twice: the second
- * time for the capture or void that ends it, so that no budget of relays has to stop that call.
- */
-export const relayTimes = (kind: Charged["kind"]): bigint =>
-  kind === "reserve" ? 2n : kind === "authorize" || kind === "settle" || kind === "batch" ? 1n : 0n
+/** How often the gas of a kind counts among the relays that strangers cause. */
+export const timesInHalf = ({ budget, gasTimes }: PayoutKind): bigint => (budget === "half" ? gasTimes : 0n)
 
-/** {@link relayTimes} in SQL, for rows `i`. */
-export const timesOf = sql<bigint>`(case when i.kind = 'reserve' then 2 when i.kind in ('authorize', 'settle', 'batch') then 1 else 0 end)`
+/** {@link timesInHalf} in SQL, for rows `i`. */
+export const timesOf = (): RawBuilder<bigint> => numberByKind(sql.ref("i.kind"), timesInHalf)
 const cheapTimesOf = (ctx: TxContext) =>
-  sql<bigint>`(case when i.lane = 'relay' then ${timesOf} when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
+  sql<bigint>`(case when i.kind in ${kindsThat(kind => kind.budget !== "by_amount")} then ${timesOf()}
+    when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
 
-/** A void gives a payer's money back: no merchant's budget stops it, and it counts for none. */
-const isFree = ({ kind }: Pick<Charged, "kind">): boolean => kind === "void"
+/** SQL: whether a payout counts for its merchant's budget. */
+const counts = () => sql<boolean>`kind not in ${kindsThat(kind => kind.budget === "free")}`
 
 /** What a merchant's payouts cost in the last 24 hours, and what those in flight may cost, in wei. */
 interface Spent {
@@ -108,16 +107,16 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<
     select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays,
       ended.cheap + open.cheap as cheap from merchants m
     cross join lateral (select coalesce(sum(gas_cost), 0)::numeric(78,0) as wei,
-        coalesce(sum(gas_cost * ${timesOf}), 0)::numeric(78,0) as relays,
+        coalesce(sum(gas_cost * ${timesOf()}), 0)::numeric(78,0) as relays,
         coalesce(sum(gas_cost * ${cheapTimes}), 0)::numeric(78,0) as cheap from payouts i
-      where i.merchant_id = m.id and i.kind <> 'void' and i.gas_cost is not null
+      where i.merchant_id = m.id and i.${counts()} and i.gas_cost is not null
         and i.gas_cost_at > ${windowStart(ctx)}) ended
     cross join lateral (select coalesce(sum(most), 0)::numeric(78,0) as wei,
         coalesce(sum(most * times), 0)::numeric(78,0) as relays,
         coalesce(sum(most * cheap_times), 0)::numeric(78,0) as cheap from (
-          select ${timesOf} as times, ${cheapTimes} as cheap_times, ${mostOf} as most
+          select ${timesOf()} as times, ${cheapTimes} as cheap_times, ${mostOf} as most
           from payouts i join transaction_attempts a on a.payout_id = i.id
-          where i.merchant_id = m.id and i.kind <> 'void' and i.state in ('assigned', 'mined') and i.gas_cost is null
+          where i.merchant_id = m.id and i.${counts()} and i.state in ('assigned', 'mined') and i.gas_cost is null
             and i.batch_id is null
             and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)) each) open
     where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
@@ -196,7 +195,8 @@ export async function ownCallsWithinBudgets(
   }
 }
 
-const isOwn = ({ kind }: Pick<Row<"payouts">, "kind">): boolean => kind === "capture" || kind === "refund"
+/** Whether a merchant's decision causes the call, so that nothing but its whole budget bounds it. */
+const isOwn = (row: Pick<Row<"payouts">, "kind">): boolean => kindOf(row).budget === "all"
 
 /**
  * Holds a merchant's due captures and refunds, each for at most five minutes and at most a quarter of the time until
@@ -209,7 +209,7 @@ async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: st
       held_detail = 'the merchant''s gas budget of a day is spent',
       run_at = ${now}::timestamptz + greatest(interval '1 second', least(interval '5 minutes', (relay_by - ${now}) / 4))
     where id in (select id from payouts where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
-      and lane = 'relay' and kind in ('capture', 'refund') and state in ('queued', 'held') and run_at <= ${now}
+      and lane = ${wallet.lane} and kind in ${kindsThat(kind => kind.budget === "all")} and state in ('queued', 'held') and run_at <= ${now}
       order by run_at limit ${HELD_AT_ONCE} for no key update skip locked)
     returning id`.execute(ctx.db)
   ctx.log.warn({ merchantId, calls: held.rows.length }, "captures and refunds are held: GAS_BUDGET is spent")
@@ -245,7 +245,7 @@ async function holdDue(
   const free = await sql<{ at: Date }>`
     select gas_cost_at as at from (
       select gas_cost_at, sum(gas_cost * ${times}) over (order by gas_cost_at, id) as gone from payouts i
-      where merchant_id = ${merchantId} and kind <> 'void' and gas_cost is not null
+      where merchant_id = ${merchantId} and ${counts()} and gas_cost is not null
         and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // Without a row, payouts in flight take up the budget. They soon cost less than they might.
@@ -321,10 +321,11 @@ export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]
   return {
     isBusy: id => busy.has(id),
     take: (payout, wei) => {
-      if (isFree(payout)) return true
+      const kind = kindOf(payout)
+      if (kind.budget === "free") return true
       const { all, cheap, relays } = rooms.get(payout.merchant_id) ?? { all: 0n, cheap: 0n, relays: 0n }
-      const times = relayTimes(payout.kind)
-      const small = payout.lane === "payout" && isSmall(ctx, payout)
+      const times = timesInHalf(kind)
+      const small = kind.budget === "by_amount" && isSmall(ctx, payout)
       if (wei > all || (small && wei > cheap) || (times > 0n && wei * times > relays)) return false
       const asCheap = small ? wei : wei * times
       busy.add(payout.merchant_id)
@@ -357,7 +358,7 @@ export async function relaysSpent(
     .limit(1)
     .executeTakeFirst()
   const most = gas * (last?.max_fee ?? 1n) + (last?.data_fee ?? 0n)
-  return spent !== undefined && roomFor(ctx.settings.gasBudget, spent).relays < most * relayTimes(kind)
+  return spent !== undefined && roomFor(ctx.settings.gasBudget, spent).relays < most * timesInHalf(kindOf({ kind }))
 }
 
 /** Returns a merchant's budget and how much of it is spent, in ether; null if there is no limit. */

@@ -5,16 +5,14 @@
  */
 import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
-import { networkOf } from "../chain/networks.ts"
 import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { BATCH_GAS_OF_CALL, groupIntoTransactions, writeBatches } from "./batches.ts"
-import { calldataFaults } from "./check-signed-transactions.ts"
 import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
-import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
+import type { Judged, LaneInfo, Payout, Verdict } from "./lane.ts"
 import { isContractRelay, lockTotals } from "./total-budget.ts"
 import { gasOf, type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { toSign, type Unsigned } from "./unsigned-attempts.ts"
@@ -56,6 +54,7 @@ export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by
  */
 export async function giveNonces(
   ctx: TxContext,
+  lane: LaneInfo,
   { id: walletId }: Row<"wallets">,
   approved: readonly Judged[],
   terms: Terms,
@@ -78,10 +77,10 @@ export async function giveNonces(
   // What does not fit in flight takes nothing from a budget.
   const fitting = groupIntoTransactions(ctx, backed, mayShare).slice(0, room)
   const payouts = fitting.flat()
-  const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
+  const altered = await alteredOf(ctx, lane, payouts)
   const isAltered = new Set(altered.map(({ payout }) => payout.id))
   const sound = payouts.filter(({ id }) => !isAltered.has(id))
-  const judged = [...short, ...altered, ...(await fitBudgets(ctx, wallet, sound, mayShare, flying, terms))]
+  const judged = [...short, ...altered, ...(await fitBudgets(ctx, lane, wallet, sound, mayShare, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   const isFunded = new Set(funded.map(({ id }) => id))
   // The same groups: while the budgets were locked, deadlines came nearer, and grouping by them would make more
@@ -98,13 +97,14 @@ export async function giveNonces(
  * Returns the payouts whose calldata does not match their rows and their deposits' terms: somebody altered one of them
  * by hand.
  */
-async function alteredOf(ctx: TxContext, wallet: Row<"wallets">, payouts: readonly Payout[]): Promise<Judged[]> {
+async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payout[]): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  const network = networkOf(ctx.chain, wallet.chain_id)
   // Only the calldata, because that is what will be signed. The trigger `payouts_keep_promises` ensures that a payout
   // never gives up its nonce; without the trigger, the chaos test must find what a careless engine does.
-  const ids = payouts.map(({ id }) => id)
-  const faultOf = await calldataFaults(ctx, network, ids)
+  const faultOf = await lane.calldataFaults(
+    ctx,
+    payouts.map(({ id }) => id),
+  )
   return payouts.flatMap(payout => {
     const detail = faultOf(payout.id)
     if (detail === undefined) return []
@@ -151,19 +151,19 @@ const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & 
 /** Takes the gas of each payout from the wallet's balance and from the budgets, in order, while there is enough. */
 async function fitBudgets(
   ctx: TxContext,
+  lane: LaneInfo,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
   mayShare: (payout: Payout) => boolean,
   flying: InFlight,
   { fees, balance, dataFee }: Terms,
 ): Promise<Judged[]> {
-  const policy = policies[wallet.lane]
   const merchants = payouts.map(payout => payout.merchant_id)
   const budgets = await lockBudgets(ctx, merchants)
-  const withContracts = policy.callsContractWallets && payouts.some(isContractRelay)
+  const withContracts = lane.callsContractWallets && payouts.some(isContractRelay)
   const totals = await lockTotals(ctx, wallet, payouts, withContracts)
   // Payouts that were paid in another way between the simulation and this lock; the next turn cancels them.
-  const outdated = await policy.outdated(ctx, payouts)
+  const outdated = await lane.outdated(ctx, payouts)
   const before = balance - flying.wei - flying.parts * dataFee
   let wei = before
   const judge = (payout: Payout): Verdict => {
@@ -171,8 +171,8 @@ async function fitBudgets(
     const gas = gasOf(payout) + (mayShare(payout) ? BATCH_GAS_OF_CALL : 0n)
     const most = gas * fees.maxFee + dataParts(payout.data) * dataFee
     if (wei < most) return lowGas(wallet)
-    if (!totals.holds(payout, most)) return unlessBusy(policy.overTotal(payout), flying.n > 0 || wei < before)
-    if (!budgets.take(payout, most)) return unlessBusy(policy.overBudget(payout), budgets.isBusy(payout.merchant_id))
+    if (!totals.holds(payout, most)) return unlessBusy(lane.overTotal(payout), flying.n > 0 || wei < before)
+    if (!budgets.take(payout, most)) return unlessBusy(lane.overBudget(payout), budgets.isBusy(payout.merchant_id))
     totals.take(payout, most)
     wei -= most
     return { kind: "sign" }

@@ -10,6 +10,7 @@ import { readWalletState } from "../chain/wallet-state.ts"
 import { learnTokens } from "../scanner/tokens.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { payoutRound } from "./pay-out.ts"
+import { payoutLane } from "./payout-lane.ts"
 
 let rig: PayoutRig
 let liar: RpcProxy
@@ -57,7 +58,7 @@ it("pays a share once though one endpoint of three says that it reverted", async
   }
   const endpoints = [liar.url, rig.proxy.url, rig.proxy.url].map(url => newEndpoint(rig.network.name, url))
   const network = { ...rig.network, endpoints }
-  const round = () => payoutRound(ctx, network, { lane: "payout", signer: rig.signer })
+  const round = () => payoutRound(ctx, payoutLane(network, rig.signer))
   const shop = await rig.sell([50, 50])
   const got = await gain(0, async () => {
     await rig.paid(shop, 1_000_000n)
@@ -137,7 +138,7 @@ it("pays as usual though one endpoint of three reports absurd fees, counts and b
   const shop = await rig.sell([10, 10, 10, 10, 10, 50])
   const got = await gain(5, async () => {
     await rig.paid(shop, 1_000_000n)
-    await payoutRound(ctx, network, { lane: "payout", signer: rig.signer })
+    await payoutRound(ctx, payoutLane(network, rig.signer))
   })
   expect(got).toBe(500_000n)
 })

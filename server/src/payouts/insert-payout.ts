@@ -4,13 +4,12 @@ import { sql } from "kysely"
 import type { Hex } from "viem"
 import type { Address } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { kindOf } from "../db/by-kind.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { dueNow } from "../jobs/due-now.ts"
-import { recheckMs } from "./draw-shares.ts"
+import { NEVER, recheckMs } from "./recheck.ts"
 
-/** The due time of a payout that is held until a person retries it. */
-export const NEVER = new Date("9998-01-01T00:00:00Z")
 /** How many short payouts one round retries. */
 const SHORT_PER_ROUND = 200
 
@@ -86,7 +85,7 @@ export async function roomIn(
     .forNoKeyUpdate()
     .executeTakeFirst()
   if (!book) return 0n
-  if (kind === "return") return book.inflow - book.committed
+  if (kindOf({ kind }).hasApproval) return book.inflow - book.committed
   const { rows } = await sql<{ room: bigint }>`
     select room_in(${depositId}, ${token})::numeric(78,0) as room`.execute(ctx.db)
   return rows[0]?.room ?? 0n

@@ -14,6 +14,7 @@ import { RpcError } from "../chain/rpc.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 import { payoutRound } from "./pay-out.ts"
+import { payoutLane } from "./payout-lane.ts"
 
 const RUNS = Number(process.env.LYING_RUNS ?? 6)
 const HOUR_MS = 3_600_000
@@ -57,8 +58,8 @@ async function scene(count: number, place: number) {
 /** Runs a round; with `isHasty` every sent transaction is replaced at a higher fee. */
 async function round({ network }: Scene, isHasty = false): Promise<void> {
   for (const endpoint of network.endpoints) endpoint.silentUntil = 0
-  const by = { lane: "payout" as const, signer: rig.signer }
-  await payoutRound(rig.service.ctx, network, by, { resendMs: 0, replaceMs: isHasty ? 0 : WEEK_MS }).catch(error => {
+  const lane = payoutLane(network, rig.signer)
+  await payoutRound(rig.service.ctx, lane, { resendMs: 0, replaceMs: isHasty ? 0 : WEEK_MS }).catch(error => {
     if (!(error instanceof RpcError)) throw error
   })
 }

@@ -7,6 +7,7 @@ import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { registry } from "../metrics.ts"
+import { payoutLane } from "./payout-lane.ts"
 import { checkWallet } from "./wallet-row.ts"
 
 let rig: PayoutRig
@@ -105,7 +106,7 @@ it("one that reports a higher count delays no wallet's beginning where two other
   const begun = async (honest: number) => {
     await rig.service.empty()
     among(honest)
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(ctx, payoutLane(rig.network, rig.signer))
     return (await ctx.db.selectFrom("wallets").select(["next_nonce", "status"]).execute()).at(0)
   }
   const count = await rig.anvil.client.getTransactionCount({ address: rig.signer.address })

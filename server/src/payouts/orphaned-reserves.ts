@@ -3,6 +3,7 @@ import { sql } from "kysely"
 import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
+import { kindsThat } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { dueNow } from "../jobs/due-now.ts"
 
@@ -15,14 +16,14 @@ export const TAKEN_BACK = "Nothing is reserved any more."
 const ORPHANED_MINUTES = 15
 
 /** Unsigned calls of escrows, of some kinds. */
-const unsignedCalls = (ctx: Context, { chainId }: Network, kinds: readonly ("reserve" | "capture" | "void")[]) =>
+const unsignedCalls = (ctx: Context, { chainId }: Network, is: Parameters<typeof kindsThat>[0]) =>
   ctx.db
     .selectFrom("payouts")
     .innerJoin("escrows", "escrows.session_id", "payouts.escrow_id")
     .selectAll("payouts")
     .where("payouts.chain_id", "=", chainId)
     .where("payouts.lane", "=", "relay")
-    .where("payouts.kind", "in", kinds)
+    .where(sql<boolean>`payouts.kind in ${kindsThat(is)}`)
     .where("payouts.state", "in", ["queued", "held"])
 
 /**
@@ -32,7 +33,7 @@ const unsignedCalls = (ctx: Context, { chainId }: Network, kinds: readonly ("res
 export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"payouts">[]> => {
   // A process whose clock is ahead must not take another wallet, which is at work, for an earlier one.
   const before = sql<Date>`${dueNow(ctx.now())} - make_interval(mins => ${ORPHANED_MINUTES})`
-  return unsignedCalls(ctx, network, ["reserve"])
+  return unsignedCalls(ctx, network, ({ isReservation }) => isReservation)
     .where("payouts.created_at", "<=", before)
     .where("escrows.operator", "<>", ctx.settings.relayWallet ?? ZERO_ADDRESS)
     .where(
@@ -47,4 +48,6 @@ export const orphanedReserves = (ctx: Context, network: Network): Promise<Row<"p
  * them too, but after a change of that wallet there may be none.
  */
 export const reclaimedCalls = (ctx: Context, network: Network): Promise<Row<"payouts">[]> =>
-  unsignedCalls(ctx, network, ["capture", "void"]).where("escrows.reclaimed", ">", 0n).execute()
+  unsignedCalls(ctx, network, ({ moneyOf }) => moneyOf === "escrow")
+    .where("escrows.reclaimed", ">", 0n)
+    .execute()

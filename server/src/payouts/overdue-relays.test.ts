@@ -12,6 +12,7 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import { remoteSigner } from "../chain/signers/remote-signer.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { payoutRound } from "./pay-out.ts"
+import { relayLane } from "./relay-lane.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
 const HOURS_MS = 6 * 3_600_000
@@ -65,7 +66,7 @@ async function settle(signed: Awaited<ReturnType<typeof signAuthorization>>) {
 }
 const signer = () => remoteSigner(signers.keyOf("web3signer"), rig.relayer.address, { timeoutMs: 3_000 })
 const AT_ONCE = { resendMs: 0, replaceMs: 60_000 }
-const round = (pace = AT_ONCE) => payoutRound(rig.service.ctx, rig.network, { lane: "relay", signer: signer() }, pace)
+const round = (pace = AT_ONCE) => payoutRound(rig.service.ctx, relayLane(rig.network, signer()), pace)
 const attempts = () => rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("n").execute()
 /** For each attempt: whether it is empty, signed and sent. */
 const steps = async () => (await attempts()).map(({ empty, raw, sends }) => [empty, raw !== null, sends > 0])
@@ -167,7 +168,7 @@ it("before its time is not emptied by a process whose clock is days ahead of the
     await ctx.db.updateTable("payouts").set({ relay_by: relayBy }).execute()
     await on.look()
     const ahead = { ...ctx, now: () => new Date(ctx.now().getTime() + 2 * 86_400_000) }
-    await payoutRound(ahead, rig.network, { lane: "relay", signer: signer() }, AT_ONCE)
+    await payoutRound(ahead, relayLane(rig.network, signer()), AT_ONCE)
     expect(await steps()).toEqual([[false, false, false]])
     signers.fault = () => undefined
     await finish()

@@ -12,6 +12,7 @@ import { payoutIdIn } from "../chain/release-call.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { sweepDue } from "./make-payouts.ts"
+import { payoutLane } from "./payout-lane.ts"
 import { sharesOf, sharesSettled } from "./queries.ts"
 import { checkWallet } from "./wallet-row.ts"
 
@@ -523,7 +524,7 @@ describe("nonces", () => {
     await rig.empty()
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await ctx.db.updateTable("wallets").set({ next_nonce: old }).execute()
-    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(ctx, payoutLane(rig.network, rig.signer))
     expect((await wallet()).halted_reason).toContain("backup")
     expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
     expect(await rig.states()).toEqual(["queued", "queued"])

@@ -6,22 +6,20 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { noteDissent } from "../chain/endpoint-troubles.ts"
-import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
-import type { Signer } from "../chain/signer.ts"
 import { readWalletState, type WalletState, walletDissent } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
-import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
-import { reportAlarms, showQueue, showWallet, waitingPayouts } from "./alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { confirmPayouts } from "./confirm-payouts.ts"
 import { finishEarlier } from "./earlier-wallets.ts"
-import { policies } from "./lane-policy.ts"
+import type { Lane } from "./lane.ts"
+import { showQueue, waitingPayouts } from "./queue.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
 import { signAttempts } from "./sign-attempts.ts"
-import { ensureWallet, haltAhead, type LaneSigner, walletRow } from "./wallet-row.ts"
+import { reportAlarms, showWallet } from "./wallet-alarms.ts"
+import { ensureWallet, haltAhead, walletRow } from "./wallet-row.ts"
 
 /** Longer than the requests of one turn take together, in most cases. */
 const LEASE_MS = 30_000
@@ -45,33 +43,22 @@ const ALARMS_MS = 1_000
  */
 const YIELD_MS = 500
 
-/** The lanes that have a key. The others sign nothing. */
-export const laneSigners = ({ payoutSigner, relaySigner }: Context["settings"]): LaneSigner[] => [
-  ...(payoutSigner ? [{ lane: "payout" as const, signer: payoutSigner }] : []),
-  ...(relaySigner ? [{ lane: "relay" as const, signer: relaySigner }] : []),
-]
-
-/** Runs one round of a lane's wallet on one network; returns how many milliseconds the next may wait. */
-export async function payoutRound(
-  ctx: Context,
-  network: Network,
-  { lane, signer }: LaneSigner,
-  pace: Pace = usualPace,
-): Promise<number> {
-  await policies[lane].prepare(ctx, network)
-  const known = await ensureWallet(ctx, network, { lane, signer })
+/** Runs one round of a lane's wallet; returns how many milliseconds the next may wait. */
+export async function payoutRound(ctx: Context, lane: Lane, pace: Pace = usualPace): Promise<number> {
+  await lane.prepare(ctx)
+  const known = await ensureWallet(ctx, lane)
   if (!known) return BUSY_MS
-  showWallet(network, known)
-  const open = await openStates(ctx, network, lane)
-  if (!open.due && open.assigned + open.mined === 0 && !isUnobserved(ctx, known)) return open.nextMs
+  showWallet(lane.chain, known)
+  const open = await openStates(ctx, lane)
+  if (!open.due && open.assigned + open.mined === 0 && !isUnobserved(ctx, lane, known)) return open.nextMs
   const now = ctx.now()
   let isOver = false
   const job = { table: "wallets", only: known.id, leaseMs: LEASE_MS, now, nextRunAt: now } as const
   const isClaimed = await withLease(ctx.db, job, async claimed => {
     const until = performance.now() + ROUND_MS
-    const round: Round = { signer, pace, alarmsAt: Number.NEGATIVE_INFINITY, tendsEarlier: true, noted: undefined }
+    const round: Round = { pace, alarmsAt: Number.NEGATIVE_INFINITY, tendsEarlier: true, noted: undefined }
     try {
-      while (!isOver && (await turn(ctx, network, claimed, round)))
+      while (!isOver && (await turn(ctx, lane, claimed, round)))
         isOver = ctx.signal.aborted || performance.now() > until
     } finally {
       await round.noted
@@ -79,11 +66,12 @@ export async function payoutRound(
   })
   if (!isClaimed) return BUSY_MS
   if (isOver) {
-    if (await comparisonIsDue(ctx, known)) await sleep(YIELD_MS, undefined, { signal: ctx.signal }).catch(() => {})
+    if (await comparisonIsDue(ctx, lane, known))
+      await sleep(YIELD_MS, undefined, { signal: ctx.signal }).catch(() => {})
     return 0
   }
-  const after = await openStates(ctx, network, lane)
-  if (after.assigned > 0) return policies[lane].inFlightMs
+  const after = await openStates(ctx, lane)
+  if (after.assigned > 0) return lane.inFlightMs
   // A payout that is due and was not assigned had a reason: no gas, fees above the cap, a halted wallet.
   if (after.due) return STALLED_MS
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
@@ -91,7 +79,6 @@ export async function payoutRound(
 
 /** What the turns of one round share. */
 interface Round {
-  signer: Signer
   pace: Pace
   /** When alarms were last determined, by `performance.now()`. */
   alarmsAt: number
@@ -104,60 +91,60 @@ interface Round {
 }
 
 /** Observes the wallet once and acts on it; returns whether another turn should follow at once. */
-async function turn(ctx: Context, network: Network, claimed: Row<"wallets">, round: Round): Promise<boolean> {
-  const policy = policies[claimed.lane]
-  const [block] = await Promise.all([checkpoint(ctx, network), round.noted])
+async function turn(ctx: Context, lane: Lane, claimed: Row<"wallets">, round: Round): Promise<boolean> {
+  const { chain } = lane
+  const [block] = await Promise.all([checkpoint(ctx, lane), round.noted])
   // Receipts are read after the counts, so they are never older.
   const [state, quorum, before] = await Promise.all([
-    readWalletState(network, round.signer.address, ctx.signal),
-    openQuorum(network, block, ctx.signal),
+    readWalletState(chain, lane.signer.address, ctx.signal),
+    openQuorum(chain, block, ctx.signal),
     walletRow(ctx, claimed),
   ])
   // A count that is not final only stops signing: one endpoint's error must not halt a healthy wallet.
-  await haltAhead(ctx, network, before, state.agreedFinalized)
-  const earlier = round.tendsEarlier ? await finishEarlier(ctx, network, claimed, round.pace) : undefined
+  await haltAhead(ctx, chain, before, state.agreedFinalized)
+  const earlier = round.tendsEarlier ? await finishEarlier(ctx, lane, claimed, round.pace) : undefined
   round.tendsEarlier = (earlier?.changed ?? 0) > 0
-  const own = await confirmPayouts(ctx, network, before, quorum, state)
+  const own = await confirmPayouts(ctx, lane, before, quorum, state)
   const confirmed = own.changed + (earlier?.changed ?? 0)
   const [wallet] = await Promise.all([
     walletRow(ctx, claimed),
-    confirmed > 0 ? policy.afterChange(ctx, network, [...own.looked, ...(earlier?.looked ?? [])]) : undefined,
+    confirmed > 0 ? lane.afterChange(ctx, [...own.looked, ...(earlier?.looked ?? [])]) : undefined,
   ])
   const { proven, apparent } = await quorum.dissent()
-  await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
+  await noteDissent(ctx, chain, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
   // Under load a turn takes some hundredths of a second.
   const isTime = performance.now() - round.alarmsAt > ALARMS_MS
   if (isTime) {
     round.alarmsAt = performance.now()
-    await reportAlarms(ctx, network, wallet, state)
+    await reportAlarms(ctx, lane, wallet, state)
   }
   // A halted wallet is observed, but sends nothing.
   const isHalted = wallet.status === "halted"
-  const changed = isHalted ? 0 : confirmed + (await carryOn(ctx, network, wallet, state, round))
-  if (changed === 0 && !isTime) await reportAlarms(ctx, network, wallet, state)
+  const changed = isHalted ? 0 : confirmed + (await carryOn(ctx, lane, wallet, state, round))
+  if (changed === 0 && !isTime) await reportAlarms(ctx, lane, wallet, state)
   return changed > 0
 }
 
 /** Gives nonces, replaces, signs and sends; returns how many payouts give the next turn something to do. */
 async function carryOn(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   state: WalletState,
   round: Round,
 ): Promise<number> {
-  const { assigned, postponed, notSigned } = await assignPayouts(ctx, network, wallet, state)
+  const { assigned, postponed, notSigned } = await assignPayouts(ctx, lane, wallet, state)
   // While payouts get nonces there is room in flight; a stuck nonce soon uses it up.
-  const replaced = assigned.length === 0 ? await replaceStuck(ctx, network, wallet, state, round.pace) : 0
-  const signed = await signAttempts(ctx, network, wallet, round.signer, state, assigned)
-  round.noted = (await sendAttempts(ctx, network, wallet, state, round.pace))?.noted
-  if (postponed > 0) await policies[wallet.lane].afterChange(ctx, network, notSigned)
+  const replaced = assigned.length === 0 ? await replaceStuck(ctx, lane.chain, wallet, state, round.pace) : 0
+  const signed = await signAttempts(ctx, lane, wallet, state, assigned)
+  round.noted = (await sendAttempts(ctx, lane.chain, wallet, state, round.pace))?.noted
+  if (postponed > 0) await lane.afterChange(ctx, notSigned)
   // Attempts that were found unsigned count too, because nothing gets a nonce until they are signed.
   return assigned.length + Math.max(0, signed - replaced) + postponed
 }
 
 /** The highest block that was scanned; 0 before the first. */
-async function checkpoint(ctx: Context, { chainId }: Network): Promise<bigint> {
+async function checkpoint(ctx: Context, { chain: { chainId } }: Lane): Promise<bigint> {
   const cursors = ctx.db.selectFrom("cursors").select("block_number").where("chain_id", "=", chainId)
   return (await cursors.executeTakeFirst())?.block_number ?? 0n
 }
@@ -167,16 +154,16 @@ async function checkpoint(ctx: Context, { chainId }: Network): Promise<bigint> {
  * does. A payout wallet is also observed hourly, for its alarms and for nonces that another process used, and in each
  * round while it is halted.
  */
-function isUnobserved(ctx: Context, { lane, status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
+function isUnobserved(ctx: Context, lane: Lane, { status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
   const isOver = (ms: number) => isDue(new Date(lastRound.getTime() + ms), ctx.now(), ms)
   if (alarms.length > 0 && isOver(IDLE_MS)) return true
-  return policies[lane].keepsBooks && (status === "halted" || isOver(OBSERVE_MS))
+  return lane.keepsBooks && (status === "halted" || isOver(OBSERVE_MS))
 }
 
 /** Whether the comparison of the books (`reconciliation/check-books.ts`) waits for the wallet's lease. */
-async function comparisonIsDue(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
-  const { lane, status, check_at: dueAt } = await walletRow(ctx, wallet)
-  return policies[lane].keepsBooks && status === "active" && (dueAt === null || dueAt <= ctx.now())
+async function comparisonIsDue(ctx: Context, lane: Lane, wallet: Row<"wallets">): Promise<boolean> {
+  const { status, check_at: dueAt } = await walletRow(ctx, wallet)
+  return lane.keepsBooks && status === "active" && (dueAt === null || dueAt <= ctx.now())
 }
 
 interface OpenStates {
@@ -188,9 +175,9 @@ interface OpenStates {
   nextMs: number
 }
 
-async function openStates(ctx: Context, network: Network, lane: Lane): Promise<OpenStates> {
-  const rows = await waitingPayouts(ctx, network, lane)
-  showQueue(ctx, network, lane, rows)
+async function openStates(ctx: Context, lane: Lane): Promise<OpenStates> {
+  const rows = await waitingPayouts(ctx, lane)
+  showQueue(ctx, lane, rows)
   const of = (state: string) => rows.filter(row => row.state === state)
   const count = (state: string) => of(state).reduce((sum, { n }) => sum + n, 0)
   const nexts = [...of("queued"), ...of("held")].map(row => row.next.getTime() - ctx.now().getTime())

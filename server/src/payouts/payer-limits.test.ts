@@ -16,6 +16,7 @@ import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { findPreempted } from "./find-preempted.ts"
 import { giveNonces } from "./give-nonces.ts"
 import { beyondFlight, DOUBTED_MS, FIRST_IN_FLIGHT, failingPayers, MOST_OPEN } from "./payer-limits.ts"
+import { relayLane } from "./relay-lane.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -243,10 +244,11 @@ it("two workers that judged a payer's relays at the same time sign no more of th
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   if (!fees) throw new Error("no fees")
   const approved = (await on.relays()).map(payout => ({ payout, verdict: { kind: "sign" } as const }))
+  const lane = relayLane(rig.network, rig.relayer)
   const given: number[] = []
   for (const half of [approved.slice(0, FIRST_IN_FLIGHT), approved.slice(FIRST_IN_FLIGHT)])
     await inTransaction(ctx, async ctx => {
-      const { assigned } = await giveNonces(ctx, row, half, { fees, balance, count: latest, dataFee })
+      const { assigned } = await giveNonces(ctx, lane, row, half, { fees, balance, count: latest, dataFee })
       given.push(assigned.length)
     })
   expect(given).toEqual([FIRST_IN_FLIGHT, 0])

@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
+import { kindsThat } from "../db/by-kind.ts"
 import { gatherBy } from "../db/gather.ts"
 import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -53,7 +54,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   const { rows } = await sql<{ payer: Address; sure: number }>`
     /* named: failing_payers */ select payer, sure from (${givenRows(given, "payer text")}) g cross join lateral (
       select count(*)::int as n, count(*) filter (where i.updated_at <= ${ago(UNEXPLAINED_MS)}
-          or i.kind = 'reserve' or (i.preempted = false and (i.state = 'reverted' or i.updated_at <= ${ago(DOUBTED_MS)})))::int as sure
+          or i.kind not in ${kindsThat(({ isPublic }) => isPublic)} or (i.preempted = false and (i.state = 'reverted' or i.updated_at <= ${ago(DOUBTED_MS)})))::int as sure
       from payouts i where i.payer = g.payer and i.succeeded = false and i.updated_at > ${ago(DAY_MS)} and i.preempted is not true
         and not exists (select from transaction_attempts a where a.payout_id = coalesce(i.batch_id, i.id) and a.empty and a.hash = i.tx_hash)
         and not exists (select from payouts b where b.id = i.batch_id and b.succeeded = false)) failed

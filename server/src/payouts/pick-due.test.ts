@@ -6,6 +6,7 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { reservesOn } from "../../test/reserve.ts"
 import { duePayouts } from "./pick-due.ts"
 import { refundsOutOfTurn } from "./refund-funds.ts"
+import { relayLane } from "./relay-lane.ts"
 
 const PLACES = 16
 const SECOND_MS = 1_000
@@ -55,7 +56,7 @@ async function add(id: string, { kind, count, first = false, agoS = 0 }: Copies)
 async function picked(limit = PLACES): Promise<string[]> {
   const { ctx } = rig.service
   const wallet = await ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
-  const due = await duePayouts(ctx, rig.network, wallet, { limit, room: PLACES })
+  const due = await duePayouts(ctx, relayLane(rig.network, rig.relayer), wallet, { limit, room: PLACES })
   expect(due.length).toBeLessThanOrEqual(limit)
   return due.map(({ escrow_id: id, kind }) => `${id} ${kind}`)
 }

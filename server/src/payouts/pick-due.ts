@@ -4,14 +4,15 @@
  * merchants' buyers.
  */
 import { sql } from "kysely"
-import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
+import { kindsThat } from "../db/by-kind.ts"
+import type { PayoutKind } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { groupIntoTransactions } from "./batches.ts"
 import { type Except, smallOf } from "./gas-budget.ts"
 import { isSignable } from "./give-nonces.ts"
-import { type Payout, policies } from "./lane-policy.ts"
+import type { Lane, Payout } from "./lane.ts"
 
 /**
  * A call that has been due for longer than this goes before everything that arrives now, so that no kind of call waits
@@ -25,17 +26,17 @@ const AGED_MS = 60_000
  */
 export async function duePayouts(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   { limit, room }: { limit: number; room: number },
   except: Except = { merchants: [], small: [] },
 ): Promise<Payout[]> {
   // One more than the limit, to know whether all that is due fits.
-  const due = await oldest(ctx, network, wallet, limit + 1, except)
+  const due = await oldest(ctx, lane, wallet, limit + 1, except)
   const first = await payoutsOf(ctx, due.slice(0, limit))
-  if (!policies[wallet.lane].takesTurns) return first
+  if (!lane.takesTurns) return first
   const fits = due.length <= limit && groupIntoTransactions(ctx, first).length <= room
-  return fits ? first : await inTurns(ctx, network, wallet, limit)
+  return fits ? first : await inTurns(ctx, lane, wallet, limit)
 }
 
 /**
@@ -55,7 +56,7 @@ async function payoutsOf(ctx: Context, ids: readonly string[]): Promise<Payout[]
  */
 async function oldest(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   limit: number,
   { merchants, small }: Except,
@@ -69,7 +70,7 @@ async function oldest(
   // Each part is one ordered range of an index, so the number of waiting payouts adds no cost.
   const parts = [0, 1].map(
     failed => sql`(select id, ${sql.lit(failed)} as failed, run_at, created_at from payouts
-      where chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and ${policies[wallet.lane].ours(network, sql`${wallet.address}`)}
+      where chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and ${lane.ours(sql`${wallet.address}`)}
         and state in ('queued', 'held') and least(checks, 1) = ${sql.lit(failed)} and ${isSignable(ctx)} and run_at <= ${ctx.now()}
         ${sql.join(left, sql` `)}
       order by run_at, created_at, id limit ${limit})`,
@@ -85,10 +86,14 @@ const REFUNDS = 3
 
 /**
  * SQL: a call's class. 0: a buyer or an agent waits for it. 1: a payment's first capture, or its release. 2: further
- * captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression.
+ * captures. 3: refunds. 4: calls that failed before. The index `payouts_turns` has the same expression, so a kind with a
+ * turn needs a migration that replaces it.
  */
-const classOf = sql<number>`(case when kind in ('authorize', 'settle', 'reserve') then 0 when kind = 'refund' then 3
-  when checks > 0 then 4 when kind = 'void' or source_key like '%:0' then 1 else 2 end)`
+const classOf = () => {
+  const inTurn = (turn: PayoutKind["turn"]) => sql`kind in ${kindsThat(kind => kind.turn === turn)}`
+  return sql<number>`(case when ${inTurn("buyer")} then 0 when ${inTurn("refund")} then 3
+    when checks > 0 then 4 when ${inTurn("release")} or source_key like '%:0' then 1 else 2 end)`
+}
 
 /**
  * Returns the due calls of the relay lane, class by class. Within a class, each merchant's first call comes before any
@@ -96,30 +101,31 @@ const classOf = sql<number>`(case when kind in ('authorize', 'settle', 'reserve'
  * could only wait for it. A merchant's calls of one class are one range of an index, and only the sixteen merchants
  * whose turn comes first are read, so the number of waiting calls adds no cost.
  */
-async function inTurns(ctx: Context, network: Network, wallet: Row<"wallets">, limit: number): Promise<Payout[]> {
+async function inTurns(ctx: Context, lane: Lane, wallet: Row<"wallets">, limit: number): Promise<Payout[]> {
   const now = ctx.now()
+  const ofClass = classOf()
   const waiting = sql`chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and state in ('queued', 'held')`
   const due = sql`${waiting} and run_at <= ${now} and ${isSignable(ctx)}
-    and ${policies[wallet.lane].ours(network, sql`${wallet.address}`)}`
+    and ${lane.ours(sql`${wallet.address}`)}`
   const order = sql`run_at, payouts.created_at, payouts.id`
   const aged = new Date(now.getTime() - AGED_MS)
   const { rows } = await sql<{ id: string }>`
     /* named: relays_in_turn */ with recursive queues as (
-      (select merchant_id, ${classOf} as class from payouts where ${waiting} order by merchant_id, class limit 1)
+      (select merchant_id, ${ofClass} as class from payouts where ${waiting} order by merchant_id, class limit 1)
       union all
-      select next.* from queues q cross join lateral (select merchant_id, ${classOf} as class from payouts
-        where ${waiting} and (merchant_id, ${classOf}) > (q.merchant_id, q.class) order by merchant_id, class limit 1) next),
+      select next.* from queues q cross join lateral (select merchant_id, ${ofClass} as class from payouts
+        where ${waiting} and (merchant_id, ${ofClass}) > (q.merchant_id, q.class) order by merchant_id, class limit 1) next),
     first as materialized (
       select q.*, case when head.run_at < ${aged} then 0 else q.class end as rank from queues q
         cross join lateral (select run_at, created_at, id from payouts
-          where ${due} and merchant_id = q.merchant_id and ${classOf} = q.class order by ${order} limit 1) head
+          where ${due} and merchant_id = q.merchant_id and ${ofClass} = q.class order by ${order} limit 1) head
       where q.class <> ${sql.lit(REFUNDS)} or not exists (select from payouts o
-        where o.chain_id = ${wallet.chain_id} and o.merchant_id = q.merchant_id and o.kind = 'refund' and o.state = 'assigned'
+        where o.chain_id = ${wallet.chain_id} and o.merchant_id = q.merchant_id and o.kind in ${kindsThat(({ turn }) => turn === "refund")} and o.state = 'assigned'
           and o.wallet = ${wallet.address})
       order by rank, head.run_at, head.created_at, head.id limit ${limit})
     select each.id from first cross join lateral (
       select id, run_at, created_at, row_number() over (order by ${order}) as turn from payouts
-      where ${due} and merchant_id = first.merchant_id and ${classOf} = first.class
+      where ${due} and merchant_id = first.merchant_id and ${ofClass} = first.class
       order by ${order} limit case when first.class = ${sql.lit(REFUNDS)} then 1 else ${limit}::int end) each
     order by case when each.run_at < ${aged} then 0 else first.class end, turn, each.run_at, each.created_at, each.id
     limit ${limit}`.execute(ctx.db)

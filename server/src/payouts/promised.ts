@@ -60,8 +60,8 @@ export function missingShares(
  * Whether a payout promises money. A share that a person cancelled is not made again; its money stays in the deposit.
  * The money of a cancelled return is left to the merchant.
  */
-export const isLive = ({ kind, state, stopped }: Row<"payouts">): boolean =>
-  (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted")
+export const isLive = ({ share, state, stopped }: Row<"payouts">): boolean =>
+  (stopped && share !== null) || (state !== "cancelled" && state !== "reverted")
 
 /**
  * Whether a payout of another payment keeps its promise whatever a reorg did to that payment. One without a nonce is

@@ -8,8 +8,10 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import type { Context, TxContext } from "../context.ts"
+import { kindOf, kindsThat } from "../db/by-kind.ts"
+import type { PayoutKind } from "../db/payout-kinds.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { Payout, Verdict } from "./lane-policy.ts"
+import type { Payout, Verdict } from "./lane.ts"
 import { askEach } from "./trials.ts"
 
 /** A wallet that pays refunds, and the contract that pulls them. */
@@ -82,6 +84,12 @@ export async function whyUnfunded(ctx: Context, network: Network, refund: Payout
   return undefined
 }
 
+const pullsFromWallet = ({ moneyOf }: PayoutKind): boolean => moneyOf === "merchant"
+const refundKinds = () => kindsThat(pullsFromWallet)
+
+/** Whether a call takes money out of its merchant's wallet. */
+export const isRefund = (payout: Pick<Payout, "kind">): boolean => pullsFromWallet(kindOf(payout))
+
 /** Returns when a refund that waits for its wallet is first checked. */
 export const firstLook = (now: Date): Date => new Date(now.getTime() + SOON_MS)
 
@@ -96,13 +104,13 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
  * not mined, or an earlier one of these. Two at once could both be simulated with an allowance that only one can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
-  const ids = payouts.flatMap(({ id, kind }) => (kind === "refund" ? [id] : []))
+  const ids = payouts.filter(isRefund).map(({ id }) => id)
   const [first] = payouts
   if (ids.length === 0 || !first) return new Set()
   const { rows } = await sql<{ id: string }>`
     with purses as (select i.id, i.created_at, i.state, (e.token, e.receiver, e.refund_collector) as purse from payouts i
       join escrows e on e.session_id = i.escrow_id where i.id = any(${sqlArray("uuid", ids)})
-        or (i.chain_id = ${first.chain_id} and i.kind = 'refund' and i.state = 'assigned'))
+        or (i.chain_id = ${first.chain_id} and i.kind in ${refundKinds()} and i.state = 'assigned'))
     select id from purses where id = any(${sqlArray("uuid", ids)}) and exists (select from purses o where o.purse = purses.purse
       and o.id <> purses.id and (o.state = 'assigned' or (o.created_at, o.id) < (purses.created_at, purses.id)))`.execute(
     ctx.db,
@@ -132,7 +140,7 @@ export async function holdAlike(
     where id in (select i.id from payouts i join escrows e on e.session_id = i.escrow_id
         join escrows own on own.session_id = ${refund.escrow_id} and (own.token, own.receiver, own.refund_collector)
           = (e.token, e.receiver, e.refund_collector)
-      where i.merchant_id = ${refund.merchant_id} and i.chain_id = ${refund.chain_id} and i.kind = 'refund'
+      where i.merchant_id = ${refund.merchant_id} and i.chain_id = ${refund.chain_id} and i.kind in ${refundKinds()}
         and i.state in ('queued', 'held') and i.run_at <= ${soon} and i.amount >= ${refund.amount}
       limit ${ALIKE_AT_ONCE} for no key update of i skip locked)`.execute(ctx.db)
 }

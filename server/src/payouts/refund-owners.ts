@@ -9,7 +9,8 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { Payout } from "./lane-policy.ts"
+import type { Payout } from "./lane.ts"
+import { isRefund } from "./refund-funds.ts"
 
 /**
  * Returns the merchant whose refunds each wallet pays, by wallet; none for a wallet that nobody proved and that got no
@@ -46,7 +47,8 @@ export async function refundsOfOthers(
   network: Pick<NetworkInfo, "chainId">,
   payouts: readonly Payout[],
 ): Promise<Set<string>> {
-  const ids = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "refund" && id !== null ? [id] : []))
+  const refunds = payouts.filter(isRefund)
+  const ids = refunds.flatMap(({ escrow_id: id }) => id ?? [])
   if (ids.length === 0) return new Set()
   const escrows = await ctx.db
     .selectFrom("escrows")
@@ -55,9 +57,9 @@ export async function refundsOfOthers(
     .execute()
   const receivers = new Map(escrows.map(row => [row.session_id, row.receiver]))
   const owners = await refundOwners(ctx, network, [...receivers.values()])
-  const isOthers = ({ kind, escrow_id: id, merchant_id: own }: Payout): boolean => {
-    const receiver = kind === "refund" ? receivers.get(id ?? "") : undefined
+  const isOthers = ({ escrow_id: id, merchant_id: own }: Payout): boolean => {
+    const receiver = receivers.get(id ?? "")
     return receiver !== undefined && (owners.get(receiver) ?? own) !== own
   }
-  return new Set(payouts.filter(isOthers).map(({ id }) => id))
+  return new Set(refunds.filter(isOthers).map(({ id }) => id))
 }

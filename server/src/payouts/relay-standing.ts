@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import { validBeforeOf } from "../chain/authorizations.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { kindsThat } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 
 /**
@@ -79,7 +80,7 @@ export async function relayStanding(
         .as("arrived"),
     ])
     .where("payouts.deposit_id", "=", depositId)
-    .where("payouts.kind", "in", ["authorize", "settle"])
+    .where(sql<boolean>`payouts.kind in ${kindsThat(({ isPublic }) => isPublic)}`)
     .orderBy("payouts.created_at", "desc")
     .orderBy("payouts.id")
     .execute()

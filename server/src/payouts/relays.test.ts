@@ -19,6 +19,8 @@ import { findPreempted } from "./find-preempted.ts"
 import { inFlight } from "./in-flight.ts"
 import { payoutRound } from "./pay-out.ts"
 import { DOUBTED_MS } from "./payer-limits.ts"
+import { payoutLane } from "./payout-lane.ts"
+import { relayLane } from "./relay-lane.ts"
 import { checkWallet } from "./wallet-row.ts"
 
 type Buyer = Awaited<ReturnType<ReturnType<typeof relaysOn>["buyer"]>>
@@ -99,7 +101,7 @@ describe("a relay", () => {
 
   it("has a wallet that is not the payouts', even when the settings say so", async () => {
     const { ctx } = rig.service
-    const wrong = payoutRound(ctx, rig.network, { lane: "payout", signer: rig.relayer })
+    const wrong = payoutRound(ctx, payoutLane(rig.network, rig.relayer))
     await expect(wrong).rejects.toThrow("is the relay wallet, and can't be the payout wallet too")
   })
 
@@ -128,7 +130,7 @@ describe("a relay", () => {
     const { session } = await submitted()
     const { ctx } = rig.service
     const sight = await readWalletState(rig.network, rig.relayer.address, ctx.signal)
-    await assignPayouts(ctx, rig.network, await relayWallet(), sight)
+    await assignPayouts(ctx, relayLane(rig.network, rig.relayer), await relayWallet(), sight)
     expect(await states()).toEqual(["assigned"])
     expect((await attempts()).map(each => each.sends)).toEqual([0])
     await on.round()
@@ -302,7 +304,7 @@ describe("a relay beside money that the merchant decides about", () => {
       paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
       return paid.then(() => result)
     }
-    const done = await assignPayouts(ctx, rig.network, await relayWallet(), sight)
+    const done = await assignPayouts(ctx, relayLane(rig.network, rig.relayer), await relayWallet(), sight)
     await paid
     expect(done).toMatchObject({ assigned: [], postponed: 1 })
     expect(await states()).toEqual(["queued"])
@@ -604,11 +606,8 @@ describe("a relay that can't be carried out", () => {
     await rig.round()
     await mine()
     rig.service.advance(3_700_000)
-    for (const by of [
-      { lane: "relay", signer: rig.relayer },
-      { lane: "payout", signer: rig.signer },
-    ] as const)
-      await payoutRound(rig.service.ctx, rig.network, by)
+    await payoutRound(rig.service.ctx, relayLane(rig.network, rig.relayer))
+    await payoutRound(rig.service.ctx, payoutLane(rig.network, rig.signer))
     await rig.compareLogs()
     expect(new Set(await rig.states())).toEqual(new Set(["final"]))
     const wallets = await rig.service.ctx.db.selectFrom("wallets").selectAll().orderBy("lane").execute()
@@ -817,7 +816,7 @@ describe("a relay that an old backup does not know to be signed", () => {
     const [relay] = await on.relays()
     await restore()
     expect(await states()).toEqual(["queued"])
-    await checkWallet(ctx, rig.network, { lane: "relay", signer: rig.relayer })
+    await checkWallet(ctx, relayLane(rig.network, rig.relayer))
     expect((await relayWallet()).status).toBe("halted")
     const { status, body } = await operator.ask("/adopt", { hash: relay?.tx_hash })
     expect([status, body.said], JSON.stringify(body)).toEqual([200, expect.stringContaining("pays the payout")])

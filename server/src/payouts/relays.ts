@@ -13,6 +13,7 @@ import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import type { SignedBy } from "../chain/signatures.ts"
 import { dataParts, quorumOf, sharedWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
+import { payoutKinds } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { watch } from "../deposits/deposits.ts"
@@ -23,7 +24,7 @@ import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { OTHER_WALLET, orphanedReserves, reclaimedCalls, TAKEN_BACK } from "./orphaned-reserves.ts"
 import { TOO_LATE } from "./relay-standing.ts"
-import { agreedTrial, askEach, askTogether, reportDisagreement, type Trial } from "./trials.ts"
+import { agreedTrial, askEach, askTogether, failedTrial, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
  * The highest gas limits of relays. A key's signature takes some 100,000. A contract's signature takes as much as the
@@ -37,16 +38,13 @@ export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
  * payment deploys the contract that holds it. A contract wallet's reservation never gets a key's limit: the limit
  * distinguishes the two.
  */
-export const RESERVE_GAS = { key: 500_000n, contract: 1_000_000n }
+export const RESERVE_GAS = { key: payoutKinds.reserve.gasOfKey, contract: 1_000_000n }
 
 const REASON_LENGTH = 120
 /** The reason for the buyer when the gas budget of the merchant, or of all merchants, is spent. */
 export const NO_BUDGET = "Nothing more is relayed for this merchant today."
 /** The reason when the budget of contract wallets is spent. */
 export const NO_CONTRACT_BUDGET = "Nothing more is relayed for contract wallets on this network today."
-
-/** Matches the errors of nodes for a call that itself fails. */
-export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
 
 const tokenAbi = parseAbi([
   "function authorizationState(address, bytes32) view returns (bool)",
@@ -111,7 +109,7 @@ export async function tryRelay(
   ]
   // A contract wallet decides how long its call keeps a node busy.
   const ask = (calls: readonly RpcCall[]) =>
-    by === "key" ? askTogether(ctx, { network, calls }) : askEach(network, calls, ctx.signal)
+    by === "key" ? askTogether(ctx, { chain: network, calls }) : askEach(network, calls, ctx.signal)
   let answers = await ask(calls)
   // A token refuses a used nonce. Only if a call fails is the token asked whether that is the reason.
   const isDoubtful = answers.some(results => results?.some(each => !each.ok && failedTrial.test(each.error)))

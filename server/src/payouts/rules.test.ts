@@ -7,7 +7,8 @@ import { firstFees, raisedFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { approvalIn, giveBackCall, payoutIdIn, releaseData, returnNonce } from "../chain/release-call.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
-import { drawShares, recheckBeforeMs, recheckMs } from "./draw-shares.ts"
+import { drawShares } from "./draw-shares.ts"
+import { recheckBeforeMs, recheckMs } from "./recheck.ts"
 
 describe("classifyAnswer", () => {
   it.each([

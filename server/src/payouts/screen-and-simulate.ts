@@ -7,16 +7,14 @@ import type { Hex } from "viem"
 import { successesIn } from "../chain/authorization-batch.ts"
 import { type Fees, trialFees } from "../chain/fees.ts"
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
 import { withRevertName } from "../chain/revert-name.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { batchCall, groupIntoTransactions } from "./batches.ts"
-import { type Judged, type LanePolicy, type Payout, policies, type Verdict } from "./lane-policy.ts"
-import { failedTrial, unseenAt } from "./relays.ts"
-import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
+import type { Judged, Lane, Payout, Verdict } from "./lane.ts"
+import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } from "./trials.ts"
 import { gasOf } from "./unsigned-attempt.ts"
 
 /** How long a payout waits while no source of sanctions responds. */
@@ -37,23 +35,23 @@ export interface Terms {
 /** Judges each payout once; those with the verdict `sign` may be signed. */
 export async function screenAndSimulate(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
   terms: Terms,
 ): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  const policy = policies[wallet.lane]
-  const screened = await screenPayouts(ctx, network, wallet, policy, payouts)
+  const screened = await screenPayouts(ctx, lane, payouts)
   const clear = screened.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   const refused = screened.filter(({ verdict }) => verdict.kind !== "sign")
   const short = await shortOf(
     ctx,
+    lane,
     refused.map(({ payout }) => payout),
   )
   return [
     ...refused.map(each => (short.has(each.payout.id) ? { ...each, verdict: SHORT } : each)),
-    ...(await simulate(ctx, network, wallet, clear, terms)),
+    ...(await simulate(ctx, lane, wallet, clear, terms)),
   ]
 }
 
@@ -64,26 +62,19 @@ export async function screenAndSimulate(
 const SHORT: Verdict = { kind: "short" }
 
 /** Returns the ids of payouts whose money a reorg removed. */
-async function shortOf(ctx: Context, all: readonly Payout[]): Promise<Set<string>> {
-  // A relay brings its money.
-  const payouts = all.filter(({ lane }) => lane === "payout")
-  if (payouts.length === 0) return new Set()
+async function shortOf(ctx: Context, { keepsBooks }: Lane, payouts: readonly Payout[]): Promise<Set<string>> {
+  // Where no money leaves deposits, a call brings its money.
+  if (!keepsBooks || payouts.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select i.id from payouts i
     where i.id in (${sql.join(payouts.map(({ id }) => sql`${id}::uuid`))}) and not has_money(i)`.execute(ctx.db)
   return new Set(rows.map(({ id }) => id))
 }
 
-async function screenPayouts(
-  ctx: Context,
-  network: Network,
-  { lane }: Row<"wallets">,
-  policy: LanePolicy,
-  payouts: readonly Payout[],
-): Promise<Judged[]> {
+async function screenPayouts(ctx: Context, lane: Lane, payouts: readonly Payout[]): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  const parties = await policy.partiesOf(ctx, payouts)
-  const screened = await screen(ctx, [...new Set([...parties.values()].flat())], lane)
-  const vetted = await policy.vet(ctx, network, payouts)
+  const parties = await lane.partiesOf(ctx, payouts)
+  const screened = await screen(ctx, [...new Set([...parties.values()].flat())], lane.name)
+  const vetted = await lane.vet(ctx, payouts)
   const judged: Judged[] = []
   for (const payout of payouts) {
     const own = parties.get(payout.id) ?? []
@@ -92,7 +83,7 @@ async function screenPayouts(
     const verdict: Verdict =
       vetted.get(payout.id) ??
       (listed !== undefined
-        ? await policy.listed(ctx, payout, listed)
+        ? await lane.listed(ctx, payout, listed)
         : isClear
           ? { kind: "sign" }
           : { kind: "wait", ms: UNSCREENED_WAIT_MS })
@@ -104,7 +95,7 @@ async function screenPayouts(
 /** Runs each call on every endpoint, at the price and gas limit that it will be signed with. */
 async function simulate(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
   terms: Terms,
@@ -113,8 +104,8 @@ async function simulate(
   const batches = transactions.filter(({ length }) => length > 1)
   const single = transactions.flatMap(each => (each.length === 1 ? each : []))
   const [inBatch, alone] = await Promise.all([
-    succeedingTogether(ctx, network, wallet, batches, terms),
-    simulateAlone(ctx, network, wallet, single, terms),
+    succeedingTogether(ctx, lane, wallet, batches, terms),
+    simulateAlone(ctx, lane, wallet, single, terms),
   ])
   const together = batches.flat()
   const signed = together.filter(({ id }) => inBatch.has(id))
@@ -123,7 +114,7 @@ async function simulate(
   const others = together.filter(({ id }) => !inBatch.has(id))
   const payers = new Set(signed.map(({ payer }) => payer))
   const isOverdrawn = ({ payout, verdict }: Judged) => verdict.kind === "sign" && payers.has(payout.payer)
-  const judged = await simulateAlone(ctx, network, wallet, others, terms)
+  const judged = await simulateAlone(ctx, lane, wallet, others, terms)
   return [
     ...signed.map((payout): Judged => ({ payout, verdict: { kind: "sign", inBatch: true } })),
     ...alone,
@@ -134,20 +125,20 @@ async function simulate(
 /** Returns the ids of the payouts that endpoints agree would succeed in these batches. */
 async function succeedingTogether(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   batches: readonly (readonly [Payout, ...Payout[]])[],
   terms: Terms,
 ): Promise<Set<string>> {
   if (batches.length === 0) return new Set()
   const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
-  const answers = await askEach(network, calls, ctx.signal)
+  const answers = await askEach(lane.chain, calls, ctx.signal)
   const succeeding = batches.flatMap((payouts, n) => {
     // A batch as a whole fails where the contract is not deployed, or the endpoint itself failed.
     const outcomes = answers.map(results => outcomesIn(results?.[n], payouts.length))
     return payouts.filter((_, i) => {
       const trials = outcomes.flatMap(each => each[i] ?? [])
-      return agreedTrial(network, trials)?.[0].outcome === "succeeds"
+      return agreedTrial(lane.chain, trials)?.[0].outcome === "succeeds"
     })
   })
   return new Set(succeeding.map(({ id }) => id))
@@ -167,28 +158,28 @@ function outcomesIn(result: RpcResult | undefined, count: number): Trial[] {
 
 async function simulateAlone(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
   terms: Terms,
 ): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  const policy = policies[wallet.lane]
   const calls = payouts.map(payout =>
     trialCall(wallet, { to: payout.to_address, data: payout.data, gas: gasOf(payout) }, terms),
   )
-  const reads = policy.arrivalReads(network, payouts)
-  const answers = await askEach(network, [...calls, ...reads.values()], ctx.signal)
+  const reads = lane.arrivalReads(payouts)
+  const answers = await askEach(lane.chain, [...calls, ...reads.values()], ctx.signal)
   const held = new Map([...reads.keys()].map((id, i) => [id, answers.map(results => results?.[calls.length + i])]))
-  const unseen = held.size > 0 ? await unseenAt(ctx, network, held) : new Set<bigint>()
+  const unseen = held.size > 0 ? await lane.unseenAt(ctx, held) : new Set<bigint>()
   const judged: Judged[] = []
   const outcomes = payouts.map((payout, i) => {
     const trials = answers.flatMap(results => trialOf(results?.[i]))
-    return { payout, trials, agreed: agreedTrial(network, trials)?.[0] }
+    return { payout, trials, agreed: agreedTrial(lane.chain, trials)?.[0] }
   })
   const doubtful = outcomes.filter(({ agreed }) => agreed?.outcome !== "succeeds")
   const short = await shortOf(
     ctx,
+    lane,
     doubtful.map(({ payout }) => payout),
   )
   for (const { payout, trials, agreed } of outcomes) {
@@ -197,9 +188,9 @@ async function simulateAlone(
       judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
     else if (short.has(payout.id)) judged.push({ payout, verdict: SHORT })
     else if (agreed?.outcome === "succeeds") judged.push({ payout, verdict: { kind: "sign" } })
-    else if (agreed) judged.push({ payout, verdict: await policy.fails(ctx, network, payout, agreed.error) })
+    else if (agreed) judged.push({ payout, verdict: await lane.fails(ctx, payout, agreed.error) })
     else {
-      reportDisagreement(ctx, network, wallet.lane, trials, payout.id)
+      reportDisagreement(ctx, lane.chain, lane.name, trials, payout.id)
       judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
     }
   }

@@ -7,7 +7,7 @@ import { sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
 import { type Fees, raisedFees } from "../chain/fees.ts"
 import type { Hash } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
+import type { ReachableChain } from "../chain/networks.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { givenRows } from "../db/given-rows.ts"
@@ -40,7 +40,7 @@ const SENT_AT_ONCE = 64
  */
 export async function sendAttempts(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
   { lowest }: WalletState,
   pace: Pace,
@@ -62,14 +62,14 @@ export async function sendAttempts(
     order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
   if (due.rows.length === 0) return undefined
   const calls = due.rows.map(({ raw }) => ({ method: "eth_sendRawTransaction", params: [raw] }))
-  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const answers = await Promise.all(awake(chain.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
   const results = due.rows.map((_, i) => summaryOf(answers.map(answer => classifyAnswer(answer?.[i]))))
   const sent = due.rows.map(({ attempt, hash, nonce }, i) => {
     const result = results[i] ?? "unknown"
     if (result === "alarm") {
       const said = answers.map(answer => answer?.[i])
       ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is; a person must act")
-      payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "send" })
+      payoutAlarms.inc({ network: chain.name, wallet: wallet.lane, reason: "send" })
     }
     return { id: `${attempt}`, result }
   })
@@ -83,7 +83,7 @@ export async function sendAttempts(
     attributes: {
       "rpc.system.name": "jsonrpc",
       "rpc.method": "eth_sendRawTransaction",
-      "sluice.network": network.name,
+      "sluice.network": chain.name,
     },
   }
   const noted = noting.then(() => {})
@@ -112,7 +112,7 @@ interface Due extends Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escro
  */
 export async function replaceStuck(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   { id: walletId }: Row<"wallets">,
   { market, latest }: WalletState,
   pace: Pace,
@@ -133,7 +133,7 @@ export async function replaceStuck(
     const facts = { payoutId: last.payout_id, nonce: `${last.nonce}` }
     if (!fees) {
       ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE; it is sent again as it is")
-      payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
+      payoutAlarms.inc({ network: chain.name, wallet: wallet.lane, reason: "fee_cap" })
       return 0
     }
     await attemptAgain(ctx, wallet, last, { ...fees, empty: last.empty })

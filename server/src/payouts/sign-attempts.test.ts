@@ -14,11 +14,13 @@ import type { Network } from "../chain/networks.ts"
 import { type Signer, SignerError, unsignedHash } from "../chain/signer.ts"
 import { remoteSigner } from "../chain/signers/remote-signer.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
+import { waitingAlarms } from "../lanes.ts"
 import { openLog } from "../log.ts"
 import { registry } from "../metrics.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
-import { alarmsInWords } from "./alarms.ts"
+import { alarmsInWords } from "./all-alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
+import { payoutLane } from "./payout-lane.ts"
 import { signAttempts } from "./sign-attempts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 import { checkWallet } from "./wallet-row.ts"
@@ -86,11 +88,13 @@ async function gains(work: () => Promise<unknown>): Promise<bigint[]> {
   return (await all()).map((after, i) => after - (before[i] ?? 0n))
 }
 
+const laneOf = (signer: Signer) => payoutLane(rig.network, signer)
+
 /** Pays a payment with two shares in, and gives them nonces. */
 async function assigned(): Promise<void> {
   await rig.paid(await rig.sell([50, 50]), 1_000_000n)
   const { ctx } = rig.service
-  const done = await assignPayouts(ctx, rig.network, await wallet(), await state())
+  const done = await assignPayouts(ctx, laneOf(rig.signer), await wallet(), await state())
   expect(done.assigned.length).toBe(2)
 }
 
@@ -176,7 +180,9 @@ describe("a signer that is down", () => {
     await rig.round(dead)
     expect((await wallet()).alarms).toEqual(["signer"])
     expect(lines.filter(({ reason }) => reason === "signer").length).toBe(1)
-    expect(await alarmsInWords(rig.service.ctx)).toEqual([expect.stringContaining("something without a signature")])
+    expect(await alarmsInWords(rig.service.ctx, waitingAlarms)).toEqual([
+      expect.stringContaining("something without a signature"),
+    ])
     signers.fault = () => undefined
     await settle(fresh())
     expect((await wallet()).alarms).toEqual([])
@@ -266,7 +272,7 @@ describe("a signer that is down", () => {
       const { ctx } = rig.service
       const shared = fresh()
       const signFor = async (name: Network["name"]) =>
-        await signAttempts(ctx, { ...rig.network, name }, await wallet(), shared, await state())
+        await signAttempts(ctx, payoutLane({ ...rig.network, name }, shared), await wallet(), await state())
       signers.fault = () => "refuse"
       expect([await signFor("base"), await signFor("base"), signers.asked.length]).toEqual([0, 0, 2])
       signers.fault = () => undefined
@@ -309,7 +315,7 @@ describe("a signer that is down", () => {
       return "hang"
     }
     const { ctx } = rig.service
-    await signAttempts({ ...ctx, signal: ending.signal }, rig.network, await wallet(), fresh(), await state())
+    await signAttempts({ ...ctx, signal: ending.signal }, laneOf(fresh()), await wallet(), await state())
     expect([errors(), (await attempts()).map(each => each.raw)]).toEqual([[], [null, null]])
   })
 })
@@ -332,7 +338,7 @@ describe("a signer that answers twice", () => {
       }
       const row = await wallet()
       const seen = await state()
-      const signed = await Promise.all([1, 2].map(() => signAttempts(ctx, rig.network, row, fresh(), seen)))
+      const signed = await Promise.all([1, 2].map(() => signAttempts(ctx, laneOf(fresh()), row, seen)))
       expect(signed.reduce((sum, n) => sum + n, 0)).toBe(2)
       expect(signers.asked.length).toBe(4)
       await settle(fresh())
@@ -356,7 +362,7 @@ describe("a signer that answers twice", () => {
           throw new Error("ended")
         },
       }
-      await signAttempts(ctx, rig.network, await wallet(), dying, await state())
+      await signAttempts(ctx, laneOf(dying), await wallet(), await state())
       expect((await attempts()).map(each => each.raw)).toEqual([null, null])
       await settle(fresh())
     })
@@ -629,7 +635,7 @@ describe("a nonce", () => {
         await held
         return undefined
       }
-      const late = signAttempts(rig.service.ctx, rig.network, await wallet(), fresh(), await state())
+      const late = signAttempts(rig.service.ctx, laneOf(fresh()), await wallet(), await state())
       await until("it was asked for both", () => signers.heard.filter(text => text.includes("/sign/")).length === 2)
       await operator.ask("/unstick", { wallet: "payout", nonce: `${first?.nonce}`, reason: "not to be paid" })
       free()
@@ -666,13 +672,13 @@ describe("a nonce", () => {
     await assigned()
     const { ctx } = rig.service
     const other: Signer = { ...fresh(), address: rig.relayer.address }
-    await expect(signAttempts(ctx, rig.network, await wallet(), other, await state())).rejects.toThrow("can't sign for")
+    await expect(signAttempts(ctx, laneOf(other), await wallet(), await state())).rejects.toThrow("can't sign for")
   })
 
   it("is found unsigned by the process that starts next", async () => {
     const got = await gains(async () => {
       await assigned()
-      await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: fresh() })
+      await checkWallet(rig.service.ctx, payoutLane(rig.network, fresh()))
       await settle(fresh())
     })
     await expectPaid(got)

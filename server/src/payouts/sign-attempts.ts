@@ -7,7 +7,6 @@
 import { sql } from "kysely"
 import type { Hex } from "viem"
 import type { Hash } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
 import { type Signer, SignerError, signTransaction } from "../chain/signer.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -15,6 +14,7 @@ import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
+import type { Lane } from "./lane.ts"
 import { tracePayouts, withoutBatches } from "./trace-payouts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
 import { emptyOverdue, isSound, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
@@ -44,49 +44,49 @@ interface Signed {
  */
 export async function signAttempts(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
-  signer: Signer,
   { latest }: Pick<WalletState, "latest">,
   given: readonly Unsigned[] = [],
 ): Promise<number> {
+  const { chain, signer } = lane
   if (signer.address !== wallet.address)
     throw new Error(`the signer of ${signer.address} can't sign for ${wallet.address}`)
   if (latest === undefined) return 0
-  await emptyOverdue(ctx, wallet, latest)
+  await emptyOverdue(ctx, lane, wallet, latest)
   const failingHere = failing.get(signer) ?? new Map()
   failing.set(signer, failingHere)
-  const { failures, againAt } = failingHere.get(network.name) ?? { failures: 0, againAt: 0 }
+  const { failures, againAt } = failingHere.get(chain.name) ?? { failures: 0, againAt: 0 }
   if (performance.now() < againAt) return 0
   const due =
     given.length > 0
       ? given.filter(each => isSound(ctx, wallet, each))
-      : await signableAttempts(ctx, network, wallet, latest)
+      : await signableAttempts(ctx, lane, wallet, latest)
   const asked = failures > 0 ? due.slice(0, 1) : due
   const startMs = unixMs()
   const answers = await Promise.allSettled(asked.map(each => signOne(signer, each, ctx.signal)))
   // A process that is shutting down has cancelled them itself.
   const failed = ctx.signal.aborted ? [] : answers.filter(answer => answer.status === "rejected")
-  for (const { reason } of failed) report(ctx, network, wallet, signer, reason)
+  for (const { reason } of failed) report(ctx, lane, reason)
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
   if (failed.length > 0) {
     const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures)
-    failingHere.set(network.name, { failures: failures + 1, againAt: performance.now() + waitMs })
-  } else if (signed.length > 0) failingHere.delete(network.name)
+    failingHere.set(chain.name, { failures: failures + 1, againAt: performance.now() + waitMs })
+  } else if (signed.length > 0) failingHere.delete(chain.name)
   const stored = await store(ctx, wallet, signed)
-  await trace(ctx, network, startMs, asked, answers)
+  await trace(ctx, lane, startMs, asked, answers)
   return stored
 }
 
 /** Adds the signing step to the trace of each payout that was asked for. */
 async function trace(
   ctx: Context,
-  network: Network,
+  { chain }: Lane,
   startMs: number,
   asked: readonly Unsigned[],
   answers: readonly PromiseSettledResult<Signed>[],
 ): Promise<void> {
-  const step = { name: "sign payout", startMs, attributes: { "sluice.network": network.name } }
+  const step = { name: "sign payout", startMs, attributes: { "sluice.network": chain.name } }
   const payouts = asked.map((each, i) => ({ ...each, id: each.payout_id, answer: answers[i] }))
   tracePayouts(ctx, step, await withoutBatches(ctx, payouts), ({ answer }) =>
     answer?.status === "fulfilled"
@@ -104,15 +104,15 @@ async function signOne(signer: Signer, attempt: Unsigned, signal: AbortSignal): 
  * Logs a signer's failure. A signer that does not respond raises an alarm after a transaction has waited for it for a
  * minute; a wrong answer raises one at once.
  */
-function report(ctx: Context, network: Network, wallet: Row<"wallets">, { remote }: Signer, error: unknown): void {
-  const facts = { network: network.name, wallet: wallet.lane, signer: remote ?? "local" }
+function report(ctx: Context, { chain, name, signer: { remote } }: Lane, error: unknown): void {
+  const facts = { network: chain.name, wallet: name, signer: remote ?? "local" }
   const isWrong = error instanceof SignerError && error.isWrong
   const said = error instanceof SignerError ? error.message : "failed"
   ctx.log.error(
     { ...facts, ...(error instanceof SignerError ? {} : { err: error }) },
-    `the ${wallet.lane} wallet's signer ${said}`,
+    `the ${name} wallet's signer ${said}`,
   )
-  if (isWrong) payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "signature" })
+  if (isWrong) payoutAlarms.inc({ network: chain.name, wallet: name, reason: "signature" })
 }
 
 /**

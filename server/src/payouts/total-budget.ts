@@ -9,11 +9,12 @@
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
 import type { Context, TxContext } from "../context.ts"
+import { kindOf, kindsThat, numberByKind } from "../db/by-kind.ts"
+import type { PayoutKind, PayoutKindName } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { relayTimes, timesOf } from "./gas-budget.ts"
+import { timesInHalf, timesOf } from "./gas-budget.ts"
 import { mostOf } from "./in-flight.ts"
-import { RESERVE_GAS } from "./relays.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 /** The key of the advisory lock; no other lock uses this number. */
@@ -33,12 +34,14 @@ export interface Totals {
 }
 
 /** Whether a call carries out the authorization of a contract wallet. */
-export const isContractRelay = ({ kind, data, gas }: Relayed): boolean =>
-  data.startsWith(CONTRACT_RELAY) || (kind === "reserve" && gas !== RESERVE_GAS.key)
+export const isContractRelay = ({ kind, data, gas }: Relayed): boolean => {
+  const { gasOfKey } = kindOf({ kind })
+  return data.startsWith(CONTRACT_RELAY) || (gasOfKey !== undefined && gas !== gasOfKey)
+}
 
 const ofContracts = (chainId: number) =>
   sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and (i.data like ${`${CONTRACT_RELAY}%`}
-    or (i.kind = 'reserve' and i.gas <> ${RESERVE_GAS.key}))`
+    or i.gas <> ${numberByKind(sql.ref("i.kind"), kind => kind.gasOfKey)})`
 
 const ONCE = sql<bigint>`1`
 
@@ -46,11 +49,10 @@ const ONCE = sql<bigint>`1`
  * SQL: whether the reservation of a signed call `i` has counted for it; {@link prepaidOf} says the same of unsigned
  * calls.
  */
-const isPrepaidCall = sql<boolean>`(i.kind = 'void' or i.kind = 'capture' and not exists (select from payouts c
-    where c.escrow_id = i.escrow_id and c.kind = 'capture' and c.state in ('assigned', 'mined', 'final') and c.nonce < i.nonce))`
-/** SQL: how often a call counts in the whole total. */
-const wholeTimesOf = sql<bigint>`(case i.kind when 'reserve' then 2 else 1 end)`
-const wholeTimes = (kind: Row<"payouts">["kind"]): bigint => (kind === "reserve" ? 2n : 1n)
+const isPrepaidCall =
+  () => sql<boolean>`(i.kind in ${prepaidKinds("each")} or i.kind in ${prepaidKinds("first")} and not exists (select from payouts c
+    where c.escrow_id = i.escrow_id and c.kind in ${prepaidKinds("first")} and c.state in ('assigned', 'mined', 'final') and c.nonce < i.nonce))`
+const prepaidKinds = (which: PayoutKind["prepaid"]) => kindsThat(({ prepaid }) => prepaid === which)
 
 /** Sums, in wei, what payouts cost in the last 24 hours and what those in flight may cost; each counts `times`. */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
@@ -79,31 +81,39 @@ async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
   const { gasBudgetTotal: limit } = ctx.settings
   if (limit === 0n) return undefined
   const [all, relays] = await Promise.all([
-    spentOn(ctx, sql<boolean>`not ${isPrepaidCall}`, wholeTimesOf),
-    spentOn(ctx, sql<boolean>`i.lane = 'relay'`, timesOf),
+    spentOn(
+      ctx,
+      sql<boolean>`not ${isPrepaidCall()}`,
+      numberByKind(sql.ref("i.kind"), ({ gasTimes }) => gasTimes),
+    ),
+    spentOn(ctx, sql<boolean>`i.lane = 'relay'`, timesOf()),
   ])
   return { all: limit - all, relays: limit / 2n - relays }
 }
 
-const hasRoom = ({ all, relays }: Room, { kind }: Pick<Row<"payouts">, "kind">, wei: bigint): boolean =>
-  wei * wholeTimes(kind) <= all && (relayTimes(kind) === 0n || wei * relayTimes(kind) <= relays)
+const hasRoom = ({ all, relays }: Room, kind: PayoutKind, wei: bigint): boolean =>
+  wei * kind.gasTimes <= all && (timesInHalf(kind) === 0n || wei * timesInHalf(kind) <= relays)
 
 /**
  * Returns which calls their reservations have paid for: each void, and one capture of each payment, unless another
  * capture was signed and did not fail.
  */
 async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<(row: Totalled) => boolean> {
-  const escrows = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "capture" && id !== null ? [id] : []))
+  const isOfFirst = (row: Totalled) => kindOf(row).prepaid === "first"
+  const escrows = payouts.filter(isOfFirst).flatMap(({ escrow_id: id }) => id ?? [])
   const { rows } = await sql<{ escrow_id: string }>`select distinct escrow_id from payouts
-    where escrow_id = any(${sqlArray("text", escrows)}) and kind = 'capture' and state in ('assigned', 'mined', 'final')`.execute(
+    where escrow_id = any(${sqlArray("text", escrows)}) and kind in ${prepaidKinds("first")} and state in ('assigned', 'mined', 'final')`.execute(
     ctx.db,
   )
   const captured = new Set(rows.map(row => row.escrow_id))
   // If several captures of a payment are in one round, the first.
   const first = new Map<string | null, string>()
-  for (const { kind, escrow_id: of, id } of payouts) if (kind === "capture" && !first.has(of)) first.set(of, id)
-  return ({ kind, escrow_id: of, id }) =>
-    kind === "void" || (kind === "capture" && of !== null && !captured.has(of) && first.get(of) === id)
+  for (const { escrow_id: of, id } of payouts.filter(isOfFirst)) if (!first.has(of)) first.set(of, id)
+  return row => {
+    const { escrow_id: of, id } = row
+    if (isOfFirst(row)) return of !== null && !captured.has(of) && first.get(of) === id
+    return kindOf(row).prepaid === "each"
+  }
 }
 
 /** The same for a network's contract wallets. */
@@ -130,11 +140,12 @@ export async function lockTotals(
   let contracts = withContracts ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
     holds: (row, wei) =>
-      (total === undefined || isPrepaid(row) || hasRoom(total, row, wei)) &&
+      (total === undefined || isPrepaid(row) || hasRoom(total, kindOf(row), wei)) &&
       (contracts === undefined || !isContractRelay(row) || wei <= contracts),
     take: (row, wei) => {
-      const whole = isPrepaid(row) ? 0n : wei * wholeTimes(row.kind)
-      if (total !== undefined) total = { all: total.all - whole, relays: total.relays - wei * relayTimes(row.kind) }
+      const kind = kindOf(row)
+      const whole = isPrepaid(row) ? 0n : wei * kind.gasTimes
+      if (total !== undefined) total = { all: total.all - whole, relays: total.relays - wei * timesInHalf(kind) }
       if (contracts !== undefined && isContractRelay(row)) contracts -= wei
     },
   }
@@ -144,13 +155,9 @@ export async function lockTotals(
  * Whether all merchants together have no room for one more transaction of `most` wei, by default a payout. It decides
  * as {@link lockTotals} does: otherwise a round would pick, simulate and refuse the same payouts again and again.
  */
-export async function isTotalSpent(
-  ctx: Context,
-  most: bigint,
-  kind: Row<"payouts">["kind"] = "share",
-): Promise<boolean> {
+export async function isTotalSpent(ctx: Context, most: bigint, kind: PayoutKindName = "share"): Promise<boolean> {
   const room = await totalRoom(ctx)
-  return room !== undefined && !hasRoom(room, { kind }, most)
+  return room !== undefined && !hasRoom(room, kindOf({ kind }), most)
 }
 
 /** Whether a network's contract wallets have no room for one more relay of `most` wei. */

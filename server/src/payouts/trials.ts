@@ -4,12 +4,12 @@
  */
 import { ask, awake, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import { askAgreed } from "../chain/in-time.ts"
-import type { Network } from "../chain/networks.ts"
+import type { ReachableChain } from "../chain/networks.ts"
 import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import { gatherBy } from "../db/gather.ts"
-import type { Lane } from "../db/payout-rows.ts"
+import type { LaneName } from "../db/payout-kinds.ts"
 import { payoutAlarms } from "../metrics.ts"
 
 /** One endpoint's outcome of a call; `used`: the nonce of its authorization is used. */
@@ -17,31 +17,34 @@ export interface Trial {
   outcome: "succeeds" | "fails" | "used"
 }
 
+/** Matches the errors of nodes for a call that itself fails. */
+export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
+
 /**
  * Returns the trials whose outcome a quorum and a plurality of the endpoints share; undefined if there is no such
  * outcome.
  */
-export function agreedTrial<T extends Trial>(network: Network, trials: readonly T[]): [T, ...T[]] | undefined {
+export function agreedTrial<T extends Trial>(chain: ReachableChain, trials: readonly T[]): [T, ...T[]] | undefined {
   const groups = [...Map.groupBy(trials, each => each.outcome).values()].sort((a, b) => b.length - a.length)
   const [most, next] = groups
-  if (!most || most.length < quorumOf(network) || next?.length === most.length) return undefined
+  if (!most || most.length < quorumOf(chain) || next?.length === most.length) return undefined
   return most as [T, ...T[]]
 }
 
 /** Logs that no outcome was agreed on; raises an alarm with the endpoints if their outcomes differ. */
 export function reportDisagreement(
   ctx: Context,
-  network: Network,
-  wallet: Lane,
+  chain: ReachableChain,
+  wallet: LaneName,
   trials: readonly Trial[],
   payoutId?: string,
 ): void {
-  const facts = { network: network.name, wallet, payoutId, endpoints: network.endpoints.map(hostOf), trials }
+  const facts = { network: chain.name, wallet, payoutId, endpoints: chain.endpoints.map(hostOf), trials }
   if (new Set(trials.map(each => each.outcome)).size < 2) {
     ctx.log.warn(facts, "too few endpoints could simulate a call; it is retried")
     return
   }
-  payoutAlarms.inc({ network: network.name, wallet, reason: "rpc_unavailable" })
+  payoutAlarms.inc({ network: chain.name, wallet, reason: "rpc_unavailable" })
   ctx.log.error(facts, "endpoints do not agree on whether a call would succeed; it is retried")
 }
 
@@ -50,17 +53,17 @@ export function reportDisagreement(
  * not wait for because enough of them say the same.
  */
 export async function askEach(
-  network: Network,
+  chain: ReachableChain,
   calls: readonly RpcCall[],
   signal: AbortSignal,
 ): Promise<(RpcResult[] | undefined)[]> {
-  return await askAgreed(askable(network), calls, { needed: quorumOf(network) }, signal)
+  return await askAgreed(askable(chain), calls, { needed: quorumOf(chain) }, signal)
 }
 
 /** The endpoints that did not fail a moment ago; all of them if those are too few to agree. */
-function askable(network: Network): readonly Endpoint[] {
-  const ready = awake(network.endpoints)
-  return ready.length < quorumOf(network) ? network.endpoints : ready
+function askable(chain: ReachableChain): readonly Endpoint[] {
+  const ready = awake(chain.endpoints)
+  return ready.length < quorumOf(chain) ? chain.endpoints : ready
 }
 
 /**
@@ -68,7 +71,7 @@ function askable(network: Network): readonly Endpoint[] {
  * hangs keeps nobody waiting. `read` gets each endpoint's results once. Returns what was read in time.
  */
 export async function askUntil<T>(
-  network: Network,
+  chain: ReachableChain,
   calls: readonly RpcCall[],
   { signal, mostMs, read, isEnough }: Patience<T>,
 ): Promise<T[]> {
@@ -82,7 +85,7 @@ export async function askUntil<T>(
     answers.push(read(results))
     if (isEnough(answers)) over.abort()
   }
-  const asked = askable(network).map(endpoint =>
+  const asked = askable(chain).map(endpoint =>
     askOne(endpoint).catch(error => {
       // The others had decided, or it took too long.
       if (signal.aborted || !until.aborted) throw error
@@ -99,9 +102,9 @@ interface Patience<T> {
   isEnough: (answers: readonly T[]) => boolean
 }
 
-/** The calls that one request asks a network's endpoints for. */
+/** The calls that one request asks a chain's endpoints for. */
 interface Question {
-  network: Network
+  chain: ReachableChain
   calls: readonly RpcCall[]
 }
 
@@ -116,9 +119,9 @@ export const askTogether = async (ctx: Context, question: Question): Promise<(Rp
   (await gathered(ctx, question)) ?? []
 
 const gathered = gatherBy(async (ctx: Context, questions: readonly Question[]) => {
-  const exchanges = [...Map.groupBy(questions, each => each.network)].flatMap(([network, asked]) =>
+  const exchanges = [...Map.groupBy(questions, each => each.chain)].flatMap(([chain, asked]) =>
     Array.from({ length: Math.ceil(asked.length / ASKED_TOGETHER) }, (_, i) =>
-      exchange(ctx, network, asked.slice(i * ASKED_TOGETHER, (i + 1) * ASKED_TOGETHER)),
+      exchange(ctx, chain, asked.slice(i * ASKED_TOGETHER, (i + 1) * ASKED_TOGETHER)),
     ),
   )
   return new Map((await Promise.all(exchanges)).flat())
@@ -126,11 +129,11 @@ const gathered = gatherBy(async (ctx: Context, questions: readonly Question[]) =
 
 async function exchange(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   questions: readonly Question[],
 ): Promise<[Question, (RpcResult[] | undefined)[]][]> {
   const answers = await askEach(
-    network,
+    chain,
     questions.flatMap(({ calls }) => calls),
     ctx.signal,
   )

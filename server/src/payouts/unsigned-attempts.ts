@@ -5,15 +5,13 @@
 import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
 import type { Hash } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
 import { unsignedHash } from "../chain/signer.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { chainClock } from "../jobs/chain-clock.ts"
-import { calldataFaults } from "./check-signed-transactions.ts"
-import { type Payout, policies } from "./lane-policy.ts"
+import type { Lane, Payout } from "./lane.ts"
 import { attemptAgain, EMPTY_GAS } from "./send-attempts.ts"
 import { transactionOf, type UnsignedRow } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
@@ -40,7 +38,7 @@ export type Unsigned = Pick<
  */
 export async function signableAttempts(
   ctx: Context,
-  network: Network,
+  lane: Lane,
   wallet: Row<"wallets">,
   latest: bigint,
 ): Promise<Unsigned[]> {
@@ -51,11 +49,10 @@ export async function signableAttempts(
       and i.state = 'assigned' and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
     order by a.nonce`.execute(ctx.db)
   if (rows.length === 0) return []
-  const ours = rows.filter(row => !isElsewhere(ctx, network, wallet, row))
+  const ours = rows.filter(row => !isElsewhere(ctx, lane, wallet, row))
   const calls = ours.flatMap(row => (row.empty ? [] : [row.payout_id]))
-  // Relays move no money of ours. A payout out of a deposit is compared with its deposit again, as when it got its
-  // nonce.
-  const faultOf = policies[wallet.lane].keepsBooks ? await calldataFaults(ctx, network, calls) : () => undefined
+  // Its calldata is compared again, as when it got its nonce.
+  const faultOf = await lane.calldataFaults(ctx, calls)
   const found = (row: Unsigned) => alteredSince(row) ?? (row.empty ? undefined : faultOf(row.payout_id))
   const sound = ours.filter(row => isSound(ctx, wallet, row, found(row)))
   const isDear = (row: Unsigned) => row.max_fee > ctx.settings.payoutMaxFee
@@ -78,8 +75,8 @@ export function isSound(ctx: Context, wallet: Row<"wallets">, attempt: Unsigned,
 }
 
 /** Whether another factory's process has to sign an attempt; logs it while the wallet has the alarm `signer`. */
-function isElsewhere(ctx: Context, { depositFactory }: Network, wallet: Row<"wallets">, row: Unsigned): boolean {
-  if (row.empty || row.lane !== "payout" || row.to_address === depositFactory) return false
+function isElsewhere(ctx: Context, lane: Lane, wallet: Row<"wallets">, row: Unsigned): boolean {
+  if (row.empty || !lane.isElsewhere(row.to_address)) return false
   const facts = { payoutId: row.payout_id, nonce: `${row.nonce}`, factory: row.to_address }
   if (wallet.alarms.includes("signer"))
     ctx.log.error(
@@ -145,10 +142,11 @@ async function lowerFees(ctx: Context, { id: walletId }: Row<"wallets">, dear: r
  */
 export async function emptyOverdue(
   ctx: Context,
-  { id: walletId, lane }: Row<"wallets">,
+  { hasDeadlines }: Lane,
+  { id: walletId }: Row<"wallets">,
   latest: bigint,
 ): Promise<void> {
-  if (lane !== "relay") return
+  if (!hasDeadlines) return
   const which = (
     wallet: number,
   ) => sql`from wallets w join payouts i on i.chain_id = w.chain_id and i.wallet = w.address

@@ -12,6 +12,7 @@ import { approvalIn } from "../chain/release-call.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
+import { kindOf } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { askEach } from "./trials.ts"
 
@@ -48,7 +49,7 @@ export async function usedApproval(
   return "the wallet's approval was already used on chain; when that is final, the hourly comparison ends this return"
 }
 
-const approvalOf = ({ kind, data }: Row<"payouts">) => (kind === "return" ? approvalIn(data) : undefined)
+const approvalOf = (row: Row<"payouts">) => (kindOf(row).hasApproval ? approvalIn(row.data) : undefined)
 
 async function isUsedCall(ctx: Context, payout: Row<"payouts">, nonce: Hash, block: string): Promise<RpcCall> {
   const { address } = await ctx.db

@@ -1,20 +1,13 @@
 /** The row of a lane's wallet on one network: how it is made, locked and halted. */
 import { hostOf } from "../chain/endpoints.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
+import type { ReachableChain } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
-import type { Signer } from "../chain/signer.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
-import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-
-/** A lane and the key of its wallet. */
-export interface LaneSigner {
-  lane: Lane
-  signer: Signer
-}
+import type { Lane } from "./lane.ts"
 
 /**
  * Why a wallet is halted when its row is made: none of its nonces is known here. The text is stored, so it never
@@ -34,48 +27,44 @@ export const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wa
  */
 export async function ensureWallet(
   ctx: Context,
-  network: Network,
-  { lane, signer }: LaneSigner,
+  { chain, name: lane, signer }: Pick<Lane, "chain" | "name" | "signer">,
 ): Promise<Row<"wallets"> | undefined> {
   const row = () =>
     ctx.db
       .selectFrom("wallets")
       .selectAll()
-      .where("chain_id", "=", network.chainId)
+      .where("chain_id", "=", chain.chainId)
       .where("address", "=", signer.address)
       .executeTakeFirst()
   const known = await row()
   if (known && known.lane !== lane)
     throw new Error(
-      `${network.name}: ${checksummed(signer.address)} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
+      `${chain.name}: ${checksummed(signer.address)} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
     )
   if (known) return known
-  const { latest, agreedLatest } = await readWalletState(network, signer.address, ctx.signal)
-  const { finalized } = await openQuorum(network, 0n, ctx.signal)
+  const { latest, agreedLatest } = await readWalletState(chain, signer.address, ctx.signal)
+  const { finalized } = await openQuorum(chain, 0n, ctx.signal)
   // A first nonce that is too high is a gap for ever, so one endpoint's count is not enough. One liar of three delays
   // nothing.
   if (latest === undefined || latest !== agreedLatest) {
-    const facts = { network: network.name, lane, latest, agreedLatest, endpoints: network.endpoints.map(hostOf) }
+    const facts = { network: chain.name, lane, latest, agreedLatest, endpoints: chain.endpoints.map(hostOf) }
     ctx.log.error(facts, "endpoints do not agree on the wallet's nonce; nothing is signed until they do")
-    payoutAlarms.inc({ network: network.name, wallet: lane, reason: "rpc_unavailable" })
+    payoutAlarms.inc({ network: chain.name, wallet: lane, reason: "rpc_unavailable" })
     return undefined
   }
   const waiting = ctx.db
     .selectFrom("payouts")
     .select("id")
-    .where("chain_id", "=", network.chainId)
+    .where("chain_id", "=", chain.chainId)
     .where("lane", "=", lane)
     .limit(1)
   const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
   if (doubtful)
-    ctx.log.fatal(
-      { network: network.name, wallet: signer.address, reason: USED_BEFORE },
-      `the ${lane} wallet is halted`,
-    )
+    ctx.log.fatal({ network: chain.name, wallet: signer.address, reason: USED_BEFORE }, `the ${lane} wallet is halted`)
   await ctx.db
     .insertInto("wallets")
     .values({
-      chain_id: network.chainId,
+      chain_id: chain.chainId,
       lane,
       address: signer.address,
       next_nonce: latest,
@@ -97,7 +86,7 @@ export async function ensureWallet(
  */
 export async function haltAhead(
   ctx: Context,
-  network: Network,
+  chain: ReachableChain,
   wallet: Row<"wallets">,
   count: bigint | undefined,
 ): Promise<void> {
@@ -107,15 +96,15 @@ export async function haltAhead(
   if (count <= next) return
   const words = `the chain has ${count} transactions of the wallet, and this database signed ${next}`
   const why = "it was restored from an old backup, or the key is used elsewhere"
-  await haltWallet(ctx, network, wallet, "foreign_nonce", `${words}: ${why}`)
+  await haltWallet(ctx, chain, wallet, "foreign_nonce", `${words}: ${why}`)
 }
 
 /** Observes the wallet at the start of the process, so that an old backup is noticed before anything is signed. */
-export async function checkWallet(ctx: Context, network: Network, by: LaneSigner): Promise<void> {
-  const wallet = await ensureWallet(ctx, network, by)
+export async function checkWallet(ctx: Context, lane: Lane): Promise<void> {
+  const wallet = await ensureWallet(ctx, lane)
   if (!wallet) return
-  const { agreedLatest } = await readWalletState(network, by.signer.address, ctx.signal)
-  await haltAhead(ctx, network, wallet, agreedLatest)
+  const { agreedLatest } = await readWalletState(lane.chain, lane.signer.address, ctx.signal)
+  await haltAhead(ctx, lane.chain, wallet, agreedLatest)
 }
 
 /**
@@ -130,7 +119,7 @@ export const lockWallet = (ctx: TxContext, id: number): Promise<Row<"wallets">> 
  */
 export async function haltWallet(
   ctx: Context,
-  network: Network,
+  chain: Pick<ReachableChain, "name">,
   wallet: Row<"wallets">,
   reason: "foreign_nonce" | "books",
   words: string,
@@ -142,6 +131,6 @@ export async function haltWallet(
     .where("status", "=", "active")
     .executeTakeFirst()
   if (halted.numUpdatedRows === 0n) return
-  payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason })
-  ctx.log.fatal({ network: network.name, wallet: wallet.address, reason: words }, `the ${wallet.lane} wallet is halted`)
+  payoutAlarms.inc({ network: chain.name, wallet: wallet.lane, reason })
+  ctx.log.fatal({ network: chain.name, wallet: wallet.address, reason: words }, `the ${wallet.lane} wallet is halted`)
 }

@@ -15,6 +15,7 @@ import { ApiError } from "../errors.ts"
 import { nobodyKnown } from "../http/authenticate.ts"
 import { defaultBounds } from "../http/connections.ts"
 import { openServer } from "../http/server.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { callPayments } from "../x402/call-payments.ts"
 import { findCarriedOut } from "../x402/find-carried-out.ts"
@@ -197,7 +198,7 @@ describe("a priced call", () => {
     const { answer } = await paid(OSLO)
     const asks = await required(OSLO)
     const payment = paymentOf(asks, await sign(await on.buyer(), asks))
-    await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(rig.service.ctx, payoutLane(rig.network, rig.signer))
     const wallet = rig.service.ctx.db.updateTable("wallets").where("lane", "=", "payout")
     await wallet.set({ status: "halted", halted_reason: "by hand" }).execute()
     for (const headers of [{}, payment]) expect((await call(OSLO, headers)).body.error).toBe("PAYMENTS_PAUSED")

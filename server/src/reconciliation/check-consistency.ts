@@ -41,7 +41,7 @@ const questions: Question[] = [
         where chain_id = ${chainId} and state in ('confirmed', 'final') group by 1, 2) came
         on came.deposit_id = b.deposit_id and came.token = b.token
       full join (select deposit_id, token, sum(amount) as sum from payouts
-        where chain_id = ${chainId} and reserved and state not in ('cancelled', 'reverted') and kind in ${outgoingKinds}
+        where chain_id = ${chainId} and reserved and state not in ('cancelled', 'reverted') and kind in ${outgoingKinds()}
         group by 1, 2) went
         on went.deposit_id = coalesce(b.deposit_id, came.deposit_id) and went.token = coalesce(b.token, came.token)
       where b.inflow is distinct from coalesce(came.sum, 0) or b.committed is distinct from coalesce(went.sum, 0)
@@ -168,14 +168,14 @@ const questions: Question[] = [
       select i.id::text, format('is sent to the factory %s; by the row %s of deposits it is %s', i.to_address, d.id, d.factory)
         as words
       from payouts i join deposits d on d.id = i.deposit_id
-      where i.chain_id = ${chainId} and i.kind in ${outgoingKinds} and i.to_address <> d.factory`,
+      where i.chain_id = ${chainId} and i.kind in ${outgoingKinds()} and i.to_address <> d.factory`,
   },
   {
     table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is called the merchant %s''s', i.merchant_id) as words
       from payouts i left join deposits d on d.id = i.deposit_id
-      where i.chain_id = ${chainId} and i.kind in ${outgoingKinds}
+      where i.chain_id = ${chainId} and i.kind in ${outgoingKinds()}
         and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
   },
   {

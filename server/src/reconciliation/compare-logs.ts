@@ -213,7 +213,7 @@ async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range)
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit from payouts i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.state = 'final' and i.block_number between ${from} and ${to}
-      and i.kind in ${outgoingKinds} and i.token = ${network.token.address} and i.deposit_id = any(${sqlArray("bigint", ids)})`.execute(
+      and i.kind in ${outgoingKinds()} and i.token = ${network.token.address} and i.deposit_id = any(${sqlArray("bigint", ids)})`.execute(
     ctx.db,
   )
   return rows

@@ -40,7 +40,7 @@ export async function movingDeposits(
       union (select id from deposits where chain_id = ${chainId} and not watched and dormant_since >= ${since}
         and id > ${after} ${part})
       union (select distinct deposit_id from transfers where ${inBlocks} ${part})
-      union (select distinct deposit_id from payouts where ${inBlocks} and kind in ${outgoingKinds} ${part})
+      union (select distinct deposit_id from payouts where ${inBlocks} and kind in ${outgoingKinds()} ${part})
       union (select distinct deposit_id from payouts where chain_id = ${chainId} and deposit_id > ${after}
         and state in ('queued', 'held', 'assigned', 'mined') ${part})
       union (select deposit_id from deposit_books where inflow > committed and token = ${token.address}

@@ -107,7 +107,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
 async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
   const { rows } = await sql<Row<"wallets">>`
     select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
-      or exists (select from payouts i where i.chain_id = w.chain_id and i.wallet = w.address and i.kind in ${outgoingKinds}))`.execute(
+      or exists (select from payouts i where i.chain_id = w.chain_id and i.wallet = w.address and i.kind in ${outgoingKinds()}))`.execute(
     ctx.db,
   )
   return rows

@@ -5,7 +5,7 @@
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import type { Lane } from "../db/payout-rows.ts"
+import type { LaneName } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { haltWallet } from "../payouts/wallet-row.ts"
@@ -31,7 +31,7 @@ export function reportUnproven(
   network: Network,
   words: string,
   facts: Record<string, string> = {},
-  wallet: Lane = "payout",
+  wallet: LaneName = "payout",
 ): void {
   ctx.log.error({ network: network.name, ...facts }, `${words} (not proven; it is compared again)`)
   payoutAlarms.inc({ network: network.name, wallet, reason: "books" })

@@ -191,7 +191,11 @@ async function rescan(
   const isResting =
     last !== undefined && last.tookMs > LONG_SCAN_MS && startedAt - last.endedAt < RESCAN_SHARE * last.tookMs
   if (isResting && !isDeep) return await quorum.scan(network.token.address, watched, cursor.block_number)
-  const scannedTo = await quorum.scan(network.token.address, watched, back(cursor.block_number, isDeep ? DEEP_BLOCKS : RESCAN_BLOCKS))
+  const scannedTo = await quorum.scan(
+    network.token.address,
+    watched,
+    back(cursor.block_number, isDeep ? DEEP_BLOCKS : RESCAN_BLOCKS),
+  )
   const endedAt = performance.now()
   rescans.set(network.endpoints, { tookMs: endedAt - startedAt, endedAt })
   return scannedTo

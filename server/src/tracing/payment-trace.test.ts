@@ -14,6 +14,7 @@ import type { Address } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
 import { notifyDuePayments } from "../settlement/notify-paid.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
@@ -63,7 +64,7 @@ async function deliver(): Promise<void> {
   while ((await deliverer.round()) > 0)
 }
 
-const payOut = () => payoutRound(worker, rig.network, { lane: "payout", signer: rig.signer })
+const payOut = () => payoutRound(worker, payoutLane(rig.network, rig.signer))
 
 /** All that both processes have traced so far. */
 async function collected(): Promise<CollectedSpan[]> {

@@ -17,6 +17,7 @@ import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Authorization } from "../chain/authorizations.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { paywallItem } from "./sold.ts"
 import { takePayment } from "./take-payment.ts"
@@ -159,7 +160,7 @@ describe("a 402", () => {
   it("is not given for what is not there, is off, or is paused", async () => {
     const { id, url } = await paywall()
     expect((await get("/api/p/nothing-here")).body.error).toBe("LINK_NOT_FOUND")
-    await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await checkWallet(rig.service.ctx, payoutLane(rig.network, rig.signer))
     const wallet = rig.service.ctx.db.updateTable("wallets").where("lane", "=", "payout")
     await wallet.set({ status: "halted", halted_reason: "by hand" }).execute()
     expect((await get(url)).body.error).toBe("PAYMENTS_PAUSED")

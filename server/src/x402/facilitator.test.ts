@@ -20,6 +20,7 @@ import type { Database } from "../db/schema.ts"
 import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
+import { relayLane } from "../payouts/relay-lane.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { settle as settleCall } from "./facilitator.ts"
 import { recordAnswered, takeServing } from "./lease.ts"
@@ -756,7 +757,7 @@ describe("an operator", () => {
     await on.round()
     const [{ tx_hash: hash } = { tx_hash: null }] = await on.relays()
     await restore()
-    await checkWallet(rig.service.ctx, rig.network, { lane: "relay", signer: rig.relayer })
+    await checkWallet(rig.service.ctx, relayLane(rig.network, rig.relayer))
     expect((await settle(body)).body.errorReason).toBe("settlement_pending")
     const { status, body: adopted } = await operator.ask("/adopt", { hash })
     expect([status, adopted.said]).toEqual([200, expect.stringContaining(`pays the payout ${id}`)])

@@ -14,6 +14,7 @@ import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { payoutRound } from "../../src/payouts/pay-out.ts"
+import { relayLane } from "../../src/payouts/relay-lane.ts"
 import { sales } from "../../src/sales.ts"
 import { verifyRound } from "../../src/settlement/verify-payments.ts"
 import { watchStatements } from "./escrow-points.ts"
@@ -90,7 +91,7 @@ async function main(options: ProcessOptions): Promise<void> {
     }
   }
   await Promise.all([
-    again(() => payoutRound(ctx, network, { lane: "relay", signer }, PACE)),
+    again(() => payoutRound(ctx, relayLane(network, signer), PACE)),
     again(() => verifyRound(ctx, network)),
     again(() => advanceEscrows(ctx)),
   ])

@@ -15,11 +15,13 @@ import { remoteSigner } from "../../src/chain/signers/remote-signer.ts"
 import { readSettings } from "../../src/config/settings.ts"
 import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
-import type { Lane } from "../../src/db/payout-rows.ts"
+import type { LaneName } from "../../src/db/payout-kinds.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { payoutRound } from "../../src/payouts/pay-out.ts"
+import { payoutLane } from "../../src/payouts/payout-lane.ts"
+import { relayLane } from "../../src/payouts/relay-lane.ts"
 import { checkBooks } from "../../src/reconciliation/check-books.ts"
 import { sales } from "../../src/sales.ts"
 import { givenTo } from "./escrow-points.ts"
@@ -36,7 +38,7 @@ export interface WorkerOptions {
   /** A Web3Signer that has the key; without it the worker signs itself. */
   signer?: string | undefined
   /** Which lane's wallet that is; the payouts' without it. */
-  lane?: Lane | undefined
+  lane?: LaneName | undefined
   /** Ends itself at this moment, when it comes for the `nth` time. */
   killAt?: { point: KillPoint; nth: number } | undefined
   mutant?: Mutant | undefined
@@ -111,8 +113,9 @@ async function main(options: WorkerOptions): Promise<void> {
   process.stdout.write("up\n")
   const careless = options.mutant ? keepMutating(ctx, options) : undefined
   const comparing = options.lane === "relay" ? undefined : keepComparing(ctx, network, signer.address)
+  const lane = options.lane === "relay" ? relayLane(network, signer) : payoutLane(network, signer)
   while (!stop.signal.aborted) {
-    await payoutRound(ctx, network, { lane: options.lane ?? "payout", signer }, PACE).catch(() => {})
+    await payoutRound(ctx, lane, PACE).catch(() => {})
     await sleep(REST_MS)
   }
   await comparing

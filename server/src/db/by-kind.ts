@@ -1,0 +1,27 @@
+/** Reads the table of payout kinds, for code and for SQL. */
+import { type RawBuilder, sql } from "kysely"
+import { type PayoutKind, type PayoutKindName, payoutKinds } from "./payout-kinds.ts"
+
+/** The row of a kind. */
+export const kindOf = ({ kind }: { kind: PayoutKindName }): PayoutKind => payoutKinds[kind]
+
+const rows = (): [string, PayoutKind][] => Object.entries(payoutKinds)
+
+/**
+ * SQL: the kinds that a condition holds for, as a list after `kind in`. They are literals in the order of the table, because
+ * partial indexes have the same lists.
+ */
+export const kindsThat = (is: (kind: PayoutKind) => boolean | undefined): RawBuilder<unknown> =>
+  sql`(${sql.join(rows().flatMap(([name, kind]) => (is(kind) ? [sql.lit(name)] : [])))})`
+
+/** SQL: a number by the kind in `column`; null for a kind that has none. */
+export function numberByKind(
+  column: RawBuilder<unknown>,
+  numberOf: (kind: PayoutKind) => bigint | undefined,
+): RawBuilder<bigint> {
+  const cases = rows().flatMap(([name, kind]) => {
+    const number = numberOf(kind)
+    return number === undefined ? [] : [sql`when ${sql.lit(name)} then ${sql.raw(`${number}`)}`]
+  })
+  return sql<bigint>`(case ${column} ${sql.join(cases, sql` `)} end)`
+}

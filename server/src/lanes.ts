@@ -1,0 +1,21 @@
+/** The lanes of the payout engine: each has its own wallet, loop and places in flight on every network. */
+import type { Network } from "./chain/networks.ts"
+import type { Settings } from "./config/settings.ts"
+import type { WaitingAlarm } from "./payouts/all-alarms.ts"
+import { escrowAlarms } from "./payouts/escrow-alarms.ts"
+import type { Lane } from "./payouts/lane.ts"
+import { payoutAlarms } from "./payouts/payout-alarms.ts"
+import { payoutLane } from "./payouts/payout-lane.ts"
+import { relayLane } from "./payouts/relay-lane.ts"
+
+/** Returns the lanes of a network that have a key. The others sign nothing. */
+export const lanesOf = (
+  { payoutSigner, relaySigner }: Pick<Settings, "payoutSigner" | "relaySigner">,
+  network: Network,
+): Lane[] => [
+  ...(payoutSigner ? [payoutLane(network, payoutSigner)] : []),
+  ...(relaySigner ? [relayLane(network, relaySigner)] : []),
+]
+
+/** The alarms of all lanes that no round raises. */
+export const waitingAlarms: readonly WaitingAlarm[] = [...payoutAlarms, ...escrowAlarms]

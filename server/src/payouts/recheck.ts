@@ -1,0 +1,23 @@
+/** When a payout that could not be made is checked again. Pure. */
+
+/** The due time of a payout that is held until a person retries it. */
+export const NEVER = new Date("9998-01-01T00:00:00Z")
+
+const MINUTE_MS = 60_000
+const DAY_MS = 24 * 60 * MINUTE_MS
+
+/**
+ * How long a payout that could not be made is held until the next check, in milliseconds: a minute, doubling, at most a
+ * day.
+ */
+export const recheckMs = (checks: number): number => Math.min(MINUTE_MS * 2 ** Math.min(checks, 12), DAY_MS)
+
+const HELD_CALL_MS = 5 * MINUTE_MS
+const SECOND_MS = 1_000
+
+/**
+ * The same for a call that must be signed within `leftMs`: at most five minutes and at most a quarter of what is left,
+ * so it is retried more often as its deadline comes closer; never less than a second.
+ */
+export const recheckBeforeMs = (checks: number, leftMs: number): number =>
+  Math.max(SECOND_MS, Math.min(recheckMs(checks), HELD_CALL_MS, Math.floor(leftMs / 4)))
