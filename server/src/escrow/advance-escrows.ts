@@ -6,13 +6,14 @@
 import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { chainClock } from "../jobs/chain-clock.ts"
 import { dueNow } from "../jobs/due-now.ts"
 import { checkoutChanges, countPayment } from "../metrics.ts"
 import { MAX_FAILED_CALLS } from "../payouts/escrow-alarms.ts"
 import { OTHER_WALLET } from "../payouts/orphaned-reserves.ts"
-import { standingOf } from "./fold-escrow.ts"
+import { ofKind, standingOf } from "./fold-escrow.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
@@ -170,7 +171,7 @@ async function advance(
 
 /** Whether a capture or a void is signed and has not ended: it may be what emptied the escrow. */
 const isSigned = ({ calls }: Standing): boolean =>
-  calls.some(call => ["capture", "void"].includes(call.kind) && standingOf(call) === "open" && call.nonce !== null)
+  ofKind(calls, "capture", "void").some(call => standingOf(call) === "open" && call.nonce !== null)
 
 /** Makes the call that is due without a request; returns whether it did. */
 async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
@@ -189,7 +190,7 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing):
   if (session.capture !== "automatic" || folded.captured > 0n) return undefined
   // A void that failed on chain is made again: its merchant gave up the sale. The last call is the one with the highest
   // nonce, because two processes whose clocks differ may have written their times in another order.
-  const signed = calls.filter(({ kind, nonce }) => (kind === "capture" || kind === "void") && nonce !== null)
+  const signed = ofKind(calls, "capture", "void").filter(({ nonce }) => nonce !== null)
   const last = signed.reduce<Standing["calls"][number] | undefined>(
     (a, b) => ((a?.nonce ?? -1n) > (b.nonce ?? -1n) ? a : b),
     undefined,
@@ -199,7 +200,7 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing):
 
 /** Returns when a call of a kind may be made again; the epoch if it may be at once. */
 function retryAt({ calls }: Standing, kind: "capture" | "void"): Date {
-  const failed = calls.filter(call => call.kind === kind && call.state === "reverted")
+  const failed = ofKind(calls, kind).filter(({ state }) => state === "reverted")
   const last = failed.at(-1)
   return failed.length >= MAX_FAILED_CALLS && last ? new Date(last.updated_at.getTime() + AFTER_FAILED_MS) : new Date(0)
 }
@@ -304,8 +305,8 @@ async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void
 /** Returns the columns of a session that follow from its escrow. */
 function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
   const { token } = networkOf(ctx.chain, session.chain_id)
-  const hashOf = (kind: string) =>
-    calls.find(call => call.kind === kind && standingOf(call) === "counts")?.tx_hash ?? null
+  const hashOf = (kind: EscrowCallKind) =>
+    ofKind(calls, kind).find(call => standingOf(call) === "counts")?.tx_hash ?? null
   const isHeld = folded.authorized > 0n
   return {
     status: folded.status,
@@ -327,7 +328,7 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
 
 /** Returns why the last reservation failed, in a sentence for the payer. */
 function failureOf(calls: Standing["calls"]): string | null {
-  const last = calls.findLast(({ kind }) => kind === "reserve")
+  const last = ofKind(calls, "reserve").at(-1)
   if (last?.state === "cancelled" && last.held_detail === OTHER_WALLET) return OTHER_WALLET
   if (last?.state === "cancelled")
     return `${last.held_detail ?? "It was not carried out."} Nothing was paid: sign again.`

@@ -18,7 +18,7 @@ import { isPaused } from "../payouts/pause.ts"
 import { failingPayers, isFull, MOST_OPEN } from "../payouts/payer-limits.ts"
 import { relayError } from "../payouts/relay-error.ts"
 import { RESERVE_GAS } from "../payouts/relays.ts"
-import { isSpent } from "./fold-escrow.ts"
+import { isSpent, ofKind } from "./fold-escrow.ts"
 import { escrowsOf, lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
@@ -146,7 +146,7 @@ async function assertReservable(
   if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
-  const own = calls.filter(({ kind, payer }) => kind === "reserve" && payer === authorization.from)
+  const own = ofKind(calls, "reserve").filter(({ payer }) => payer === authorization.from)
   // One wallet's attempts must not keep other wallets out.
   if (own.length >= MAX_RELAYS)
     throw stop("Too many authorizations of this checkout by this wallet failed. Pay with another wallet.")
@@ -185,7 +185,7 @@ async function writeReservation(
       { ...checked, gas },
       { kind: "reserve", authorization, digest, relayBy, to, traceparent },
     ),
-    source_key: `escrow:${session.id}:reserve:${calls.filter(({ kind }) => kind === "reserve").length}`,
+    source_key: `escrow:${session.id}:reserve:${ofKind(calls, "reserve").length}`,
     escrow_id: session.id,
     to_address: escrow.escrow,
   }

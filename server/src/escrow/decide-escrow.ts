@@ -5,6 +5,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
+import { ofKind } from "./fold-escrow.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall, limitOf } from "./make-calls.ts"
 import type { CaptureOrder } from "./schema.ts"
@@ -84,7 +85,7 @@ async function withoutHeld(
   kind: "capture" | "void",
   reason: string,
 ): Promise<Standing> {
-  const held = standing.calls.filter(call => call.kind === kind && call.state === "held")
+  const held = ofKind(standing.calls, kind).filter(({ state }) => state === "held")
   if (held.length === 0) return standing
   for (const { id } of held) await withdrawCall(ctx, id, reason)
   return await standingOfEscrow(ctx, standing)
@@ -92,7 +93,7 @@ async function withoutHeld(
 
 /** Returns why a void is held, as a sentence to append; empty if none is held. */
 function heldWords({ calls }: Standing): string {
-  const held = calls.find(({ kind, state }) => kind === "void" && state === "held")
+  const held = ofKind(calls, "void").find(({ state }) => state === "held")
   return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
 }
 

@@ -17,6 +17,10 @@ export interface Call {
   deep: boolean
 }
 
+/** Returns the calls of these kinds, in their order. */
+export const ofKind = <C extends Pick<Call, "kind">>(calls: readonly C[], ...kinds: readonly EscrowCallKind[]): C[] =>
+  calls.filter(({ kind }) => kinds.includes(kind))
+
 export interface EscrowFacts {
   calls: readonly Call[]
   /** What the payer took back without the service, in base units. */
@@ -58,7 +62,7 @@ const MOST_ENDED = 500
 
 /** Whether so many reservations of a checkout ended without money that it takes no more. */
 export function isSpent(calls: readonly Call[]): boolean {
-  const ended = calls.filter(call => call.kind === "reserve" && standingOf(call) === "ended")
+  const ended = ofKind(calls, "reserve").filter(call => standingOf(call) === "ended")
   return ended.length >= MOST_ENDED || ended.filter(({ state }) => state === "reverted").length >= MOST_FAILED
 }
 
@@ -68,11 +72,10 @@ export function isSpent(calls: readonly Call[]): boolean {
  */
 export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, now: Date): FoldedEscrow {
   const sum = (kind: EscrowCallKind, standing: ReturnType<typeof standingOf>) =>
-    calls
-      .filter(call => call.kind === kind && standingOf(call) === standing)
+    ofKind(calls, kind)
+      .filter(call => standingOf(call) === standing)
       .reduce((total, { amount }) => total + amount, 0n)
-  const openOf = (kind: EscrowCallKind) =>
-    calls.filter(call => call.kind === kind && standingOf(call) === "open").length
+  const openOf = (kind: EscrowCallKind) => ofKind(calls, kind).filter(call => standingOf(call) === "open").length
   const open = {
     reserve: openOf("reserve"),
     capture: openOf("capture"),
@@ -106,7 +109,7 @@ export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, 
     // Exact: only this service can carry out what a payer signed, and it accepts nothing after the end.
     if (isSpent(calls)) return "failed"
     if (now >= expiresAt)
-      return calls.some(({ kind, state }) => kind === "reserve" && state === "reverted") ? "failed" : "expired"
+      return ofKind(calls, "reserve").some(({ state }) => state === "reverted") ? "failed" : "expired"
     return "pending"
   }
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
-import { captureCall, refundCall, voidCall } from "../chain/escrow.ts"
+import { captureCall, type PaymentInfo, refundCall, voidCall } from "../chain/escrow.ts"
 import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
 import { marked } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
@@ -11,12 +11,10 @@ import type { Row } from "../db/schema.ts"
 import { dueNow } from "../jobs/due-now.ts"
 import { NEVER } from "../payouts/recheck.ts"
 import { continueTrace } from "../tracing/trace.ts"
-import { standingOf } from "./fold-escrow.ts"
+import { ofKind, standingOf } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
-/** Gas limits: about three times what docs/contracts.md measures, because the live token is behind a proxy. */
-const GAS = { capture: 250_000n, void: 200_000n, refund: 350_000n }
 /** A call must be signed this long before the contract refuses it. */
 export const LEAST_TIME_MS = 300_000
 
@@ -57,9 +55,7 @@ export async function limitOf(
   all: boolean,
 ): Promise<string | undefined> {
   const words = LIMIT_WORDS[kind]
-  const open = calls.filter(
-    call => call.kind === kind && standingOf(call) === "open" && !(all && call.state === "held"),
-  )
+  const open = ofKind(calls, kind).filter(call => standingOf(call) === "open" && !(all && call.state === "held"))
   if (open.length >= MOST_OPEN) return `${MOST_OPEN} ${words.open}`
   const { n } = await ctx.db
     .selectFrom("payouts")
@@ -69,6 +65,40 @@ export async function limitOf(
     .executeTakeFirstOrThrow()
   if (n >= MOST_EVER) return words.ever
   return n >= MOST_MADE && !all ? words.made : undefined
+}
+
+interface CallOfKind {
+  /** The gas limit: about three times what docs/contracts.md measures, because the live token is behind a proxy. */
+  gas: bigint
+  recipient(escrow: Row<"escrows">, payer: Address): Address
+  data(escrow: Row<"escrows">, info: PaymentInfo, amount: bigint): Hex
+  /** Until when the call is worth signing. */
+  by(escrow: Row<"escrows">): Date
+}
+
+const beforeEnd = (end: Date): Date => new Date(end.getTime() - LEAST_TIME_MS)
+
+/** What differs between the calls. */
+const CALLS: Record<NewCall["kind"], CallOfKind> = {
+  capture: {
+    gas: 250_000n,
+    recipient: ({ receiver }) => receiver,
+    data: ({ version }, info, amount) => captureCall(version, info, amount),
+    by: ({ authorization_expiry: expiry }) => beforeEnd(expiry),
+  },
+  void: {
+    gas: 200_000n,
+    recipient: (_escrow, payer) => payer,
+    data: (_escrow, info) => voidCall(info),
+    // The contract accepts it as long as it holds the money.
+    by: () => NEVER,
+  },
+  refund: {
+    gas: 350_000n,
+    recipient: (_escrow, payer) => payer,
+    data: ({ refund_collector: collector }, info, amount) => refundCall(info, amount, collector ?? ZERO_ADDRESS),
+    by: ({ refund_expiry: expiry }) => beforeEnd(expiry),
+  },
 }
 
 interface NewCall {
@@ -105,12 +135,12 @@ export async function insertCall(
       escrow_id: sessionId,
       merchant_id: escrow.merchant_id,
       token: escrow.token,
-      recipient: kind === "capture" ? escrow.receiver : payer,
+      recipient: CALLS[kind].recipient(escrow, payer),
       amount,
       to_address: escrow.escrow,
-      data: call.sent?.data ?? marked(dataOf(escrow, payer, call), id),
-      gas: call.sent?.gas ?? GAS[kind],
-      relay_by: timeOf(escrow, kind),
+      data: call.sent?.data ?? marked(CALLS[kind].data(escrow, paymentInfoOf(escrow, payer), amount), id),
+      gas: call.sent?.gas ?? CALLS[kind].gas,
+      relay_by: CALLS[kind].by(escrow),
       reserved: false,
       state: call.heldUntil ? "held" : "queued",
       held_reason: call.heldUntil ? "allowance" : null,
@@ -127,16 +157,3 @@ export async function insertCall(
 const keyOf = (sessionId: string, kind: NewCall["kind"]) =>
   sql<string>`${`escrow:${sessionId}:${kind}:`}::text || (select count(*) from payouts i
     where i.escrow_id = ${sessionId} and i.kind = ${kind})`
-
-function dataOf(escrow: Row<"escrows">, payer: Address, { kind, amount }: NewCall): Hex {
-  const info = paymentInfoOf(escrow, payer)
-  if (kind === "capture") return captureCall(escrow.version, info, amount)
-  if (kind === "void") return voidCall(info)
-  return refundCall(info, amount, escrow.refund_collector ?? ZERO_ADDRESS)
-}
-
-/** Returns until when a call is worth signing. The contract accepts a void as long as it holds the money. */
-function timeOf({ authorization_expiry, refund_expiry }: Row<"escrows">, kind: NewCall["kind"]): Date {
-  if (kind === "void") return NEVER
-  return new Date((kind === "capture" ? authorization_expiry : refund_expiry).getTime() - LEAST_TIME_MS)
-}

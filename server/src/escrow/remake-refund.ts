@@ -2,6 +2,7 @@
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { firstLook } from "../payouts/refund-funds.ts"
+import { ofKind } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
 import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
 
@@ -13,7 +14,7 @@ const MAX_REVERTED = 3
  * of its relay wallet makes them, which may not be this one.
  */
 export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing, "escrow" | "calls">): boolean {
-  const failed = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted").length
+  const failed = ofKind(calls, "refund").filter(({ state }) => state === "reverted").length
   return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
 }
 
@@ -27,7 +28,7 @@ export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "ref
  */
 export async function lostRefund(ctx: TxContext, standing: Standing): Promise<Row<"refunds"> | undefined> {
   const { escrow, folded, calls } = standing
-  const reverted = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted")
+  const reverted = ofKind(calls, "refund").filter(({ state }) => state === "reverted")
   if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return undefined
   if (escrow.operator !== ctx.settings.relayWallet) return undefined
   return await ctx.db

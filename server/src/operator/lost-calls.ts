@@ -13,6 +13,7 @@ import type { Receipt } from "../chain/transfers.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { writeReserving } from "../escrow/authorize-escrow.ts"
+import { ofKind } from "../escrow/fold-escrow.ts"
 import { type Escrowed, lockEscrow, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { insertCall } from "../escrow/make-calls.ts"
 import { newId } from "../ids.ts"
@@ -104,7 +105,7 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
   const { session, escrow } = escrowed
   const { info } = call
   const { calls } = await standingOfEscrow(ctx, escrowed)
-  const other = calls.find(({ kind, state }) => kind === "reserve" && state !== "reverted" && state !== "cancelled")
+  const other = ofKind(calls, "reserve").find(({ state }) => state !== "reverted" && state !== "cancelled")
   if (other)
     throw refused(
       `The transaction reserved the payment of the checkout ${session.id}, for which the payout ${other.id} is ${other.state}. ` +
@@ -127,7 +128,7 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
     relayBy: session.expires_at,
     to: { merchantId: session.merchant_id },
   }
-  const n = calls.filter(({ kind }) => kind === "reserve").length
+  const n = ofKind(calls, "reserve").length
   const row = { ...relayRow(ctx, network, { id, data, gas }, facts), escrow_id: session.id, to_address: escrow.escrow }
   const written = await writeRelays(ctx, [{ ...row, source_key: `escrow:${session.id}:reserve:${n}` }])
   if (written.size === 0) throw refused("Another payout has this authorization, or this id.")
