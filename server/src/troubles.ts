@@ -7,9 +7,9 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { troublesInWords } from "./chain/endpoint-troubles.ts"
 import type { Context } from "./context.ts"
 import { waitingAlarms } from "./lanes.ts"
-import { alarmsInWords } from "./payouts/all-alarms.ts"
 import { scanAlarms } from "./scanner/scan-lag.ts"
 import { failingSubscriptions } from "./subscriptions/advance-subscriptions.ts"
+import { alarmsInWords } from "./txmanager/all-alarms.ts"
 
 const WATCH_MS = 10_000
 

@@ -8,12 +8,12 @@ import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/chain/abi.t
 import type { Address } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
-import { payoutRound } from "../src/payouts/pay-out.ts"
 import { payoutLane } from "../src/payouts/payout-lane.ts"
-import { checkWallet } from "../src/payouts/wallet-row.ts"
 import { checkConsistency } from "../src/reconciliation/check-consistency.ts"
 import { ensureCursor } from "../src/scanner/scan-round.ts"
 import { verifyRound } from "../src/settlement/verify-payments.ts"
+import { payoutRound } from "../src/txmanager/run-round.ts"
+import { checkWallet } from "../src/txmanager/wallet-row.ts"
 import type { EventType } from "../src/webhooks/webhook.ts"
 import {
   type Anvil,

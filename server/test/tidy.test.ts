@@ -99,6 +99,8 @@ describe("the style law", () => {
       "escrow",
       "splits",
       "payouts",
+      "relays",
+      "txmanager",
       "reconciliation",
     ]
     const rooms = product.filter(path => moneyRooms.includes(roomOf(path) ?? ""))

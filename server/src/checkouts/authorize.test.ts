@@ -9,7 +9,7 @@ import { bodyOf, relaysOn, type Session, type Signed } from "../../test/relays.t
 import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { RELAY_GAS } from "../payouts/relays.ts"
+import { RELAY_GAS } from "../relays/relays.ts"
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 

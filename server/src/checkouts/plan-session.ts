@@ -5,7 +5,7 @@
 import type { Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
-import type { relayStanding } from "../payouts/relay-standing.ts"
+import type { relayStanding } from "../relays/relay-standing.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import { exceptionOf, type Paid, type Plan } from "../settlement/sellable.ts"

@@ -77,7 +77,7 @@ export type HeldReason =
   /** A refund whose merchant's wallet allows too little, or holds too little. */
   | "allowance"
   | "balance"
-/** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
+/** What a node's answer to a broadcast means; the mapping is in `txmanager/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
 /** Calls of an escrow. */

@@ -17,7 +17,7 @@ import { readWalletState } from "../chain/wallet-state.ts"
 import type { Settings } from "../config/settings.ts"
 import { checkFactory } from "../deposits/check-factory.ts"
 import { NO_KEY } from "../payouts/payout-alarms.ts"
-import { gasShortage, usualCost, walletAlarm } from "../payouts/wallet-alarms.ts"
+import { gasShortage, usualCost, walletAlarm } from "../txmanager/wallet-alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** If the newest block is further in the future, our clock is behind. */

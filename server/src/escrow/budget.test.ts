@@ -6,8 +6,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
-import { payoutRound } from "../payouts/pay-out.ts"
-import { relayLane } from "../payouts/relay-lane.ts"
+import { relayLane } from "../relays/relay-lane.ts"
+import { payoutRound } from "../txmanager/run-round.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
 
 const DAY_MS = 86_400_000

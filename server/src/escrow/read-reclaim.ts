@@ -9,7 +9,7 @@ import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { askEach } from "../payouts/trials.ts"
+import { askEach } from "../txmanager/simulate-on-each.ts"
 
 /** Returns what an escrow still holds according to its row, in base units. */
 const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bigint =>

@@ -6,7 +6,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
-import { type Purse, readFunds } from "../payouts/refund-funds.ts"
+import { type Purse, readFunds } from "../relays/refund-funds.ts"
 import { messageOf, type RefundStatus, shownStatus } from "./refund.ts"
 
 /** Selects refunds; `id`, `sessionId` and `status` narrow the list. */

@@ -1,7 +1,7 @@
 /** Makes refunds again that merchants were notified of and that a reorg removed for good. */
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { firstLook } from "../payouts/refund-funds.ts"
+import { firstLook } from "../relays/refund-funds.ts"
 import { ofKind } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
 import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"

@@ -4,7 +4,7 @@
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
-import { cancelRelay } from "../payouts/relays.ts"
+import { cancelRelay } from "../relays/relays.ts"
 import { lockEscrow } from "./load-escrow.ts"
 import { REMADE, WITHDRAWN } from "./refund.ts"
 import { refundsWhere, refundsWith } from "./refund-queries.ts"

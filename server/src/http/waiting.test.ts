@@ -10,8 +10,8 @@ import { relaysOn } from "../../test/relays.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { type Names, payerName } from "../jobs/wake-payload.ts"
-import { payoutRound } from "../payouts/pay-out.ts"
-import { relayLane } from "../payouts/relay-lane.ts"
+import { relayLane } from "../relays/relay-lane.ts"
+import { payoutRound } from "../txmanager/run-round.ts"
 import { waitsOf } from "./waits.ts"
 
 const hash = (n: number) => `0x${`${n}`.padStart(64, "0")}` as Hash

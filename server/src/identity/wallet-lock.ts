@@ -112,7 +112,7 @@ export async function approvedByWallet(
 }
 
 /**
- * Records the wallets that signed to become the only way to their merchant's settings. `payouts/refund-owners.ts` reads
+ * Records the wallets that signed to become the only way to their merchant's settings. `relays/refund-owners.ts` reads
  * whose they are.
  */
 async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly Signer[]): Promise<void> {

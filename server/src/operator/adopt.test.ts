@@ -15,12 +15,12 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { putAway } from "../deposits/put-away.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
-import { relayLane } from "../payouts/relay-lane.ts"
-import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
+import { relayLane } from "../relays/relay-lane.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
+import { checkWallet } from "../txmanager/wallet-row.ts"
 
 const DAY_MS = 86_400_000
 let rig: PayoutRig

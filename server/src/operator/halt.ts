@@ -1,7 +1,7 @@
 /** Halts a wallet by hand, and resumes it when that is safe. */
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
-import { lockWallet, USED_BEFORE } from "../payouts/wallet-row.ts"
+import { lockWallet, USED_BEFORE } from "../txmanager/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, observeWallet, unexplained, unknownNonces } from "./unexplained.ts"

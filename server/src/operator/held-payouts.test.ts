@@ -12,10 +12,10 @@ import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { waitingAlarms } from "../lanes.ts"
-import { alarmsInWords } from "../payouts/all-alarms.ts"
-import { recheckBudgets } from "../payouts/gas-budget.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
 import { sharesSettled } from "../payouts/queries.ts"
+import { alarmsInWords } from "../txmanager/all-alarms.ts"
+import { recheckBudgets } from "../txmanager/gas-budget.ts"
 
 const DAY_MS = 86_400_000
 let rig: PayoutRig

@@ -8,7 +8,7 @@ import { payoutIdIn, withoutId } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { writeBatch } from "../payouts/batches.ts"
+import { writeBatch } from "../txmanager/batches.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 
 /** Returns the payouts without a nonce that a transaction of the relay wallet carries out in a batch. */

@@ -17,7 +17,7 @@ import { ofKind } from "../escrow/fold-escrow.ts"
 import { type Escrowed, lockEscrow, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { insertCall } from "../escrow/make-calls.ts"
 import { newId } from "../ids.ts"
-import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
+import { relayRow, writeRelays } from "../relays/accept-relay.ts"
 import { refused } from "./lookup.ts"
 import type { SignedTransaction } from "./read-transaction.ts"
 

@@ -10,8 +10,8 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { type Signer, SignerError } from "../chain/signer.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
-import { payoutRound } from "../payouts/pay-out.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
+import { payoutRound } from "../txmanager/run-round.ts"
 import { gwei } from "./unstick.ts"
 
 const owner = PAYOUT_ADDRESS.toLowerCase() as Address

@@ -6,7 +6,7 @@ import { givenRows } from "../db/given-rows.ts"
 import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { isArriving } from "../payouts/relays.ts"
+import { isArriving } from "../relays/relays.ts"
 
 /** A stranger can send any number of small payments: pages name the greatest, and the oldest transactions. */
 export const MOST_SHOWN = 10

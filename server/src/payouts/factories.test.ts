@@ -13,11 +13,11 @@ import type { Address } from "../chain/hex.ts"
 import { waitingAlarms } from "../lanes.ts"
 import { checkBooks } from "../reconciliation/check-books.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { alarmsInWords } from "./all-alarms.ts"
-import { payoutRound } from "./pay-out.ts"
+import { relayLane } from "../relays/relay-lane.ts"
+import { alarmsInWords } from "../txmanager/all-alarms.ts"
+import { payoutRound } from "../txmanager/run-round.ts"
+import { checkWallet } from "../txmanager/wallet-row.ts"
 import { payoutLane } from "./payout-lane.ts"
-import { relayLane } from "./relay-lane.ts"
-import { checkWallet } from "./wallet-row.ts"
 
 let rig: PayoutRig
 beforeAll(async () => {

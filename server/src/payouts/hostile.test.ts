@@ -9,7 +9,7 @@ import { checksummed, type Hash } from "../chain/hex.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import { learnTokens } from "../scanner/tokens.ts"
 import { settleDue } from "../settlement/settle.ts"
-import { payoutRound } from "./pay-out.ts"
+import { payoutRound } from "../txmanager/run-round.ts"
 import { payoutLane } from "./payout-lane.ts"
 
 let rig: PayoutRig

@@ -8,7 +8,7 @@ import { kindOf } from "../db/by-kind.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { dueNow } from "../jobs/due-now.ts"
-import { NEVER, recheckMs } from "./recheck.ts"
+import { NEVER, recheckMs } from "../txmanager/recheck.ts"
 
 /** How many short payouts one round retries. */
 const SHORT_PER_ROUND = 200

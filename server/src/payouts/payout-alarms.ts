@@ -4,9 +4,9 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { WaitingAlarm } from "./all-alarms.ts"
-import type { LaneAlarm } from "./lane.ts"
-import { NEVER } from "./recheck.ts"
+import type { WaitingAlarm } from "../txmanager/all-alarms.ts"
+import type { LaneAlarm } from "../txmanager/lane.ts"
+import { NEVER } from "../txmanager/recheck.ts"
 
 /** A sweep is due after a day at the latest; if a payment is not swept after two days, something prevents it. */
 const UNSWEPT_MS = 2 * 86_400_000

@@ -5,7 +5,7 @@ import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
 import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
-import { agreedTrial, askEach, failedTrial, type Trial } from "./trials.ts"
+import { agreedTrial, askEach, failedTrial, type Trial } from "../txmanager/simulate-on-each.ts"
 
 /**
  * Returns the error of a give-back sent by anyone, with the gas that its transaction will have; undefined if it

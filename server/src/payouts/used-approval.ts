@@ -14,7 +14,7 @@ import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import { kindOf } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
-import { askEach } from "./trials.ts"
+import { askEach } from "../txmanager/simulate-on-each.ts"
 
 /**
  * Whether the approval of a return has expired unused, so that nobody can ever carry the return out: at a final block

@@ -8,7 +8,7 @@ import type { Context } from "../context.ts"
 import type { LaneName } from "../db/payout-kinds.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { haltWallet } from "../payouts/wallet-row.ts"
+import { haltWallet } from "../txmanager/wallet-row.ts"
 
 /** A row that contradicts the chain or another row. */
 export interface Finding {

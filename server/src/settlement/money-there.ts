@@ -15,7 +15,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { ApiError } from "../errors.ts"
-import { askUntil } from "../payouts/trials.ts"
+import { askUntil } from "../txmanager/simulate-on-each.ts"
 import { returnable } from "./surplus.ts"
 
 const LEFT =

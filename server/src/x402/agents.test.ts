@@ -18,7 +18,7 @@ import type { Authorization } from "../chain/authorizations.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
-import { checkWallet } from "../payouts/wallet-row.ts"
+import { checkWallet } from "../txmanager/wallet-row.ts"
 import { paywallItem } from "./sold.ts"
 import { takePayment } from "./take-payment.ts"
 

@@ -5,7 +5,7 @@ import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { relaysBy } from "../payouts/batch-calls.ts"
+import { relaysBy } from "../txmanager/batch-calls.ts"
 
 /**
  * For each of these transactions, the amounts of the agents' payments for a thing that it carried out, by our relay or

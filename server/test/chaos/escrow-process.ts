@@ -13,10 +13,10 @@ import { advanceEscrows } from "../../src/escrow/advance-escrows.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
-import { payoutRound } from "../../src/payouts/pay-out.ts"
-import { relayLane } from "../../src/payouts/relay-lane.ts"
+import { relayLane } from "../../src/relays/relay-lane.ts"
 import { sales } from "../../src/sales.ts"
 import { verifyRound } from "../../src/settlement/verify-payments.ts"
+import { payoutRound } from "../../src/txmanager/run-round.ts"
 import { watchStatements } from "./escrow-points.ts"
 
 export interface ProcessOptions {

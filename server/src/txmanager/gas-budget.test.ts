@@ -11,10 +11,10 @@ import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { waitingAlarms } from "../lanes.ts"
 import { formatAmount } from "../money/amount.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
 import { alarmsInWords } from "./all-alarms.ts"
-import { assignPayouts } from "./assign-payouts.ts"
+import { assignPayouts } from "./assign-nonces.ts"
 import { lockBudgets, relaysSpent } from "./gas-budget.ts"
-import { payoutLane } from "./payout-lane.ts"
 import { signAttempts } from "./sign-attempts.ts"
 
 const DAY_MS = 86_400_000

@@ -22,9 +22,16 @@ import { chainClock } from "../jobs/chain-clock.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
+import {
+  agreedTrial,
+  askEach,
+  askTogether,
+  failedTrial,
+  reportDisagreement,
+  type Trial,
+} from "../txmanager/simulate-on-each.ts"
 import { OTHER_WALLET, orphanedReserves, reclaimedCalls, TAKEN_BACK } from "./orphaned-reserves.ts"
 import { TOO_LATE } from "./relay-standing.ts"
-import { agreedTrial, askEach, askTogether, failedTrial, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
  * The highest gas limits of relays. A key's signature takes some 100,000. A contract's signature takes as much as the

@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { kindsThat } from "../db/by-kind.ts"
-import type { WaitingAlarm } from "./all-alarms.ts"
+import type { WaitingAlarm } from "../txmanager/all-alarms.ts"
 
 /** The alarm when the escrow holds payments that the current relay wallet can't move. */
 const OTHER_OPERATOR =

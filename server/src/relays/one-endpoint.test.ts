@@ -7,8 +7,8 @@ import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { registry } from "../metrics.ts"
-import { payoutLane } from "./payout-lane.ts"
-import { checkWallet } from "./wallet-row.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
+import { checkWallet } from "../txmanager/wallet-row.ts"
 
 let rig: PayoutRig
 let liar: RpcProxy

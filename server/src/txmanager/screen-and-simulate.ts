@@ -14,7 +14,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { batchCall, groupIntoTransactions } from "./batches.ts"
 import type { Judged, Lane, Payout, Verdict } from "./lane.ts"
-import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } from "./trials.ts"
+import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } from "./simulate-on-each.ts"
 import { gasOf } from "./unsigned-attempt.ts"
 
 /** How long a payout waits while no source of sanctions responds. */

@@ -8,9 +8,9 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { waitingAlarms } from "../lanes.ts"
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
+import { sweepDue } from "../payouts/make-payouts.ts"
 import { alarmsInWords, reportWaiting } from "./all-alarms.ts"
 import { inFlight } from "./in-flight.ts"
-import { sweepDue } from "./make-payouts.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 const ETHER = 10n ** 18n

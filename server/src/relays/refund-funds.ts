@@ -11,8 +11,8 @@ import type { Context, TxContext } from "../context.ts"
 import { kindOf, kindsThat } from "../db/by-kind.ts"
 import type { PayoutKind } from "../db/payout-kinds.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { Payout, Verdict } from "./lane.ts"
-import { askEach } from "./trials.ts"
+import type { Payout, Verdict } from "../txmanager/lane.ts"
+import { askEach } from "../txmanager/simulate-on-each.ts"
 
 /** A wallet that pays refunds, and the contract that pulls them. */
 export interface Purse {

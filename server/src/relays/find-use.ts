@@ -11,8 +11,8 @@ import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.
 import type { Receipt, Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
+import { askEach } from "../txmanager/simulate-on-each.ts"
 import { stateCall } from "./relays.ts"
-import { askEach } from "./trials.ts"
 
 /** The EIP-3009 event that a token emits when a wallet cancels an authorization. */
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")

@@ -15,7 +15,7 @@ import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
-import { tracePayouts, withoutBatches } from "./trace-payouts.ts"
+import { tracePayouts, withoutBatches } from "./trace-transactions.ts"
 import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 

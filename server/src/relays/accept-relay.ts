@@ -17,9 +17,9 @@ import { givenRows } from "../db/given-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { dueNow } from "../jobs/due-now.ts"
 import { continueTrace } from "../tracing/trace.ts"
-import { relaysSpent } from "./gas-budget.ts"
+import { relaysSpent } from "../txmanager/gas-budget.ts"
+import { areContractRelaysSpent, isTotalSpent } from "../txmanager/total-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./relays.ts"
-import { areContractRelaysSpent, isTotalSpent } from "./total-budget.ts"
 
 /** Why an authorization is not relayed. */
 type RelayRefusal =

@@ -11,10 +11,10 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
+import { payoutLane } from "../payouts/payout-lane.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
-import { payoutRound } from "./pay-out.ts"
-import { payoutLane } from "./payout-lane.ts"
+import { payoutRound } from "./run-round.ts"
 
 const RUNS = Number(process.env.LYING_RUNS ?? 6)
 const HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ import { type RemoteSigners, startRemoteSigners } from "../../test/remote-signer
 import { type Address, checksummed } from "../chain/hex.ts"
 import { remoteSigner } from "../chain/signers/remote-signer.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { payoutRound } from "./pay-out.ts"
+import { payoutRound } from "../txmanager/run-round.ts"
 import { relayLane } from "./relay-lane.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address

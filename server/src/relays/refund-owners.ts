@@ -9,7 +9,7 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { Payout } from "./lane.ts"
+import type { Payout } from "../txmanager/lane.ts"
 import { isRefund } from "./refund-funds.ts"
 
 /**

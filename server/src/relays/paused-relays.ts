@@ -5,7 +5,7 @@ import type { Context } from "../context.ts"
 import { kindOf } from "../db/by-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { pausedDeposits } from "./pause.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 
 /**
  * Returns the ids of relays that would sell something while selling is paused on a network: their receiving address

@@ -6,8 +6,8 @@ import { depositFactoryAbi } from "../chain/abi.ts"
 import { firstFees, raisedFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { approvalIn, giveBackCall, payoutIdIn, releaseData, returnNonce } from "../chain/release-call.ts"
+import { drawShares } from "../payouts/draw-shares.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
-import { drawShares } from "./draw-shares.ts"
 import { recheckBeforeMs, recheckMs } from "./recheck.ts"
 
 describe("classifyAnswer", () => {

@@ -18,9 +18,9 @@ import { payoutEnds } from "../metrics.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { type BatchCall, callsOf, hasAllTransfers, isUsedIn } from "./batch-calls.ts"
 import type { Lane, LaneInfo, Touched } from "./lane.ts"
-import { type OpenPayout, readOpenPayouts, topMined } from "./open-payouts.ts"
+import { type OpenPayout, readOpenPayouts, topMined } from "./open-transactions.ts"
 import { takeBack } from "./take-back.ts"
-import { type Traced, tracePayouts } from "./trace-payouts.ts"
+import { type Traced, tracePayouts } from "./trace-transactions.ts"
 import { haltWallet } from "./wallet-row.ts"
 
 /** A wallet is halted only if a nonce seems to be used by another transaction twice, at least this far apart. */

@@ -14,9 +14,9 @@ import { marked } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
 import { kindsThat } from "../db/by-kind.ts"
 import { type PayoutKind, type PayoutKindName, payoutKinds } from "../db/payout-kinds.ts"
-import { relayRow, writeRelays } from "./accept-relay.ts"
+import { relayRow, writeRelays } from "../relays/accept-relay.ts"
+import { RELAY_GAS } from "../relays/relays.ts"
 import { lockBudgets } from "./gas-budget.ts"
-import { RELAY_GAS } from "./relays.ts"
 
 const table: Record<string, PayoutKind> = payoutKinds
 /** It is no name of the table outside of this test. */
