@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
+import { payoutKinds } from "../src/db/payout-kinds.ts"
 import { errorTable } from "../src/errors.ts"
 import { onBoth, ownDatabase } from "./engines.ts"
 import { longFunctions } from "./long-functions.ts"
@@ -134,6 +135,30 @@ describe("the style law", () => {
     expect(wrong).toEqual([])
   })
 
+  it("the engine knows no lane and no feature: it imports foundations alone", () => {
+    const engine = product.filter(path => roomOf(path) === "txmanager")
+    expect(engine.length).toBeGreaterThan(20)
+    const wrong = engine.flatMap(path =>
+      importsOf(path).flatMap(({ target }) => {
+        const other = roomOf(target)
+        const isOwn = other === undefined || other === "txmanager" || foundations.includes(other)
+        return isOwn && !/src\/(lanes|sales)\.ts$/.test(target) ? [] : [`${path} imports ${target}`]
+      }),
+    )
+    expect(wrong).toEqual([])
+    // What is left beside the foundations is their like: nothing that knows money or a merchant.
+    const roots = engine.flatMap(path => importsOf(path).filter(({ target }) => roomOf(target) === undefined))
+    const names = new Set(roots.map(({ target }) => target.replace("server/src/", "")))
+    expect([...names].sort()).toEqual(["context.ts", "metrics.ts"])
+  })
+
+  it("a decision about a kind of payout is a column of its table", () => {
+    // A feature may ask for its own kind: an escrow's calls, and what an operator restores.
+    const rooms = product.filter(path => ["payouts", "relays", "txmanager"].includes(roomOf(path) ?? ""))
+    const names = Object.keys(payoutKinds).join("|")
+    expect(hits(new RegExp(`\\bkind\\)? [!=]== "(${names})"|case "(${names})":`), rooms)).toEqual([])
+  })
+
   it("no feature knows app.ts, worker.ts or main.ts", () => {
     const wrong = product.filter(
       path =>
@@ -159,7 +184,9 @@ describe("the style law", () => {
 
   it("what takes the context of a transaction takes no network that can be asked", () => {
     // The context has none, by its type (`context.test-d.ts`); this keeps one from being handed in beside it.
-    const wrong = product.filter(path => /\(\s*\w+: TxContext\b[^()]*: (Network|Quorum|Endpoint)\b/.test(textOf(path)))
+    const wrong = product.filter(path =>
+      /\(\s*\w+: TxContext\b[^()]*: (Network|Quorum|Endpoint|Lane|ReachableChain)\b/.test(textOf(path)),
+    )
     expect(wrong).toEqual([])
   })
 

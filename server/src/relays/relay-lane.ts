@@ -146,8 +146,8 @@ async function outdated(ctx: TxContext, chainId: number, payouts: readonly Payou
  */
 async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
   const calls = payouts.filter(payout => !isAwaited(payout))
-  if (calls.length === 0) return new Set()
   const ids = calls.flatMap(({ escrow_id: id }) => id ?? [])
+  if (ids.length === 0) return new Set()
   const escrows = await ctx.db
     .selectFrom("escrows")
     .select([
