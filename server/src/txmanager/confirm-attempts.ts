@@ -157,7 +157,7 @@ const writeAlone = (ctx: Context, lane: LaneInfo, each: Settled): Promise<number
     const written = await write(ctx, lane, [each])
     if (written === 0 || each.state !== "reverted") return written
     reportRevert(ctx, each.row)
-    await lane.onReverted(ctx, each.row, owners)
+    if (kindOf(each.row).afterRevert === "again") await lane.onReverted(ctx, each.row, owners)
     return written
   })
 

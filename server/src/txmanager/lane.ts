@@ -47,10 +47,8 @@ export interface Judged {
   verdict: Verdict
 }
 
-/** A payout that failed on chain for good, with the hash of its latest attempt first. */
-export type Reverted = Pick<Payout, "id" | "kind" | "payment_id" | "share" | "deposit_id" | "token"> & {
-  hashes: readonly string[]
-}
+/** A payout that failed on chain for good. */
+export type Reverted = Pick<Payout, "id" | "kind" | "payment_id" | "share" | "deposit_id" | "token">
 
 /** An alarm of a wallet that only its lane knows; `facts` are logged when it begins. */
 export interface LaneAlarm {
@@ -76,7 +74,7 @@ export interface LaneInfo {
   overBudget(payout: Payout): Verdict
   /** Locks what a payout that ended was made for, before its own row; returns the ids of those rows. */
   lockOwners(ctx: TxContext, payout: Pick<Payout, "payment_id">): Promise<readonly string[]>
-  /** Does what follows a revert, in the transaction that writes it. `owners` are what {@link lockOwners} returned. */
+  /** Makes a payout again that failed for good, in the transaction that writes it; `owners` are from {@link lockOwners}. */
   onReverted(ctx: TxContext, payout: Reverted, owners: readonly string[]): Promise<void>
 }
 
