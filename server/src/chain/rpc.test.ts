@@ -67,6 +67,14 @@ it("takes no answer for another request's than that it was given to", async () =
   })
 })
 
+it("pairs answers whose ids came back as text", async () => {
+  const answer = (response: ServerResponse, id: number) =>
+    response.end(JSON.stringify([{ jsonrpc: "2.0", id: `${id}`, result: "0x1" }]))
+  await answering(answer, async url =>
+    expect(await batch({ url, network: "base" }, calls)).toEqual([{ ok: true, value: "0x1" }]),
+  )
+})
+
 /** Runs a server that answers each request by `answer`, with the `id` of its first call; `use` gets its address. */
 async function answering(answer: (response: ServerResponse, id: number) => void, use: (url: string) => Promise<void>) {
   const server = createServer(async (request, response) =>

@@ -183,11 +183,12 @@ async function oneBatch(
   } finally {
     stop()
   }
-  const byId = new Map<unknown, Record<string, unknown>>()
+  // Some providers make text of the ids.
+  const byId = new Map<string, Record<string, unknown>>()
   for (const reply of Array.isArray(replies) ? replies : [replies])
-    if (typeof reply === "object" && reply !== null) byId.set(reply.id, reply)
+    if (typeof reply === "object" && reply !== null) byId.set(String(reply.id), reply)
   return calls.map((call, i) => {
-    const result = resultOf(byId.get(firstId + i))
+    const result = resultOf(byId.get(`${firstId + i}`))
     count(call, result.ok ? "ok" : "error")
     return result
   })
