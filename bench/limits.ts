@@ -12,7 +12,7 @@ import LocalStore from "@fastify/rate-limit/store/LocalStore.js"
 // @ts-expect-error: as above.
 import RedisStore from "@fastify/rate-limit/store/RedisStore.js"
 import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible"
-import { readSettings } from "../server/src/config/settings.ts"
+import { readSettings } from "../server/src/config/read-settings.ts"
 import type { Context } from "../server/src/context.ts"
 import { nobodyKnown } from "../server/src/http/authenticate.ts"
 import { openServer } from "../server/src/http/server.ts"

@@ -1,5 +1,4 @@
 /** The deposit contracts with one check taken out of each, to show that the property tests would notice. Pure. */
-
 import type { Kind } from "./deposit-steps.ts"
 
 /** One check that is missing. */

@@ -5,7 +5,8 @@ import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "..
 import { openTestDatabase } from "../test/database.ts"
 import { until } from "../test/e2e/program.ts"
 import { type RpcProxy, startProxy } from "../test/proxy.ts"
-import { readSettings, type Settings } from "./config/settings.ts"
+import { readSettings } from "./config/read-settings.ts"
+import type { Settings } from "./config/settings.ts"
 import { connectNetworks, keepNetworks } from "./connect-networks.ts"
 import type { OpenDatabase } from "./db/open.ts"
 

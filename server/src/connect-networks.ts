@@ -6,8 +6,9 @@
 // I/O: asks the endpoints at the start, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
+import { checkNetwork, NetworkMismatch, servedAs } from "./chain/check-network.ts"
 import { findEscrow } from "./chain/find-escrow.ts"
-import { checkNetwork, type Network, NetworkMismatch, type NetworkSettings, servedAs } from "./chain/networks.ts"
+import type { Network, NetworkSettings } from "./chain/networks.ts"
 import { RpcError } from "./chain/rpc.ts"
 import type { Settings } from "./config/settings.ts"
 import { keepNetwork, keptNetwork } from "./db/kept-networks.ts"

@@ -2,7 +2,8 @@
  * What must not compile inside a transaction. `tsc` checks that each line marked as an error is one. Nothing here runs.
  */
 import { ask, askAny } from "./chain/endpoints.ts"
-import { type Network, networkOf } from "./chain/networks.ts"
+import { networkOf } from "./chain/network-facts.ts"
+import type { Network } from "./chain/networks.ts"
 import { openQuorum } from "./chain/quorum.ts"
 import { screen } from "./chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "./context.ts"

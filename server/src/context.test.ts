@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { onPostgres } from "../test/database.ts"
 import { startService, type TestService } from "../test/service.ts"
 import { inTransaction } from "./context.ts"
-import { changeSettings } from "./identity/merchant-settings.ts"
+import { changeSettings } from "./settings/merchant-settings.ts"
 import { emit } from "./webhooks/emit.ts"
 
 let service: TestService

@@ -1,7 +1,8 @@
 /** The first argument of every function that does I/O. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
-import type { Chain, ChainInfo } from "./chain/networks.ts"
+import type { ChainInfo } from "./chain/network-facts.ts"
+import type { Chain } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
 import type { DatabaseClock } from "./db/clock.ts"
 import type { Db } from "./db/open.ts"
@@ -9,7 +10,7 @@ import type { Replica } from "./db/replica.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
 import type { Sellable } from "./settlement/sellable.ts"
-import { codeOf, type Tracing } from "./tracing/trace.ts"
+import { codeOf, type Tracing } from "./tracing/tracing.ts"
 
 /**
  * The context of work inside a transaction, and of functions that use only the database. It contains nothing that

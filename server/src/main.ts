@@ -2,7 +2,6 @@
  * The program: settings, then the context, then the roles that `--role` names. Exits with 0 when asked to stop, and
  * with 1 and a message when it can't start or can't continue.
  */
-
 import { createServer, type Server as HttpServer } from "node:http"
 import type { Logger } from "pino"
 import { openApp } from "./app.ts"
@@ -10,9 +9,10 @@ import { sanctionedAddresses } from "./chain/sanctions.ts"
 import { parseCommandLine, runCommand, UsageError } from "./cli/run-command.ts"
 import { lockDataDir } from "./config/data-dir.ts"
 import { liveWarnings } from "./config/live-mode.ts"
+import { describeSettings, readSettings } from "./config/read-settings.ts"
 import { isRole, roleFaults } from "./config/role-needs.ts"
 import { secretFileNames } from "./config/secret-files.ts"
-import { describeSettings, readSettings, type Settings, SettingsError } from "./config/settings.ts"
+import { type Settings, SettingsError } from "./config/settings.ts"
 import { connectNetworks, keepNetworks, patiently } from "./connect-networks.ts"
 import { atOnce, type Context } from "./context.ts"
 import { openClock, watchClock } from "./db/clock.ts"
@@ -41,7 +41,7 @@ import { sales } from "./sales.ts"
 import { ensureCursor } from "./scanner/scan-round.ts"
 import { openShutdown, type Shutdown } from "./shutdown.ts"
 import { openTracing } from "./tracing/open-tracing.ts"
-import type { Tracing } from "./tracing/trace.ts"
+import type { Tracing } from "./tracing/tracing.ts"
 import { alarmsNow, watchScans } from "./troubles.ts"
 import { checkWallet } from "./txmanager/wallet-row.ts"
 import { runWorker } from "./worker.ts"

@@ -1,9 +1,8 @@
 /** What /metrics counts. Labels have few values: never an id, an address or the raw path of a request. */
-
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
 import manifest from "../../package.json" with { type: "json" }
 import type { Address } from "./chain/hex.ts"
-import type { NetworkInfo } from "./chain/networks.ts"
+import type { NetworkInfo } from "./chain/network-facts.ts"
 import { ifKind } from "./ids.ts"
 
 export const registry = new Registry()

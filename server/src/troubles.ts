@@ -2,7 +2,6 @@
  * What needs a person, as `/readyz` of any process reports them: the scan of the networks, endpoints,
  * payouts, and subscriptions.
  */
-
 import { setTimeout as sleep } from "node:timers/promises"
 import { troublesInWords } from "./chain/endpoint-troubles.ts"
 import type { Context } from "./context.ts"

@@ -1,11 +1,9 @@
 /** The worker: the list of all background loops. */
-
 import type { Network } from "./chain/networks.ts"
 import { type Context, inTransaction, wallTime } from "./context.ts"
 import { renewDeposits } from "./deposits/versions.ts"
 import { advanceEscrows } from "./escrow/advance-escrows.ts"
 import { forgetExpiredKeys } from "./http/idempotency.ts"
-import { applyPendingPayoutAddresses } from "./identity/merchant-settings.ts"
 import { forgetExpiredNonces } from "./identity/nonces.ts"
 import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
@@ -20,6 +18,7 @@ import { checkDormantDeposits, makeDepositsDormant, thinOut } from "./scanner/ch
 import { checkPutAway } from "./scanner/check-put-away.ts"
 import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
 import { ensureCursor, msUntilDue, withinInterval } from "./scanner/scan-round.ts"
+import { applyPendingPayoutAddresses } from "./settings/merchant-settings.ts"
 import { notifyDuePayments } from "./settlement/notify-paid.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
 import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"

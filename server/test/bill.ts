@@ -1,6 +1,6 @@
 /** A worker that only advances subscriptions, as a process of its own on `DATABASE_URL`, for tests that kill it. */
 import { setTimeout as sleep } from "node:timers/promises"
-import { readSettings } from "../src/config/settings.ts"
+import { readSettings } from "../src/config/read-settings.ts"
 import { atOnce, type Context } from "../src/context.ts"
 import { openPostgres } from "../src/db/open.ts"
 import { openWakes } from "../src/jobs/wake.ts"

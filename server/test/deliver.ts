@@ -1,6 +1,5 @@
 /** A worker that only delivers, as a process of its own on `DATABASE_URL`, for tests that kill it. */
-
-import { readSettings } from "../src/config/settings.ts"
+import { readSettings } from "../src/config/read-settings.ts"
 import { atOnce, type Context } from "../src/context.ts"
 import { openPostgres } from "../src/db/open.ts"
 import { openWakes } from "../src/jobs/wake.ts"

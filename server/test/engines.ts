@@ -42,5 +42,5 @@ export const onBoth: Record<string, string> = {
   "server/src/proxy/console-routes.test.ts": "a slug that several ask for at once, on one connection",
   "server/src/splits/routes.test.ts": "lists of rows in one answer",
   "server/src/audit/audit.test.ts": "who acts in a transaction, on one connection that all share",
-  "server/src/books/csv-lines.test.ts": "what it makes of numeric, times and text in long files",
+  "server/src/http/csv-lines.test.ts": "what it makes of numeric, times and text in long files",
 }

@@ -59,7 +59,7 @@ export const longest = [
   "server/test/e2e/stop.test.ts",
   "server/src/txmanager/run-round.test.ts",
   "server/test/chaos/relays.test.ts",
-  "server/src/books/csv-lines.test.ts",
+  "server/src/http/csv-lines.test.ts",
   "server/src/settlement/surplus.test.ts",
   "server/src/txmanager/lying-endpoint.test.ts",
   "server/src/txmanager/gas-budget.test.ts",

@@ -1,10 +1,10 @@
 /** The audit log as CSV. The database writes the lines; this process fills in what only it knows how to format. */
 import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
-import { continued, linesOf, quotedCell, timeCell } from "../books/csv-lines.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import { quoted } from "../http/csv.ts"
+import { continued, linesOf, quotedCell, timeCell } from "../http/csv-lines.ts"
 import { type Fields, shown } from "./entry.ts"
 import { entriesOf } from "./queries.ts"
 import type { AuditFilters } from "./schema.ts"

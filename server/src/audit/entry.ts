@@ -1,9 +1,9 @@
 /** Formats an entry of the audit log for the API, with the names and formats of the API's other routes. */
 import { checksummed } from "../chain/hex.ts"
-import { chainName, type NetworkInfo } from "../chain/networks.ts"
+import { chainName, type NetworkInfo } from "../chain/network-facts.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
-import { percentOf } from "../splits/split.ts"
+import { percentOf } from "../money/percent.ts"
 
 /** The columns of a row, as the log stores them. */
 export type Fields = Record<string, unknown>

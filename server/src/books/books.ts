@@ -1,15 +1,24 @@
 /** The merchant's books: every transfer into and out of its deposits with its reason, in pages and as CSV. */
 import { type RawBuilder, sql } from "kysely"
 import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import {
+  amountCell,
+  byNetwork,
+  ifSettlement,
+  kindCell,
+  linesOf,
+  payoutIdCell,
+  timeCell,
+  unitOf,
+} from "../http/csv-lines.ts"
 import type { ListSource } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
 import { ifKind, payoutIdOf } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"
-import { amountCell, byNetwork, ifSettlement, kindCell, linesOf, payoutIdCell, timeCell, unitOf } from "./csv-lines.ts"
 
 /** The list's filter; text as received. */
 export interface BookFilter {

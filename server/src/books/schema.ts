@@ -1,18 +1,8 @@
 /** The wire contract of the merchant's money: the fields that payments, shares, sweeps and returns have in common. */
 import { Type } from "typebox"
-import type { WaitingFor } from "../db/schema.ts"
+import type { WaitingFor } from "../db/columns.ts"
+import { exceptions } from "../db/columns.ts"
 import { AddressText, Described, HashText, Nullable, Timestamp } from "../http/schemas.ts"
-
-/** Why a payment needs the merchant's decision. */
-export const exceptions: WaitingFor[] = [
-  "underpaid",
-  "overpaid",
-  "late",
-  "duplicate",
-  "wrong_asset",
-  "sanctioned",
-  "no_buyer",
-]
 
 /** The fields of each row, except its type and status. */
 export const transaction = {

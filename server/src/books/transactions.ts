@@ -1,14 +1,23 @@
 /** The merchant's money in one list: filters, pages and the whole as CSV. */
-
 import { type RawBuilder, sql } from "kysely"
+import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
-import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
-import type { Row, WaitingFor } from "../db/schema.ts"
+import type { WaitingFor } from "../db/columns.ts"
+import type { Row } from "../db/schema.ts"
+import {
+  amountCell,
+  byNetwork,
+  continued,
+  kindCell,
+  linesOf,
+  payoutIdCell,
+  timeCell,
+  unitOf,
+} from "../http/csv-lines.ts"
 import { timeAt } from "../http/time.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../ids.ts"
-import { amountFormatter } from "../scanner/tokens.ts"
-import { amountCell, byNetwork, continued, kindCell, linesOf, payoutIdCell, timeCell, unitOf } from "./csv-lines.ts"
 
 /** The list's filter; text as received. */
 export interface Filter {

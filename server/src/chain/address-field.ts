@@ -1,5 +1,4 @@
 /** Addresses in requests. */
-
 import { invalid } from "../errors.ts"
 import { type Address, NOT_AN_ADDRESS, parseAddress } from "./hex.ts"
 

@@ -1,6 +1,6 @@
 /** Checks the currency of a request: only the settlement token of the network is allowed. Pure. */
 import type { ErrorDetail } from "../errors.ts"
-import type { NetworkInfo } from "./networks.ts"
+import type { NetworkInfo } from "./network-facts.ts"
 
 /** Returns what is wrong with the currency of a request; empty if it names none. */
 export function currencyFaults({ name, token }: NetworkInfo, currency: string | undefined): ErrorDetail[] {

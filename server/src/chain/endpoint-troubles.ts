@@ -3,11 +3,11 @@
  * not be the one that reads the chain. An endpoint is named by its place in `RPC_<NETWORK>`, because its address may
  * contain a key.
  */
-
 import type { Context, TxContext } from "../context.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
 import type { Dissent } from "./agreement.ts"
-import type { Network, NetworkInfo, ReachableChain } from "./networks.ts"
+import type { NetworkInfo } from "./network-facts.ts"
+import type { Network, ReachableChain } from "./networks.ts"
 import type { Quorum } from "./quorum.ts"
 
 type Kind = (typeof endpointAlarmReasons)[number]

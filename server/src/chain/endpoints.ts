@@ -3,7 +3,7 @@
  * once, its highest finalized block, when it failed. Kept for the life of the process and learned again after a
  * restart.
  */
-import type { NetworkName } from "./networks.ts"
+import type { NetworkName } from "./network-facts.ts"
 import { batch, MOST_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 
 export interface Endpoint {

@@ -22,7 +22,7 @@ import {
 import { authCaptureEscrowAbi as abi, authCaptureEscrowV10Abi as abiV10 } from "./abi.ts"
 import type { EscrowDeployment, EscrowVersion } from "./escrow-deployments.ts"
 import { type Address, type Hash, ZERO_ADDRESS } from "./hex.ts"
-import type { NetworkInfo } from "./networks.ts"
+import type { NetworkInfo } from "./network-facts.ts"
 import { typedData } from "./typed-data.ts"
 
 /**

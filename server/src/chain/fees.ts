@@ -1,5 +1,4 @@
 /** What a transaction pays for inclusion in a block. Pure; all in wei per unit of gas. */
-
 import { hexNumber } from "./rpc.ts"
 
 export interface Fees {

@@ -3,11 +3,13 @@
  */
 // I/O: asks the endpoints at the start, when there is no context yet.
 import { randomBytes } from "node:crypto"
+import { NetworkMismatch } from "./check-network.ts"
 import { ask, type Endpoint, hostOf } from "./endpoints.ts"
 import { getHashCall, type PaymentInfo, paymentInfoHash } from "./escrow.ts"
 import type { EscrowDeployment } from "./escrow-deployments.ts"
 import { type Address, checksummed } from "./hex.ts"
-import { type Network, NetworkMismatch, networkSetting } from "./networks.ts"
+import { networkSetting } from "./network-facts.ts"
+import type { Network } from "./networks.ts"
 import { isRefundCollector } from "./refund-collector.ts"
 import { hexNumber, RpcError } from "./rpc.ts"
 

@@ -1,6 +1,6 @@
 /** Which senders nobody can sign for. Money that they send has no buyer, so it can't buy access. Pure. */
 import { type Address, ZERO_ADDRESS } from "./hex.ts"
-import type { NetworkInfo } from "./networks.ts"
+import type { NetworkInfo } from "./network-facts.ts"
 
 /**
  * Whether an address may be somebody's. What is minted comes from zero, as what a bridge of the issuer brings does. A

@@ -4,7 +4,7 @@
  */
 import * as zlib from "node:zlib"
 import { type Dispatcher, getGlobalDispatcher } from "undici"
-import { AnswerTooLarge, boundedBytes } from "../http/bounded-body.ts"
+import { AnswerTooLarge, boundedBytes } from "../net/bounded-body.ts"
 import { readJson } from "./sliced-json.ts"
 
 /**

@@ -5,7 +5,6 @@
  * A *voter* is an endpoint that responds for the right chain and whose finalized block has not gone backwards. An
  * error, or a list that lacks something, is never by itself evidence that the thing does not exist.
  */
-
 import {
   blockAgreed,
   type Dissent,

@@ -3,8 +3,8 @@
  * batch in any order and drop entries, while viem's batching pairs by position.
  */
 import type { Hex } from "viem"
-import { AnswerTooLarge } from "../http/bounded-body.ts"
 import { rpcCalls, rpcDuration } from "../metrics.ts"
+import { AnswerTooLarge } from "../net/bounded-body.ts"
 import { post, TooLate } from "./post.ts"
 import { UselessAnswer } from "./sliced-json.ts"
 

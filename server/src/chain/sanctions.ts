@@ -13,9 +13,7 @@ import { askAgreed } from "./in-time.ts"
 import { multicall, readMulticall } from "./multicall.ts"
 import type { Network } from "./networks.ts"
 import type { RpcResult } from "./rpc.ts"
-
-/** unknown: no source could be asked. A node that is down makes nobody sanctioned or cleared. */
-export type Screening = "listed" | "clear" | "unknown"
+import type { Screening } from "./screening.ts"
 
 /** An oracle's "not listed" is reused for this long. */
 const CLEAR_MS = 3_600_000

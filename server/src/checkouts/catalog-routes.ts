@@ -1,5 +1,5 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"

@@ -1,5 +1,5 @@
 /** Creates the sessions for the next periods of subscriptions, as many as one transaction bills at once. */
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposits, type Parties } from "../deposits/deposits.ts"

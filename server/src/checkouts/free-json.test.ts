@@ -3,7 +3,8 @@ import fc from "fast-check"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
-import { noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
+import { noticeOf } from "../settlement/checkout-notice.ts"
+import { notifyCheckout } from "../settlement/notify-checkout.ts"
 
 let service: TestService
 let origin: string

@@ -1,7 +1,7 @@
 /** Loads what is needed to settle a session: its row, locked, the transfers that arrived, and what may still come. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { leftOver } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"

@@ -1,6 +1,6 @@
 /** `/api/pay`: what a payer's page asks of a checkout. Anyone who has a session's id may ask. */
 import { checksummed, parseHash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, reading } from "../context.ts"
 import { keepWatched } from "../deposits/deposits.ts"
 import { withPutAway } from "../deposits/put-away.ts"

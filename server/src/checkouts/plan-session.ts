@@ -3,7 +3,7 @@
  * its status. Pure.
  */
 import type { Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Row } from "../db/schema.ts"
 import type { relayStanding } from "../relays/relay-standing.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"

@@ -1,6 +1,6 @@
 /** The state of a checkout as its payer sees it. */
 import type { Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"

@@ -1,7 +1,7 @@
 /** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { withPutAway } from "../deposits/put-away.ts"

@@ -1,6 +1,6 @@
 /** The wire contract of checkouts, payment links and products. */
 import { type Static, Type } from "typebox"
-import type { PaymentException } from "../db/schema.ts"
+import type { PaymentException } from "../db/columns.ts"
 import { Refund } from "../escrow/refund-schema.ts"
 import { EscrowShown, escrowStatus, OpenCalls } from "../escrow/schema.ts"
 import { MAX_WAIT_S } from "../http/long-poll.ts"

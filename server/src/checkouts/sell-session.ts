@@ -2,9 +2,8 @@
  * Sells checkout sessions. Everything that arrives at a session's address adds up, whoever sends it, and one payment
  * confirms the session. Settled under the session's row; the merchant is notified of changes of the session's status.
  */
-
 import { sql } from "kysely"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
@@ -12,7 +11,8 @@ import { traceOfSession } from "../db/traces.ts"
 import { ApiError } from "../errors.ts"
 import { checkoutChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
-import { type CheckoutNotice, noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
+import { type CheckoutNotice, noticeOf } from "../settlement/checkout-notice.ts"
+import { notifyCheckout } from "../settlement/notify-checkout.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { Sellable } from "../settlement/sellable.ts"
 import { settle } from "../settlement/settle.ts"

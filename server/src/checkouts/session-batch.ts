@@ -4,7 +4,7 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import { leftOverColumns } from "../db/left-over.ts"

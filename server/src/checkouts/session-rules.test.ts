@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import type { Token } from "../chain/networks.ts"
+import type { Token } from "../chain/network-facts.ts"
 import { type Arrival, type Facts, foldSession, messageOf, transitions } from "./session-rules.ts"
 
 const T = Date.parse("2026-06-01T12:00:00Z")

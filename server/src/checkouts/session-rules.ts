@@ -2,9 +2,9 @@
  * The rules of a checkout session. Pure: they take what the session asked for and what the chain brought, and return
  * its status. {@link transitions} lists every status that may follow another.
  */
-import type { Token } from "../chain/networks.ts"
+import type { Token } from "../chain/network-facts.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
-import type { PaymentException } from "../db/schema.ts"
+import type { PaymentException } from "../db/columns.ts"
 import { formatAmount } from "../money/amount.ts"
 
 /** The statuses of a direct session. An escrow's are folded from its calls (`escrow/fold-escrow.ts`). */

@@ -1,6 +1,6 @@
 /** The parts of a session that answers show to everyone, and where it is paid. */
 import { type Address, checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { escrowRow, escrowsOf } from "../escrow/load-escrow.ts"

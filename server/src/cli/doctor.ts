@@ -1,7 +1,8 @@
 /** `sluice doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
 import type pg from "pg"
+import { examineSettings } from "../config/read-settings.ts"
 import { isRole, type Role } from "../config/role-needs.ts"
-import { examineSettings, type Settings } from "../config/settings.ts"
+import type { Settings } from "../config/settings.ts"
 import { connectClient } from "../db/hosts.ts"
 import type { Query } from "../doctor/check-database.ts"
 import { type Finding, isBad } from "../doctor/finding.ts"

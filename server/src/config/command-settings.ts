@@ -1,8 +1,9 @@
 /** The settings of commands that need only a few: they run where the others are not set. */
 import type { Address } from "../chain/hex.ts"
-import { type NetworkName, networkSetting } from "../chain/networks.ts"
+import { type NetworkName, networkSetting } from "../chain/network-facts.ts"
+import { examineSettings, nameIn } from "./read-settings.ts"
 import { withSecretFiles } from "./secret-files.ts"
-import { examineSettings, nameIn, type Settings, SettingsError } from "./settings.ts"
+import { type Settings, SettingsError } from "./settings.ts"
 import { settingsTable } from "./settings-table.ts"
 
 /** Reads the location of the database, and nothing that `sluice migrate` and `sluice backup` do not need. */

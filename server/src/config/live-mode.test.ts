@@ -3,7 +3,8 @@ import { generatePrivateKey, mnemonicToAccount } from "viem/accounts"
 import { describe, expect, it } from "vitest"
 import { liveEnv } from "../../test/live.ts"
 import { liveWarnings } from "./live-mode.ts"
-import { readSettings, SettingsError } from "./settings.ts"
+import { readSettings } from "./read-settings.ts"
+import { SettingsError } from "./settings.ts"
 
 type Env = Record<string, string | undefined>
 

@@ -2,12 +2,11 @@
  * The settings that live mode refuses to start with: they are fine for a sandbox or a test, but cost money where money
  * is real. Pure. Each fault begins with the name of its setting, and none repeats a value that may be secret.
  */
-import { isIP } from "node:net"
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount, privateKeyToAddress } from "viem/accounts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
 import { formatAmount } from "../money/amount.ts"
-import { isPublicAddress } from "../public-address.ts"
+import { isPrivate } from "./private-url.ts"
 import type { Settings } from "./settings.ts"
 
 const LEAST_CONFIRMATIONS = 3
@@ -145,16 +144,6 @@ function publicAddressRules(name: string, url: string, why: string): Rule[] {
     [!url.startsWith("https://"), `${name} must be an https address`],
     [isPrivate(url), `${name} must not be a private or loopback address: ${why}`],
   ]
-}
-
-/**
- * Whether a URL's host is reachable only from inside: a private or special address, or a name that public DNS does not
- * have.
- */
-export function isPrivate(url: string): boolean {
-  const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")
-  if (isIP(host) !== 0) return !isPublicAddress(host)
-  return !host.includes(".") || /\.(localhost|local|internal|intranet|lan|home\.arpa)$/.test(host)
 }
 
 /**

@@ -1,7 +1,8 @@
 /** The settings that exist once for each network, with their defaults. */
 import { type EscrowDeployment, escrowAt, knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
-import { type Mode, type NetworkName, type NetworkSettings, networkFacts, networkSetting } from "../chain/networks.ts"
+import { type Mode, type NetworkName, networkFacts, networkSetting } from "../chain/network-facts.ts"
+import type { NetworkSettings } from "../chain/networks.ts"
 import type { networkSettingsTable } from "./network-settings-table.ts"
 import type { SettingReader } from "./setting-reader.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"

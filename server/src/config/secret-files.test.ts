@@ -6,9 +6,9 @@ import { afterAll, describe, expect, it } from "vitest"
 import { liveEnv, livePayoutWallet } from "../../test/live.ts"
 import { checkSecrets } from "../doctor/check-secrets.ts"
 import { readDatabaseSettings, readDeploySettings } from "./command-settings.ts"
+import { examineSettings, readSettings } from "./read-settings.ts"
 import { roleFaults } from "./role-needs.ts"
 import { secretFileNames } from "./secret-files.ts"
-import { examineSettings, readSettings } from "./settings.ts"
 import { settingsTable } from "./settings-table.ts"
 
 const dir = mkdtempSync(join(tmpdir(), "sluice-secrets-"))

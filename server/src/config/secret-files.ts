@@ -2,7 +2,7 @@
  * The settings that hold a secret, and the files that they may be in: `SECRET_KEY_FILE` names a file with the value of
  * `SECRET_KEY`. A file is not in the environment, which a process hands to all that it starts.
  */
-import { type NetworkName, networkNames, networkSetting } from "../chain/networks.ts"
+import { type NetworkName, networkNames, networkSetting } from "../chain/network-facts.ts"
 import type { SecretFile } from "./settings.ts"
 import type { settingsTable } from "./settings-table.ts"
 import { smallText } from "./small-text.ts"

@@ -2,8 +2,8 @@
 import { isIP } from "node:net"
 import { type Address, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
+import { parseRedisAddress } from "../limits/redis-address.ts"
 import { AmountError, parseAmount } from "../money/amount.ts"
-import { parseRedisAddress } from "./redis-address.ts"
 
 export const text = (value: string): string => value
 

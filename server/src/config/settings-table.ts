@@ -2,7 +2,7 @@
  * Declares every setting once: its meaning, its parser, its default. The settings, `--help`, the start-up errors and
  * `docs/settings.md` are generated from it.
  */
-import { networkNames } from "../chain/networks.ts"
+import { networkNames } from "../chain/network-facts.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
 import {
@@ -27,7 +27,7 @@ import {
   text,
   whole,
 } from "./setting-values.ts"
-import { collectorUrl, pairs, ratio } from "./tracing-settings.ts"
+import { collectorUrl, pairs, ratio } from "./tracing-values.ts"
 
 export interface Meaning {
   meaning: string

@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest"
 import { liveEnv } from "../../test/live.ts"
 import { knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
-import { describeSettings, readSettings, SettingsError } from "./settings.ts"
+import { describeSettings, readSettings } from "./read-settings.ts"
+import { SettingsError } from "./settings.ts"
 import { settingsTable } from "./settings-table.ts"
 
 const faultsOf = (env: Record<string, string>): string[] => {

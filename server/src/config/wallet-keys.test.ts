@@ -8,7 +8,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { foundry, keystoreOf } from "../../test/keystore.ts"
 import { liveEnv } from "../../test/live.ts"
 import { openKeystore } from "../chain/keystore.ts"
-import { readSettings, SettingsError } from "./settings.ts"
+import { readSettings } from "./read-settings.ts"
+import { SettingsError } from "./settings.ts"
 
 type Env = Record<string, string | undefined>
 

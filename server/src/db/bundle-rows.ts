@@ -1,6 +1,6 @@
 /** The rows of proxy bundles; a part of `schema.ts`. */
 import type { JSONColumnType } from "kysely"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 export interface Bundles {
   id: string

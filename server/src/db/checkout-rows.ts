@@ -1,7 +1,7 @@
 /** The rows of products, payment links and checkout sessions; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Optional, PaymentException } from "./schema.ts"
+import type { Optional, PaymentException } from "./columns.ts"
 import type { BillingInterval } from "./subscription-rows.ts"
 
 export interface Products {

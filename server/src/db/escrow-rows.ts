@@ -2,7 +2,7 @@
 import type { ColumnType, Generated } from "kysely"
 import type { EscrowVersion } from "../chain/escrow-deployments.ts"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 /** Written once: the payer signs the hash of these columns. */
 type Term<T> = ColumnType<T, T, never>

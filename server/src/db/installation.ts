@@ -1,6 +1,7 @@
 /** What a database records about the installation it was created for, so that it is never opened as another. */
 import { randomUUID } from "node:crypto"
-import type { Mode, Network } from "../chain/networks.ts"
+import type { Mode } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import type { Db } from "./open.ts"
 
 /**

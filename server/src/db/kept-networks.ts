@@ -2,7 +2,8 @@
  * What the last start of an API process found of each network, so that the next one can start while no endpoint answers.
  * It holds for the same settings only.
  */
-import type { Facts, Network, NetworkSettings } from "../chain/networks.ts"
+import type { Facts } from "../chain/check-network.ts"
+import type { Network, NetworkSettings } from "../chain/networks.ts"
 import type { Db } from "./open.ts"
 
 /** The settings of a network, and the wallets that were compared with its contracts. */

@@ -1,7 +1,7 @@
 /** The rows of merchants, of their payout addresses, and of how their pages look; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 export interface Merchants {
   id: string

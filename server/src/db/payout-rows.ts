@@ -1,8 +1,8 @@
 /** The rows of splits and payouts; a part of `schema.ts`. */
 import type { ColumnType, Generated, JSONColumnType } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { Optional } from "./columns.ts"
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts"
-import type { Optional } from "./schema.ts"
 
 export interface RecipientSets {
   id: Generated<bigint>

@@ -1,6 +1,6 @@
 /** The rows of paywalls; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 export interface Paywalls {
   id: string

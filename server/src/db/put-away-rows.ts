@@ -1,6 +1,6 @@
 /** The rows of checkouts that were put away; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 /** An unpaid checkout of long ago, with what is not the same for many. `deposits/put-away.ts` brings it back. */
 export interface PutAway {

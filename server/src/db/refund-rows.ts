@@ -1,6 +1,6 @@
 /** The rows of refunds; a part of `schema.ts`. */
 import type { Generated } from "kysely"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 /** Money that goes back from a merchant's wallet to a payer: one call of an escrow. */
 export interface Refunds {

@@ -1,7 +1,7 @@
 /** The rows of the scan of a network, and of what it shows about the endpoints. */
 import type { Generated } from "kysely"
 import type { Hash } from "../chain/hex.ts"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 export interface Cursors {
   chain_id: number

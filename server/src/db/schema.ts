@@ -1,9 +1,10 @@
 /** The rows as Kysely sees them; `migrations/` is the source of truth. bigint: numeric and int8 columns. */
-import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
+import type { Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { AuditEntries } from "./audit-rows.ts"
 import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
+import type { Optional, WaitingFor } from "./columns.ts"
 import type { CountedCalls, Escrows } from "./escrow-rows.ts"
 import type { Branding, Invitations, Merchants, PayoutAddresses, WalletProofs } from "./merchant-rows.ts"
 import type {
@@ -35,9 +36,6 @@ import type { FirstSubscriptions, Invoices, Subscriptions } from "./subscription
 import type { Surpluses } from "./surplus-rows.ts"
 import type { ForeignTokens, TokenScans } from "./token-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
-
-/** Nullable, and may be left out of an insert. */
-export type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
 
 interface Installation {
   key: string
@@ -139,10 +137,6 @@ interface Submissions {
   updated_at: Date
   traceparent: Optional<string>
 }
-
-export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
-/** Why a payment needs a decision. The others are about its sender, and no exceptions of a checkout. */
-export type WaitingFor = PaymentException | "sanctioned" | "no_buyer"
 
 interface Payments {
   id: string

@@ -1,7 +1,7 @@
 /** The rows of subscriptions and their invoices; a part of `schema.ts`. */
 import type { Generated } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 export type BillingInterval = "day" | "week" | "month" | "year"
 

@@ -1,6 +1,6 @@
 /** The rows of surpluses: what overpayments brought beyond their price. */
 import type { Address } from "../chain/hex.ts"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 /** The surplus of a payment; the payment's status says whether it counts. */
 export interface Surpluses {

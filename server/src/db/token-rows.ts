@@ -1,7 +1,7 @@
 /** The rows of the scan for tokens that nothing is sold for. */
 import type { Generated } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 /** The scan for tokens that nobody sells for; see `scanner/scan-foreign-tokens.ts`. */
 export interface TokenScans {

@@ -1,6 +1,6 @@
 /** The rows of webhooks and events; a part of `schema.ts`. */
 import type { Generated, JSONColumnType } from "kysely"
-import type { Optional } from "./schema.ts"
+import type { Optional } from "./columns.ts"
 
 export type DisabledReason = "gone" | "failing"
 

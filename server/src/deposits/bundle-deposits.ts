@@ -2,7 +2,7 @@
  * The receiving addresses of proxy bundles. A bundle is paid at its newest one. Like a paywall's (`versions.ts`), it is
  * replaced when the payout address, the approver or the split changes, and before anyone may recover its money.
  */
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { COOLING_MS, makeStandingDeposit, type Parties } from "./deposits.ts"

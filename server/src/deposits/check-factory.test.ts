@@ -4,10 +4,10 @@ import { type Hex, pad } from "viem"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, startAnvil } from "../../test/anvil.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
+import { NetworkMismatch } from "../chain/check-network.ts"
 import { implementationOf } from "../chain/deposit-terms.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { NetworkMismatch } from "../chain/networks.ts"
 import { checkFactory } from "./check-factory.ts"
 
 let anvil: Anvil

@@ -6,11 +6,12 @@
 import { randomBytes } from "node:crypto"
 import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, pad } from "viem"
 import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../chain/abi.ts"
+import { NetworkMismatch } from "../chain/check-network.ts"
 import { addressOfTerms, implementationOf } from "../chain/deposit-terms.ts"
 import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
 import { immutablesOf } from "../chain/immutables.ts"
-import { type Network, NetworkMismatch } from "../chain/networks.ts"
+import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
 
 type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">

@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"

@@ -1,7 +1,7 @@
 /** The parties of a merchant's, paywall's or bundle's next receiving address: whom the address will commit to. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Parties } from "./deposits.ts"
 

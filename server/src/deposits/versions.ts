@@ -3,7 +3,7 @@
  * address or approver closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import { bundleDeposit, moveBundleDeposit } from "./bundle-deposits.ts"

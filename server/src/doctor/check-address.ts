@@ -1,8 +1,8 @@
 /** Checks the other services that must be reachable: BASE_URL and the identity provider. */
 // I/O: makes requests, also before the service starts, when there is no context.
 import type { Settings } from "../config/settings.ts"
-import { boundedText } from "../http/bounded-body.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
+import { boundedText } from "../net/bounded-body.ts"
 import { type Finding, fine } from "./finding.ts"
 
 const TIMEOUT_MS = 5_000

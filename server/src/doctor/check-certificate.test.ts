@@ -6,7 +6,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { createServer, type Server } from "node:tls"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { readSettings } from "../config/settings.ts"
+import { readSettings } from "../config/read-settings.ts"
 import { checkCertificate } from "./check-certificate.ts"
 
 const DAY_MS = 86_400_000

@@ -4,7 +4,7 @@
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
 import { checksummed } from "../chain/hex.ts"
-import { networkSetting } from "../chain/networks.ts"
+import { networkSetting } from "../chain/network-facts.ts"
 import type { Settings } from "../config/settings.ts"
 import { schemaState } from "../db/migrate.ts"
 import { TRY_WRITE, whyUnwritable } from "../db/try-write.ts"

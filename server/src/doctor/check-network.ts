@@ -2,16 +2,12 @@
 // I/O: asks the endpoints, also before the service starts, when there is no context.
 import { formatEther } from "viem"
 import { hasBatch } from "../chain/authorization-batch.ts"
+import { checkNetwork, NetworkMismatch } from "../chain/check-network.ts"
 import { endpointWords } from "../chain/endpoint-troubles.ts"
 import { type Endpoint, hostOf, newEndpoint } from "../chain/endpoints.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import {
-  checkNetwork,
-  NetworkMismatch,
-  type NetworkName,
-  type NetworkSettings,
-  networkSetting,
-} from "../chain/networks.ts"
+import { type NetworkName, networkSetting } from "../chain/network-facts.ts"
+import type { NetworkSettings } from "../chain/networks.ts"
 import { batch, hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import type { Settings } from "../config/settings.ts"

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { onRedis, startRedis, type TestRedis } from "../../test/redis.ts"
 import { startCluster, type TestRedisGroup } from "../../test/redis-groups.ts"
-import { examineSettings } from "../config/settings.ts"
+import { examineSettings } from "../config/read-settings.ts"
 import { checkRedis, REDIS_RIGHTS } from "./check-redis.ts"
 
 const { settings } = examineSettings({})

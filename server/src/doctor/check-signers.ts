@@ -1,6 +1,5 @@
 /** Checks the remote signers: that they answer, may sign, and sign for the wallets that are set. */
 // I/O: has each sign a sentence, also before the service starts, when there is no context.
-
 import { SignerError } from "../chain/signer.ts"
 import { trySigner } from "../chain/signers/remote-signer.ts"
 import type { Settings } from "../config/settings.ts"

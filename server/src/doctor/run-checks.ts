@@ -4,8 +4,9 @@
  */
 // I/O: passes its arguments to the checks, also before the service starts, when there is no context.
 import { liveWarnings } from "../config/live-mode.ts"
+import type { Examined } from "../config/read-settings.ts"
 import { type Role, roleFaults } from "../config/role-needs.ts"
-import type { Examined, Settings } from "../config/settings.ts"
+import type { Settings } from "../config/settings.ts"
 import { checkBaseUrl, checkIssuer } from "./check-address.ts"
 import { checkBackup } from "./check-backup.ts"
 import { checkCertificate } from "./check-certificate.ts"

@@ -4,7 +4,7 @@
  * changes on chain or ends.
  */
 import { sql } from "kysely"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"

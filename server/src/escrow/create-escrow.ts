@@ -1,7 +1,7 @@
 /** Makes the escrow of a checkout session: the terms that its payer will sign. */
 import { randomBytes } from "node:crypto"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { ErrorDetail } from "../errors.ts"

@@ -1,5 +1,5 @@
 /** Carries out a merchant's decision about reserved money: capture some of it, or void the rest. */
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"

@@ -1,6 +1,6 @@
 /** Makes refunds: each is a row, and a call of the escrow that is held until the merchant's wallet allows it. */
 import type { Address } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"

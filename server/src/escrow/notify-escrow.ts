@@ -1,8 +1,9 @@
 /** Notifies merchants of a session with an escrow, through `settlement/notify-checkout.ts`. */
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
+import { noticeOf } from "../settlement/checkout-notice.ts"
+import { notifyCheckout } from "../settlement/notify-checkout.ts"
 import type { Escrowed } from "./load-escrow.ts"
 
 /** An escrow and its session, before and after a change. */

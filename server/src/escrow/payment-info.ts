@@ -1,5 +1,4 @@
 /** The terms of an escrow as its contract takes them. Pure. */
-
 import type { Authorization } from "../chain/authorizations.ts"
 import { authorizationNonce, type PaymentInfo, paymentInfoHash } from "../chain/escrow.ts"
 import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"

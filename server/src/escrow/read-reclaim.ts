@@ -4,7 +4,7 @@
  */
 import { paymentStateCall, readPaymentState } from "../chain/escrow.ts"
 import type { Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"

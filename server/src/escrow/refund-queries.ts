@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
 import { checksummed, ZERO_ADDRESS } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"

@@ -1,11 +1,12 @@
 /** Writes the state of refunds on chain, and notifies merchants of those that count. */
 import { checksummed } from "../chain/hex.ts"
-import { explorerUrl, type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { explorerUrl, type NetworkInfo, networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import { noticeOf } from "../settlement/checkout-notice.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
-import { noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
+import { notifyCheckout } from "../settlement/notify-checkout.ts"
 import { emit } from "../webhooks/emit.ts"
 import { statusByChain, totalWith } from "./refund.ts"
 

@@ -1,7 +1,7 @@
 /** Formats an escrow for answers to its merchant and to its payer. Pure. */
 import { reclaimCall } from "../chain/escrow.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutIdOf } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"

@@ -1,5 +1,5 @@
 /** Describes the state of a session with an escrow, in words for its payer. Pure. */
-import type { Token } from "../chain/networks.ts"
+import type { Token } from "../chain/network-facts.ts"
 import { formatAmount } from "../money/amount.ts"
 import type { FoldedEscrow } from "./fold-escrow.ts"
 

@@ -1,7 +1,8 @@
 /** The limits as callers meet them: every row of the table, errors, and which proxy's `X-Forwarded-For` is trusted. */
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
-import { readSettings, type Settings } from "../config/settings.ts"
+import { readSettings } from "../config/read-settings.ts"
+import type { Settings } from "../config/settings.ts"
 import { createApiKey, newApiKey, revokeApiKey } from "../identity/api-keys.ts"
 import { type Credential, countsOf, type LimitRow, limitRows, WINDOW_MS } from "../limits/buckets.ts"
 import { processLimits } from "../limits/limiter.ts"

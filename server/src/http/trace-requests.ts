@@ -4,7 +4,8 @@
  * A merchant's trace is linked.
  */
 import type { FastifyInstance, FastifyRequest } from "fastify"
-import { parseTraceparent, type Span, type Tracing } from "../tracing/trace.ts"
+import { parseTraceparent } from "../tracing/trace.ts"
+import type { Span, Tracing } from "../tracing/tracing.ts"
 
 declare module "fastify" {
   interface FastifyRequest {

@@ -1,7 +1,7 @@
 /** API keys identify a merchant's server. Only their hashes are stored, and each request looks its key up. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
-import type { Mode } from "../chain/networks.ts"
+import type { Mode } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"

@@ -9,7 +9,7 @@ import { knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
 import { termsOf } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
-import { applyPendingPayoutAddresses, changeSettings } from "./merchant-settings.ts"
+import { applyPendingPayoutAddresses, changeSettings } from "../settings/merchant-settings.ts"
 import { tokenIssuer } from "./tokens.ts"
 
 let service: TestService

@@ -19,8 +19,8 @@ import {
 import type { Logger } from "pino"
 import { ApiError } from "../errors.ts"
 import type { Subject } from "../http/authenticate.ts"
-import { boundedText } from "../http/bounded-body.ts"
 import { isStorable } from "../http/json.ts"
+import { boundedText } from "../net/bounded-body.ts"
 
 export interface TokenIssuer {
   /**

@@ -9,8 +9,9 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { inTransaction, type TxContext } from "../context.ts"
 import { newCuid } from "../ids.ts"
-import { applyPendingPayoutAddresses, type SettingsChange } from "./merchant-settings.ts"
-import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
+import { applyPendingPayoutAddresses, type SettingsChange } from "../settings/merchant-settings.ts"
+import { protectedPart } from "../settings/protected-settings.ts"
+import { approvedByWallet } from "./wallet-lock.ts"
 
 /** Controls the payout address that test merchants have. */
 const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")

@@ -9,14 +9,14 @@ import { isDeepStrictEqual } from "node:util"
 import type { FastifyRequest } from "fastify"
 import { type Hex, hashTypedData } from "viem"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
-import { chainName } from "../chain/networks.ts"
+import { chainName } from "../chain/network-facts.ts"
 import { isSignedByKey, readSignature } from "../chain/signatures.ts"
 import { typedData, walletJson } from "../chain/typed-data.ts"
 import type { Context, TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import { ApiError } from "../errors.ts"
-import { approverNow, payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
+import { payoutAddresses, type Signer } from "./payout-addresses.ts"
 
 /** One change, described for the merchant. All of it is signed, so a signature is valid for this change alone. */
 interface WalletChange {
@@ -45,7 +45,7 @@ const HEADER = "Wallet-Signature"
 const FORM = /^([A-Za-z0-9]{1,64})((?: 0x(?:[0-9a-fA-F]{2}){0,4096})+)$/
 
 /** The part of a request that the lock protects. */
-interface ProtectedChange {
+export interface ProtectedChange {
   words: WalletChange
   /** Whether it needs the signature even with the lock off. */
   always?: boolean
@@ -71,7 +71,7 @@ export interface Approval {
 }
 
 /** Whether the merchant has the lock on. */
-const isLocked = async (ctx: TxContext, merchantId: string): Promise<boolean> =>
+export const isLocked = async (ctx: TxContext, merchantId: string): Promise<boolean> =>
   (await ctx.db.selectFrom("merchants").select("wallet_lock").where("id", "=", merchantId).executeTakeFirstOrThrow())
     .wallet_lock
 
@@ -201,40 +201,6 @@ async function checkSignatures(
   const missing: Wallet[] = []
   for (const wallet of wallets) if (!keys.has(wallet.address) && !(await isByContract(wallet))) missing.push(wallet)
   return { keys, missing, faults }
-}
-
-/**
- * The part of a change that the payout wallet has to approve while the wallet lock is on, described in words; undefined
- * where there is none. Throws `VALIDATION_ERROR` where an address is not acceptable. Switching the lock on or off
- * always needs the signature: otherwise a lock whose wallet can't sign, such as an exchange's, would stay on forever.
- * Switching it on needs that of every payout address.
- */
-export async function protectedPart(
-  ctx: TxContext,
-  merchantId: string,
-  change: SettingsChange,
-): Promise<ProtectedChange | undefined> {
-  const targets = await readTargets(ctx, change.payoutAddresses)
-  const present = await payoutAddresses(ctx, merchantId)
-  const locked = await isLocked(ctx, merchantId)
-  const moved = targets.flatMap(({ network, address }) => {
-    const before = present.find(row => row.chain_id === network.chainId)
-    if (before?.address === address && !before.pending_address) return []
-    const words = (text: string) => `payout address on ${network.name}: ${text}`
-    return [{ from: words(before ? checksummed(before.address) : "none"), to: words(checksummed(address)) }]
-  })
-  const switched = change.walletLock !== undefined && change.walletLock !== locked
-  const lock = (on: boolean) => `wallet lock: ${on ? "on" : "off"}`
-  const approver = await approverNow(ctx, merchantId)
-  const approved =
-    change.approver !== undefined && change.approver !== approver
-      ? [{ from: `returns approved by the ${approver}`, to: `returns approved by the ${change.approver}` }]
-      : []
-  const parts = [...moved, ...approved, ...(switched ? [{ from: lock(locked), to: lock(!locked) }] : [])]
-  if (parts.length === 0) return undefined
-  const joined = (side: "from" | "to") => parts.map(part => part[side]).join("; ")
-  const words = { action: "Change settings", subject: "settings", from: joined("from"), to: joined("to") }
-  return { words, always: switched, byAll: switched && !locked }
 }
 
 type Wallet = Omit<Signer, "byKey">

@@ -1,6 +1,6 @@
 /** Whether Redis has the database that `REDIS_URL` names. A connection to one that it lacks works, on database 0. */
 import type { Redis } from "ioredis"
-import { parseRedisAddress } from "../config/redis-address.ts"
+import { parseRedisAddress } from "./redis-address.ts"
 import type { RedisClient } from "./shared-log.ts"
 
 /** The fault of the database of `REDIS_URL`, and what the operator should do about it: two parts of a sentence. */

@@ -6,8 +6,8 @@
 import { hash } from "node:crypto"
 import { createRequire } from "node:module"
 import type { Cluster, Redis, Result } from "ioredis"
-import { parseRedisAddress } from "../config/redis-address.ts"
 import { WINDOW_MS } from "./buckets.ts"
+import { parseRedisAddress } from "./redis-address.ts"
 import type { Count, Verdict } from "./sliding-log.ts"
 
 declare module "ioredis" {

@@ -8,7 +8,7 @@ import Fastify, { type FastifyError, type FastifyHttpOptions, type RawServerDefa
 import { Type } from "typebox"
 import { withActor } from "../actor.ts"
 import type { Hash } from "../chain/hex.ts"
-import { networkNames } from "../chain/networks.ts"
+import { networkNames } from "../chain/network-facts.ts"
 import { RpcError } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"

@@ -4,9 +4,9 @@ import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import { checksummed } from "../chain/hex.ts"
-import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
+import { type NetworkInfo, networkFacts } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
-import { brandingOf } from "../identity/branding.ts"
+import { brandingOf } from "../settings/branding.ts"
 
 /** Reads the facts that all pages of a merchant have on a network. */
 export async function pageBase(

@@ -1,6 +1,6 @@
 /** Reads what the pages show of a payment that is reserved first: on its checkout and on its receipt. */
 import type { CheckoutStatus, Reservation } from "../../../web/src/page-data.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"

@@ -4,7 +4,7 @@
  */
 import type { CheckoutStatus, PaywallPage, Renewal } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"

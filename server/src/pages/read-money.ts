@@ -5,11 +5,11 @@
  */
 import { sql } from "kysely"
 import type { WaitingMoney } from "../../../web/src/page-data.ts"
+import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed, type Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { amountFormatter } from "../scanner/tokens.ts"
 import { arrivalKey, MOST_SHOWN, waitingPayments } from "./queries.ts"
 
 type Session = Pick<Row<"checkout_sessions">, "id" | "chain_id" | "exception">

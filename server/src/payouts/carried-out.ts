@@ -5,7 +5,8 @@
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
-import type { Network, NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"

@@ -4,7 +4,8 @@
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import { type Network, networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import { releaseData } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { givenRows } from "../db/given-rows.ts"

@@ -2,7 +2,8 @@
  * Pauses selling on a network while the payout wallet is halted there: its key may be stolen, and the thief could empty
  * the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
-import type { Network, NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { gatherRows } from "../db/gather.ts"
 import type { Db } from "../db/open.ts"

@@ -1,19 +1,11 @@
 /** The states of a payment's shares: for the console, and for events to the merchant. */
 import { sql } from "kysely"
+import { amountFormatter, type FormattedAmount } from "../chain/format-amounts.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { HeldReason, PayoutState } from "../db/payout-rows.ts"
-import { amountFormatter, type FormattedAmount } from "../scanner/tokens.ts"
-import { percentOf } from "../splits/split.ts"
-
-/** A disbursement as `checkout.session.completed` lists it. */
-export interface Share {
-  address: string
-  amount: string
-  percent: number
-  /** Null until the share is mined, and if it failed. */
-  txHash: Hash | null
-}
+import { percentOf } from "../money/percent.ts"
+import type { Share } from "./share.ts"
 
 interface ShareRow {
   chain_id: number

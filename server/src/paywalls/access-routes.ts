@@ -2,9 +2,8 @@
  * `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts the buyer's
  * calls.
  */
-
 import { addressField } from "../chain/address-field.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, wallTime } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"

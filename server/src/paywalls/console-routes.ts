@@ -1,7 +1,7 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access that they granted. */
 import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"

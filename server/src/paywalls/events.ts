@@ -1,9 +1,9 @@
 /** What merchants are notified of about their paywalls. */
+import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { amountFormatter } from "../scanner/tokens.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
 import { notifyPaid, notifyReversed } from "../settlement/notify-paid.ts"
 import { emit } from "../webhooks/emit.ts"

@@ -5,10 +5,10 @@ import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { PaidWith } from "../settlement/sellable.ts"
+import type { AccessPart } from "./access-part.ts"
 import { grantSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
 import { callsOf } from "./paywall.ts"
-import type { AccessPart } from "./sell-access.ts"
 
 /**
  * Gives access for a payment that has become `granted`, or restores the access that a reorg had removed. Where the

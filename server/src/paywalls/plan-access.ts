@@ -1,8 +1,8 @@
 /** Plans what to do with one sender's open transfers to a paywall. Pure. */
 import type { Address, Hash } from "../chain/hex.ts"
 import { mayBuy } from "../chain/may-buy.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
-import type { Screening } from "../chain/sanctions.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Screening } from "../chain/screening.ts"
 import type { FailureReason } from "../db/schema.ts"
 import { type Failure, late, noBuyer, sanctioned, underpaid } from "../scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"

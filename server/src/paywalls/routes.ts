@@ -2,7 +2,7 @@
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed, parseHash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { screen } from "../chain/sanctions.ts"
 import { sessionUrl } from "../checkouts/show-session.ts"
 import { type Context, reading } from "../context.ts"

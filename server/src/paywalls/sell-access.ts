@@ -5,13 +5,13 @@
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
 import type { Address } from "../chain/hex.ts"
 import { mayBuy } from "../chain/may-buy.ts"
-import { networkOf } from "../chain/networks.ts"
-import type { Row } from "../db/schema.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { classify } from "../settlement/classify.ts"
 import { notifyPaid, sessionNotice } from "../settlement/notify-paid.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
-import { type Group, type Part, type Sellable, withoutRests } from "../settlement/sellable.ts"
+import { type Sellable, withoutRests } from "../settlement/sellable.ts"
 import { type Folded, foldAccess, lockAccess } from "./access.ts"
+import type { AccessPart } from "./access-part.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
 import { giveAccess, takeAccess } from "./give-access.ts"
@@ -27,20 +27,7 @@ import {
   submittedOf,
   versionsOf,
 } from "./open-transfers.ts"
-import type { Version } from "./payment.ts"
 import { type AccessPlan, planAccess } from "./plan-access.ts"
-
-/** One sender at one paywall. */
-export interface AccessPart extends Part {
-  paywall: Row<"paywalls">
-  payer: Address
-  group: Group
-  versions: readonly Version[]
-  /** Whether more transfers of the group may be due. */
-  isMore: boolean
-  /** The fold of the payer's grants before this settlement. */
-  folded: Folded | undefined
-}
 
 /** The `Sellable` for access to paywalls. */
 export const accessSales: Sellable<AccessPart, AccessPlan> = {

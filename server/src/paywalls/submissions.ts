@@ -1,7 +1,7 @@
 /** What a buyer does at a paywall: submit a hash, and ask for its state. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row, SubmissionStatus } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"

@@ -1,5 +1,5 @@
 /** Which product's subscriptions may open a paywall. */
-import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/network-facts.ts"
 import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
 import type { ErrorDetail } from "../errors.ts"

@@ -1,6 +1,6 @@
 /** `/api/console/bundles`: a merchant's APIs behind a price. */
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, reading, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { bundleDeposit } from "../deposits/bundle-deposits.ts"

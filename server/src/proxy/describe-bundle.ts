@@ -1,6 +1,6 @@
 /** The description of a bundle for agents: its routes and prices. */
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { bundleDeposit } from "../deposits/bundle-deposits.ts"

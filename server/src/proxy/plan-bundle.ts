@@ -3,7 +3,7 @@
  * own. Pure.
  */
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Screening } from "../chain/sanctions.ts"
+import type { Screening } from "../chain/screening.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 import { type Classified, rowsOf } from "../settlement/classify.ts"
 import type { Paid, Plan } from "../settlement/sellable.ts"

@@ -5,7 +5,7 @@
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
 import type { Address, Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { countedAlone, dueSenders, lockDueTransfers, standingPayments } from "../paywalls/open-transfers.ts"
 import { classify } from "../settlement/classify.ts"

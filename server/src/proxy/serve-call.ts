@@ -5,7 +5,7 @@
  */
 import { finished } from "node:stream"
 import type { FastifyReply, FastifyRequest } from "fastify"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context } from "../context.ts"
 import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { watch } from "../deposits/deposits.ts"

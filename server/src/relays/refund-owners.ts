@@ -6,7 +6,7 @@
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { Payout } from "../txmanager/lane.ts"

@@ -19,7 +19,7 @@ import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 import { refundCollectorDeployment } from "../chain/refund-collector.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
-import type { Wallet } from "./start.ts"
+import type { ChainClient } from "./chain-client.ts"
 
 /** What an account that pays for gas gets, in wei. */
 export const GAS_MONEY = parseUnits("100", 18)
@@ -45,7 +45,7 @@ interface Parties {
  * Deploys what is missing. Tokens and lists use the deployer's first nonces; the others come from the CREATE2 deployer.
  */
 export async function deployContracts(
-  wallet: Wallet,
+  wallet: ChainClient,
   deployer: PrivateKeyAccount,
   { guardian, operator, relay }: Parties,
 ): Promise<Contracts> {

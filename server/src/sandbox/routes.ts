@@ -11,8 +11,8 @@ import { asWritten } from "../http/json.ts"
 import { Matching, MoneyInput, Strict } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { AmountError, parseAmount } from "../money/amount.ts"
+import type { ChainClient } from "./chain-client.ts"
 import type { LocalChain } from "./local-chain.ts"
-import type { Wallet } from "./start.ts"
 import { testWalletRoute } from "./test-wallet.ts"
 
 const FAUCET_AMOUNT = "1000"
@@ -25,7 +25,7 @@ const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A duration such as 90s, 10m, 
 interface Parts {
   ctx: Context
   chain: LocalChain
-  wallet: Wallet
+  wallet: ChainClient
   deployer: ReturnType<typeof privateKeyToAccount>
   buyers: { address: string; privateKey: `0x${string}` }[]
   merchants: { payoutKey: `0x${string}` }[]
@@ -144,7 +144,7 @@ function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
 type Send = () => Promise<`0x${string}`>
 
 /** Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. */
-function minedInTurn(chain: LocalChain, wallet: Wallet): (send: Send) => Promise<`0x${string}`> {
+function minedInTurn(chain: LocalChain, wallet: ChainClient): (send: Send) => Promise<`0x${string}`> {
   // One at a time: two concurrent transactions of one account would take the same nonce.
   let last: Promise<unknown> = Promise.resolve()
   return send => {

@@ -7,7 +7,7 @@ import { rmSync } from "node:fs"
 import { join } from "node:path"
 import type { JWK } from "jose"
 import type { Logger } from "pino"
-import { createTestClient, http, parseUnits, publicActions, walletActions } from "viem"
+import { parseUnits } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -19,6 +19,7 @@ import type { Server } from "../http/server.ts"
 import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
 import { accountSecret } from "../webhooks/secrets.ts"
+import { type ChainClient, walletOn } from "./chain-client.ts"
 import { type Contracts, deployContracts, GAS_MONEY } from "./contracts.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
@@ -57,14 +58,6 @@ export interface Sandbox {
   /** Writes sandbox.json and prints where everything is; the API must be listening. */
   announce(ctx: Context): Promise<void>
 }
-
-export type Wallet = ReturnType<typeof walletOn>
-
-/** A client that reads from, sends to and controls the local chain. */
-export const walletOn = (rpcUrl: string) =>
-  createTestClient({ mode: "anvil", transport: http(rpcUrl), pollingInterval: 50, cacheTime: 0 })
-    .extend(publicActions)
-    .extend(walletActions)
 
 /** Starts the parts around the service, in `DATA_DIR`. `fail` is called when the chain stops unexpectedly. */
 export async function startSandbox(
@@ -257,7 +250,7 @@ function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
 
 /** Gives gas to every account without any, and tokens to buyers who never had any. */
 async function fund(
-  wallet: Wallet,
+  wallet: ChainClient,
   deployer: Account,
   token: Address,
   wallets: string[],

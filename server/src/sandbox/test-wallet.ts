@@ -7,12 +7,12 @@ import { privateKeyToAccount } from "viem/accounts"
 import { invalid } from "../errors.ts"
 import { Strict } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
-import type { Wallet } from "./start.ts"
+import type { ChainClient } from "./chain-client.ts"
 
 type Hex = `0x${string}`
 
 interface Parts {
-  wallet: Wallet
+  wallet: ChainClient
   buyers: { privateKey: Hex }[]
   merchants: { payoutKey: Hex }[]
   /** Sends transactions one after the other; each is mined and saved before its hash is returned. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { QuorumView } from "../chain/quorum.ts"
 import type { Row } from "../db/schema.ts"
 import { type Changes, decide } from "./decide.ts"

@@ -3,7 +3,7 @@
  * the changes of the rows, which `record-observation.ts` writes.
  */
 import { votesNeeded } from "../chain/agreement.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Block, Transfer } from "../chain/transfers.ts"
 import type { Row } from "../db/schema.ts"
 import { judgeSubmissions, type SubmissionChange } from "./judge-submissions.ts"

@@ -4,7 +4,7 @@
  */
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { QuorumView } from "../chain/quorum.ts"
 import type { TxContext } from "../context.ts"
 

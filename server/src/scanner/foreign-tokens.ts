@@ -1,7 +1,7 @@
 /** SQL of the scan for tokens that nobody sells for: which addresses to scan, and the limits of what is stored. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"

@@ -2,7 +2,7 @@
  * Ends the submissions of a round whose transaction pays nothing here, or was never found, and postpones the others.
  */
 import type { Address, Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Row } from "../db/schema.ts"
 import type { Observation } from "./observe-chain.ts"
 import type { WatchedDeposit } from "./queries.ts"

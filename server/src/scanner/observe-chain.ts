@@ -25,6 +25,7 @@ import {
   watchedAddresses,
 } from "./queries.ts"
 import {
+  type BlockWindow,
   type NamedBlock,
   singleTransfers,
   transfersIn,
@@ -76,8 +77,7 @@ export interface Observation {
   backfills: Backfill[]
   /** Transfers in displaced blocks, and of one endpoint alone: their receipts were read. */
   doubted: Row<"transfers">[]
-  /** The blocks whose transfers may change; `isOdd` as in {@link unfinalBlocks}. */
-  window: { deepest: bigint; finalized: bigint; from: bigint; to: bigint; isOdd: boolean }
+  window: BlockWindow
   /** Blocks with our transfers at whose height another block is now, beside those that the round looks at anyway. */
   displaced: NamedBlock[]
   /** Whether another block is at the height of the last round's head. */

@@ -1,7 +1,7 @@
 /** SQL of the scan: what it scans for, and what it found. */
 import { sql } from "kysely"
 import { ADDRESS_LENGTH, type Address, type Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"

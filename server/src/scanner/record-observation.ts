@@ -4,7 +4,7 @@
  */
 import { sql } from "kysely"
 import { noteTroubles } from "../chain/endpoint-troubles.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { payerName } from "../jobs/wake-payload.ts"
 import { type Changes, decide } from "./decide.ts"

@@ -3,7 +3,7 @@
  */
 import { type Address, checksummed } from "../chain/hex.ts"
 import { mayBuy } from "../chain/may-buy.ts"
-import type { Token } from "../chain/networks.ts"
+import type { Token } from "../chain/network-facts.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { FailureReason } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"

@@ -5,11 +5,11 @@
 import { sql } from "kysely"
 import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
 import { askAny } from "../chain/endpoints.ts"
-import { type Address, checksummed } from "../chain/hex.ts"
-import { type Network, type NetworkInfo, networkOf } from "../chain/networks.ts"
+import type { Address } from "../chain/hex.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import { hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
-import type { Context, TxContext } from "../context.ts"
-import { formatAmount } from "../money/amount.ts"
+import type { Context } from "../context.ts"
 
 /** How many tokens one round asks; amounts in the others are in base units until the next. */
 const TOKENS_PER_ROUND = 20
@@ -90,42 +90,5 @@ function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
     return SYMBOL.test(symbol) && !ours ? symbol : null
   } catch {
     return null
-  }
-}
-
-/** An amount as it is shown. */
-export interface FormattedAmount {
-  amount: string
-  /** The token's symbol; its address if it has none that can be shown. */
-  currency: string
-  /** Whether it is the network's settlement token; another token's symbol is not verified. */
-  currencyVerified: boolean
-  /** Null: `amount` is in base units. */
-  decimals: number | null
-}
-
-/** Formats amounts in the tokens of these rows. */
-export async function amountFormatter(
-  ctx: TxContext,
-  rows: readonly { chain_id: number; token: Address }[],
-): Promise<(row: { chain_id: number; token: Address; amount: bigint }) => FormattedAmount> {
-  const others = rows.filter(row => row.token !== networkOf(ctx.chain, row.chain_id).token.address)
-  const addresses = [...new Set(others.map(row => row.token))]
-  const known =
-    addresses.length === 0
-      ? []
-      : await ctx.db.selectFrom("tokens").selectAll().where("address", "in", addresses).execute()
-  return ({ chain_id, token: address, amount }) => {
-    const { token } = networkOf(ctx.chain, chain_id)
-    const { symbol, decimals } =
-      address === token.address
-        ? token
-        : (known.find(row => row.chain_id === chain_id && row.address === address) ?? { symbol: null, decimals: null })
-    return {
-      amount: decimals === null ? `${amount}` : formatAmount(amount, decimals),
-      currency: symbol ?? checksummed(address),
-      currencyVerified: address === token.address,
-      decimals,
-    }
   }
 }

@@ -1,5 +1,5 @@
 /** Adds what a scan round found about each payment to that payment's trace. */
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { tracedTransfers } from "../db/traces.ts"
 import { unixMs } from "../tracing/trace.ts"

@@ -7,7 +7,15 @@ import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { Observation } from "./observe-chain.ts"
+
+/** The blocks whose transfers may change; `isOdd` as in {@link unfinalBlocks}. */
+export interface BlockWindow {
+  deepest: bigint
+  finalized: bigint
+  from: bigint
+  to: bigint
+  isOdd: boolean
+}
 
 /** A block as transfers name it. */
 export interface NamedBlock {
@@ -38,7 +46,7 @@ const isUnfinal = sql`state in ('seen', 'confirmed') and not single_source`
 export async function unfinalBlocks(
   ctx: TxContext,
   chainId: number,
-  { deepest, finalized, from, to, isOdd }: Observation["window"],
+  { deepest, finalized, from, to, isOdd }: BlockWindow,
 ): Promise<UnfinalBlock[]> {
   const order = sql.raw(isOdd ? "desc" : "asc")
   const blocks = (condition: ReturnType<typeof sql>) => sql`(select distinct block_number, block_hash from transfers

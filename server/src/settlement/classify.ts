@@ -1,6 +1,6 @@
 /** Classifies transfers: on chain or not, backed by enough endpoints or not, and the screening result of the sender. */
-import type { NetworkInfo } from "../chain/networks.ts"
-import type { Screening } from "../chain/sanctions.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Screening } from "../chain/screening.ts"
 import type { TxContext } from "../context.ts"
 import type { ClaimedTransfer, Screened } from "./sellable.ts"
 import { believed } from "./single-source.ts"

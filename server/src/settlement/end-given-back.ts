@@ -5,7 +5,8 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Network, NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import { returnNonce } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"

@@ -1,11 +1,11 @@
 /** Payments with an exception, as the merchant sees them. */
 import { sql } from "kysely"
 import { transactionsOf } from "../books/transactions.ts"
+import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { amountFormatter } from "../scanner/tokens.ts"
 
 /**
  * Returns why a return is held, in a sentence for the merchant; `detail` is the node's reason why the transfer would

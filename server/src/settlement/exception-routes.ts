@@ -1,5 +1,4 @@
 /** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
-
 import type { FastifyRequest } from "fastify"
 import type { Hex } from "viem"
 import { transactions, usualName } from "../books/transactions.ts"

@@ -2,7 +2,7 @@
  * Notifies merchants of payments once their shares are mined: at the latest five minutes after the payment was
  * confirmed.
  */
-import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"

@@ -1,10 +1,10 @@
 /** Notifies merchants of money that needs their decision. */
 import { type RawBuilder, sql } from "kysely"
+import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { ifKind } from "../ids.ts"
-import { amountFormatter } from "../scanner/tokens.ts"
 import { emitAll } from "../webhooks/emit.ts"
 
 /**

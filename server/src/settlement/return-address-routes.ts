@@ -1,8 +1,7 @@
 /** `/api/pay/return-address`: a payer with an open payment says, by signature, where it wants the money back. */
-
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context } from "../context.ts"
 import type { Server } from "../http/server.ts"
 import { offerNonce } from "../identity/wallets.ts"

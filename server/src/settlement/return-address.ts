@@ -1,7 +1,7 @@
 /** Where a payer wants its money back: named with the signature of the wallet that sent the money. */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"

@@ -5,7 +5,7 @@
 import { type Hex, hashTypedData } from "viem"
 import { type GiveBack, giveBackData } from "../chain/give-back.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { giveBackCall, RELEASE_GAS, returnNonce } from "../chain/release-call.ts"
 import { readSignature } from "../chain/signatures.ts"
 import { walletJson } from "../chain/typed-data.ts"

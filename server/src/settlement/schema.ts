@@ -1,7 +1,7 @@
 /** The wire contract of payments that wait for the merchant's decision. */
 import { Type } from "typebox"
-import { exceptions, transaction } from "../books/schema.ts"
-import type { WaitingFor } from "../db/schema.ts"
+import { transaction } from "../books/schema.ts"
+import { exceptions, type WaitingFor } from "../db/columns.ts"
 import {
   AddressText,
   Described,

@@ -4,13 +4,14 @@
  * The list of all kinds is `Context.sells`; docs/features.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
-import type { Screening } from "../chain/sanctions.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
+import type { Screening } from "../chain/screening.ts"
 import type { TxContext } from "../context.ts"
-import type { PaymentException, Row, WaitingFor } from "../db/schema.ts"
+import type { PaymentException, WaitingFor } from "../db/columns.ts"
+import type { Row } from "../db/schema.ts"
 import type { ErrorCode } from "../errors.ts"
 import { payerName } from "../jobs/wake-payload.ts"
-import type { CheckoutNotice } from "./notify-checkout.ts"
+import type { CheckoutNotice } from "./checkout-notice.ts"
 
 /** The screening result of each address that was asked about. */
 export type Screened = ReadonlyMap<Address, Screening>

@@ -2,7 +2,7 @@
  * A transfer that only one of two endpoints reports counts towards small payments only: `QUORUM_ABOVE` is compared with
  * all that one sender, or one checkout, paid, so that many small lies do not add up to a large one.
  */
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { parseAmount } from "../money/amount.ts"

@@ -3,7 +3,7 @@
  * it, and it is then paid out like the rest, or returns it.
  */
 import { sql } from "kysely"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { parseAmount } from "../money/amount.ts"

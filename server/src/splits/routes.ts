@@ -7,8 +7,9 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { approvedByWallet } from "../identity/wallet-lock.ts"
+import { percentOf } from "../money/percent.ts"
 import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
-import { percentOf, type Recipient } from "./split.ts"
+import type { Recipient } from "./split.ts"
 import { recipientWords } from "./split-guard.ts"
 import {
   changeSplit,

@@ -4,9 +4,10 @@
  */
 import { checksummed } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
+import { percentOf } from "../money/percent.ts"
 import { emit } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
-import { percentOf, type Recipient } from "./split.ts"
+import type { Recipient } from "./split.ts"
 
 /** Notifies every endpoint of the merchant who is paid from now on. Call it inside the transaction that changes it. */
 export async function emitSplitChanged(

@@ -1,9 +1,10 @@
 /** The rules of a split. Pure. */
 import { type Address, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { ErrorDetail } from "../errors.ts"
 import { WHOLE_E4 } from "../money/allocate.ts"
 import { parseAmount } from "../money/amount.ts"
+import { percentOf } from "../money/percent.ts"
 
 const LEAST_RECIPIENTS = 2
 const MOST_RECIPIENTS = 50
@@ -75,13 +76,6 @@ function parsePercent(text: string): number | undefined {
   const percentE4 = Number.parseInt(`${match[1]}${(match[2] ?? "").padEnd(4, "0")}`, 10)
   return percentE4 > 0 && percentE4 <= WHOLE_E4 ? percentE4 : undefined
 }
-
-/**
- * A percentage as JSON shows it: the nearest double, which prints as it was written.
- *
- * @example percentOf(333_333) // 33.3333
- */
-export const percentOf = (percentE4: number): number => percentE4 / 10_000
 
 /**
  * Whether an amount is too low for this many recipients. The service pays for a transfer of each part, so the lowest

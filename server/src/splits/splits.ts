@@ -4,7 +4,7 @@
  * old address is divided by the old set.
  */
 import { parseAddress } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"

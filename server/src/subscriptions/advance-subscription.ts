@@ -3,15 +3,14 @@
  * are due next. The job and the requests share this code. Each kind of read and write is one statement for all
  * subscriptions together.
  */
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type BlockedBy, createRenewals } from "../checkouts/create-renewals.ts"
 import { endPending } from "../checkouts/create-session.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { subscriptionChanges } from "../metrics.ts"
-import type { NewEvent } from "../webhooks/emit.ts"
-import { emitAll } from "../webhooks/emit.ts"
+import { emitAll, type NewEvent } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
 import { begins, noteFirst } from "./first-subscription.ts"
 import {

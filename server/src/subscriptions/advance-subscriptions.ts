@@ -3,9 +3,8 @@
  * change its status. A round advances many in one transaction, so that a process that dies leaves nothing half done. If
  * that fails, each is advanced alone, so that one failing subscription does not delay the others.
  */
-
 import { sql } from "kysely"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { subscriptionChanges } from "../metrics.ts"

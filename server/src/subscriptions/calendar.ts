@@ -1,7 +1,6 @@
 /**
  * The calendar of subscriptions: where billing periods begin and end. In UTC, whatever the machine's time zone. Pure.
  */
-
 import type { BillingInterval } from "../db/subscription-rows.ts"
 
 /** The units of a period. */

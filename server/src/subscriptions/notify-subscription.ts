@@ -1,6 +1,6 @@
 /** The events that merchants get about subscriptions. */
 import { checksummed } from "../chain/hex.ts"
-import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"

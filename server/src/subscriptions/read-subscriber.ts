@@ -4,7 +4,7 @@
 import { sql } from "kysely"
 import type { Static } from "typebox"
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"

@@ -1,7 +1,7 @@
 /** `/api/subscriptions`: a wallet signs in, sees what it has subscribed to, and cancels it. */
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, reading, type TxContext, wallTime } from "../context.ts"
 import { callingWallet } from "../http/authenticate.ts"
 import { inData, sendList } from "../http/lists.ts"

@@ -1,7 +1,7 @@
 /** Opens the tracing of a process. Without a collector nothing is loaded. */
 import type { TracingSettings } from "../config/tracing-settings.ts"
 import type { Report } from "./export-spans.ts"
-import type { Tracing } from "./trace.ts"
+import type { Tracing } from "./tracing.ts"
 
 /**
  * Opens tracing to the collector of these settings; undefined without settings. `report` is called when the collector

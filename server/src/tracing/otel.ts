@@ -24,7 +24,8 @@ import {
 import manifest from "../../../package.json" with { type: "json" }
 import type { TracingSettings } from "../config/tracing-settings.ts"
 import { exportSpans, type Report } from "./export-spans.ts"
-import { parseTraceparent, type Span, type SpanOptions, type Tracing, unixMs } from "./trace.ts"
+import { parseTraceparent, unixMs } from "./trace.ts"
+import type { Span, SpanOptions, Tracing } from "./tracing.ts"
 
 const serializers = {
   "http/protobuf": { contentType: "application/x-protobuf", serializer: ProtobufTraceSerializer },

@@ -19,7 +19,7 @@ import { verifyRound } from "../settlement/verify-payments.ts"
 import { payoutRound } from "../txmanager/run-round.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
 import { openSender, type Sender } from "../webhooks/send.ts"
-import type { Tracing } from "./trace.ts"
+import type { Tracing } from "./tracing.ts"
 
 let collector: Collector
 let shop: Receiver

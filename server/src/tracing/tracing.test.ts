@@ -7,12 +7,13 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest"
 import { type Collector, startCollector } from "../../test/collector.ts"
 import { root, until } from "../../test/e2e/program.ts"
 import { noLimits, startService } from "../../test/service.ts"
-import { readSettings } from "../config/settings.ts"
+import { readSettings } from "../config/read-settings.ts"
 import { inTransaction } from "../context.ts"
 import { openLog } from "../log.ts"
 import { registry, spanResults } from "../metrics.ts"
 import { openTracing } from "./open-tracing.ts"
-import { parseTraceparent, type Tracing, traced } from "./trace.ts"
+import { parseTraceparent, traced } from "./trace.ts"
+import type { Tracing } from "./tracing.ts"
 
 const stops: (() => unknown)[] = []
 // Reset before each test: a file that ran before in this process has counted too.

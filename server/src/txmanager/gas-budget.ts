@@ -4,7 +4,7 @@
  * passed; other merchants' payouts continue.
  */
 import { type RawBuilder, sql } from "kysely"
-import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { kindOf, kindsThat, numberByKind } from "../db/by-kind.ts"
 import type { PayoutKind } from "../db/payout-kinds.ts"

@@ -1,7 +1,8 @@
 /** The steps of payouts in the traces of their payments: signed, broadcast, confirmed. */
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { type Attributes, unixMs } from "../tracing/trace.ts"
+import { unixMs } from "../tracing/trace.ts"
+import type { Attributes } from "../tracing/tracing.ts"
 import { callsOf } from "./batch-calls.ts"
 
 /** The payout of a step. */

@@ -10,9 +10,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { type NameServer, startNameServer } from "../../test/dns.ts"
 import { startReceiver } from "../../test/receiver.ts"
 import { startService, type TestService } from "../../test/service.ts"
-import { readSettings } from "../config/settings.ts"
-import { addressRule, isPublicAddress } from "../public-address.ts"
-import { guardedConnector, openResolver } from "./connector.ts"
+import { readSettings } from "../config/read-settings.ts"
+import { guardedConnector, openResolver } from "../net/connector.ts"
+import { addressRule, isPublicAddress } from "../net/public-address.ts"
 import { openSender, type Sender } from "./send.ts"
 
 const { webhooks } = readSettings({})

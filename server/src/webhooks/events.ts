@@ -1,6 +1,6 @@
 /** The content of each event: the wire contract of `data`, from which the types and the API document are generated. */
 import { type Static, type TSchema, Type } from "typebox"
-import { exceptions } from "../books/schema.ts"
+import { exceptions } from "../db/columns.ts"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
 import { type EventType, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
 

@@ -3,9 +3,9 @@
 import type { IncomingHttpHeaders } from "node:http"
 import { Agent, type Dispatcher } from "undici"
 import type { WebhookSettings } from "../config/settings.ts"
-import { addressRule, isPublicAddress } from "../public-address.ts"
+import { guardedConnector, openResolver, type Resolve } from "../net/connector.ts"
+import { addressRule, isPublicAddress } from "../net/public-address.ts"
 import { remember } from "../remember.ts"
-import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
 /** How many bytes of an answer are stored, and how many are read at most. */

@@ -4,7 +4,7 @@ import { assert, double, integer, option, property, record } from "fast-check"
 import { Webhook } from "standardwebhooks"
 import Stripe from "stripe"
 import { describe, expect, it } from "vitest"
-import { addressRule } from "../public-address.ts"
+import { addressRule } from "../net/public-address.ts"
 import { afterAttempt, eventTypes, retryAfterOf, retryDelaysMs, signatureHeaders, urlFault, wants } from "./webhook.ts"
 
 const secret = () => `whsec_${randomBytes(32).toString("base64")}`

@@ -6,7 +6,7 @@ import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
 import type { Settings } from "../config/settings.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
-import { addressRule } from "../public-address.ts"
+import { addressRule, notPublic } from "../net/public-address.ts"
 
 /** What `*` means, besides reversals of events that were sent. */
 export const standardEvents = [
@@ -87,14 +87,6 @@ export function urlFault(
 /** Why this service can't send to a URL, as words that follow its name, or undefined. */
 export const receiverFault = ({ mode, webhooks }: Settings, url: string): string | undefined =>
   urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
-
-/** The message that an address is refused because it is not public. */
-export const notPublic = (address: string): string =>
-  `points to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
-
-/** The same message for a name. It does not reveal which private address the name has inside the operator's network. */
-export const nameNotPublic =
-  "points to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"
 
 const MINUTE_MS = 60_000
 /** The delay after each attempt but the last. */

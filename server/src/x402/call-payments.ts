@@ -1,7 +1,7 @@
 /** Payments of proxied calls: implements what the proxy needs of x402 (`proxy/payments.ts`). */
 import type { FastifyRequest } from "fastify"
 import type { Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Payments } from "../proxy/payments.ts"
 import { bindingOf } from "./claim.ts"

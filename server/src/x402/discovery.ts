@@ -3,10 +3,9 @@
  * is final. The document has what its readers look for: `resources` (x402scan), and `items` in the form of the
  * facilitators' discovery API.
  */
-
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
 import type { Context } from "../context.ts"
 import { requirementsV2 } from "./protocol.ts"
 

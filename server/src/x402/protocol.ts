@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders } from "node:http"
 import type { Hex } from "viem"
 import type { Authorization } from "../chain/authorizations.ts"
 import { type Address, checksummed, type Hash, parseAddress, parseHash } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
 import { isStorable } from "../http/json.ts"
 

@@ -1,7 +1,8 @@
 /** What agents can buy here: paywalls and payment links, each with its current price. */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { type Network, networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/network-facts.ts"
+import type { Network } from "../chain/networks.ts"
 import { isOnSale } from "../checkouts/catalog.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { type Context, inTransaction } from "../context.ts"

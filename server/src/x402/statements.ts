@@ -3,7 +3,6 @@
  * anyone can verify later. The key is named by `did:web`, because the stock verifiers resolve nothing else, and is
  * published in `/.well-known/did.json` and `/.well-known/jwks.json`.
  */
-
 import type { Address } from "../chain/hex.ts"
 import { checksummed, type Hash } from "../chain/hex.ts"
 import { type Context, wallTime } from "../context.ts"

@@ -4,7 +4,6 @@
  * leases taken away from whoever works, and a signer on another machine that is slow, down, cut off or wrong, and signs differently
  * each time.
  */
-
 import { type ChildProcess, spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -12,11 +11,11 @@ import { sql } from "kysely"
 import pg from "pg"
 import { erc20Abi, type Hex, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
+import { checkNetwork } from "../../src/chain/check-network.ts"
 import { newEndpoint } from "../../src/chain/endpoints.ts"
 import type { Address, Hash } from "../../src/chain/hex.ts"
-import type { NetworkSettings } from "../../src/chain/networks.ts"
-import { checkNetwork, type Network } from "../../src/chain/networks.ts"
-import { readSettings } from "../../src/config/settings.ts"
+import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
+import { readSettings } from "../../src/config/read-settings.ts"
 import { atOnce, type Context, inTransaction } from "../../src/context.ts"
 import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"

@@ -4,9 +4,11 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Hex } from "viem"
-import { checkNetwork, type NetworkSettings } from "../../src/chain/networks.ts"
+import { checkNetwork } from "../../src/chain/check-network.ts"
+import type { NetworkSettings } from "../../src/chain/networks.ts"
 import { localSigner } from "../../src/chain/signer.ts"
-import { readSettings, type Settings } from "../../src/config/settings.ts"
+import { readSettings } from "../../src/config/read-settings.ts"
+import type { Settings } from "../../src/config/settings.ts"
 import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import { advanceEscrows } from "../../src/escrow/advance-escrows.ts"

@@ -3,16 +3,15 @@
  * nothing of it: the moments are in the signer and in the database driver that this program hands to the engine. A mutant
  * does beside the rounds what a careless engine would do.
  */
-
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import type { Hex } from "viem"
+import { checkNetwork } from "../../src/chain/check-network.ts"
 import type { Address } from "../../src/chain/hex.ts"
 import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
-import { checkNetwork } from "../../src/chain/networks.ts"
 import { localSigner, type Signer } from "../../src/chain/signer.ts"
 import { remoteSigner } from "../../src/chain/signers/remote-signer.ts"
-import { readSettings } from "../../src/config/settings.ts"
+import { readSettings } from "../../src/config/read-settings.ts"
 import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import type { LaneName } from "../../src/db/payout-kinds.ts"

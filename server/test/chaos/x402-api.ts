@@ -5,9 +5,11 @@
  */
 import type pg from "pg"
 import { openApp } from "../../src/app.ts"
+import { checkNetwork } from "../../src/chain/check-network.ts"
 import type { Address } from "../../src/chain/hex.ts"
-import { checkNetwork, type NetworkSettings } from "../../src/chain/networks.ts"
-import { readSettings, type Settings } from "../../src/config/settings.ts"
+import type { NetworkSettings } from "../../src/chain/networks.ts"
+import { readSettings } from "../../src/config/read-settings.ts"
+import type { Settings } from "../../src/config/settings.ts"
 import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"

@@ -1,5 +1,4 @@
 /** An API process of a limits test: started with its settings as JSON, it prints its address and ends with its parent. */
-
 import type { Settings } from "../../src/config/settings.ts"
 import { openLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"

@@ -1,5 +1,4 @@
 /** The requests of a subscriber's page. The token is kept only in the page. */
-
 import type { BillingPeriod } from "../page-data.ts"
 import { call, post } from "../pay/api.ts"
 import { accountOf, chainOf, signMessage } from "../pay/wallet-calls.ts"

@@ -2,11 +2,11 @@
 // I/O: asks the KMS.
 import { pipeline, Readable, Transform } from "node:stream"
 import { hexToBytes, keccak256 } from "viem"
-import { AnswerTooLarge } from "../../http/bounded-body.ts"
+import { AnswerTooLarge } from "../../net/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 import { numbersOfDer } from "./der.ts"
 import { MOST_BYTES, oneLine, withoutSecrets } from "./exchange.ts"
-import type { Sign } from "./remote-signer.ts"
+import type { Sign } from "./sign.ts"
 
 const CONNECT_MS = 3_000
 

@@ -1,6 +1,6 @@
 /** One request to a signer over HTTP. */
 // I/O: sends it.
-import { AnswerTooLarge, boundedText } from "../../http/bounded-body.ts"
+import { AnswerTooLarge, boundedText } from "../../net/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 
 /** The length of a list of some thousand keys. */

@@ -8,7 +8,7 @@ import { hexToBytes, keccak256 } from "viem"
 import { SignerError } from "../signer.ts"
 import { numbersOfDer } from "./der.ts"
 import { exchange } from "./exchange.ts"
-import type { Sign } from "./remote-signer.ts"
+import type { Sign } from "./sign.ts"
 
 const API = "https://cloudkms.googleapis.com"
 const SCOPE = "https://www.googleapis.com/auth/cloudkms"

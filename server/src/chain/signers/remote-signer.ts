@@ -1,20 +1,18 @@
 /** Signers whose key is elsewhere: in a KMS, or in a Web3Signer. */
 // I/O: asks the signer.
 import { setTimeout as sleep } from "node:timers/promises"
-import { type Hex, stringToHex } from "viem"
+import { stringToHex } from "viem"
 import { type Address, checksummed } from "../hex.ts"
-import { possibleWallets, type SignatureNumbers, type Signer, SignerError } from "../signer.ts"
+import { possibleWallets, type Signer, SignerError } from "../signer.ts"
 import { awsKms } from "./aws-kms.ts"
 import { oneLine } from "./exchange.ts"
 import { gcpKms } from "./gcp-kms.ts"
 import type { RemoteKey } from "./remote-key.ts"
+import type { Sign } from "./sign.ts"
 import { listKeys, web3Signer } from "./web3signer.ts"
 
 /** A signer that takes longer is asked again. */
 const TIMEOUT_MS = 10_000
-
-/** Signs the Keccak-256 hash of bytes; may throw anything. */
-export type Sign = (bytes: Hex, signal: AbortSignal) => Promise<SignatureNumbers>
 
 interface Options {
   /** The address of a KMS's API, if it is not the provider's own. */

@@ -8,7 +8,7 @@ import { type Hex, hexToBigInt, keccak256, slice } from "viem"
 import { type Address, checksummed, parseAddress } from "../hex.ts"
 import { SignerError } from "../signer.ts"
 import { exchange } from "./exchange.ts"
-import type { Sign } from "./remote-signer.ts"
+import type { Sign } from "./sign.ts"
 
 const SIGNATURE = /^0x[0-9a-f]{130}$/i
 

@@ -8,7 +8,7 @@
 import { promises as dns, type LookupAddress } from "node:dns"
 import { isIP, type LookupFunction, type Socket } from "node:net"
 import { buildConnector } from "undici"
-import { nameNotPublic, notPublic } from "./webhook.ts"
+import { nameNotPublic, notPublic } from "./public-address.ts"
 
 /** The addresses of a name; rejects when there are none. */
 export type Resolve = (name: string) => Promise<string[]>

@@ -5,11 +5,13 @@ import { type Context, inTransaction } from "../context.ts"
 import { type Approver, approverOr } from "../deposits/parties.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { payoutAddresses } from "../identity/payout-addresses.ts"
+import { approvedByWallet } from "../identity/wallet-lock.ts"
 import { gasBudgetOf } from "../txmanager/gas-budget.ts"
 import { accountSecret, masked } from "../webhooks/secrets.ts"
 import { brandingOf, changeBranding } from "./branding.ts"
-import { changeSettings, payoutAddresses } from "./merchant-settings.ts"
-import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
+import { changeSettings } from "./merchant-settings.ts"
+import { protectedPart } from "./protected-settings.ts"
 
 const ApproverName = Type.Unsafe<Approver>({
   type: "string",

@@ -45,3 +45,11 @@ export function addressRule(allowCidrs: readonly string[]): (address: string) =>
     isPublicAddress(address) ||
     (isIP(address) !== 0 && !address.includes("%") && allowed.check(address, isIP(address) === 4 ? "ipv4" : "ipv6"))
 }
+
+/** The message that an address is refused because it is not public. */
+export const notPublic = (address: string): string =>
+  `points to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
+
+/** The same message for a name. It does not reveal which private address the name has inside the operator's network. */
+export const nameNotPublic =
+  "points to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"

@@ -5,7 +5,7 @@
 import { setImmediate as turn } from "node:timers/promises"
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
 import { ADDRESS_LENGTH, checksumAt } from "../chain/hex.ts"
-import type { NetworkInfo } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 
 /**

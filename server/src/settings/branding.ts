@@ -1,5 +1,5 @@
 /** How a merchant's pages look, and which sites may show them in a frame. */
-import type { Mode } from "../chain/networks.ts"
+import type { Mode } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"

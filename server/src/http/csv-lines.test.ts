@@ -4,11 +4,11 @@ import { type RawBuilder, sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { auditCsv } from "../audit/audit-csv.ts"
+import { booksCsv } from "../books/books.ts"
+import { transactionsCsv } from "../books/transactions.ts"
 import type { TxContext } from "../context.ts"
 import { depositsCsv } from "../deposits/routes.ts"
-import { quoted } from "../http/csv.ts"
-import { booksCsv } from "./books.ts"
-import { transactionsCsv } from "./transactions.ts"
+import { quoted } from "./csv.ts"
 
 /** Ends within a fourth part; rows of one microsecond are on both sides of a part's end. */
 const MORE_THAN_A_PART = 12_345

@@ -1,16 +1,17 @@
 /** A merchant's own settings: its name, e-mail, and where its money goes on each network. */
 import { sql } from "kysely"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
-import { chainName, type NetworkInfo } from "../chain/networks.ts"
+import { chainName, type NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { type Approver, approverOr } from "../deposits/parties.ts"
 import { moveDeposits } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
+import { refusalsOf } from "../identity/address-refusals.ts"
+import { payoutAddresses, type Signer } from "../identity/payout-addresses.ts"
 import { dueNow, laterNow } from "../jobs/due-now.ts"
 import { emit } from "../webhooks/emit.ts"
-import { refusalsOf } from "./address-refusals.ts"
 
 /** In live mode a new payout address waits this long before it takes effect, and its owner can see it. */
 const LIVE_DELAY_MS = 24 * 3_600_000
@@ -30,30 +31,9 @@ interface Target {
   address: Address
 }
 
-/** A payout wallet that approved a change. */
-export interface Signer {
-  chainId: number
-  address: Address
-  /**
-   * Whether the wallet's key signed: it is the same on every network. A contract can only sign for its address on its
-   * own network.
-   */
-  byKey: boolean
-}
-
 /** Whether a signature is one of the payout address of a network. */
 const speaksFor = (signer: Signer | undefined, network: NetworkInfo, address: Address): boolean =>
   signer?.address === address && (signer.byKey || signer.chainId === network.chainId)
-
-export const payoutAddresses = (ctx: TxContext, merchantId: string): Promise<Row<"payout_addresses">[]> =>
-  ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
-
-/** The address that receives the merchant's money on a network; throws `PAYOUT_ADDRESS_REQUIRED` when none was set. */
-export async function payoutAddressOn(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<Address> {
-  const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
-  if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
-  return row.address
-}
 
 /** The requested payout addresses, or a `VALIDATION_ERROR` that lists every fault. */
 export async function readTargets(ctx: TxContext, asked: Record<string, string>): Promise<Target[]> {

@@ -1,0 +1,6 @@
+/** What each service that holds keys has to do. */
+import type { Hex } from "viem"
+import type { SignatureNumbers } from "../signer.ts"
+
+/** Signs the Keccak-256 hash of bytes; may throw anything. */
+export type Sign = (bytes: Hex, signal: AbortSignal) => Promise<SignatureNumbers>
