@@ -60,7 +60,6 @@ async function openContext(url: string): Promise<Context & { close(): Promise<vo
     now: () => new Date(),
     chain: { networks: [] },
     limits: processLimits(),
-    sells: [],
     onCommit: atOnce,
     wakes: await openWakes(database),
     signal: new AbortController().signal,

@@ -109,7 +109,6 @@ async function main(part?: string): Promise<void> {
     now: () => new Date(),
     chain: { networks: [] },
     limits: processLimits(),
-    sells: [],
     onCommit: atOnce,
     wakes: await openWakes(database),
     signal: new AbortController().signal,

@@ -33,6 +33,7 @@ import { proxyRoutes } from "./proxy/routes.ts"
 import { identityRoutes } from "./settings/routes.ts"
 import { exceptionRoutes } from "./settlement/exception-routes.ts"
 import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
+import type { SellingContext } from "./settlement/sellable.ts"
 import { splitRoutes } from "./splits/routes.ts"
 import { subscriptionRoutes } from "./subscriptions/routes.ts"
 import { subscriberRoutes } from "./subscriptions/subscriber-routes.ts"
@@ -51,7 +52,7 @@ import { agentRoutes } from "./x402/routes.ts"
  * own checks.
  */
 export function openApp(
-  ctx: Context,
+  ctx: SellingContext,
   tokens: TokenIssuer,
   sender: Sender = openSender(ctx.settings.webhooks, { now: () => wallTime(ctx) }),
   draining: AbortSignal = ctx.signal,

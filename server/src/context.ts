@@ -9,7 +9,6 @@ import type { Db } from "./db/open.ts"
 import type { Replica } from "./db/replica.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
-import type { Sellable } from "./settlement/sellable.ts"
 import { codeOf, type Tracing } from "./tracing/tracing.ts"
 
 /**
@@ -28,8 +27,6 @@ export interface TxContext {
   clock?: DatabaseClock | undefined
   chain: ChainInfo
   wakes: Wakes
-  /** All kinds of things that are for sale. */
-  sells: readonly Sellable[]
   /** Runs an effect on this process alone (a metric) when the transaction commits; never if it is rolled back. */
   onCommit: (effect: () => void) => void
   /** Undefined where nothing is traced. */
@@ -60,6 +57,9 @@ export async function reading(ctx: Context): Promise<TxContext> {
   return ctx.replica ? { ...ctx, db: await ctx.replica.reading() } : ctx
 }
 
+/** What a transaction leaves of a context: what a part of the service has added to it, and nothing that asks a network. */
+export type InTransaction<C extends Context> = TxContext & Omit<C, keyof Context>
+
 /** Of two deadlocked transactions, Postgres rolls one back with this code (deadlock_detected). */
 const DEADLOCK = "40P01"
 const TRIES = 5
@@ -74,7 +74,10 @@ const mostPauseMs = (tried: number): number => 10 * 2 ** tried
  * use the outer one (on PGlite it would wait for itself). After a deadlock `work` is run again, so it must have no
  * effects except rows and what it passes to `onCommit`.
  */
-export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
+export async function inTransaction<C extends Context, T>(
+  ctx: C,
+  work: (ctx: InTransaction<C>) => Promise<T>,
+): Promise<T> {
   const { tracing } = ctx
   if (!tracing?.active()) return await commit(ctx, work)
   // The span is timed but never active: what the transaction's rows make due continues the span around it.
@@ -89,7 +92,7 @@ export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => P
   }
 }
 
-async function commit<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
+async function commit<C extends Context, T>(ctx: C, work: (ctx: InTransaction<C>) => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++)
     try {
       const effects: (() => void)[] = []

@@ -39,6 +39,7 @@ import { openAdmin } from "./operator/admin.ts"
 import { serveOnSocket } from "./operator/socket.ts"
 import { sales } from "./sales.ts"
 import { ensureCursor } from "./scanner/scan-round.ts"
+import type { SellingContext } from "./settlement/sellable.ts"
 import { openShutdown, type Shutdown } from "./shutdown.ts"
 import { openTracing } from "./tracing/open-tracing.ts"
 import type { Tracing } from "./tracing/tracing.ts"
@@ -195,7 +196,7 @@ async function openContext(
   settings: Settings,
   startup: StartupServer | undefined,
   sandboxNow: Context["now"] | undefined,
-): Promise<{ ctx: Context; database: OpenDatabase }> {
+): Promise<{ ctx: SellingContext; database: OpenDatabase }> {
   const signal = shutdown.stopping
   if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
     throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or contains no address.`)

@@ -20,6 +20,7 @@ import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
 import { ensureCursor, msUntilDue, withinInterval } from "./scanner/scan-round.ts"
 import { applyPendingPayoutAddresses } from "./settings/merchant-settings.ts"
 import { notifyDuePayments } from "./settlement/notify-paid.ts"
+import type { SellingContext } from "./settlement/sellable.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
 import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 import { reportWaiting } from "./txmanager/all-alarms.ts"
@@ -48,7 +49,7 @@ const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
 
 /** All loops of this installation. */
-export function loopsOf(ctx: Context): Loop[] {
+export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
   if (!ctx.settings.relaySigner)
     ctx.log.warn("none of RELAY_PRIVATE_KEY, RELAY_KEYSTORE and RELAY_SIGNER is set: no authorizations are relayed")
   const ofNetworks = ctx.chain.networks.flatMap(network => [
@@ -59,7 +60,7 @@ export function loopsOf(ctx: Context): Loop[] {
   return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, housekeeping]
 }
 
-const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop[] => [
+const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop<SellingContext>[] => [
   {
     name: `verify ${network.name}`,
     wokenBy: "verify",
@@ -92,9 +93,9 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
   },
 ]
 
-function payoutLoops({ settings }: Context, network: Network): Loop[] {
+function payoutLoops({ settings }: Context, network: Network): Loop<SellingContext>[] {
   const lanes = lanesOf(settings, network).map(
-    (lane): Loop => ({
+    (lane): Loop<SellingContext> => ({
       name: `${lane.name}s ${network.name}`,
       wokenBy: "payouts",
       gapMs: lane.name === "relay" ? RELAY_GAP_MS : PAYOUT_GAP_MS,
@@ -103,7 +104,7 @@ function payoutLoops({ settings }: Context, network: Network): Loop[] {
   )
   if (!settings.relaySigner) return lanes
   // Apart from the rounds of the relay wallet: an endpoint that hangs on logs must not delay buyers.
-  const failed: Loop = {
+  const failed: Loop<SellingContext> = {
     name: `failed relays ${network.name}`,
     wokenBy: "payments",
     gapMs: FAILED_RELAYS_GAP_MS,
@@ -113,16 +114,16 @@ function payoutLoops({ settings }: Context, network: Network): Loop[] {
 }
 
 /** The comparisons run apart from the payout rounds, so that a failing one does not delay payouts. */
-function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop[] {
+function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop<SellingContext>[] {
   const wallet = payoutSigner?.address
-  const reconcile: Loop = {
+  const reconcile: Loop<SellingContext> = {
     name: `books ${network.name}`,
     wokenBy: "housekeeping",
     gapMs: 0,
     round: ctx => reconcileRound(ctx, network, wallet),
   }
   if (!wallet) return [reconcile]
-  const compareLogs: Loop = {
+  const compareLogs: Loop<SellingContext> = {
     name: `logs ${network.name}`,
     wokenBy: "payouts",
     gapMs: PAYOUT_GAP_MS,
@@ -137,7 +138,7 @@ function bookLoops({ settings: { payoutSigner } }: Context, network: Network): L
   return [compareLogs, watch, reconcile]
 }
 
-const notifyPaid: Loop = {
+const notifyPaid: Loop<SellingContext> = {
   name: "notify payments",
   wokenBy: "payments",
   gapMs: NOTIFY_GAP_MS,
@@ -148,7 +149,7 @@ const notifyPaid: Loop = {
 }
 
 const escrows = (["others", "over"] as const).map(
-  (which): Loop => ({
+  (which): Loop<SellingContext> => ({
     name: which === "over" ? "escrows that are over" : "escrows",
     wokenBy: "payments",
     gapMs: ESCROW_GAP_MS,
@@ -156,16 +157,21 @@ const escrows = (["others", "over"] as const).map(
   }),
 )
 
-const subscriptions: Loop = {
+const subscriptions: Loop<SellingContext> = {
   name: "subscriptions",
   wokenBy: "payments",
   gapMs: SUBSCRIPTION_GAP_MS,
   round: advanceSubscriptions,
 }
 
-const backlog: Loop = { name: "webhook backlog", wokenBy: "housekeeping", gapMs: 0, round: measureBacklog }
+const backlog: Loop<SellingContext> = {
+  name: "webhook backlog",
+  wokenBy: "housekeeping",
+  gapMs: 0,
+  round: measureBacklog,
+}
 
-const housekeeping: Loop = {
+const housekeeping: Loop<SellingContext> = {
   name: "housekeeping",
   wokenBy: "housekeeping",
   gapMs: 0,
@@ -188,7 +194,7 @@ const housekeeping: Loop = {
 }
 
 /** Runs all loops until `ctx.signal` aborts. Resolves when the last round is over. */
-export async function runWorker(ctx: Context): Promise<void> {
+export async function runWorker(ctx: SellingContext): Promise<void> {
   await recheckBudgets(ctx).catch(error =>
     ctx.log.error({ err: error }, "payouts held for a gas budget wait for their retry time"),
   )

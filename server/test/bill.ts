@@ -18,7 +18,6 @@ const ctx: Context = {
   now: () => new Date(),
   chain: { networks: [paperNetwork] },
   limits: processLimits(),
-  sells: [],
   onCommit: atOnce,
   wakes: await openWakes(database),
   signal: new AbortController().signal,

@@ -19,7 +19,6 @@ const ctx: Context = {
   now: () => new Date(),
   chain: { networks: [] },
   limits: processLimits(),
-  sells: [],
   onCommit: atOnce,
   wakes: await openWakes(database),
   signal: stop.signal,

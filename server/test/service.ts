@@ -5,7 +5,7 @@ import { checkNetwork } from "../src/chain/check-network.ts"
 import type { NetworkSettings } from "../src/chain/networks.ts"
 import { readSettings } from "../src/config/read-settings.ts"
 import type { Settings } from "../src/config/settings.ts"
-import { atOnce, type Context } from "../src/context.ts"
+import { atOnce } from "../src/context.ts"
 import type { OpenDatabase } from "../src/db/open.ts"
 import type { Replica } from "../src/db/replica.ts"
 import { tokenIssuer } from "../src/identity/tokens.ts"
@@ -13,6 +13,7 @@ import { openWakes } from "../src/jobs/wake.ts"
 import { type Limits, processLimits } from "../src/limits/limiter.ts"
 import { openLog } from "../src/log.ts"
 import { sales } from "../src/sales.ts"
+import type { SellingContext } from "../src/settlement/sellable.ts"
 import type { Tracing } from "../src/tracing/tracing.ts"
 import { contractOf, type Document } from "./contract.ts"
 import { emptyDatabase, openTestDatabase } from "./database.ts"
@@ -34,7 +35,7 @@ interface Answer {
 }
 
 export interface TestService {
-  ctx: Context
+  ctx: SellingContext
   issuer: TestIssuer
   /** The OpenAPI document as it is served. */
   document: Document
@@ -87,7 +88,7 @@ export async function startService(
   }
   const stopping = new AbortController()
   let offsetMs = 0
-  const ctx: Context = {
+  const ctx: SellingContext = {
     db: database.db,
     settings,
     log: openLog(settings.logLevel, undefined, options.tracing?.logFields),

@@ -7,10 +7,10 @@ import { fileURLToPath } from "node:url"
 import { openApp } from "../app.ts"
 import { listSettings, readSettings } from "../config/read-settings.ts"
 import { secretFileNames } from "../config/secret-files.ts"
-import type { Context } from "../context.ts"
 import { type ErrorCode, errorTable } from "../errors.ts"
 import { openLog } from "../log.ts"
 import { sales } from "../sales.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 
 const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 
@@ -18,7 +18,7 @@ const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 async function openDocument() {
   const settings = readSettings({ METRICS_TOKEN: "so that /metrics is a route" })
   const context = { settings, sells: sales, log: openLog("silent"), wakes: { onChange: () => {} } }
-  const app = openApp(context as unknown as Context, { verify: async () => undefined })
+  const app = openApp(context as unknown as SellingContext, { verify: async () => undefined })
   await app.ready()
   const document = app.swagger()
   await app.close()

@@ -12,7 +12,7 @@
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
 import { sql } from "kysely"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { type Context, type InTransaction, inTransaction, type TxContext } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "./json.ts"
 
@@ -65,12 +65,12 @@ export const idempotently = <T>(
  * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's
  * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
  */
-export async function idempotentlyPrepared<P, T>(
-  ctx: Context,
+export async function idempotentlyPrepared<C extends Context, P, T>(
+  ctx: C,
   request: Request,
   reply: Reply,
   merchantId: string,
-  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: TxContext, prepared: P) => Promise<T> },
+  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: InTransaction<C>, prepared: P) => Promise<T> },
 ): Promise<T> {
   const key = keyOf(request.headers["idempotency-key"])
   if (key === undefined) {

@@ -7,10 +7,10 @@ import type { Context } from "../context.ts"
 import { loopDuration, loopRounds } from "../metrics.ts"
 import type { WakeChannel } from "./wake-payload.ts"
 
-export interface Loop {
+export interface Loop<C extends Context = Context> {
   name: string
   /** Runs one round. Returns how many milliseconds the next round may wait at most. */
-  round: (ctx: Context) => Promise<number>
+  round: (ctx: C) => Promise<number>
   wokenBy: WakeChannel
   /**
    * The least time between the starts of two rounds, so that a flood of wake-ups causes one round; read after each
@@ -28,7 +28,7 @@ const CLOCK_WRONG_MS = 1_000
  * Runs a loop until `ctx.signal`. A round that throws is logged, counted and repeated. None begins while this machine's
  * clock is wrong.
  */
-export async function runLoop(ctx: Context, loop: Loop): Promise<void> {
+export async function runLoop<C extends Context>(ctx: C, loop: Loop<C>): Promise<void> {
   const { signal } = ctx
   const wakes = ctx.wakes.subscribe(loop.wokenBy)
   while (!signal.aborted) {

@@ -2,10 +2,10 @@
 import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/network-facts.ts"
-import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
 import { notifyPaid, notifyReversed } from "../settlement/notify-paid.ts"
+import type { SellingTx } from "../settlement/sellable.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
@@ -14,7 +14,7 @@ import { emit } from "../webhooks/emit.ts"
  * reversal.
  */
 export async function notifyPayment(
-  ctx: TxContext,
+  ctx: SellingTx,
   network: NetworkInfo,
   paymentId: string,
   change: "granted" | "reversed",

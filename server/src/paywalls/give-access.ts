@@ -4,7 +4,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
-import type { PaidWith } from "../settlement/sellable.ts"
+import type { PaidWith, SellingTx } from "../settlement/sellable.ts"
 import type { AccessPart } from "./access-part.ts"
 import { grantSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
@@ -16,7 +16,7 @@ import { callsOf } from "./paywall.ts"
  * the payment, under the payer's access row, which must be folded afterwards.
  */
 export async function giveAccess(
-  ctx: TxContext,
+  ctx: SellingTx,
   { paywall, network }: Pick<AccessPart, "paywall" | "network">,
   payment: PaidWith,
   hashes: readonly Hash[],

@@ -3,8 +3,8 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
 import { accessSales } from "../paywalls/sell-access.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { bundleSales } from "./sell-bundle.ts"
 
@@ -13,7 +13,7 @@ const stranger = `0x${"c".repeat(40)}` as Address
 const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 
 let service: TestService
-let ctx: Context
+let ctx: SellingContext
 let settled: Set<Hash>
 /** Each transaction settled one call, at one of two prices. */
 const amounts = () => new Map([...settled].map(hash => [hash, hash === hashOf(3) ? [50_000n, 70_000n] : [50_000n]]))

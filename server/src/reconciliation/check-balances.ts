@@ -16,6 +16,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { type DepositSums, depositSums } from "../deposits/balance.ts"
 import { checkPayout, signedPayouts } from "../payouts/check-signed-transactions.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
 import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
@@ -42,7 +43,7 @@ export const unexplained = new Map<string, number>()
 
 /** Compares deposits at the quorum's finalized block. */
 export async function checkBalances(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   deposits: readonly Deposit[],
@@ -165,7 +166,7 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
 
 /** Finds out why deposits do not hold what their rows say: together, as strangers decide how many they are. */
 async function explain(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   differing: readonly Differing[],
@@ -258,7 +259,7 @@ export async function checkRowsOf(
 
 /** Compares the logs of deposits since the first of their balances last agreed. */
 async function compareSince(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   deposits: readonly Deposit[],

@@ -20,6 +20,7 @@ import type { Row } from "../db/schema.ts"
 import { bringBack } from "../deposits/put-away.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
 import { followGivenBack } from "../settlement/end-given-back.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { compareLogs } from "./compare-logs.ts"
 import { type Blocks, depositsNamed, movingDeposits } from "./compared-deposits.ts"
 import { givenBackFrom } from "./read-given-back.ts"
@@ -51,7 +52,12 @@ const MOST_SKEW_MS = 600_000
  * Compares once a payout wallet's hour is over, for a turn of `turnMs` milliseconds; returns how many milliseconds the
  * next call may wait.
  */
-export async function checkBooks(ctx: Context, network: Network, address: Address, turnMs = TURN_MS): Promise<number> {
+export async function checkBooks(
+  ctx: SellingContext,
+  network: Network,
+  address: Address,
+  turnMs = TURN_MS,
+): Promise<number> {
   const wallet = await ctx.db
     .selectFrom("wallets")
     .selectAll()
@@ -84,7 +90,12 @@ type Wallet = Row<"wallets">
  * Compares from where the last turn stopped, for one turn; returns how many milliseconds the next comparison, or turn,
  * may wait.
  */
-async function compareNewBlocks(ctx: Context, network: Network, wallet: Wallet, turnMs: number): Promise<number> {
+async function compareNewBlocks(
+  ctx: SellingContext,
+  network: Network,
+  wallet: Wallet,
+  turnMs: number,
+): Promise<number> {
   const startedAt = ctx.now()
   const until = performance.now() + turnMs
   const cursor = await ctx.db
@@ -154,7 +165,7 @@ async function noteProgress(
  * last of them once all parts are compared; `isLost`: another worker compares others meanwhile.
  */
 async function compareRange(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   wallet: Wallet,
@@ -194,7 +205,7 @@ async function compareRange(
  * them; `end` is the last of these blocks.
  */
 async function compareNamed(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   from: bigint,

@@ -17,6 +17,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSold } from "../scanner/queries.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { checkAssertions, inParts, payoutAssertion, provenAmong, transferAssertion } from "./check-receipts.ts"
 import { type Blocks, endOfStep } from "./compared-deposits.ts"
 import { type KnownDeposit, notedOutflows, noteOutflows, type Stranger } from "./note-outflows.ts"
@@ -27,7 +28,7 @@ const TRANSFERS_AT_ONCE = 10_000
 
 /** Compares one range of blocks, both ends included, for these deposits of the network. */
 export async function compareLogs(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   deposits: readonly KnownDeposit[],
@@ -45,7 +46,7 @@ export async function compareLogs(
 
 /** Compares as many of the blocks as are read at once; `comparedTo` is the last of them, once they agree. */
 async function compareStep(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   deposits: readonly KnownDeposit[],
@@ -220,7 +221,7 @@ async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range)
 }
 
 async function compareIncoming(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   quorum: Quorum,
   deposits: ReadonlyMap<Address, KnownDeposit>,
@@ -273,7 +274,7 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
  * not proven.
  */
 async function storeMissed(
-  ctx: Context,
+  ctx: SellingContext,
   network: Network,
   view: QuorumView,
   deposits: ReadonlyMap<Address, KnownDeposit>,
@@ -296,7 +297,7 @@ async function storeMissed(
 
 type Found = Parameters<typeof storeTransfers>[2]
 
-async function storeAsSeen(ctx: Context, network: Network, found: Found): Promise<void> {
+async function storeAsSeen(ctx: SellingContext, network: Network, found: Found): Promise<void> {
   const changed = await inTransaction(ctx, async ctx => {
     const ids = await storeTransfers(ctx, network, found)
     await wakeSold(ctx, ids, [])

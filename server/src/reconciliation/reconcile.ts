@@ -19,6 +19,7 @@ import { payeesOfSets } from "../deposits/deposits.ts"
 import { isDue, isHeld, withLease } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { checkPayout, checkTerms, signedPayouts } from "../payouts/check-signed-transactions.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
 import { checkEscrows } from "./check-escrows.ts"
@@ -43,7 +44,11 @@ const ZERO_ID = "00000000-0000-0000-0000-000000000000"
  * Runs one round; returns how many milliseconds the next may wait. Without a `wallet` it only reports, and halts
  * nothing.
  */
-export async function reconcileRound(ctx: Context, network: Network, wallet: Address | undefined): Promise<number> {
+export async function reconcileRound(
+  ctx: SellingContext,
+  network: Network,
+  wallet: Address | undefined,
+): Promise<number> {
   const now = ctx.now()
   await ctx.db
     .insertInto("reconciliations")
@@ -64,7 +69,7 @@ export async function reconcileRound(ctx: Context, network: Network, wallet: Add
 }
 
 interface Round {
-  ctx: Context
+  ctx: SellingContext
   network: Network
   wallet: Address | undefined
 }
@@ -76,7 +81,7 @@ async function update({ ctx }: Round, claimed: Job, change: Partial<Job>): Promi
   return { ...claimed, ...change }
 }
 
-async function openQuorumOrNone(ctx: Context, network: Network): Promise<Quorum | undefined> {
+async function openQuorumOrNone(ctx: SellingContext, network: Network): Promise<Quorum | undefined> {
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
@@ -234,7 +239,7 @@ async function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undef
  * order of their ids.
  */
 async function movedDeposits(
-  ctx: Context,
+  ctx: SellingContext,
   { chainId }: Network,
   { since, to, after }: { since: bigint; to: bigint; after: bigint },
 ): Promise<Row<"deposits">[]> {

@@ -7,6 +7,7 @@ import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { bringBack } from "../deposits/put-away.ts"
+import type { SellingTx } from "../settlement/sellable.ts"
 import { statusMessage } from "./submission-faults.ts"
 
 export interface WatchedDeposit {
@@ -195,7 +196,7 @@ export async function storeTransfers(
 
 /** Makes the resources that are sold at these addresses, or have these ids, due for settlement. */
 export async function wakeSold(
-  ctx: TxContext,
+  ctx: SellingTx,
   deposits: readonly bigint[],
   resources: readonly string[],
 ): Promise<void> {

@@ -7,6 +7,7 @@ import { noteTroubles } from "../chain/endpoint-troubles.ts"
 import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { TxContext } from "../context.ts"
 import { payerName } from "../jobs/wake-payload.ts"
+import type { SellingTx } from "../settlement/sellable.ts"
 import { type Changes, decide } from "./decide.ts"
 import { countDeepCalls } from "./deep-calls.ts"
 import type { Observation } from "./observe-chain.ts"
@@ -29,7 +30,7 @@ import {
  * whether the next round should follow at once. `startMs`: when the round began, for traces.
  */
 export async function recordObservation(
-  ctx: TxContext,
+  ctx: SellingTx,
   network: NetworkInfo,
   seen: Observation,
   startMs: number,

@@ -9,6 +9,7 @@ import { openQuorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { withLease } from "../jobs/claim.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { unixMs } from "../tracing/trace.ts"
 import { observeChain } from "./observe-chain.ts"
 import { verifySoon } from "./queries.ts"
@@ -26,7 +27,7 @@ const LEASE_MS = 90_000
  * Runs one round for one network: scans, then runs `settle` under the same lease. A no-op when the network is not due
  * or another process holds the lease.
  */
-export async function scanRound(ctx: Context, network: Network, settle: () => Promise<void>): Promise<void> {
+export async function scanRound(ctx: SellingContext, network: Network, settle: () => Promise<void>): Promise<void> {
   const now = ctx.now()
   // The next round is scheduled before the work begins: a submission during the work brings it forward, and is not
   // overwritten.

@@ -9,20 +9,21 @@ import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Network } from "../chain/networks.ts"
 import { returnNonce } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { finishCarriedOut, writeCarriedOut } from "../payouts/carried-out.ts"
 import { type Match, matchGivenBack, type Waiting } from "./match-given-back.ts"
 import { isPaidOut, lockOpen, paymentOf, writeReturned } from "./resolve-exception.ts"
+import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Screened, sellableOf } from "./sellable.ts"
 
 /**
  * Ends what a final block shows as given back: first the returns that wait to be sent, then the open payments and
  * surpluses. What can't be ended now is left for the next comparison.
  */
-export async function followGivenBack(ctx: Context, network: Network): Promise<void> {
+export async function followGivenBack(ctx: SellingContext, network: Network): Promise<void> {
   let ended = await finishCarriedOut(ctx, network)
   const found = await waitingAt(ctx, network)
   if (found.length > 0) {
@@ -125,7 +126,7 @@ async function resourcesAt(ctx: TxContext, waiting: readonly Waiting[]): Promise
  * Ends one; returns how many ended. Leaves it as it is if its money is moving to another block or it was decided
  * meanwhile.
  */
-async function tryEnding(ctx: Context, match: Match): Promise<number> {
+async function tryEnding(ctx: SellingContext, match: Match): Promise<number> {
   const { paymentId, merchantId } = match.waiting
   try {
     const payment = await paymentOf(ctx, merchantId, paymentId)
@@ -139,7 +140,7 @@ async function tryEnding(ctx: Context, match: Match): Promise<number> {
   }
 }
 
-async function end(ctx: TxContext, { waiting, outflow }: Match, screened: Screened): Promise<number> {
+async function end(ctx: SellingTx, { waiting, outflow }: Match, screened: Screened): Promise<number> {
   const open = await lockOpen(ctx, waiting.merchantId, waiting.paymentId)
   const back = open.surplus ?? open.payment
   if (back.deposit_id !== waiting.depositId || back.amount !== waiting.amount) return 0

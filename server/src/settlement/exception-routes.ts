@@ -4,7 +4,7 @@ import type { Hex } from "viem"
 import { transactions, usualName } from "../books/transactions.ts"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
-import { type Context, inTransaction, reading, type TxContext } from "../context.ts"
+import { inTransaction, reading, type TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { byCreation, inData, newestFirst, sendList } from "../http/lists.ts"
@@ -25,12 +25,13 @@ import {
   ReturnOrders,
   ReturnOutcomes,
 } from "./schema.ts"
+import type { SellingContext, SellingTx } from "./sellable.ts"
 import { namesOf, sellableOf } from "./sellable.ts"
 import { returnable } from "./surplus.ts"
 
 const tags = ["transactions"]
 
-export function exceptionRoutes(app: Server, ctx: Context): void {
+export function exceptionRoutes(app: Server, ctx: SellingContext): void {
   app.get(
     "/api/console/payments",
     {
@@ -160,7 +161,7 @@ interface ReturnOf {
 
 /** The part of a return that calls nodes or sanctions lists, and so runs before its transaction. */
 async function prepareReturn(
-  ctx: Context,
+  ctx: SellingContext,
   request: Pick<FastifyRequest, "headers">,
   merchantId: string,
   { id, address: text, approval }: ReturnOf,
@@ -184,7 +185,7 @@ async function prepareReturn(
 }
 
 async function carryOut(
-  ctx: TxContext,
+  ctx: SellingTx,
   merchantId: string,
   { id, confirm = false }: ReturnOf,
   { address, screened, checked, locked }: Awaited<ReturnType<typeof prepareReturn>>,
@@ -195,7 +196,12 @@ async function carryOut(
 }
 
 /** Makes one return of several; returns the payment, or why the return was not made. */
-async function returnOne(ctx: Context, request: Pick<FastifyRequest, "headers">, merchantId: string, order: ReturnOf) {
+async function returnOne(
+  ctx: SellingContext,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  order: ReturnOf,
+) {
   try {
     const prepared = await prepareReturn(ctx, request, merchantId, order)
     const payment = await inTransaction(ctx, async ctx => await carryOut(ctx, merchantId, order, prepared))
@@ -215,7 +221,7 @@ async function readDecided(ctx: TxContext, merchantId: string, id: string) {
 }
 
 /** Wakes those who wait for these payments of the merchant's. */
-async function wakeAfterDecision(ctx: Context, ids: readonly string[]): Promise<void> {
+async function wakeAfterDecision(ctx: SellingContext, ids: readonly string[]): Promise<void> {
   await ctx.wakes.wake("payouts")
   const payments = await ctx.db.selectFrom("payments").select(["resource_id", "payer"]).where("id", "in", ids).execute()
   const names = payments.flatMap(({ resource_id: resourceId, payer }) =>

@@ -3,11 +3,11 @@
  * confirmed.
  */
 import { type NetworkInfo, networkOf } from "../chain/network-facts.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
-import { exceptionOf, sellableOf } from "./sellable.ts"
+import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
 
 /**
  * After this time, shares that are not mined are reported without a hash; later hashes are in `GET /api/checkouts/:id`.
@@ -19,7 +19,7 @@ const PAYMENTS_PER_ROUND = 200
  * Notifies the merchant that a payment is paid, or schedules that for when its shares are settled. Call it inside the
  * transaction that granted it, after its payouts were made.
  */
-export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
+export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
   if (!(await isSplit(ctx, paymentId))) return await notify(ctx, network, payment)
   const notifyBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
@@ -27,7 +27,7 @@ export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId
 }
 
 /** Emits the payments whose shares are settled, or whose time is over; returns how many still wait. */
-export async function notifyDuePayments(ctx: Context): Promise<number> {
+export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
     .select(["id", "resource_id as resourceId"])
@@ -63,7 +63,7 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
  * Emits that a payment is no longer paid, if it is reported as a session of its own. Call it inside the transaction
  * that reversed it.
  */
-export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+export async function notifyReversed(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   if (payment.agent) return
   await notifyCheckout(ctx, network, "reversed", {
     ...(await describe(ctx, payment)),
@@ -74,14 +74,14 @@ export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payme
   })
 }
 
-async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+async function notify(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   // An agent's payment is not notified: the agent got its answer.
   if (payment.agent) return
   const splits = (await isSplit(ctx, payment.id)) ? await sharesOf(ctx, payment.id) : null
   await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }
 
-const describe = (ctx: TxContext, payment: Row<"payments">) =>
+const describe = (ctx: SellingTx, payment: Row<"payments">) =>
   sellableOf(ctx, payment.resource_id).describe(ctx, payment)
 
 /** Returns the fields of a payment that is reported as a session of its own, without what it was for. */

@@ -3,9 +3,10 @@ import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../chain/format-amounts.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/network-facts.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { inTransaction, type TxContext } from "../context.ts"
 import { ifKind } from "../ids.ts"
 import { emitAll } from "../webhooks/emit.ts"
+import type { SellingContext } from "./sellable.ts"
 
 /**
  * Emits `payment.exception` for those of these payments that need the merchant's decision, about the whole payment or a
@@ -61,7 +62,7 @@ const REOPENED_PER_ROUND = 100
  * Emits `payment.exception` for payments that need a decision again because their return, or that of their surplus,
  * failed or was cancelled: the merchant has decided and does not know that the money is still there.
  */
-export async function notifyReopened(ctx: Context, network: NetworkInfo): Promise<void> {
+export async function notifyReopened(ctx: SellingContext, network: NetworkInfo): Promise<void> {
   await wakeReopened(ctx, network)
   const next = sql`id in (select id from payments where chain_id = ${network.chainId} and reopened
     order by id limit ${REOPENED_PER_ROUND} for no key update skip locked)`
@@ -80,7 +81,7 @@ export async function notifyReopened(ctx: Context, network: NetworkInfo): Promis
  * Makes the resources of reopened payments due, because what they say of that money changes. It comes before the
  * transaction that takes the marks away: a process that dies between the two wakes them again.
  */
-async function wakeReopened(ctx: Context, { chainId }: NetworkInfo): Promise<void> {
+async function wakeReopened(ctx: SellingContext, { chainId }: NetworkInfo): Promise<void> {
   const found = ctx.db.selectFrom("payments").select("resource_id").where("chain_id", "=", chainId)
   const rows = await found.where("reopened", "=", true).orderBy("id").limit(REOPENED_PER_ROUND).execute()
   const ids = rows.map(row => row.resource_id)

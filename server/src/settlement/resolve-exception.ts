@@ -6,7 +6,7 @@
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { screen } from "../chain/sanctions.ts"
-import type { Context, TxContext } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { leftOver } from "../db/left-over.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
@@ -18,6 +18,7 @@ import { makeReturn } from "../payouts/make-returns.ts"
 import { publicApprovals } from "./public-approval.ts"
 import { namedAddress } from "./return-address.ts"
 import { assertApproved, type CheckedApproval } from "./return-approval.ts"
+import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.ts"
 import { holdSurplus, surplusAlone, surplusStands } from "./surplus.ts"
 import { grantAccepted } from "./write-payments.ts"
@@ -39,7 +40,7 @@ export async function paymentOf(ctx: TxContext, merchantId: string, id: string):
  * `recipient` is listed, `CHAIN_UNAVAILABLE` when that can't be known.
  */
 export async function screenDecision(
-  ctx: Context,
+  ctx: SellingContext,
   payment: Row<"payments">,
   recipient: Address | undefined,
 ): Promise<Screened> {
@@ -61,7 +62,7 @@ export async function screenDecision(
  * Its payouts are made from what was received. A surplus buys nothing more, and is paid out like the rest of its
  * payment. Call it inside a transaction; throws `INVALID_OPERATION` unless the payment or surplus is open.
  */
-export async function acceptPayment(ctx: TxContext, merchantId: string, id: string, screened: Screened): Promise<void> {
+export async function acceptPayment(ctx: SellingTx, merchantId: string, id: string, screened: Screened): Promise<void> {
   const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
   await assertNoApprovalLeft(ctx, payment)
   if (surplus) {
@@ -126,7 +127,7 @@ export interface ReturnTo {
  * approve the return.
  */
 export async function returnPayment(
-  ctx: TxContext,
+  ctx: SellingTx,
   merchantId: string,
   id: string,
   to: ReturnTo,
@@ -163,7 +164,7 @@ export async function returnPayment(
  * that holds it by {@link lockOpen}.
  */
 export async function writeReturned(
-  ctx: TxContext,
+  ctx: SellingTx,
   { sellable, part, payment, surplus }: Open,
   to: Address,
   screened: Screened,
@@ -204,7 +205,7 @@ interface Open {
  * Locks the payment and everything that settles it; throws `INVALID_OPERATION` unless it is open and all its money is
  * confirmed.
  */
-export async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Open> {
+export async function lockOpen(ctx: SellingTx, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)
   const resourceId = known.resource_id
   const sellable = sellableOf(ctx, resourceId)

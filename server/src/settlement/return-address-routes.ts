@@ -2,15 +2,15 @@
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/network-facts.ts"
-import type { Context } from "../context.ts"
 import type { Server } from "../http/server.ts"
 import { offerNonce } from "../identity/wallets.ts"
 import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./return-address.ts"
 import { ReturnNonceAnswer, returnBodies } from "./schema.ts"
+import type { SellingContext } from "./sellable.ts"
 
 const tags = ["payers"]
 
-export function returnAddressRoutes(app: Server, ctx: Context): void {
+export function returnAddressRoutes(app: Server, ctx: SellingContext): void {
   const { ReturnNonce, ReturnAddress, ReturnAddressNamed } = returnBodies(ctx.sells.map(({ prefix }) => prefix))
   const notFound = ctx.sells.map(sellable => sellable.notFound)
 

@@ -3,11 +3,12 @@ import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/network-facts.ts"
 import { screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/address-refusals.ts"
 import { type Door, proveWallet, type Signed, useProof } from "../identity/wallets.ts"
+import type { SellingContext } from "./sellable.ts"
 import { sellableOf } from "./sellable.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
@@ -19,7 +20,7 @@ export const returnUse = (resourceId: string, address: Address): Pick<Door, "pur
 })
 
 /** Returns the network of a resource; throws its kind's `notFound` if there is no such resource. */
-export async function chainOf(ctx: Context, resourceId: string): Promise<number> {
+export async function chainOf(ctx: SellingContext, resourceId: string): Promise<number> {
   const row = await ctx.db.selectFrom("resources").select("chain_id").where("id", "=", resourceId).executeTakeFirst()
   if (!row) throw new ApiError(sellableOf(ctx, resourceId).notFound)
   return row.chain_id
@@ -35,7 +36,7 @@ const isWaiting = sql<boolean>`(payments.status = 'open' or (payments.status = '
  * sent to, `SANCTIONS_MATCH`, and the errors of {@link proveWallet}.
  */
 export async function nameReturnAddress(
-  ctx: Context,
+  ctx: SellingContext,
   resourceId: string,
   address: Address,
   signed: Signed,

@@ -6,14 +6,14 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
-import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
 import { wakeSold } from "../scanner/queries.ts"
 import { classify, rowsOf } from "./classify.ts"
 import { notifyPaid, notifyReversed, sessionNotice } from "./notify-paid.ts"
 import { acceptPayment, returnPayment } from "./resolve-exception.ts"
-import type { ClaimedTransfer, Owner, Part, Sellable, Standing } from "./sellable.ts"
+import type { ClaimedTransfer, Owner, Part, Sellable, SellingContext, SellingTx, Standing } from "./sellable.ts"
 import { settle, settleDue } from "./settle.ts"
 
 const PRICE = 3_000_000n
@@ -105,11 +105,11 @@ const ticketSales: Sellable<Part & { office: string }> = {
   describe: async (_ctx, payment) => ({ ...sessionNotice(payment), description: "One ticket" }),
 }
 
-const paymentOf = (ctx: TxContext, id: string): Promise<Row<"payments">> =>
+const paymentOf = (ctx: SellingTx, id: string): Promise<Row<"payments">> =>
   ctx.db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
 let service: TestService
-let ctx: Context
+let ctx: SellingContext
 beforeAll(async () => {
   service = await startService()
   ctx = { ...service.ctx, sells: [...service.ctx.sells, ticketSales] }

@@ -1,12 +1,12 @@
 /**
  * What settlement has to know about a resource that is for sale: how its transfers are grouped, what they add up to,
  * what a payment buys and what a reorg removes with it. Everything else about settlement exists once, in this folder.
- * The list of all kinds is `Context.sells`; docs/features.md says which files a new kind needs.
+ * The list of all kinds is `sales.ts`; docs/features.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/network-facts.ts"
 import type { Screening } from "../chain/screening.ts"
-import type { TxContext } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { PaymentException, WaitingFor } from "../db/columns.ts"
 import type { Row } from "../db/schema.ts"
 import type { ErrorCode } from "../errors.ts"
@@ -154,22 +154,31 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
    * Gives what a payment buys, for the first time or again; its payouts are made already. It may be called again for a
    * payment that is paid already. `hashes` are the transactions that paid.
    */
-  onPaid(ctx: TxContext, part: P, payment: PaidWith, hashes: readonly Hash[]): Promise<void>
+  onPaid(ctx: SellingTx, part: P, payment: PaidWith, hashes: readonly Hash[]): Promise<void>
   /** Takes away what a payment had bought, because a reorg removed its money. Its payouts are cancelled already. */
-  onReversed(ctx: TxContext, part: P, payment: Pick<Row<"payments">, "id">): Promise<void>
+  onReversed(ctx: SellingTx, part: P, payment: Pick<Row<"payments">, "id">): Promise<void>
   /**
    * Writes what all of the part's payments add up to, after they are written; `paid` are their ids, in the order of the
    * plan.
    */
-  finish(ctx: TxContext, part: P, plan: L, paid: readonly string[]): Promise<void>
+  finish(ctx: SellingTx, part: P, plan: L, paid: readonly string[]): Promise<void>
   /** Called after the merchant decided about an open payment: it is `granted` or `returned` now. */
-  onDecided(ctx: TxContext, part: P, payment: Row<"payments">, screened: Screened): Promise<void>
+  onDecided(ctx: SellingTx, part: P, payment: Row<"payments">, screened: Screened): Promise<void>
 
   /** Returns what merchants are sent about one of its payments. */
   describe(ctx: TxContext, payment: Row<"payments">): Promise<Omit<CheckoutNotice, "status" | "splits">>
   /** Locks the row that numbers its events, if that is not the payment itself. */
   lockEvents?(ctx: TxContext, resourceId: string): Promise<unknown>
 }
+
+/** What a context has that settles: all kinds of things that are for sale, in the order of their turn in a round. */
+export interface Sells {
+  sells: readonly Sellable[]
+}
+
+/** A context that settles, and its form inside a transaction. */
+export type SellingContext = Context & Sells
+export type SellingTx = TxContext & Sells
 
 /** What wake-ups call these groups: where each payer pays for itself, nobody else waits for its payment. */
 export const namesOf = ({ paidOnce }: Pick<Sellable, "paidOnce">, groups: readonly Group[]): string[] =>
@@ -178,8 +187,8 @@ export const namesOf = ({ paidOnce }: Pick<Sellable, "paidOnce">, groups: readon
   )
 
 /** Returns the kind that an id belongs to; throws if no kind that is for sale has its prefix. */
-export function sellableOf(ctx: TxContext, resourceId: string): Sellable {
-  const kind = ctx.sells.find(({ prefix }) => resourceId.startsWith(`${prefix}_`))
+export function sellableOf({ sells }: Sells, resourceId: string): Sellable {
+  const kind = sells.find(({ prefix }) => resourceId.startsWith(`${prefix}_`))
   if (!kind) throw new Error(`nothing that is for sale has an id like ${resourceId}`)
   return kind
 }

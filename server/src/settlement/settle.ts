@@ -18,6 +18,7 @@ import { writeOpen } from "./exceptions.ts"
 import { payersToWait } from "./money-there.ts"
 import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
+import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Group, namesOf, type Part, type Plan, type Screened, type Sellable, type Standing } from "./sellable.ts"
 import { traceGroup } from "./trace-payment.ts"
 import { againAfter } from "./waits.ts"
@@ -34,7 +35,7 @@ const FAILED_MS = 5_000
 /**
  * Settles what is due on the network; returns how many groups were due. A group that fails does not delay the others.
  */
-export async function settleDue(ctx: Context, network: Network): Promise<number> {
+export async function settleDue(ctx: SellingContext, network: Network): Promise<number> {
   // Most rounds have nothing due, and each kind's own query is expensive to plan. This check costs a fifth of one of
   // them.
   const { rows } = await sql<{ arrived: boolean; reopened: boolean }>`select exists (select from transfers
@@ -47,7 +48,7 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
   return groups
 }
 
-async function settleKind(ctx: Context, network: Network, sellable: Sellable): Promise<number> {
+async function settleKind(ctx: SellingContext, network: Network, sellable: Sellable): Promise<number> {
   const due = await sellable.due(ctx, network)
   if (due.groups.length === 0) return 0
   let { isMore } = due
@@ -88,7 +89,12 @@ const but = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Scre
 /**
  * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group is put off.
  */
-async function trySettling(ctx: Context, sellable: Sellable, group: Group, screened: Screened): Promise<boolean> {
+async function trySettling(
+  ctx: SellingContext,
+  sellable: Sellable,
+  group: Group,
+  screened: Screened,
+): Promise<boolean> {
   try {
     const settleGroup = () => inTransaction(ctx, ctx => settle(ctx, sellable, group, screened))
     return (await traceGroup(ctx, sellable, group, settleGroup)).isMore
@@ -118,7 +124,7 @@ async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }:
  * Returns whether more of it could be settled at once, in another transaction.
  */
 export async function settle(
-  ctx: TxContext,
+  ctx: SellingTx,
   sellable: Sellable,
   group: Group,
   screened: Screened,
@@ -144,7 +150,7 @@ export async function settle(
  * plan of the same transaction counts it with its surplus; where the merchant has decided about it, it takes what came
  * more. An unsigned return is cancelled if a reorg changed its money.
  */
-async function followChain(ctx: TxContext, sellable: Sellable, part: Part): Promise<void> {
+async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Promise<void> {
   const idsOf = (what: Standing["status"]) => part.standing.filter(({ status }) => status === what).map(({ id }) => id)
   const unmade = await failedShares(ctx, idsOf("granted"))
   await stopReturns(ctx, idsOf("returned"))
@@ -167,7 +173,7 @@ async function takeMore(ctx: TxContext, id: string, amount: bigint): Promise<voi
   await makePayouts(ctx, id)
 }
 
-async function apply(ctx: TxContext, sellable: Sellable, part: Part, plan: Plan): Promise<void> {
+async function apply(ctx: SellingTx, sellable: Sellable, part: Part, plan: Plan): Promise<void> {
   for (const payment of plan.reversed) await reverse(ctx, sellable, part, payment)
   const paid: string[] = []
   for (const each of plan.paid) paid.push(await writePaid(ctx, sellable, part, each))

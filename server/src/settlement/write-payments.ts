@@ -9,7 +9,7 @@ import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { traceparentNow } from "../tracing/trace.ts"
 import { claim, hashesClaimed } from "./exceptions.ts"
 import { notifyWaiting } from "./notify-waiting.ts"
-import type { Paid, Part, Sellable } from "./sellable.ts"
+import type { Paid, Part, Sellable, SellingTx } from "./sellable.ts"
 import { dropSurplus, writeSurplus } from "./surplus.ts"
 import { tracePayment } from "./trace-payment.ts"
 
@@ -17,12 +17,12 @@ import { tracePayment } from "./trace-payment.ts"
  * Claims the transfers and grants them: as a new payment, or as `known`, which was open with them, reversed, or paid
  * already. Returns its id.
  */
-export const writePaid = (ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> =>
+export const writePaid = (ctx: SellingTx, sellable: Sellable, part: Part, paid: Paid): Promise<string> =>
   tracePayment(ctx, "settle", part, { id: paid.known, hashes: paid.transfers.map(hashOf) }, () =>
     writeGranted(ctx, sellable, part, paid),
   )
 
-async function writeGranted(ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> {
+async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid: Paid): Promise<string> {
   const { transfers, known, price } = paid
   const last = transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
@@ -106,7 +106,7 @@ async function writeKnown(
  * stranger's dust.
  */
 export async function grantAgain(
-  ctx: TxContext,
+  ctx: SellingTx,
   sellable: Sellable,
   part: Part,
   payment: Row<"payments">,
@@ -124,7 +124,7 @@ export async function grantAgain(
 
 /** Accepts an open payment as paid; the merchant decided so. */
 export async function grantAccepted(
-  ctx: TxContext,
+  ctx: SellingTx,
   sellable: Sellable,
   part: Part,
   payment: Row<"payments">,
@@ -150,7 +150,7 @@ async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part):
 }
 
 async function pay(
-  ctx: TxContext,
+  ctx: SellingTx,
   sellable: Sellable,
   part: Part,
   payment: Pick<Row<"payments">, "id" | "payer" | "tx_hash">,
@@ -162,7 +162,7 @@ async function pay(
 
 /** Reverses a granted payment that a reorg removed: its payouts are cancelled, and what it bought is taken away. */
 export async function reverse(
-  ctx: TxContext,
+  ctx: SellingTx,
   sellable: Sellable,
   part: Part,
   payment: Pick<Row<"payments">, "id"> & Money,

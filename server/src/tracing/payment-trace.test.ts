@@ -11,10 +11,10 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { type Receiver, startReceiver } from "../../test/receiver.ts"
 import { relaysOn, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
 import { notifyDuePayments } from "../settlement/notify-paid.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 import { payoutRound } from "../txmanager/run-round.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
@@ -28,7 +28,7 @@ let tracings: Tracing[]
 let rig: PayoutRig
 let life: Life
 /** The other process: it shares only the rows with the first. */
-let worker: Context
+let worker: SellingContext
 let key: string
 
 beforeAll(async () => {

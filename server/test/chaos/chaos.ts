@@ -16,7 +16,7 @@ import { newEndpoint } from "../../src/chain/endpoints.ts"
 import type { Address, Hash } from "../../src/chain/hex.ts"
 import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
 import { readSettings } from "../../src/config/read-settings.ts"
-import { atOnce, type Context, inTransaction } from "../../src/context.ts"
+import { atOnce, inTransaction } from "../../src/context.ts"
 import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
@@ -25,6 +25,7 @@ import { createPaywall } from "../../src/paywalls/manage-paywalls.ts"
 import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
 import { sales } from "../../src/sales.ts"
 import { returnPayment } from "../../src/settlement/resolve-exception.ts"
+import type { SellingContext } from "../../src/settlement/sellable.ts"
 import { settleDue } from "../../src/settlement/settle.ts"
 import { createSplit } from "../../src/splits/splits.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeSharedContracts, startAnvil } from "../anvil.ts"
@@ -159,7 +160,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
 }
 
 interface Stage {
-  ctx: Context
+  ctx: SellingContext
   anvil: Anvil
   database: OpenDatabase
   databaseUrl: string
@@ -214,7 +215,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     depositFactory,
     sanctionsOracle: undefined,
   }
-  const ctx: Context = {
+  const ctx: SellingContext = {
     db: database.db,
     settings: readSettings({ LOG_LEVEL: "fatal" }),
     log: openLog("fatal"),
@@ -276,7 +277,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
  * Payments of 5 USDC, each divided among recipients that nobody else has, confirmed and granted; some are too little for what
  * is sold, and are returned.
  */
-async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise<void> {
+async function sellAndPay(ctx: SellingContext, stage: Stage, payments: number): Promise<void> {
   const network = ctx.chain.networks[0] as Network
   const { db } = ctx
   const now = ctx.now()

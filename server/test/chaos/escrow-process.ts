@@ -9,7 +9,7 @@ import type { NetworkSettings } from "../../src/chain/networks.ts"
 import { localSigner } from "../../src/chain/signer.ts"
 import { readSettings } from "../../src/config/read-settings.ts"
 import type { Settings } from "../../src/config/settings.ts"
-import { atOnce, type Context } from "../../src/context.ts"
+import { atOnce } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import { advanceEscrows } from "../../src/escrow/advance-escrows.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
@@ -17,6 +17,7 @@ import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { relayLane } from "../../src/relays/relay-lane.ts"
 import { sales } from "../../src/sales.ts"
+import type { SellingContext } from "../../src/settlement/sellable.ts"
 import { verifyRound } from "../../src/settlement/verify-payments.ts"
 import { payoutRound } from "../../src/txmanager/run-round.ts"
 import { watchStatements } from "./escrow-points.ts"
@@ -62,7 +63,7 @@ async function main(options: ProcessOptions): Promise<void> {
   }
   const database = await openPostgres(databaseUrl, () => {})
   const network = await retried(() => checkNetwork(options.network))
-  const ctx: Context = {
+  const ctx: SellingContext = {
     db: database.db,
     settings,
     log: openLog("error"),

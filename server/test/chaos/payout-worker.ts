@@ -22,6 +22,7 @@ import { payoutLane } from "../../src/payouts/payout-lane.ts"
 import { checkBooks } from "../../src/reconciliation/check-books.ts"
 import { relayLane } from "../../src/relays/relay-lane.ts"
 import { sales } from "../../src/sales.ts"
+import type { SellingContext } from "../../src/settlement/sellable.ts"
 import { payoutRound } from "../../src/txmanager/run-round.ts"
 import { givenTo } from "./escrow-points.ts"
 import { watchQueries } from "./watch-queries.ts"
@@ -91,7 +92,7 @@ async function main(options: WorkerOptions): Promise<void> {
   const database = await openPostgres(options.databaseUrl, () => {})
   const network = await retried(() => checkNetwork(options.network))
   const settings = { ...readSettings({ LOG_LEVEL: "fatal", PAYOUT_MAX_FEE: "500" }) }
-  const ctx: Context = {
+  const ctx: SellingContext = {
     db: database.db,
     settings,
     log: openLog("fatal"),
@@ -123,7 +124,7 @@ async function main(options: WorkerOptions): Promise<void> {
 }
 
 /** The comparison of the books beside the rounds, as the worker runs it: nothing of the chaos may halt the wallet. */
-async function keepComparing(ctx: Context, network: Network, wallet: Address): Promise<void> {
+async function keepComparing(ctx: SellingContext, network: Network, wallet: Address): Promise<void> {
   while (!ctx.signal.aborted) {
     await checkBooks(ctx, network, wallet).catch(() => {})
     await sleep(REST_MS)

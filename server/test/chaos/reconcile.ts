@@ -3,9 +3,10 @@ import { sql } from "kysely"
 import { erc20Abi } from "viem"
 import type { Address } from "../../src/chain/hex.ts"
 import type { Network } from "../../src/chain/networks.ts"
-import { type Context, inTransaction } from "../../src/context.ts"
+import { inTransaction } from "../../src/context.ts"
 import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
 import { ensureCursor } from "../../src/scanner/scan-round.ts"
+import type { SellingContext } from "../../src/settlement/sellable.ts"
 import { verifyRound } from "../../src/settlement/verify-payments.ts"
 import type { Anvil } from "../anvil.ts"
 import { alterations, byHand } from "../books.ts"
@@ -17,7 +18,7 @@ const REFUSED = "23514"
 
 /** What does not agree, in words; with `alter`, `one` alteration of each table or `all` are tried, and each that is not found. */
 export async function unreconciled(
-  ctx: Context,
+  ctx: SellingContext,
   { client }: Anvil,
   wallet: Address,
   alter: "one" | "all",
@@ -70,7 +71,7 @@ export async function unreconciled(
 }
 
 /** The hour and the whole pass; answers why the wallet is halted. */
-async function reconcile(ctx: Context, network: Network, wallet: Address): Promise<string | null> {
+async function reconcile(ctx: SellingContext, network: Network, wallet: Address): Promise<string | null> {
   const row = () => ctx.db.selectFrom("wallets").select("halted_reason").executeTakeFirstOrThrow()
   await ctx.db.deleteFrom("reconciliations").execute()
   for (;;) {

@@ -10,12 +10,13 @@ import type { Address } from "../../src/chain/hex.ts"
 import type { NetworkSettings } from "../../src/chain/networks.ts"
 import { readSettings } from "../../src/config/read-settings.ts"
 import type { Settings } from "../../src/config/settings.ts"
-import { atOnce, type Context } from "../../src/context.ts"
+import { atOnce } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { sales } from "../../src/sales.ts"
+import type { SellingContext } from "../../src/settlement/sellable.ts"
 import { givenTo } from "./escrow-points.ts"
 import { watchQueries } from "./watch-queries.ts"
 import type { ApiPoint } from "./x402.ts"
@@ -69,7 +70,7 @@ async function main({ databaseUrl, network, relayWallet, killAt }: ApiOptions): 
     limits: Object.fromEntries(Object.keys(defaults.limits).map(bucket => [bucket, 0])) as Settings["limits"],
   }
   const database = await openPostgres(databaseUrl, () => {})
-  const ctx: Context = {
+  const ctx: SellingContext = {
     db: database.db,
     settings,
     log: openLog("fatal"),
