@@ -20,11 +20,13 @@ const postgres = await startPostgres()
 process.env.DATABASE_URL = postgres.url
 const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { openApp } = await import("../server/src/app.ts")
-const { tokenIssuer } = await import("../server/src/identity/tokens.ts")
-const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
-const { ensureCursor } = await import("../server/src/scanner/scan-round.ts")
-const { verifyRound } = await import("../server/src/settlement/verify-payments.ts")
-const { checkDormantDeposits, makeDepositsDormant } = await import("../server/src/scanner/check-dormant-deposits.ts")
+const { tokenIssuer } = await import("../server/src/account/identity/tokens.ts")
+const { newEndpoint } = await import("../server/src/platform/chain/endpoints.ts")
+const { ensureCursor } = await import("../server/src/ledger/scanner/scan-round.ts")
+const { verifyRound } = await import("../server/src/ledger/settlement/verify-payments.ts")
+const { checkDormantDeposits, makeDepositsDormant } = await import(
+  "../server/src/ledger/scanner/check-dormant-deposits.ts"
+)
 
 const service = await startService()
 const { db } = service.ctx

@@ -15,7 +15,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { parseArgs } from "node:util"
 import { sql } from "kysely"
 import { encodeFunctionResult, multicall3Abi } from "viem"
-import type { Row } from "../server/src/db/schema.ts"
+import type { Row } from "../server/src/platform/db/schema.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 
 const DUST = Number(process.env.BENCH_DUST ?? 20_000)
@@ -62,8 +62,8 @@ const postgres = postgresBinaries() ? await startPostgres() : undefined
 if (postgres) process.env.DATABASE_URL = postgres.url
 // The module that opens databases reads DATABASE_URL when it is loaded.
 const { paperNetwork, startService } = await import("../server/test/service.ts")
-const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
-const { settleDue } = await import("../server/src/settlement/settle.ts")
+const { newEndpoint } = await import("../server/src/platform/chain/endpoints.ts")
+const { settleDue } = await import("../server/src/ledger/settlement/settle.ts")
 
 const service = await startService()
 const endpoints = ports.map((port, i) => newEndpoint("base-sepolia", `http://127.0.0.1:${port}`, i + 1))

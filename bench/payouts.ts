@@ -5,10 +5,10 @@
  * commit's engine.
  */
 import { encodeFunctionData, type Hex } from "viem"
-import { depositFactoryAbi, testUsdcAbi } from "../server/src/chain/abi.ts"
-import { addressOfTerms, payeeLists, payeesHash } from "../server/src/chain/deposit-terms.ts"
-import type { Address } from "../server/src/chain/hex.ts"
-import { batch } from "../server/src/chain/rpc.ts"
+import { depositFactoryAbi, testUsdcAbi } from "../server/src/platform/chain/abi.ts"
+import { addressOfTerms, payeeLists, payeesHash } from "../server/src/platform/chain/deposit-terms.ts"
+import type { Address } from "../server/src/platform/chain/hex.ts"
+import { batch } from "../server/src/platform/chain/rpc.ts"
 import { deployDepositFactory } from "../server/test/anvil.ts"
 import type { PayoutRig } from "../server/test/payouts.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"

@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto"
 import { sql } from "kysely"
-import type { Db } from "../server/src/db/open.ts"
+import type { Db } from "../server/src/platform/db/open.ts"
 
 /** The SQL of one row of each table; `n` counts the rows from 1. */
 const tables: Record<string, string> = {

@@ -7,7 +7,7 @@
  */
 import { sql } from "kysely"
 import { encodeFunctionResult, type Hex, multicall3Abi } from "viem"
-import type { Address } from "../server/src/chain/hex.ts"
+import type { Address } from "../server/src/platform/chain/hex.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 
 const SIZES = [150, 150_000]
@@ -23,12 +23,14 @@ if (postgres) process.env.DATABASE_URL = postgres.url
 // The module that opens databases reads DATABASE_URL when it is loaded.
 const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { ScriptedChain, startNode } = await import("../server/test/node.ts")
-const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
-const { checkDormantDeposits, makeDepositsDormant } = await import("../server/src/scanner/check-dormant-deposits.ts")
-const { foreignTokenRound } = await import("../server/src/scanner/scan-foreign-tokens.ts")
-const { ensureCursor } = await import("../server/src/scanner/scan-round.ts")
-const { verifyRound } = await import("../server/src/settlement/verify-payments.ts")
-const { renewDeposits } = await import("../server/src/deposits/versions.ts")
+const { newEndpoint } = await import("../server/src/platform/chain/endpoints.ts")
+const { checkDormantDeposits, makeDepositsDormant } = await import(
+  "../server/src/ledger/scanner/check-dormant-deposits.ts"
+)
+const { foreignTokenRound } = await import("../server/src/ledger/scanner/scan-foreign-tokens.ts")
+const { ensureCursor } = await import("../server/src/ledger/scanner/scan-round.ts")
+const { verifyRound } = await import("../server/src/ledger/settlement/verify-payments.ts")
+const { renewDeposits } = await import("../server/src/ledger/deposits/versions.ts")
 
 const service = await startService()
 const chain = new ScriptedChain(service.ctx.now())

@@ -20,8 +20,8 @@ process.env.DATABASE_URL = postgres.url
 const { startService } = await import("../server/test/service.ts")
 const { fillSubscriptions } = await import("../server/test/subscriptions.ts")
 const { openApp } = await import("../server/src/app.ts")
-const { tokenIssuer } = await import("../server/src/identity/tokens.ts")
-const { advanceSubscriptions } = await import("../server/src/subscriptions/advance-subscriptions.ts")
+const { tokenIssuer } = await import("../server/src/account/identity/tokens.ts")
+const { advanceSubscriptions } = await import("../server/src/products/subscriptions/advance-subscriptions.ts")
 
 const service = await startService()
 const { ctx } = service

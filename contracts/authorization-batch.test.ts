@@ -1,9 +1,9 @@
 // The batch of authorizations: each call has its own gas, whatever the others do with theirs.
 import { encodeFunctionData, type Hex, toHex } from "viem"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { authorizationBatchAbi as abi } from "../server/src/chain/abi.ts"
-import { batchData, batchDeployment, callsIn, successesIn } from "../server/src/chain/authorization-batch.ts"
-import type { Address } from "../server/src/chain/hex.ts"
+import { authorizationBatchAbi as abi } from "../server/src/platform/chain/abi.ts"
+import { batchData, batchDeployment, callsIn, successesIn } from "../server/src/platform/chain/authorization-batch.ts"
+import type { Address } from "../server/src/platform/chain/hex.ts"
 import { type Anvil, placeSharedContracts, startAnvil } from "../server/test/anvil.ts"
 
 const GAS = 100_000n

@@ -1,11 +1,11 @@
-// Compiles contracts/src and writes the ABIs and creation bytecode to server/src/chain/abi.ts. With --check it writes
+// Compiles contracts/src and writes the ABIs and creation bytecode to server/src/platform/chain/abi.ts. With --check it writes
 // nothing, and fails when the committed file differs from what the sources give.
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { type Compiled, compile, readSources } from "./compile.ts"
 
-const target = fileURLToPath(new URL("../server/src/chain/abi.ts", import.meta.url))
+const target = fileURLToPath(new URL("../server/src/platform/chain/abi.ts", import.meta.url))
 
 /** Only ever deployed by another contract, so its own creation bytecode would be dead weight. */
 const abiOnly = new Set(["Deposit", "TokenStore"])
@@ -47,6 +47,8 @@ function renderRuntime(prefix: string, { object, immutableReferences }: Compiled
 const generated = render(allContracts())
 if (!process.argv.includes("--check")) writeFileSync(target, generated)
 else if (!existsSync(target) || readFileSync(target, "utf8") !== generated) {
-  process.stderr.write("server/src/chain/abi.ts is not what contracts/src gives: run `npm run abi -w contracts`\n")
+  process.stderr.write(
+    "server/src/platform/chain/abi.ts is not what contracts/src gives: run `npm run abi -w contracts`\n",
+  )
   process.exitCode = 1
 }

@@ -3,9 +3,14 @@
  * moves. The property tests drive random calls through both and compare. Pure.
  */
 import type { Hex } from "viem"
-import { addressOfTerms, type Payee, payeesHash, type TermsArgument } from "../server/src/chain/deposit-terms.ts"
-import type { GiveBack } from "../server/src/chain/give-back.ts"
-import { type Address, ZERO_ADDRESS } from "../server/src/chain/hex.ts"
+import {
+  addressOfTerms,
+  type Payee,
+  payeesHash,
+  type TermsArgument,
+} from "../server/src/platform/chain/deposit-terms.ts"
+import type { GiveBack } from "../server/src/platform/chain/give-back.ts"
+import { type Address, ZERO_ADDRESS } from "../server/src/platform/chain/hex.ts"
 
 /** How a token treats a transfer. */
 type Manner = "plain" | "silent" | "refusing" | "taxing"

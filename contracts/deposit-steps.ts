@@ -1,7 +1,7 @@
 /** Random steps of an attack on the deposit contracts, in the words of the roles that take part. Pure. */
 import fc from "fast-check"
-import type { TermsArgument } from "../server/src/chain/deposit-terms.ts"
-import type { GiveBack } from "../server/src/chain/give-back.ts"
+import type { TermsArgument } from "../server/src/platform/chain/deposit-terms.ts"
+import type { GiveBack } from "../server/src/platform/chain/give-back.ts"
 
 /** Who sends, is paid or signs. */
 export const ROLES = [

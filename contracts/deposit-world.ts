@@ -2,7 +2,7 @@
 import { inspect } from "node:util"
 import { type Abi, encodeFunctionData, erc20Abi, type Hex, keccak256, multicall3Abi, numberToHex, toHex } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { depositAbi, depositFactoryAbi, oddTokenAbi, oddTokenBytecode } from "../server/src/chain/abi.ts"
+import { depositAbi, depositFactoryAbi, oddTokenAbi, oddTokenBytecode } from "../server/src/platform/chain/abi.ts"
 import {
   addressOfTerms,
   implementationOf,
@@ -10,10 +10,10 @@ import {
   payeeLists,
   payeesHash,
   type TermsArgument,
-} from "../server/src/chain/deposit-terms.ts"
-import { type GiveBack, giveBackData } from "../server/src/chain/give-back.ts"
-import { type Address, ZERO_ADDRESS as ZERO } from "../server/src/chain/hex.ts"
-import { MULTICALL3, multicall, readMulticall } from "../server/src/chain/multicall.ts"
+} from "../server/src/platform/chain/deposit-terms.ts"
+import { type GiveBack, giveBackData } from "../server/src/platform/chain/give-back.ts"
+import { type Address, ZERO_ADDRESS as ZERO } from "../server/src/platform/chain/hex.ts"
+import { MULTICALL3, multicall, readMulticall } from "../server/src/platform/chain/multicall.ts"
 import {
   type Anvil,
   deploy,

@@ -6,13 +6,14 @@ import { readFileSync } from "node:fs"
 import { concat, encodeFunctionData, type Hex, keccak256, parseEventLogs, toHex, zeroAddress, zeroHash } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { factoryDeployment } from "../server/src/ledger/deposits/factory-deployment.ts"
 import {
   depositAbi,
   depositFactoryAbi,
   depositFactoryBytecode,
   depositFactoryRuntime,
   testUsdcAbi,
-} from "../server/src/chain/abi.ts"
+} from "../server/src/platform/chain/abi.ts"
 import {
   addressOfTerms,
   implementationOf,
@@ -20,10 +21,9 @@ import {
   payeeLists,
   payeesHash,
   type TermsArgument,
-} from "../server/src/chain/deposit-terms.ts"
-import { type GiveBack, giveBackData } from "../server/src/chain/give-back.ts"
-import { type Address, ZERO_ADDRESS } from "../server/src/chain/hex.ts"
-import { factoryDeployment } from "../server/src/deposits/factory-deployment.ts"
+} from "../server/src/platform/chain/deposit-terms.ts"
+import { type GiveBack, giveBackData } from "../server/src/platform/chain/give-back.ts"
+import { type Address, ZERO_ADDRESS } from "../server/src/platform/chain/hex.ts"
 import { type Anvil, deployContractWallet, deployTestUsdc, revertOf, startAnvil } from "../server/test/anvil.ts"
 import { compile, readSources } from "./compile.ts"
 

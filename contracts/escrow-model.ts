@@ -2,9 +2,9 @@
  * What the escrow and its collectors must do, written a second time as a model: it says for each call whether it succeeds and
  * what moves. The property tests drive random calls through both and compare. Pure.
  */
-import type { PaymentInfo } from "../server/src/chain/escrow.ts"
-import type { EscrowVersion } from "../server/src/chain/escrow-deployments.ts"
-import { type Address, ZERO_ADDRESS } from "../server/src/chain/hex.ts"
+import type { PaymentInfo } from "../server/src/platform/chain/escrow.ts"
+import type { EscrowVersion } from "../server/src/platform/chain/escrow-deployments.ts"
+import { type Address, ZERO_ADDRESS } from "../server/src/platform/chain/hex.ts"
 
 /** Who pulls: the collectors of the service, or one that delivers `delta` more than it should, of its own tokens. */
 export type Via = { by: "payments" | "refunds" } | { by: "oddPayments" | "oddRefunds"; delta: bigint }

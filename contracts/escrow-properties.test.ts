@@ -9,7 +9,7 @@ import {
   authCaptureEscrowV10Bytecode,
   erc3009CollectorBytecode,
   refundCollectorBytecode,
-} from "../server/src/chain/abi.ts"
+} from "../server/src/platform/chain/abi.ts"
 import { type Anvil, startAnvil } from "../server/test/anvil.ts"
 import { compileMutants, readSources } from "./compile.ts"
 import { contractOf, MUTANTS, type Mutant, mutantSources, seedOf } from "./escrow-mutants.ts"

@@ -21,7 +21,7 @@ import {
   refundCollectorAbi,
   testUsdcAbi,
   tokenStoreAbi,
-} from "../server/src/chain/abi.ts"
+} from "../server/src/platform/chain/abi.ts"
 import {
   authorizeCall,
   type PaymentInfo,
@@ -33,9 +33,9 @@ import {
   tokenStoreCall,
   typedPayment,
   voidCall,
-} from "../server/src/chain/escrow.ts"
-import type { EscrowVersion } from "../server/src/chain/escrow-deployments.ts"
-import { type Address, type Hash, ZERO_ADDRESS as ZERO } from "../server/src/chain/hex.ts"
+} from "../server/src/platform/chain/escrow.ts"
+import type { EscrowVersion } from "../server/src/platform/chain/escrow-deployments.ts"
+import { type Address, type Hash, ZERO_ADDRESS as ZERO } from "../server/src/platform/chain/hex.ts"
 import { type Anvil, deploy, deployTestUsdc } from "../server/test/anvil.ts"
 import { type Call, type State, succeeds, type Via, type World } from "./escrow-model.ts"
 import { CALLERS, type Caller, type Run, type Step, type Terms, viaOf } from "./escrow-steps.ts"

@@ -1,5 +1,5 @@
 // The escrow call by call, in both versions: what each call does, every refusal by its name, every expiry at its second, what
-// no token, collector or stranger gets away with. Names, hashes and bytes by hand: server/src/chain/escrow.test.ts.
+// no token, collector or stranger gets away with. Names, hashes and bytes by hand: server/src/platform/chain/escrow.test.ts.
 
 import { readFileSync } from "node:fs"
 import { encodeAbiParameters, encodeFunctionData, type Hex, keccak256, toHex, zeroAddress } from "viem"
@@ -20,8 +20,8 @@ import {
   refundCollectorBytecode,
   testUsdcAbi,
   tokenStoreAbi,
-} from "../server/src/chain/abi.ts"
-import { newEndpoint } from "../server/src/chain/endpoints.ts"
+} from "../server/src/platform/chain/abi.ts"
+import { newEndpoint } from "../server/src/platform/chain/endpoints.ts"
 import {
   authorizeCall,
   captureCall,
@@ -36,12 +36,12 @@ import {
   tokenStoreCall,
   typedPayment,
   voidCall,
-} from "../server/src/chain/escrow.ts"
-import type { EscrowDeployment, EscrowVersion } from "../server/src/chain/escrow-deployments.ts"
-import { findEscrow } from "../server/src/chain/find-escrow.ts"
-import { type Address, checksummed } from "../server/src/chain/hex.ts"
-import { refundCollectorDeployment } from "../server/src/chain/refund-collector.ts"
-import { withRevertName } from "../server/src/chain/revert-name.ts"
+} from "../server/src/platform/chain/escrow.ts"
+import type { EscrowDeployment, EscrowVersion } from "../server/src/platform/chain/escrow-deployments.ts"
+import { findEscrow } from "../server/src/platform/chain/find-escrow.ts"
+import { type Address, checksummed } from "../server/src/platform/chain/hex.ts"
+import { refundCollectorDeployment } from "../server/src/platform/chain/refund-collector.ts"
+import { withRevertName } from "../server/src/platform/chain/revert-name.ts"
 import { type Anvil, deploy, deployContractWallet, deployTestUsdc, startAnvil } from "../server/test/anvil.ts"
 
 const chainId = 84532

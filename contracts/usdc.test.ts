@@ -15,8 +15,8 @@ import {
 } from "viem"
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { testUsdcAbi as abi } from "../server/src/chain/abi.ts"
-import type { Address } from "../server/src/chain/hex.ts"
+import { testUsdcAbi as abi } from "../server/src/platform/chain/abi.ts"
+import type { Address } from "../server/src/platform/chain/hex.ts"
 import { type Anvil, deployContractWallet, deployTestUsdc, revertOf, startAnvil } from "../server/test/anvil.ts"
 
 const frozen = "Blacklistable: account is blacklisted"

@@ -29,7 +29,7 @@ export async function pack(out: string): Promise<string> {
   await rm(target, { recursive: true, force: true })
   await mkdir(target, { recursive: true })
   const copies = {
-    "server/src/db/migrations": "server/src/db/migrations",
+    "server/src/platform/db/migrations": "server/src/platform/db/migrations",
     docs: "docs",
     LICENSE: "LICENSE",
     ops: "ops",
@@ -59,7 +59,7 @@ const PROGRAM = "server"
 
 async function compile(target: string): Promise<void> {
   const modules = await bundle({
-    programs: { sluice: "server/src/cli/sluice.ts" },
+    programs: { sluice: "server/src/operations/cli/sluice.ts" },
     folder: join(target, PROGRAM),
     apart: ofSandbox,
     addressOf: path => `new URL(${JSON.stringify(join("..", path))}, import.meta.url).href`,

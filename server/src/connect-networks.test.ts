@@ -5,10 +5,10 @@ import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "..
 import { openTestDatabase } from "../test/database.ts"
 import { until } from "../test/e2e/program.ts"
 import { type RpcProxy, startProxy } from "../test/proxy.ts"
-import { readSettings } from "./config/read-settings.ts"
-import type { Settings } from "./config/settings.ts"
 import { connectNetworks, keepNetworks } from "./connect-networks.ts"
-import type { OpenDatabase } from "./db/open.ts"
+import { readSettings } from "./platform/config/read-settings.ts"
+import type { Settings } from "./platform/config/settings.ts"
+import type { OpenDatabase } from "./platform/db/open.ts"
 
 let anvil: Anvil
 let proxy: RpcProxy

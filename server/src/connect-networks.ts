@@ -6,14 +6,14 @@
 // I/O: asks the endpoints at the start, when there is no context yet.
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
-import { checkNetwork, NetworkMismatch, servedAs } from "./chain/check-network.ts"
-import { findEscrow } from "./chain/find-escrow.ts"
-import type { Network, NetworkSettings } from "./chain/networks.ts"
-import { RpcError } from "./chain/rpc.ts"
-import type { Settings } from "./config/settings.ts"
-import { keepNetwork, keptNetwork } from "./db/kept-networks.ts"
-import type { Db } from "./db/open.ts"
-import { checkFactory } from "./deposits/check-factory.ts"
+import { checkFactory } from "./ledger/deposits/check-factory.ts"
+import { checkNetwork, NetworkMismatch, servedAs } from "./platform/chain/check-network.ts"
+import { findEscrow } from "./platform/chain/find-escrow.ts"
+import type { Network, NetworkSettings } from "./platform/chain/networks.ts"
+import { RpcError } from "./platform/chain/rpc.ts"
+import type { Settings } from "./platform/config/settings.ts"
+import { keepNetwork, keptNetwork } from "./platform/db/kept-networks.ts"
+import type { Db } from "./platform/db/open.ts"
 
 const PATIENCE_MS = 60_000
 const RETRY_MS = 2_000

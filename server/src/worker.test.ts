@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { startService, type TestService } from "../test/service.ts"
-import { localSigner } from "./chain/signer.ts"
-import { openLog } from "./log.ts"
+import { localSigner } from "./platform/chain/signer.ts"
+import { openLog } from "./platform/log.ts"
 import { runWorker } from "./worker.ts"
 
 let service: TestService

@@ -35,10 +35,10 @@ import {
   sanctionsListBytecode,
   testUsdcAbi,
   testUsdcBytecode,
-} from "../src/chain/abi.ts"
-import { batchDeployment } from "../src/chain/authorization-batch.ts"
-import type { Address } from "../src/chain/hex.ts"
-import { MULTICALL3 } from "../src/chain/multicall.ts"
+} from "../src/platform/chain/abi.ts"
+import { batchDeployment } from "../src/platform/chain/authorization-batch.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
+import { MULTICALL3 } from "../src/platform/chain/multicall.ts"
 
 type Ten<T> = [T, T, T, T, T, T, T, T, T, T]
 

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { wordsOfPattern } from "../src/http/schemas.ts"
+import { wordsOfPattern } from "../src/platform/http/schemas.ts"
 import type { Schema } from "./contract.ts"
 import {
   apiKeys,

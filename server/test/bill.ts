@@ -1,12 +1,12 @@
 /** A worker that only advances subscriptions, as a process of its own on `DATABASE_URL`, for tests that kill it. */
 import { setTimeout as sleep } from "node:timers/promises"
-import { readSettings } from "../src/config/read-settings.ts"
-import { atOnce, type Context } from "../src/context.ts"
-import { openPostgres } from "../src/db/open.ts"
-import { openWakes } from "../src/jobs/wake.ts"
-import { processLimits } from "../src/limits/limiter.ts"
-import { openLog } from "../src/log.ts"
-import { advanceSubscriptions } from "../src/subscriptions/advance-subscriptions.ts"
+import { readSettings } from "../src/platform/config/read-settings.ts"
+import { atOnce, type Context } from "../src/platform/context.ts"
+import { openPostgres } from "../src/platform/db/open.ts"
+import { openWakes } from "../src/platform/jobs/wake.ts"
+import { processLimits } from "../src/platform/limits/limiter.ts"
+import { openLog } from "../src/platform/log.ts"
+import { advanceSubscriptions } from "../src/products/subscriptions/advance-subscriptions.ts"
 import { paperNetwork } from "./paper-network.ts"
 
 const settings = readSettings()

@@ -1,6 +1,6 @@
 /** What somebody with access to the database could do to one row; the reconciliation must find each. */
 import { sql } from "kysely"
-import type { Db } from "../src/db/open.ts"
+import type { Db } from "../src/platform/db/open.ts"
 
 const away = [
   "transfers",

@@ -12,7 +12,7 @@ const root = new URL("../../", import.meta.url)
 
 /** What is started as `node PATH`. */
 const programs = [
-  "server/src/cli/sluice.ts",
+  "server/src/operations/cli/sluice.ts",
   "server/src/main.ts",
   "server/test/bill.ts",
   "server/test/deliver.ts",

@@ -1,7 +1,7 @@
 /** A collector of traces in a test: a real HTTP server that decodes what the service exports (OTLP/HTTP, JSON). */
-import type { TracingSettings } from "../src/config/tracing-settings.ts"
-import { openTracing } from "../src/tracing/open-tracing.ts"
-import type { Tracing } from "../src/tracing/tracing.ts"
+import type { TracingSettings } from "../src/platform/config/tracing-settings.ts"
+import { openTracing } from "../src/platform/tracing/open-tracing.ts"
+import type { Tracing } from "../src/platform/tracing/tracing.ts"
 import { type Receiver, startReceiver } from "./receiver.ts"
 
 export interface CollectedSpan {

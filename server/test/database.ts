@@ -9,9 +9,9 @@ import { join } from "node:path"
 import type { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import pg from "pg"
-import type { MigrationReport } from "../src/db/migrate.ts"
-import { type OpenDatabase, openPGlite, openPostgres, overPGlite } from "../src/db/open.ts"
-import { backgroundDeadlines } from "../src/db/pool.ts"
+import type { MigrationReport } from "../src/platform/db/migrate.ts"
+import { type OpenDatabase, openPGlite, openPostgres, overPGlite } from "../src/platform/db/open.ts"
+import { backgroundDeadlines } from "../src/platform/db/pool.ts"
 
 export const onPostgres = process.env.DATABASE_URL !== undefined
 
@@ -117,7 +117,7 @@ export async function openOlderDatabase(
     await run(
       "create table migrations (name text primary key, checksum text not null, applied_at timestamptz default now())",
     )
-    const dir = new URL("../src/db/migrations/", import.meta.url)
+    const dir = new URL("../src/platform/db/migrations/", import.meta.url)
     for (const file of readdirSync(dir).sort()) {
       if (file >= name) break
       const text = readFileSync(new URL(file, dir), "utf8")

@@ -1,12 +1,13 @@
 /** A worker that only delivers, as a process of its own on `DATABASE_URL`, for tests that kill it. */
-import { readSettings } from "../src/config/read-settings.ts"
-import { atOnce, type Context } from "../src/context.ts"
-import { openPostgres } from "../src/db/open.ts"
-import { openWakes } from "../src/jobs/wake.ts"
-import { processLimits } from "../src/limits/limiter.ts"
-import { openLog } from "../src/log.ts"
-import { runDeliveries } from "../src/webhooks/deliver-events.ts"
-import { openSender } from "../src/webhooks/send.ts"
+
+import { runDeliveries } from "../src/account/webhooks/deliver-events.ts"
+import { openSender } from "../src/account/webhooks/send.ts"
+import { readSettings } from "../src/platform/config/read-settings.ts"
+import { atOnce, type Context } from "../src/platform/context.ts"
+import { openPostgres } from "../src/platform/db/open.ts"
+import { openWakes } from "../src/platform/jobs/wake.ts"
+import { processLimits } from "../src/platform/limits/limiter.ts"
+import { openLog } from "../src/platform/log.ts"
 
 const settings = readSettings()
 const database = await openPostgres(settings.databaseUrl ?? "", () => {})

@@ -1,8 +1,9 @@
 /** Webhook deliveries in a test: the service, receivers on loopback, and the deliverer that sends to them. */
-import { inTransaction } from "../src/context.ts"
-import { type Deliverer, openDeliverer } from "../src/webhooks/deliver-events.ts"
-import { emit, type NewEvent } from "../src/webhooks/emit.ts"
-import { openSender, type Sender } from "../src/webhooks/send.ts"
+
+import { type Deliverer, openDeliverer } from "../src/account/webhooks/deliver-events.ts"
+import { emit, type NewEvent } from "../src/account/webhooks/emit.ts"
+import { openSender, type Sender } from "../src/account/webhooks/send.ts"
+import { inTransaction } from "../src/platform/context.ts"
 import { type Receiver, startReceiver } from "./receiver.ts"
 import { startService, type TestService } from "./service.ts"
 

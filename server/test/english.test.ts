@@ -85,7 +85,7 @@ const phrasesOf = (path: string): string[] =>
 describe("plain English", () => {
   it("sees comments that span lines, strings and documents", () => {
     expect(files.length).toBeGreaterThan(200)
-    expect(proseOf("server/src/errors.ts").join("\n")).toContain("details` lists each fault")
+    expect(proseOf("server/src/platform/errors.ts").join("\n")).toContain("details` lists each fault")
     expect(proseOf("server/test/english.test.ts").join("\n")).toContain("the string literals that hold a space")
     expect(proseOf("README.md").join("\n")).toContain("Stablecoin payments that you host yourself")
   })

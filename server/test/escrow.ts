@@ -2,8 +2,8 @@
 import { encodeFunctionData, type Hex } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { expect } from "vitest"
-import { testUsdcAbi } from "../src/chain/abi.ts"
-import { type Address, checksummed } from "../src/chain/hex.ts"
+import { testUsdcAbi } from "../src/platform/chain/abi.ts"
+import { type Address, checksummed } from "../src/platform/chain/hex.ts"
 import type { PayoutRig } from "./payouts.ts"
 import { placeEscrow, reservesOn } from "./reserve.ts"
 

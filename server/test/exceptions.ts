@@ -4,17 +4,17 @@
  */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/chain/abi.ts"
-import type { Address } from "../src/chain/hex.ts"
-import type { Network } from "../src/chain/networks.ts"
-import type { Signer } from "../src/chain/signer.ts"
-import { payoutLane } from "../src/payouts/payout-lane.ts"
-import { checkConsistency } from "../src/reconciliation/check-consistency.ts"
-import { ensureCursor } from "../src/scanner/scan-round.ts"
-import { verifyRound } from "../src/settlement/verify-payments.ts"
-import { payoutRound } from "../src/txmanager/run-round.ts"
-import { checkWallet } from "../src/txmanager/wallet-row.ts"
-import type { EventType } from "../src/webhooks/webhook.ts"
+import type { EventType } from "../src/account/webhooks/webhook.ts"
+import { payoutLane } from "../src/ledger/payouts/payout-lane.ts"
+import { checkConsistency } from "../src/ledger/reconciliation/check-consistency.ts"
+import { ensureCursor } from "../src/ledger/scanner/scan-round.ts"
+import { verifyRound } from "../src/ledger/settlement/verify-payments.ts"
+import { payoutRound } from "../src/ledger/txmanager/run-round.ts"
+import { checkWallet } from "../src/ledger/txmanager/wallet-row.ts"
+import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/platform/chain/abi.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
+import type { Network } from "../src/platform/chain/networks.ts"
+import type { Signer } from "../src/platform/chain/signer.ts"
 import {
   type Anvil,
   deployDepositFactory,

@@ -5,7 +5,7 @@
 import type { ServerResponse } from "node:http"
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads"
 import { brotliCompressSync, constants } from "node:zlib"
-import type { Address, Hash } from "../src/chain/hex.ts"
+import type { Address, Hash } from "../src/platform/chain/hex.ts"
 import { logsJson, newHash, ScriptedChain, type ScriptedNode, type ScriptedTransfer, startNode } from "./node.ts"
 
 /** What one endpoint can answer. */

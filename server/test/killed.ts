@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process"
 import { once } from "node:events"
 import { sql } from "kysely"
 import pg from "pg"
-import type { Db } from "../src/db/open.ts"
+import type { Db } from "../src/platform/db/open.ts"
 import { until } from "./e2e/program.ts"
 
 /** Kills a process, if it still runs, and waits for its end. */

@@ -1,10 +1,11 @@
 /** Money through a whole service in a test: the real scan, payouts, sweeps and recoveries, until all of it is final. */
-import { depositFactoryAbi, testUsdcAbi } from "../src/chain/abi.ts"
-import type { Address } from "../src/chain/hex.ts"
-import { termsOf } from "../src/chain/release-call.ts"
-import { sweepDue } from "../src/payouts/make-payouts.ts"
-import { ensureCursor } from "../src/scanner/scan-round.ts"
-import { verifyRound } from "../src/settlement/verify-payments.ts"
+
+import { sweepDue } from "../src/ledger/payouts/make-payouts.ts"
+import { ensureCursor } from "../src/ledger/scanner/scan-round.ts"
+import { verifyRound } from "../src/ledger/settlement/verify-payments.ts"
+import { depositFactoryAbi, testUsdcAbi } from "../src/platform/chain/abi.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
+import { termsOf } from "../src/platform/chain/release-call.ts"
 import type { PayoutRig } from "./payouts.ts"
 
 export const DAY_MS = 86_400_000

@@ -1,11 +1,11 @@
 // By hand, once for each release: a life of its own for the service of this very commit, and all its rows into a file, for
-// `server/src/db/migrated.test.ts` to bring up to every later version. With Postgres in `DATABASE_URL`:
+// `server/src/platform/db/migrated.test.ts` to bring up to every later version. With Postgres in `DATABASE_URL`:
 // DUMP=server/test/fixtures/database-NNNN.jsonl.gz npx vitest run server/test/make-dump.test.ts
 import { existsSync, writeFileSync } from "node:fs"
 import { gzipSync } from "node:zlib"
 import { sql } from "kysely"
 import { describe, expect, it } from "vitest"
-import type { Address } from "../src/chain/hex.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
 import { type Life, lifeOf } from "./life.ts"
 import { type PayoutRig, startPayoutRig } from "./payouts.ts"
 import { startReceiver } from "./receiver.ts"
@@ -146,7 +146,7 @@ describe.runIf(DUMP)("a dump", () => {
     await escrow?.begin()
     await rig.service.merchant("other")
     await configure(rig.service, receiver.url)
-    const billing = await helper("../src/subscriptions/advance-subscriptions.ts")
+    const billing = await helper("../src/products/subscriptions/advance-subscriptions.ts")
     if (billing) await subscriptions(rig, life, billing.advanceSubscriptions)
     await life.live()
     await exceptions(rig, life)

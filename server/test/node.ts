@@ -4,7 +4,7 @@
  */
 import { createServer, type Server, type ServerResponse } from "node:http"
 import { brotliCompressSync, constants } from "node:zlib"
-import type { Address, Hash } from "../src/chain/hex.ts"
+import type { Address, Hash } from "../src/platform/chain/hex.ts"
 import { paperNetwork } from "./paper-network.ts"
 
 const TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"

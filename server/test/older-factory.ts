@@ -1,7 +1,7 @@
 /** Receiving addresses of a factory of before addresses named an approver, in a test: only an upgrade leaves such rows. */
 import { sql } from "kysely"
-import { ZERO_ADDRESS } from "../src/chain/hex.ts"
-import type { Db } from "../src/db/open.ts"
+import { ZERO_ADDRESS } from "../src/platform/chain/hex.ts"
+import type { Db } from "../src/platform/db/open.ts"
 
 /** Makes all receiving addresses such ones. */
 export async function makeOlder(db: Db): Promise<void> {

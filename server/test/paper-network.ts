@@ -1,7 +1,7 @@
 /** A network that is never asked. */
-import { newEndpoint } from "../src/chain/endpoints.ts"
-import type { Address, Hash } from "../src/chain/hex.ts"
-import type { Network } from "../src/chain/networks.ts"
+import { newEndpoint } from "../src/platform/chain/endpoints.ts"
+import type { Address, Hash } from "../src/platform/chain/hex.ts"
+import type { Network } from "../src/platform/chain/networks.ts"
 
 /** For tests that never look at the chain. */
 export const paperNetwork: Network = {

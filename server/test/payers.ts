@@ -1,7 +1,7 @@
 /** Many payments at once on a local chain, by raw JSON-RPC: what a viem client would take minutes to send. */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
-import { testUsdcAbi } from "../src/chain/abi.ts"
-import type { Address } from "../src/chain/hex.ts"
+import { testUsdcAbi } from "../src/platform/chain/abi.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
 import type { Anvil } from "./anvil.ts"
 
 const GAS = "0x30d40"

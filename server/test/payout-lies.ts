@@ -1,7 +1,7 @@
 /** False answers of an endpoint about the wallet, its payouts and their chain: for a proxy in front of anvil. */
 import { type Hex, pad, toHex } from "viem"
-import type { Hash } from "../src/chain/hex.ts"
-import { TRANSFER_TOPIC } from "../src/chain/transfers.ts"
+import type { Hash } from "../src/platform/chain/hex.ts"
+import { TRANSFER_TOPIC } from "../src/platform/chain/transfers.ts"
 import { DROPPED, failed, newHash } from "./node.ts"
 import type { PayoutRig } from "./payouts.ts"
 import type { RpcProxy } from "./proxy.ts"

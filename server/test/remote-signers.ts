@@ -10,8 +10,8 @@ import { getPublicKey, sign } from "ox/Secp256k1"
 import { toDerBytes } from "ox/Signature"
 import { type Hex, hexToBytes, keccak256, numberToHex, toHex } from "viem"
 import { privateKeyToAddress } from "viem/accounts"
-import type { Address } from "../src/chain/hex.ts"
-import type { RemoteKey, RemoteKind } from "../src/chain/signers/remote-key.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
+import type { RemoteKey, RemoteKind } from "../src/platform/chain/signers/remote-key.ts"
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 

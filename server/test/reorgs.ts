@@ -1,8 +1,8 @@
 /** Reorgs in a test: transfers that are mined again and again, and the rounds that follow what the chain has. */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { sweepDue } from "../src/payouts/make-payouts.ts"
-import { verifyRound } from "../src/settlement/verify-payments.ts"
+import { sweepDue } from "../src/ledger/payouts/make-payouts.ts"
+import { verifyRound } from "../src/ledger/settlement/verify-payments.ts"
 import type { ExceptionsRig } from "./exceptions.ts"
 
 const DAY_MS = 86_401_000

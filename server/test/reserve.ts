@@ -10,14 +10,14 @@ import {
   erc3009CollectorBytecode,
   refundCollectorAbi,
   refundCollectorBytecode,
-} from "../src/chain/abi.ts"
-import type { Authorization } from "../src/chain/authorizations.ts"
-import { type PaymentState, paymentStateCall, readPaymentState, typedPayment } from "../src/chain/escrow.ts"
-import type { EscrowDeployment, EscrowVersion } from "../src/chain/escrow-deployments.ts"
-import type { Address, Hash } from "../src/chain/hex.ts"
-import type { Row } from "../src/db/schema.ts"
-import { advanceEscrows } from "../src/escrow/advance-escrows.ts"
-import { paymentInfoOf } from "../src/escrow/payment-info.ts"
+} from "../src/platform/chain/abi.ts"
+import type { Authorization } from "../src/platform/chain/authorizations.ts"
+import { type PaymentState, paymentStateCall, readPaymentState, typedPayment } from "../src/platform/chain/escrow.ts"
+import type { EscrowDeployment, EscrowVersion } from "../src/platform/chain/escrow-deployments.ts"
+import type { Address, Hash } from "../src/platform/chain/hex.ts"
+import type { Row } from "../src/platform/db/schema.ts"
+import { advanceEscrows } from "../src/products/escrow/advance-escrows.ts"
+import { paymentInfoOf } from "../src/products/escrow/payment-info.ts"
 import { deploy } from "./anvil.ts"
 import type { PayoutRig } from "./payouts.ts"
 import { bodyOf, keepUp, relaysOn, type Signed } from "./relays.ts"

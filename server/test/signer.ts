@@ -1,7 +1,7 @@
 /** Signers of accounts whose keys a test has. */
 import { type Hex, hexToBigInt, keccak256, slice } from "viem"
-import type { Address } from "../src/chain/hex.ts"
-import type { Signer } from "../src/chain/signer.ts"
+import type { Address } from "../src/platform/chain/hex.ts"
+import type { Signer } from "../src/platform/chain/signer.ts"
 
 interface Account {
   address: Hex

@@ -1,10 +1,10 @@
 /** Subscriptions in a test: a service on a network of paper, whose clock stands still until it is moved. */
 import { randomBytes } from "node:crypto"
-import type { Address, Hash } from "../src/chain/hex.ts"
-import type { Settings } from "../src/config/settings.ts"
-import type { Row } from "../src/db/schema.ts"
-import { settleDue } from "../src/settlement/settle.ts"
-import { advanceSubscriptions } from "../src/subscriptions/advance-subscriptions.ts"
+import { settleDue } from "../src/ledger/settlement/settle.ts"
+import type { Address, Hash } from "../src/platform/chain/hex.ts"
+import type { Settings } from "../src/platform/config/settings.ts"
+import type { Row } from "../src/platform/db/schema.ts"
+import { advanceSubscriptions } from "../src/products/subscriptions/advance-subscriptions.ts"
 import { paperNetwork, startService, type TestService } from "./service.ts"
 
 const DAY_MS = 86_400_000

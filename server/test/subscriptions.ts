@@ -1,11 +1,11 @@
 /** Subscriptions as rows, as the job leaves them: for tests of what subscribers see, each with the state it needs. */
 import { sql } from "kysely"
 import { expect } from "vitest"
-import type { Address, Hash } from "../src/chain/hex.ts"
-import type { TxContext } from "../src/context.ts"
-import type { Row } from "../src/db/schema.ts"
-import type { BillingInterval } from "../src/db/subscription-rows.ts"
-import { newId } from "../src/ids.ts"
+import type { Address, Hash } from "../src/platform/chain/hex.ts"
+import type { TxContext } from "../src/platform/context.ts"
+import type { Row } from "../src/platform/db/schema.ts"
+import type { BillingInterval } from "../src/platform/db/subscription-rows.ts"
+import { newId } from "../src/platform/ids.ts"
 import type { TestService } from "./service.ts"
 
 const DAY_MS = 86_400_000

@@ -2,8 +2,8 @@
 import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
-import { payoutKinds } from "../src/db/payout-kinds.ts"
-import { errorTable } from "../src/errors.ts"
+import { payoutKinds } from "../src/platform/db/payout-kinds.ts"
+import { errorTable } from "../src/platform/errors.ts"
 import { onBoth, ownDatabase } from "./engines.ts"
 import { longFunctions } from "./long-functions.ts"
 import { longest } from "./longest.ts"
@@ -12,7 +12,7 @@ const root = new URL("../../", import.meta.url).pathname
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
   .toString()
   .split("\n")
-  .filter(path => /\.(tsx?|sql|sol)$/.test(path) && path !== "server/src/chain/abi.ts")
+  .filter(path => /\.(tsx?|sql|sol)$/.test(path) && path !== "server/src/platform/chain/abi.ts")
 const textOf = (path: string): string => readFileSync(`${root}${path}`, "utf8")
 const sources = files.filter(path => path.startsWith("server/src/") && path.endsWith(".ts"))
 const product = sources.filter(path => !/\.test(-d)?\.ts$/.test(path))
@@ -216,7 +216,9 @@ describe("the style law", () => {
     const returnsFaults = (text: string) => named.test(text) || /\): ([\w<{ ;:]*[ <])?ErrorDetail\b/.test(text)
     const both = product.filter(path => {
       const text = textOf(path)
-      return path !== "server/src/errors.ts" && /throw (new ApiError|invalid)\(/.test(text) && returnsFaults(text)
+      return (
+        path !== "server/src/platform/errors.ts" && /throw (new ApiError|invalid)\(/.test(text) && returnsFaults(text)
+      )
     })
     expect(both).toEqual([])
     expect(product.filter(path => returnsFaults(textOf(path))).length).toBeGreaterThan(4)
@@ -247,7 +249,7 @@ describe("the style law", () => {
     const unused = Object.keys(errorTable).filter(
       code =>
         !text.includes(`"${code}"`) &&
-        !textOf("server/src/errors.ts").includes(`new ApiError("${code}"`) &&
+        !textOf("server/src/platform/errors.ts").includes(`new ApiError("${code}"`) &&
         !text.includes(`errorTable.${code}`),
     )
     expect(unused).toEqual([])

@@ -7,7 +7,7 @@ import type { Browser, Page } from "playwright-core"
 import { createWalletClient, type Hex, http } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { testUsdcAbi, testUsdcBytecode } from "../../server/src/chain/abi.ts"
+import { testUsdcAbi, testUsdcBytecode } from "../../server/src/platform/chain/abi.ts"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import {
   injectWallet,

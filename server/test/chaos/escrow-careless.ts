@@ -3,7 +3,7 @@
  * forgets that its merchant was notified of a payment; and once something is reserved, no reorg removes it.
  */
 import { sql } from "kysely"
-import type { Db } from "../../src/db/open.ts"
+import type { Db } from "../../src/platform/db/open.ts"
 import type { Deal, Play, Story } from "./escrow-play.ts"
 
 /** Whom each carelessness meets: who captures a part, who is paid, and whose reservation goes for good. */

@@ -1,5 +1,5 @@
 /** What merchants were sent about escrows after any chaos: each step once, each taken back before it comes again. */
-import type { Db } from "../../src/db/open.ts"
+import type { Db } from "../../src/platform/db/open.ts"
 import type { Deal } from "./escrow-play.ts"
 import type { Sums } from "./escrow-verify.ts"
 

@@ -5,7 +5,7 @@
  */
 import type pg from "pg"
 import { type Hex, parseTransaction, toFunctionSelector } from "viem"
-import { authCaptureEscrowAbi as abi } from "../../src/chain/abi.ts"
+import { authCaptureEscrowAbi as abi } from "../../src/platform/chain/abi.ts"
 import { watchQueries } from "./watch-queries.ts"
 
 /** The calls of an escrow. */

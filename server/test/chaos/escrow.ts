@@ -5,9 +5,9 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
-import { newEndpoint } from "../../src/chain/endpoints.ts"
-import type { Address } from "../../src/chain/hex.ts"
-import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
+import { reconcileRound } from "../../src/ledger/reconciliation/reconcile.ts"
+import { newEndpoint } from "../../src/platform/chain/endpoints.ts"
+import type { Address } from "../../src/platform/chain/hex.ts"
 import { randomOf } from "./chaos.ts"
 import { beCareless, carelessStories, tamperWith, waitCareless } from "./escrow-careless.ts"
 import {

@@ -1,10 +1,10 @@
 /** What must hold after any chaos, asked of the chain and the database themselves, past every proxy. */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseAbiItem, parseTransaction } from "viem"
-import type { Address } from "../../src/chain/hex.ts"
-import { payoutIdIn } from "../../src/chain/release-call.ts"
-import type { Db } from "../../src/db/open.ts"
-import type { Row } from "../../src/db/schema.ts"
+import type { Address } from "../../src/platform/chain/hex.ts"
+import { payoutIdIn } from "../../src/platform/chain/release-call.ts"
+import type { Db } from "../../src/platform/db/open.ts"
+import type { Row } from "../../src/platform/db/schema.ts"
 import type { Anvil } from "../anvil.ts"
 
 const transferEvent = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")

@@ -1,7 +1,7 @@
 /** What must hold of agents' payments after any chaos, asked of the clients, the chain and the database themselves. */
 import { sql } from "kysely"
 import { parseAbiItem } from "viem"
-import type { Address } from "../../src/chain/hex.ts"
+import type { Address } from "../../src/platform/chain/hex.ts"
 import type { PayoutRig } from "../payouts.ts"
 import type { relaysOn } from "../relays.ts"
 import type { Buyer } from "./x402.ts"

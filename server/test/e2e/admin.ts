@@ -1,7 +1,7 @@
 /** What `script/wallet` asks, without a process for each question: a condition is asked for again and again. */
 import { request } from "node:http"
 import { text } from "node:stream/consumers"
-import { socketPath } from "../../src/operator/socket.ts"
+import { socketPath } from "../../src/operations/operator/socket.ts"
 
 /** What the service of a data folder answers on its socket: `/wallets` or `/held`. Throws where there is none. */
 // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.

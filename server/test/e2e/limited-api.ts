@@ -1,7 +1,7 @@
 /** An API process of a limits test: started with its settings as JSON, it prints its address and ends with its parent. */
-import type { Settings } from "../../src/config/settings.ts"
-import { openLimits } from "../../src/limits/limiter.ts"
-import { openLog } from "../../src/log.ts"
+import type { Settings } from "../../src/platform/config/settings.ts"
+import { openLimits } from "../../src/platform/limits/limiter.ts"
+import { openLog } from "../../src/platform/log.ts"
 import { startService } from "../service.ts"
 
 const settings = JSON.parse(process.argv[2] ?? "{}") as Partial<Settings>

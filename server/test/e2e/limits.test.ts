@@ -1,7 +1,7 @@
 /** Three API processes on one Redis: the limits hold for all together, also while it fails, and no caller sees an error. */
 import { type ChildProcess, fork } from "node:child_process"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import type { Settings } from "../../src/config/settings.ts"
+import type { Settings } from "../../src/platform/config/settings.ts"
 import { onRedis, startRedis, type TestRedis } from "../redis.ts"
 import { noLimits } from "../service.ts"
 import { root, until } from "./program.ts"

@@ -4,8 +4,8 @@
  */
 import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { openPostgres } from "../../src/db/open.ts"
-import { checkConsistency } from "../../src/reconciliation/check-consistency.ts"
+import { checkConsistency } from "../../src/ledger/reconciliation/check-consistency.ts"
+import { openPostgres } from "../../src/platform/db/open.ts"
 import { type Life, lifeOf } from "../life.ts"
 import { type Operator, openOperator } from "../operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../payouts.ts"

@@ -7,7 +7,7 @@ import { promisify } from "node:util"
 import { sql } from "kysely"
 import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { openDatabase, openPostgres } from "../../src/db/open.ts"
+import { openDatabase, openPostgres } from "../../src/platform/db/open.ts"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
 import { freePort, newSandbox, plainEnv, root, until } from "./program.ts"
 
@@ -42,7 +42,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       "postgres",
       "restore",
       "migrate",
-      // Run by server/src/tracing.
+      // Run by server/src/platform/tracing.
       "traces",
       "postgres",
       "recover",

@@ -18,7 +18,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Hex } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import type { Address } from "../../src/chain/hex.ts"
+import type { Address } from "../../src/platform/chain/hex.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../anvil.ts"
 import { AUDIENCE, startIssuer, type TestIssuer } from "../issuer.ts"
 import { fundPayers, payAll } from "../payers.ts"
@@ -34,7 +34,10 @@ const git = (...args: string[]) => execFileSync("git", args, { cwd: root, maxBuf
 function older(): string | undefined {
   const { ROLLING } = process.env
   if (ROLLING && ROLLING !== "1") return ROLLING
-  const [newest = ""] = git("log", "-1", "--format=%H", "--", "server/src/db/migrations").toString().trim().split("\n")
+  const [newest = ""] = git("log", "-1", "--format=%H", "--", "server/src/platform/db/migrations")
+    .toString()
+    .trim()
+    .split("\n")
   const [, parent] = git("rev-list", "--parents", "-1", newest).toString().trim().split(" ")
   return parent
 }
@@ -141,7 +144,7 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
 
     it("answers every request, and finds every payment", async () => {
       const before = readdirSync(join(dir, "before/server/src/db/migrations"))
-      const now = readdirSync(join(root, "server/src/db/migrations"))
+      const now = readdirSync(join(root, "server/src/platform/db/migrations"))
       expect(now.filter(name => !before.includes(name)).length).toBeGreaterThan(0)
 
       const oldApi = await start(join(dir, "before"), "api")

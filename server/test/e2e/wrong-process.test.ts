@@ -92,7 +92,7 @@ describe.runIf(postgresBinaries())("an installation of several processes", () =>
     expect(await ended).toBe(0)
   }
   async function run(command: string[], more: Record<string, string>) {
-    const child = spawn(process.execPath, ["server/src/cli/sluice.ts", ...command], {
+    const child = spawn(process.execPath, ["server/src/operations/cli/sluice.ts", ...command], {
       cwd: root,
       env: { ...env, ...more },
     })

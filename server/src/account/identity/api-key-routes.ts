@@ -1,0 +1,90 @@
+/** `/api/console/api-keys`: the keys of a merchant's servers. */
+import { type Context, reading } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import type { Scope } from "../../platform/http/authenticate.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { Page } from "../../platform/http/schemas.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { createApiKey, revokeApiKey } from "./api-keys.ts"
+import { Deleted, KeyCreate, KeyCreated, KeyId, KeyList } from "./schema.ts"
+import { approvedByWallet } from "./wallet-lock.ts"
+
+const tags = ["settings"]
+
+export function apiKeyRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/api-keys",
+    {
+      schema: {
+        operationId: "createApiKey",
+        summary: "Creates an API key, and shows it only this once",
+        tags,
+        body: KeyCreate,
+        response: { 201: KeyCreated },
+      },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { name, scopes = ["checkouts"] } = request.body
+      // A key with this scope changes splits and returns money as long as nobody revokes it.
+      const words = { action: "Create API key", subject: name, from: "No key", to: `Scopes: ${scopes.join(", ")}` }
+      const approval = await approvedByWallet(ctx, request, merchantId, async () =>
+        scopes.includes("console") ? { words } : undefined,
+      )
+      const { key, row } = await createApiKey(ctx, merchantId, { name, scopes }, approval.hold)
+      reply.code(201)
+      return { ...shownOf(row), key }
+    },
+  )
+
+  app.get(
+    "/api/console/api-keys",
+    {
+      schema: {
+        operationId: "listApiKeys",
+        summary: "The API keys, without the secrets",
+        tags,
+        querystring: Page,
+        response: { 200: KeyList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      const query = read.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
+      const listedOf = (row: Row<"api_keys">) => ({
+        ...shownOf(row),
+        lastUsedAt: row.last_used_at?.toISOString() ?? null,
+      })
+      return await sendList(read, reply, request.query, newestFirst(query), rows => rows.map(listedOf), inData)
+    },
+  )
+
+  app.delete(
+    "/api/console/api-keys/:id",
+    {
+      schema: {
+        operationId: "revokeApiKey",
+        summary: "Revokes an API key at once",
+        tags,
+        params: KeyId,
+        response: { 200: Deleted },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      await revokeApiKey(ctx, merchantId, request.params.id)
+      return { deleted: true as const, id: request.params.id }
+    },
+  )
+}
+
+const shownOf = ({ id, name, scopes, prefix, last4, created_at }: Row<"api_keys">) => ({
+  id,
+  name,
+  scopes: scopes as Scope[],
+  prefix,
+  last4,
+  createdAt: created_at.toISOString(),
+})

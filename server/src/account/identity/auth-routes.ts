@@ -1,0 +1,80 @@
+/** `/api/auth`: a wallet signs in as a merchant. Also the public keys of all tokens that the service signs. */
+import { withActor } from "../../platform/actor.ts"
+import { type Context, inTransaction, type TxContext, wallTime } from "../../platform/context.ts"
+import { actorOf } from "../../platform/http/actor.ts"
+import { orEmptyBody, type Server } from "../../platform/http/server.ts"
+import { merchantOf } from "./merchants.ts"
+import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
+import { CONSOLE_TOKEN_MS, publishedKeys, signToken, TOKEN_TYPES } from "./signing-keys.ts"
+import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "./wallets.ts"
+
+const VERIFY_PATH = "/api/auth/verify"
+const KEYS_CACHED = "public, max-age=300"
+const tags = ["sign-in"]
+
+export function authRoutes(app: Server, ctx: Context): void {
+  // Computed when it is needed: the routes can also be described without a chain.
+  const doorOf = (): Door => ({ purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks })
+  app.post(
+    "/api/auth/nonce",
+    {
+      schema: {
+        operationId: "createSignInNonce",
+        summary: "Issues the nonce of one sign-in, valid for ten minutes, and the message to sign",
+        tags,
+        body: NoBody,
+        response: { 200: NonceAnswer },
+      },
+      preValidation: orEmptyBody,
+    },
+    async () => await offerNonce(ctx, doorOf()),
+  )
+
+  app.post(
+    VERIFY_PATH,
+    {
+      schema: {
+        operationId: "signIn",
+        summary: "Signs a wallet in as a merchant, for an hour",
+        description:
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A merchant is identified by wallet and network.",
+        tags,
+        body: SignIn,
+        response: { 200: SignedIn },
+      },
+      config: { errors: ["SIGNATURE_REFUSED", "SIGNUP_CLOSED", "CHAIN_UNAVAILABLE"] },
+    },
+    async request => {
+      const door = doorOf()
+      const proof = await proveWallet(ctx, door, request.body)
+      const sub = caip10Of(proof)
+      const subject = { iss: ctx.settings.baseUrl, sub }
+      const signIn = async (ctx: TxContext) => {
+        await useProof(ctx, door, proof)
+        return await merchantOf(ctx, subject)
+      }
+      const merchantId = await withActor(actorOf(request, subject), () => inTransaction(ctx, signIn))
+      const expiresAt = new Date(wallTime(ctx).getTime() + CONSOLE_TOKEN_MS)
+      const token = { typ: TOKEN_TYPES.console, aud: ctx.settings.oidcAudience, sub, expiresAt }
+      return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), merchantId }
+    },
+  )
+
+  app.get(
+    "/.well-known/jwks.json",
+    {
+      schema: {
+        operationId: "readSigningKeys",
+        summary: "The public keys of the tokens that the service signs",
+        description:
+          "Check `iss`, `aud` and the header's `typ` too: a paywall's token has the paywall's id as `aud` and `paywall-access+jwt` as `typ`.",
+        tags,
+        response: { 200: KeySet },
+      },
+    },
+    async (_request, reply) => {
+      reply.header("cache-control", KEYS_CACHED)
+      return { keys: (await publishedKeys(ctx)) as never }
+    },
+  )
+}

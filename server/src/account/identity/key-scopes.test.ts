@@ -1,0 +1,109 @@
+/** What each scope of an API key opens, asked of every route that needs a credential of a merchant. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import {
+  ids,
+  prepare,
+  type Route,
+  routes,
+  send,
+  service,
+  startEverything,
+  stopEverything,
+} from "../../../test/everything.ts"
+import { SCOPES, type Scope } from "../../platform/http/authenticate.ts"
+
+beforeAll(startEverything)
+afterAll(stopEverything)
+
+const create = async (scopes: Scope[], as = "shop") => {
+  const answer = await service.call("POST", "/api/console/api-keys", { name: "Server", scopes }, { as })
+  expect(answer).toMatchObject({ status: 201, body: { scopes } })
+  return answer.body as { id: string; key: string }
+}
+const by = ({ key }: { key: string }) => ({ headers: { "x-api-key": key } })
+
+/** Never by a key: it could make others that outlive it, or change where the money goes. */
+const isForPeople = ({ path }: Route) => /^\/api\/console\/(api-keys|settings)/.test(path)
+const consoleRoutes = routes.filter(route => route.isConsole && !isForPeople(route))
+const ownRoutes = routes.filter(route => route.needsKey)
+
+describe("the scopes of an API key", () => {
+  let keys: Record<Scope, { id: string; key: string }>
+  let logged: bigint
+  beforeEach(async () => {
+    await prepare()
+    keys = { checkouts: await create(["checkouts"]), read: await create(["read"]), console: await create(["console"]) }
+    const { n } = await service.ctx.db
+      .selectFrom("audit_entries")
+      .select("n")
+      .orderBy("n", "desc")
+      .executeTakeFirstOrThrow()
+    logged = n
+  })
+
+  it("are sensible: there are routes of each kind", () => {
+    for (const some of [consoleRoutes, ownRoutes, routes.filter(isForPeople)]) expect(some.length).toBeGreaterThan(5)
+  })
+
+  it("open what they name, and all else is 403, with the scope that is missing, and changes nothing", async () => {
+    for (const route of [...consoleRoutes, ...ownRoutes])
+      for (const scope of SCOPES) {
+        const kind = route.isConsole ? "console" : "checkouts"
+        if (scope === kind || (scope === "read" && route.method === "GET")) continue
+        const answer = await send(route, by(keys[scope]))
+        expect(answer, `${route.name} with ${scope}`).toMatchObject({ status: 403, body: { error: "SCOPE_REQUIRED" } })
+        expect(answer.body.message).toContain(`\`${kind}\``)
+      }
+    const since = await service.ctx.db.selectFrom("audit_entries").selectAll().where("n", ">", logged).execute()
+    expect(since).toEqual([])
+  })
+
+  it("`read` opens every GET, and `console` every route of the console, with the key as the actor of what it changes", async () => {
+    for (const route of [...consoleRoutes, ...ownRoutes].filter(({ method }) => method === "GET")) {
+      const answer = await send(route, by(keys.read))
+      expect(answer.status, `${route.name}: ${JSON.stringify(answer.body)}`).toBe(200)
+    }
+    for (const route of consoleRoutes) {
+      const answer = await send(route, by(keys.console))
+      expect([401, 403], route.name).not.toContain(answer.status)
+    }
+    const actors = await service.ctx.db
+      .selectFrom("audit_entries")
+      .select(["actor_kind", "actor_id", "merchant_id"])
+      .distinct()
+      .where("n", ">", logged)
+      .execute()
+    const merchant = await service.merchant("shop")
+    expect(actors).toEqual([{ actor_kind: "api_key", actor_id: keys.console.id, merchant_id: merchant }])
+  })
+
+  it("none opens the keys or the settings", async () => {
+    const all = await create([...SCOPES])
+    for (const route of routes.filter(isForPeople))
+      expect(await send(route, by(all)), route.name).toMatchObject({ status: 401, body: { error: "UNAUTHORIZED" } })
+  })
+
+  it("see only their merchant's, as a token does", async () => {
+    const rival = await create(["console"], "rival")
+    for (const route of consoleRoutes.filter(({ path }) => /\{\w+\}/.test(path))) {
+      const answer = await send(route, by(rival))
+      const status = route.path.startsWith("/api/console/splits/") ? 403 : 404
+      expect(answer.status, `${route.name}: ${JSON.stringify(answer.body)}`).toBe(status)
+      expect(answer.body.error).toMatch(status === 403 ? /^FORBIDDEN$/ : /NOT_FOUND$/)
+    }
+    const { body } = await service.call("GET", "/api/console/paywalls", undefined, by(rival))
+    expect(body.paywalls.map(({ id }: { id: string }) => id)).not.toContain(ids.paywalls)
+  })
+
+  it("stop with the key's revocation; and beside a token, the token counts", async () => {
+    const list = (headers: Record<string, string>, as?: string) =>
+      service.call("GET", "/api/console/paywalls", undefined, { headers, ...(as ? { as } : {}) })
+    const headers = { "x-api-key": keys.checkouts.key }
+    expect((await list(headers)).status).toBe(403)
+    expect((await list(headers, "shop")).status).toBe(200)
+    expect((await list({ "x-api-key": keys.console.key })).status).toBe(200)
+    await service.call("DELETE", `/api/console/api-keys/${keys.console.id}`, undefined, { as: "shop" })
+    expect((await list({ "x-api-key": keys.console.key })).status).toBe(401)
+    expect((await list({ "x-api-key": keys.console.key, authorization: "Bearer x" })).status).toBe(401)
+  })
+})

@@ -1,0 +1,110 @@
+/** The wire contract of callers: wallets that sign in, and API keys. */
+import { Type } from "typebox"
+import { SCOPES, type Scope } from "../../platform/http/authenticate.ts"
+import { Described, ListEnd, Matching, Name, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
+import { idPattern } from "../../platform/ids.ts"
+
+const MESSAGE_CHARACTERS = 8_192
+/** 8 KB: signatures of passkeys and multisignature wallets need a tenth of it. */
+const SIGNATURE_CHARACTERS = 16_386
+
+export const SignedMessage = Type.String({ maxLength: MESSAGE_CHARACTERS })
+export const Signature = Matching("^0x([0-9a-fA-F]{2})*$", "The bytes of a signature: 0x and hexadecimal digits", {
+  maxLength: SIGNATURE_CHARACTERS,
+})
+
+const exampleLines = [
+  "pay.example wants you to sign in with your Ethereum account:",
+  "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+  "",
+  "",
+  "URI: https://pay.example/api/auth/verify",
+  "Version: 1",
+  "Chain ID: 8453",
+  "Nonce: 7Jq2xR0bTzVn4KcWmY8sLd5H",
+  "Issued At: 2026-01-31T12:00:00.000Z",
+  "Resources:",
+  "- urn:sluice:sign-in",
+]
+/** Correct in form; a real message has its own nonce and time. */
+export const signedExample = { message: exampleLines.join("\n"), signature: `0x${"5f".repeat(64)}1b` }
+
+/** An empty body, which may be omitted. */
+export const NoBody = Strict({}, {})
+/** A nonce, and what a message (EIP-4361) that uses it must contain. */
+export const nonceAnswer = {
+  nonce: Type.String(),
+  expiresAt: Timestamp,
+  domain: Type.String({ examples: ["pay.example"] }),
+  uri: Type.String({ examples: ["https://pay.example/api/auth/verify"] }),
+  chainIds: Type.Array(Type.Integer(), { description: "The message names one of them" }),
+  statement: Type.String({ description: "What the person reads; the message may contain another statement, or none" }),
+  resources: Type.Array(Type.String(), { description: "The message names exactly these" }),
+  message: Type.String({
+    description: "A message to sign: replace `{address}` with the wallet's checksummed address",
+  }),
+}
+export const NonceAnswer = Type.Object(nonceAnswer)
+
+export const SignIn = Strict(
+  { message: Described(SignedMessage, "What the wallet signed, in the form of EIP-4361"), signature: Signature },
+  signedExample,
+)
+export const SignedIn = Type.Object({
+  accessToken: Type.String({ description: "A bearer token for `/api/console`" }),
+  expiresAt: Timestamp,
+  merchantId: Type.String({ pattern: idPattern("mer") }),
+})
+
+export const KeySet = Type.Object({
+  keys: Type.Array(
+    Type.Object({
+      kty: Type.String(),
+      crv: Type.String(),
+      x: Type.String(),
+      y: Type.String(),
+      kid: Type.String(),
+      alg: Type.String(),
+      use: Type.String(),
+    }),
+  ),
+})
+
+export const KeyId = Type.Object({
+  id: Type.String({ description: "The key's id", examples: ["key_tz4a98xxat96iws9zmbrgj3a"] }),
+})
+const Scopes = Type.Array(Type.Unsafe<Scope>({ type: "string", enum: SCOPES }), { minItems: 1, uniqueItems: true })
+export const KeyCreate = Strict(
+  {
+    name: Described(Name, "What the key is for"),
+    scopes: Type.Optional(
+      Described(
+        Scopes,
+        "What it opens: `checkouts` (the default) for checkouts, the calls of paywalls and the facilitator; `console` for `/api/console/*` except API keys and settings; `read` for the GETs of both. With the wallet lock on, `console` needs the payout wallet's signature",
+      ),
+    ),
+  },
+  { name: "Shop server" },
+)
+const listed = {
+  id: Type.String({ pattern: idPattern("key") }),
+  name: Type.String(),
+  scopes: Scopes,
+  prefix: Type.String({ examples: ["sk_test_"] }),
+  last4: Type.String(),
+  createdAt: Timestamp,
+}
+export const KeyCreated = Type.Object({
+  ...listed,
+  key: Type.String({ description: "The key itself, shown only this once" }),
+})
+export const KeyList = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      ...listed,
+      lastUsedAt: Nullable(Type.String({ format: "date-time", description: "Accurate to a minute" })),
+    }),
+  ),
+  ...ListEnd,
+})
+export const Deleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })

@@ -1,0 +1,225 @@
+/**
+ * Bearer tokens of the OIDC issuer. The keys are found by discovery, cached, and fetched again when a token names a new
+ * one.
+ */
+// I/O: fetches the issuer's keys. It is created once at the start and holds the keys.
+import { setTimeout as sleep } from "node:timers/promises"
+import {
+  createLocalJWKSet,
+  createRemoteJWKSet,
+  customFetch,
+  decodeJwt,
+  decodeProtectedHeader,
+  errors,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+  type RemoteJWKSet,
+} from "jose"
+import type { Logger } from "pino"
+import { ApiError } from "../../platform/errors.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { isStorable } from "../../platform/http/json.ts"
+import { boundedText } from "../../platform/net/bounded-body.ts"
+
+export interface TokenIssuer {
+  /**
+   * The subject of the token, or undefined when the token is not valid; throws `IDENTITY_UNAVAILABLE` when the keys
+   * can't be fetched. For a caller that is `isRefused` in any case, nothing is fetched while the issuer does not answer.
+   */
+  verify(token: string, isRefused?: boolean): Promise<Subject | undefined>
+  /** Asks the issuer for its keys once and updates `troubles`. Never rejects. */
+  check?(): Promise<void>
+  /** Problems of the issuer, in sentences for a person; empty while it answers. */
+  troubles?(): string[]
+}
+
+/** Only signatures with a public key: with HS256 the issuer's public key would be accepted as the secret. */
+const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
+const LEEWAY_S = 60
+const DISCOVERY_TIMEOUT_MS = 5_000
+/** How long a failure of the issuer is repeated before it is asked again: strangers must not ask it once a request. */
+const FAILED_MS = 2_000
+/** The limit for the document and for the keys; those of large providers have some 10 KB. */
+const MOST_BYTES = 256 * 1024
+/** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
+const SUBJECT_CHARACTERS = 255
+/**
+ * Types of access tokens: RFC 9068 has `at+jwt`, most providers `JWT` or none. Other types have other purposes, such as
+ * `logout+jwt`, and are refused (RFC 8725, 3.11).
+ */
+const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
+
+/** Verifies tokens of one issuer for one audience. Fetches nothing before the first token that may be one. */
+export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
+  const keys = issuerKeys(issuer)
+  const rules = { issuer, audience, algorithms: ALGORITHMS, clockTolerance: LEEWAY_S, requiredClaims: ["exp", "sub"] }
+  let trouble: string | undefined
+  return {
+    check: async () => {
+      trouble = await keys.renew().then(
+        () => undefined,
+        (error: Error) => {
+          const why = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+          return `the identity provider ${issuer} can't be used, so requests with its tokens get 503: ${why}`
+        },
+      )
+    },
+    troubles: () => (trouble === undefined ? [] : [trouble]),
+    verify: async (token, isRefused = false) => {
+      if (!mayBeValid(token, { issuer, audience })) return undefined
+      const { failure, known } = keys.standing(isRefused)
+      try {
+        if (failure !== undefined && !known) throw failure
+        const { payload, protectedHeader } = await jwtVerify(token, known ?? (await keys.now()), rules)
+        if (!known) keys.answered()
+        const { sub } = payload
+        if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
+        return typeof sub === "string" && isSubject(sub) ? { iss: issuer, sub } : undefined
+      } catch (error) {
+        // Generic JOSE errors and time-outs concern fetching the keys, all others the token. While the issuer fails, a key
+        // that is not among the known ones may be a new one.
+        const aboutKeys =
+          (known !== undefined && error instanceof errors.JWKSNoMatchingKey) ||
+          error instanceof errors.JWKSTimeout ||
+          error instanceof errors.JWKSInvalid ||
+          (error as { code?: unknown }).code === "ERR_JOSE_GENERIC"
+        if (error instanceof errors.JOSEError && !aboutKeys) return undefined
+        if (!known && failure === undefined) keys.failed(error)
+        throw new ApiError("IDENTITY_UNAVAILABLE", undefined, undefined, error)
+      }
+    },
+  }
+}
+
+/**
+ * Whether a token names our issuer, audience and an algorithm of ours, and has not expired. It says so itself: this only
+ * keeps what can't be valid from asking the issuer for anything.
+ */
+function mayBeValid(token: string, { issuer, audience }: { issuer: string; audience: string }): boolean {
+  try {
+    const { alg } = decodeProtectedHeader(token)
+    const { iss, aud, exp } = decodeJwt(token)
+    const isCurrent = typeof exp === "number" && exp > Date.now() / 1_000 - LEEWAY_S
+    return ALGORITHMS.includes(alg ?? "") && iss === issuer && [aud].flat().includes(audience) && isCurrent
+  } catch {
+    return false
+  }
+}
+
+/** The keys of an issuer: discovered once, and again with each `renew`, as an issuer may move them. */
+function issuerKeys(issuer: string) {
+  let current: { url: string; keys: RemoteJWKSet } | undefined
+  let asked: Promise<RemoteJWKSet> | undefined
+  let failure: { error: unknown; atMs: number } | undefined
+  /** Whether the issuer answered the last time. */
+  let isAnswering = false
+  const failed = (error: unknown) => {
+    failure = { error, atMs: performance.now() }
+    isAnswering = false
+  }
+  const answered = () => {
+    failure = undefined
+    isAnswering = true
+  }
+  const discovered = async () => {
+    const url = await discover(issuer)
+    if (current?.url !== url) current = { url, keys: remoteKeys(url) }
+    return current.keys
+  }
+  const ask = () => {
+    asked ??= discovered().finally(() => {
+      asked = undefined
+    })
+    return asked
+  }
+  return {
+    failed,
+    answered,
+    /**
+     * The failure for which nothing is to be fetched now, if there is one: for two seconds after it, and for as long as it
+     * lasts where `isRefused`. With the keys that are known, if they are fresh.
+     */
+    standing: (isRefused: boolean): { failure?: unknown; known?: JWTVerifyGetKey } => {
+      const isRecent = failure !== undefined && performance.now() - failure.atMs < FAILED_MS
+      if (!isRecent && (!isRefused || isAnswering)) return {}
+      const jwks = current?.keys.fresh ? current.keys.jwks() : undefined
+      const known = jwks && createLocalJWKSet(jwks)
+      return { failure: failure?.error ?? new Error("the issuer was not asked yet"), ...(known ? { known } : {}) }
+    },
+    /** The present keys, which are fetched where that is due. */
+    now: async (): Promise<RemoteJWKSet> => current?.keys ?? (await ask()),
+    /**
+     * Discovers and fetches the keys again, though they are fresh. Rejects where the issuer has none; those that are known
+     * stay then. They also stay where they are at the same place: a token of a new key has them fetched.
+     */
+    renew: async (): Promise<void> => {
+      try {
+        const url = await discover(issuer)
+        const keys = remoteKeys(url)
+        await keys.reload()
+        if (!keys.jwks()?.keys.length) throw new Error(`the keys of ${issuer}: the list is empty`)
+        if (current?.url !== url) current = { url, keys }
+        answered()
+      } catch (error) {
+        failed(error)
+        throw error
+      }
+    },
+  }
+}
+
+/** The pause between two requests to an issuer that answers, and to one that does not. */
+const WATCH_MS = { answers: 60_000, fails: 10_000 }
+
+/**
+ * Asks the issuer periodically until the signal aborts, and logs each change: otherwise a wrong OIDC_ISSUER would stay
+ * unnoticed until a merchant signs in.
+ */
+export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger, signal: AbortSignal): Promise<void> {
+  let before: string | undefined
+  while (check && troubles && !signal.aborted) {
+    await check()
+    const [now] = troubles()
+    if (now !== undefined && before === undefined) log.error(now)
+    if (now === undefined && before !== undefined) log.info("the identity provider answers again")
+    before = now
+    await sleep(now === undefined ? WATCH_MS.answers : WATCH_MS.fails, undefined, { signal }).catch(() => {})
+  }
+}
+
+const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
+
+/**
+ * Whether the claims of a token with an unspecific type show that it is no access token: an ID token (hashes of other
+ * tokens, or the claim that Keycloak and Cognito use), a refresh token of Keycloak, or a security event such as a
+ * logout.
+ */
+const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload): boolean =>
+  at_hash !== undefined ||
+  c_hash !== undefined ||
+  events !== undefined ||
+  token_use === "id" ||
+  (typeof typ === "string" && /^(id|refresh|offline|logout)$/i.test(typ))
+
+/** Returns where an issuer publishes its keys. */
+async function discover(issuer: string): Promise<string> {
+  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
+  const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
+    signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
+  })
+  if (!response.ok) throw new Error(`discovery of ${issuer}: HTTP ${response.status}`)
+  const document = JSON.parse(await boundedText(response, MOST_BYTES)) as { issuer?: unknown; jwks_uri?: unknown }
+  if (document.issuer !== issuer || typeof document.jwks_uri !== "string")
+    throw new Error(`discovery of ${issuer}: the document names another issuer or has no keys`)
+  return document.jwks_uri
+}
+
+const remoteKeys = (url: string): RemoteJWKSet =>
+  createRemoteJWKSet(new URL(url), {
+    timeoutDuration: DISCOVERY_TIMEOUT_MS,
+    [customFetch]: async (url, options) => {
+      const answer = await fetch(url, options)
+      return new Response(await boundedText(answer, MOST_BYTES), { status: answer.status })
+    },
+  })

@@ -1,0 +1,62 @@
+/** Records the results of one process in batches: those that arrive while one batch is written make up the next. */
+import type { Context } from "../../platform/context.ts"
+import { type Result, recordAttempts } from "./record-attempts.ts"
+
+const WRITE_AGAIN_MS = 1_000
+const WRITE_TRIES = 20
+
+export interface Recorder {
+  /** Adds a result. Returns the work of recording, unless it is already in progress. */
+  add(result: Result): Promise<void> | undefined
+}
+
+/**
+ * A recorder that tries each batch for 20 seconds, or until `cut`. `recorded` is called with the results of each batch.
+ */
+export function openRecorder(
+  ctx: Context,
+  cut: AbortSignal | undefined,
+  recorded: (results: readonly Result[]) => void,
+): Recorder {
+  const results: Result[] = []
+  let writing = false
+
+  async function writeAll(): Promise<void> {
+    writing = true
+    while (results.length > 0) await writeBatch()
+    writing = false
+  }
+
+  async function writeBatch(): Promise<void> {
+    // Results of the same turn of the event loop join this batch.
+    await new Promise(resolve => setImmediate(resolve))
+    const batch = results.splice(0)
+    try {
+      await persistently(batch)
+    } catch (error) {
+      // The leases of these deliveries expire, and they are retried.
+      ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
+    } finally {
+      recorded(batch)
+    }
+  }
+
+  async function persistently(batch: readonly Result[]): Promise<void> {
+    for (let n = 1; ; n++)
+      try {
+        await recordAttempts(ctx, batch)
+        return
+      } catch (error) {
+        if (n === WRITE_TRIES || cut?.aborted) throw error
+        ctx.log.warn({ err: error }, "attempts could not be recorded yet")
+        await new Promise(resolve => setTimeout(resolve, WRITE_AGAIN_MS))
+      }
+  }
+
+  return {
+    add: result => {
+      results.push(result)
+      return writing ? undefined : writeAll()
+    },
+  }
+}

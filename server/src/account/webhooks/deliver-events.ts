@@ -1,0 +1,331 @@
+/**
+ * Delivers events: claims due deliveries in turn, sends them and records the results. A crash loses nothing: a delivery
+ * that was claimed but not recorded is due again when its lease expires, with the same key.
+ */
+import { sql } from "kysely"
+import type { Context } from "../../platform/context.ts"
+import { isHeld, releaseLease } from "../../platform/jobs/claim.ts"
+import { runLoop } from "../../platform/jobs/run.ts"
+import { deliveriesInFlight } from "../../platform/metrics.ts"
+import { openRecorder } from "./attempt-recorder.ts"
+import { type ClaimedDelivery, claimDeliveries } from "./claim-deliveries.ts"
+import { openPlaces } from "./places.ts"
+import type { Result } from "./record-attempts.ts"
+import { accountSecret, opened } from "./secrets.ts"
+import type { Attempt, Sender } from "./send.ts"
+import { traceDelivery } from "./trace-delivery.ts"
+
+/** A lease outlives the longest exchange and its recording by this margin. */
+const LEASE_MARGIN_MS = 30_000
+/** Lanes checked in one claim; the next claim continues after them. */
+const LANES = 200
+/** The longest sleep: a lost wake-up costs at most this much. */
+const MAX_SLEEP_MS = 5_000
+/**
+ * An endpoint that took this long gets one request at a time until it is fast again, so that it does not fill all
+ * places.
+ */
+const SLOW_MS = 5_000
+/** An endpoint whose last delivery succeeded this recently gets prefetched deliveries, up to its concurrency limit. */
+const QUICK_MS = 250
+/**
+ * A prefetched row that has not started within this time is given back: its endpoint may have been paused, or its
+ * secret rolled.
+ */
+const AHEAD_MS = 1_000
+/** Rows are prefetched only while this share of the places is free; otherwise rows of other lanes need the places. */
+const AHEAD_FREE = 0.25
+/**
+ * The next claim waits one millisecond for each row that a claim found, and at most this long. Where thousands of new
+ * ones come each second, each statement then claims, and records, several times as many. A single new delivery delays
+ * no other.
+ */
+const MOST_GAP_MS = 10
+/** How many lanes that are not quick are remembered: 2,000 made a claim take 13 ms instead of 3 (measured). */
+const MOST_REMEMBERED = 500
+/** How long a stopping process waits for answers. Another process then retries the deliveries that are still open. */
+const STOP_GRACE_MS = 10_000
+
+export interface Deliverer {
+  /**
+   * Claims due deliveries as far as there is room, prefetches some, and starts to send them; returns how many were
+   * claimed.
+   */
+  round(): Promise<number>
+  /** The least time from the start of the last round to the start of the next, in milliseconds. */
+  gapMs(): number
+  /**
+   * Resolves when nothing is being sent or recorded. After the signal, deliveries that have not started are given back.
+   */
+  idle(): Promise<void>
+}
+
+/** A claimed row that has not started. */
+interface Waiting {
+  row: ClaimedDelivery
+  claimedAt: number
+}
+
+/** The rows of one lane that this process has claimed. */
+interface Lane {
+  sending: number
+  /** Oldest first. */
+  waiting: Waiting[]
+  /** Whether the last claim took as many rows as there was room for, so that more may be due. */
+  hasMore: boolean
+}
+
+/** The deliveries of one process; `cut` aborts those being sent. */
+// long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
+export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
+  const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
+  /** Further rows of a lane are claimed when this many prefetched ones are left. */
+  const refillAt = Math.ceil(concurrencyPerEndpoint / 2)
+  const lanes = new Map<string, Lane>()
+  const pace = openPace()
+  const work = new Set<Promise<void>>()
+  const places = openPlaces(concurrency)
+  let turn = ""
+  let gapMs = 0
+  const recorder = openRecorder(ctx, cut, recorded => {
+    for (const { delivery } of recorded) places.give(delivery.merchant_id)
+    // A place is free, so a row that waited for an earlier one's first attempt may start.
+    ctx.wakes.wakeHere("deliveries")
+  })
+
+  async function round(): Promise<number> {
+    gapMs = 0
+    for (const name of lanes.keys()) advance(name)
+    const free = places.free()
+    if (free <= 0) return 0
+    const ahead = free > concurrency * AHEAD_FREE ? concurrencyPerEndpoint : 0
+    const perLane = concurrencyPerEndpoint + ahead
+    const taken = pace.reserved(ahead, concurrencyPerEndpoint)
+    const inFlight = new Map([...lanes].map(([name, { sending, waiting }]) => [name, sending + waiting.length]))
+    for (const [name, n] of inFlight) taken.set(name, (taken.get(name) ?? 0) + n)
+    const shares = places.shares()
+    const claimed = await claimFrom(ctx, turn, { limit: free, perLane, taken, inFlight, ...shares })
+    const { rows } = claimed
+    turn = claimed.nextLane
+    if (rows.length === 0) return 0
+    for (const { merchant_id } of rows) places.take(merchant_id)
+    const claimedAt = performance.now()
+    let isAll = turn === "" && places.free() > 0
+    for (const [merchantId, claims] of Map.groupBy(rows, ({ merchant_id }) => merchant_id))
+      if (claims.length >= (shares.rooms.get(merchantId) ?? shares.room)) isAll = false
+    for (const [name, ofLane] of Map.groupBy(rows, ({ lane }) => lane)) {
+      const held = lanes.get(name) ?? { sending: 0, waiting: [], hasMore: false }
+      for (const row of ofLane) held.waiting.push({ row, claimedAt })
+      held.hasMore = ofLane.length >= perLane - (taken.get(name) ?? 0)
+      if (held.hasMore) isAll = false
+      lanes.set(name, held)
+      advance(name)
+    }
+    // If more is pending, it is claimed as soon as there is room.
+    if (isAll) gapMs = Math.min(MOST_GAP_MS, rows.length)
+    return rows.length
+  }
+
+  /** Starts as many rows of a lane as there is room for, and gives back those that have waited too long. */
+  function advance(name: string): void {
+    const held = lanes.get(name)
+    if (!held) return
+    const room = pace.isSlow(name) ? 1 : concurrencyPerEndpoint
+    for (let next = held.waiting[0]; next; next = held.waiting[0]) {
+      const old = ctx.signal.aborted || performance.now() - next.claimedAt > AHEAD_MS
+      if (!old && held.sending >= room) break
+      held.waiting.shift()
+      if (old) pace.gaveBack(name)
+      track(next.row, old ? giveBack(next.row) : deliver(next, held))
+    }
+    if (held.sending === 0 && held.waiting.length === 0) lanes.delete(name)
+  }
+
+  const giveBack = (row: ClaimedDelivery) =>
+    releaseLease(ctx.db, "deliveries", row).finally(() => places.give(row.merchant_id))
+
+  function track({ id }: ClaimedDelivery, doing: Promise<void>): void {
+    const mine = doing
+      .catch(error => ctx.log.error({ err: error, deliveryId: id }, "a delivery failed and will be retried"))
+      .finally(() => work.delete(mine))
+    work.add(mine)
+  }
+
+  async function deliver(next: Waiting, lane: Lane): Promise<void> {
+    const { row } = next
+    let result: Result | undefined
+    lane.sending++
+    deliveriesInFlight.inc()
+    try {
+      result = await exchange(ctx, sender, row, cut)
+      if (result) pace.answered(row.lane, result.attempt)
+    } finally {
+      // A delivery keeps its place until it is recorded: if the database stalls, the sending must stop.
+      if (!result) places.give(row.merchant_id)
+      lane.sending--
+      deliveriesInFlight.dec()
+      advance(row.lane)
+      // The next rows are claimed while the prefetched ones are being sent, not only after these are recorded.
+      if (lane.hasMore && lane.waiting.length <= refillAt) {
+        lane.hasMore = false
+        ctx.wakes.wakeHere("deliveries")
+      }
+    }
+    const writing = result && recorder.add(result)
+    if (writing) track(row, writing)
+  }
+
+  async function idle(): Promise<void> {
+    for (const name of lanes.keys()) advance(name)
+    while (work.size > 0) await Promise.all(work)
+  }
+
+  return { round, gapMs: () => gapMs, idle }
+}
+
+/** Remembers how fast the endpoints of the last lanes that were not quick answered last. */
+function openPace() {
+  const slow = new Set<string>()
+  const notQuick = new Set<string>()
+  /** The newest are at the end. Each is sent with every claim, so the oldest are forgotten. */
+  const addTo = (lanes: Set<string>, lane: string) => {
+    lanes.delete(lane)
+    lanes.add(lane)
+    const [oldest = ""] = lanes.size > MOST_REMEMBERED ? lanes : []
+    lanes.delete(oldest)
+  }
+  return {
+    isSlow: (lane: string) => slow.has(lane),
+    /** The lane's rows waited too long in this process. */
+    gaveBack: (lane: string) => addTo(notQuick, lane),
+    answered: (lane: string, { durationMs, error }: Attempt) => {
+      if (durationMs >= SLOW_MS) addTo(slow, lane)
+      else slow.delete(lane)
+      if (error === null && durationMs <= QUICK_MS) notQuick.delete(lane)
+      else addTo(notQuick, lane)
+    },
+    /**
+     * How many places a claim leaves empty in a lane: the prefetched ones where it is not quick, all but one where it
+     * is slow.
+     */
+    reserved: (ahead: number, perLane: number) =>
+      new Map([...notQuick].map(lane => [lane, ahead + (slow.has(lane) ? perLane - 1 : 0)])),
+  }
+}
+
+type Room = Pick<Parameters<typeof claimDeliveries>[1], "limit" | "perLane" | "taken" | "inFlight" | "room" | "rooms">
+
+/** Claims due deliveries, from the lanes after `lane` on, until some are found or all lanes were checked. */
+async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typeof claimDeliveries> {
+  const leaseMs = AHEAD_MS + ctx.settings.webhooks.timeoutMs + LEASE_MARGIN_MS
+  for (let afterLane = lane; ; ) {
+    const claimed = await claimDeliveries(ctx.db, { ...room, now: ctx.now(), leaseMs, afterLane, lanes: LANES })
+    if (claimed.rows.length > 0 || claimed.nextLane === "" || ctx.signal.aborted) return claimed
+    afterLane = claimed.nextLane
+  }
+}
+
+/**
+ * Sends one delivery. Undefined where there is nothing to record: it was skipped, or `cut` ended it without an answer.
+ */
+async function exchange(
+  ctx: Context,
+  sender: Sender,
+  row: ClaimedDelivery,
+  cut: AbortSignal | undefined,
+): Promise<Result | undefined> {
+  const { body } = row
+  const to = await destinationOf(ctx, row)
+  const isPaused = row.url === null && !row.by_hand && row.target.endpoint?.active === false
+  if (!to || isPaused) {
+    await skip(ctx, row)
+    return undefined
+  }
+  const startedAt = ctx.now()
+  const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
+  const attempt = await traceDelivery(ctx, row, to.url, traceparent =>
+    sender.send({ ...message, traceparent }, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut }),
+  )
+  if (cut?.aborted && attempt.status === null) {
+    // It is due at once for the next worker. The receiver may have got it, and then recognises it by its idempotency
+    // key.
+    await releaseLease(ctx.db, "deliveries", row)
+    return undefined
+  }
+  return { delivery: row, webhook: to.webhook, startedAt, attempt }
+}
+
+interface Destination {
+  url: string
+  secrets: string[]
+  webhook: Result["webhook"]
+}
+
+/**
+ * The destination of a delivery: its endpoint, or the URL that it is bound to, with the secrets that sign. A deleted
+ * endpoint has no URL; a delivery that was bound to one still goes there while the endpoint's secrets sign.
+ */
+async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
+  const { merchant_id: merchantId, webhook_id: webhookId, url } = row
+  const { endpoint, sealed } = row.target
+  const secrets = sealed?.map(each => opened(ctx, { merchantId, webhookId }, each))
+  const webhook =
+    webhookId !== null && endpoint ? { id: webhookId, url: endpoint.url, failing: endpoint.failing } : undefined
+  if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined
+  if (webhookId === null) return { url, secrets: secrets ?? [await accountSecret(ctx, merchantId)], webhook }
+  // An answer from a URL that the endpoint has left says nothing about the endpoint.
+  return secrets && { url, secrets, webhook: endpoint?.url === url ? webhook : undefined }
+}
+
+/** Marks a delivery as skipped: its endpoint was paused or deleted after it was emitted. */
+async function skip(ctx: Context, delivery: ClaimedDelivery): Promise<void> {
+  await ctx.db
+    .updateTable("deliveries")
+    .set({ status: "skipped", claim_id: null, lease_until: null, updated_at: ctx.now() })
+    .where(isHeld("deliveries", delivery))
+    .execute()
+}
+
+/** Delivers until `ctx.signal` aborts, then waits at most ten seconds for deliveries in progress. */
+export async function runDeliveries(ctx: Context, sender: Sender): Promise<void> {
+  const cut = new AbortController()
+  const deliverer = openDeliverer(ctx, sender, cut.signal)
+  const round = async () => {
+    await deliverer.round()
+    return MAX_SLEEP_MS
+  }
+  await runLoop(ctx, { name: "deliveries", wokenBy: "deliveries", gapMs: deliverer.gapMs, round })
+  const grace = setTimeout(() => cut.abort(), STOP_GRACE_MS)
+  await deliverer.idle()
+  clearTimeout(grace)
+  await sender.close()
+}
+
+/** How many old events one statement deletes, and how long a round does so, in milliseconds. */
+const OLD_EVENTS = 1_000
+const FORGET_MS = 20_000
+
+/** Deletes old events without pending deliveries, with their deliveries and attempts, for some seconds at most. */
+export async function forgetOldEvents(ctx: Context): Promise<void> {
+  const endsAt = performance.now() + FORGET_MS
+  while (!ctx.signal.aborted && performance.now() < endsAt && (await forgetSome(ctx)) > 0);
+}
+
+/**
+ * Deletes some of them; returns how many. An event stays if one of its deliveries has been sent again meanwhile, or is
+ * being changed: what is locked here is read as it is by then. Other processes take other events.
+ */
+async function forgetSome(ctx: Context): Promise<number> {
+  const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
+  const { rows } = await sql<{ n: number }>`with old as (select e.id from events e where e.created_at < ${before}
+      and not exists (select from deliveries d where d.event_id = e.id and d.status = 'pending')
+      order by e.created_at limit ${OLD_EVENTS} for no key update of e skip locked),
+    ours as (select d.id, d.event_id, d.status from deliveries d join old on old.id = d.event_id
+      for no key update of d skip locked),
+    gone as (select id from old where not exists (select from deliveries d where d.event_id = old.id
+      and d.id not in (select id from ours where status <> 'pending'))),
+    attempts as (delete from delivery_attempts a using ours join gone on gone.id = ours.event_id where a.delivery_id = ours.id),
+    deleted as (delete from events using gone where events.id = gone.id returning 1)
+    select count(*)::int as n from deleted`.execute(ctx.db)
+  return rows[0]?.n ?? 0
+}

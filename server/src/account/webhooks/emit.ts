@@ -1,0 +1,257 @@
+/** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
+import { type RawBuilder, sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+import { givenRows } from "../../platform/db/given-rows.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { newId } from "../../platform/ids.ts"
+import { dueNow } from "../../platform/jobs/due-now.ts"
+import { continueTrace } from "../../platform/tracing/trace.ts"
+import type { EventData } from "./events.ts"
+import { type EventType, isUnconditional, wants } from "./webhook.ts"
+
+export interface NewEvent<T extends keyof EventData> {
+  merchantId: string
+  type: T
+  data: EventData[T]
+  /** Deduplication key: emitting a second event with this key is a no-op. Without a key the event is always new. */
+  dedupeKey?: string
+  /** Events with the same key are delivered in order: those of one payment or session. */
+  orderKey: string
+  /** Sends only to this URL, signed with the account's secret. */
+  callbackUrl?: string
+  /**
+   * Also sends to each endpoint that was sent an event of these types under the same `orderKey`, whatever its current
+   * subscriptions.
+   */
+  takesBack?: readonly EventType[]
+  /** Sends only to those endpoints. The others never got the event that this one ends. */
+  onlyBack?: boolean
+  /** Sends only to this endpoint, whether subscribed or not, paused or not. */
+  onlyTo?: string
+  /** Sends to all but this endpoint. */
+  except?: string
+  /**
+   * Whether the change only withdraws a payout address that is pending. It is never refused: somebody who causes many
+   * changes must not keep an owner from that. Others that take something back can be prepared by the thousand, while
+   * there is no endpoint that counts.
+   */
+  isWithdrawal?: boolean
+  /** The trace of the payment that the event is about. */
+  traceparent?: string | null
+}
+
+/**
+ * How many deliveries of unconditional events a merchant may cause in a minute: ten endpoints for each request that the
+ * console accepts. Otherwise somebody could register a hundred endpoints at a stranger's address, and send a hundred
+ * requests there with each request of his own.
+ */
+const MOST_NOTICES = 600
+const MINUTE_MS = 60_000
+/** An endpoint that is older than this has a lane of its own for notices. */
+const NEW_MS = 24 * 3_600_000
+
+/**
+ * Inserts an event and one delivery for each subscribed endpoint. For a paused endpoint the delivery is `skipped`, to
+ * be sent later. A delivery of an unconditional event is bound to the endpoint's current address, in a lane for such
+ * events alone, so that neither a later change of the endpoint nor its backlog delays it;
+ * `RATE_LIMITED` where the merchant's changes of the last minute caused too many of these already. Returns the new
+ * event's id; where the event already existed, no row has this id. Call it inside a transaction, and
+ * `wakes.wakeSoon("deliveries")` after the commit.
+ */
+export const emit = async <T extends keyof EventData>(ctx: TxContext, event: NewEvent<T>): Promise<string> =>
+  (await emitAll(ctx, [event]))[0] as string
+
+/** Does the same as {@link emit} for each of these events, in their order, in one statement. */
+export async function emitAll(ctx: TxContext, events: readonly NewEvent<keyof EventData>[]): Promise<string[]> {
+  const [first] = events
+  if (!first) return []
+  if (events.length === 1 && isPlain(first)) return [await emitPlain(ctx, first)]
+  const now = ctx.now()
+  const notices = events.filter(({ type }) => isUnconditional(type))
+  const lanes = notices.length > 0 ? await noticeLanes(ctx, notices) : {}
+  const given = events.map((event, n) => {
+    const { type } = event
+    return {
+      n,
+      ...rowOf(ctx, event, now),
+      order_key: event.orderKey,
+      url: event.callbackUrl,
+      lane: callbackLane(event),
+      is_standard: wants(["*"], type),
+      is_notice: isUnconditional(type),
+      only_to: event.onlyTo,
+      not_to: event.except,
+      takes_back: event.takesBack,
+      only_back: event.onlyBack,
+      delivery_id: newId("dlv"),
+    }
+  })
+  await sql`
+    /* named: emit */ with given as (
+      select * from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(n int, id text, merchant_id text, type text,
+        order_key text, dedupe_key text, body text, traceparent text, url text, lane text, is_standard boolean, is_notice boolean, only_to text,
+        not_to text, takes_back jsonb, only_back boolean, delivery_id text)),
+    made as (
+      insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
+      select id, ${merchantOf(sql`given.merchant_id`)}, type, dedupe_key, body, traceparent, ${now}::timestamptz from given order by n
+      on conflict (merchant_id, dedupe_key) do nothing returning id),
+    fresh as (select g.* from given g join made using (id)),
+    meant as (
+      select n, id, merchant_id, order_key, null as webhook_id, url, lane, 'pending' as status, false as by_hand, delivery_id
+      from fresh where url is not null
+      union all
+      select f.n, f.id, f.merchant_id, f.order_key || case when to_old then ' ' || w.id else '' end, w.id,
+        case when to_old then w.url end, case when to_old then l.lane else w.id end,
+        case when sends then 'pending' else 'skipped' end, f.only_to is not null, ${deliveryId(sql`f.delivery_id`)}
+      from fresh f
+        join webhooks w on w.merchant_id = f.merchant_id and w.deleted_at is null
+        cross join lateral (select w.active or f.only_to is not null as sends) s
+        left join jsonb_each_text(${JSON.stringify(lanes)}::jsonb) l(webhook_id, lane) on l.webhook_id = w.id
+        -- What binds it to the endpoint's current address. In that lane, one endpoint's deliveries wait for no other's.
+        cross join lateral (select f.is_notice and s.sends and l.lane is not null as to_old) b
+      where f.url is null and case when f.only_to is not null then w.id = f.only_to else w.id is distinct from f.not_to and (
+          (f.only_back is not true and (f.is_notice or w.events ? f.type or (f.is_standard and w.events ? '*')))
+          or (f.takes_back is not null and exists (
+            select from deliveries d join events e on e.id = d.event_id
+            where d.merchant_id = f.merchant_id and d.order_key = f.order_key and d.webhook_id = w.id and f.takes_back ? e.type)))
+        end),
+    sent as (
+      insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, by_hand, run_at, created_at, updated_at)
+      select delivery_id, id, merchant_id, webhook_id, url, lane, order_key, status,
+        by_hand, ${dueNow(now)}, ${now}::timestamptz, ${now}::timestamptz
+      from meant
+      -- Their order is that of sending.
+      order by n)
+    select id from made`.execute(ctx.db)
+  const refusable = notices.filter(({ isWithdrawal }) => !isWithdrawal)
+  for (const merchantId of new Set(refusable.map(each => each.merchantId))) await assertNotices(ctx, merchantId)
+  return given.map(({ id }) => id)
+}
+
+/** The event's row, without the time. */
+function rowOf(ctx: TxContext, event: NewEvent<keyof EventData>, now: Date) {
+  const { merchantId, type, data } = event
+  const id = newId("evt")
+  return {
+    id,
+    merchant_id: merchantId,
+    type,
+    dedupe_key: event.dedupeKey ?? id,
+    body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
+    traceparent: continueTrace(ctx, event.traceparent ?? null),
+  }
+}
+
+/**
+ * SQL: a merchant's id, or null if there is none, which the table refuses. A foreign key does the same and locks the
+ * merchant's row each time; with that of the deliveries it took a third of the time of emitting an event.
+ */
+const merchantOf = (id: RawBuilder<unknown>) => sql`(select m.id from merchants m where m.id = ${id})`
+
+/**
+ * One lane for each origin: the sessions of one shop share its connections, and a shop's callbacks do not delay those
+ * of another shop.
+ */
+const callbackLane = ({ merchantId, callbackUrl }: NewEvent<keyof EventData>): string | undefined =>
+  callbackUrl && `${merchantId} ${new URL(callbackUrl).origin}`
+
+/**
+ * The id of an event's delivery to an endpoint `w`. The number of endpoints is not known before, so the last third of
+ * one new id is replaced by the end of the endpoint's id. Generating ids in Postgres took a twentieth of the time of
+ * emitting an event.
+ */
+const deliveryId = (newId: RawBuilder<unknown>) => sql`left(${newId}, -8) || right(w.id, 8)`
+
+/** Whether an event goes to its callback URL, or to exactly the endpoints that subscribe to it. */
+const isPlain = (event: NewEvent<keyof EventData>): boolean =>
+  !isUnconditional(event.type) && !event.onlyTo && !event.except && !event.takesBack && !event.onlyBack
+
+/**
+ * Emits one event of the most frequent kind. Beginning the statement that handles all cases takes Postgres a quarter of
+ * the time of emitting one event (0.34 and 0.25 ms with the round trip, measured).
+ */
+async function emitPlain(ctx: TxContext, event: NewEvent<keyof EventData>): Promise<string> {
+  const now = ctx.now()
+  const { id, merchant_id, type, dedupe_key, body, traceparent } = rowOf(ctx, event, now)
+  const lane = callbackLane(event)
+  const name = sql.raw(lane === undefined ? "emit_to_endpoints" : "emit_to_callback")
+  const meant =
+    lane === undefined
+      ? sql`${deliveryId(sql`${newId("dlv")}::text`)}, e.id, e.merchant_id, w.id, null, w.id, ${event.orderKey},
+          case when w.active then 'pending' else 'skipped' end, least(e.created_at, clock_timestamp()), e.created_at, e.created_at
+        from made e join webhooks w on w.merchant_id = e.merchant_id and w.deleted_at is null
+          and (w.events ? ${type} or (${wants(["*"], type)}::boolean and w.events ? '*'))`
+      : sql`${newId("dlv")}, e.id, e.merchant_id, null, ${event.callbackUrl}, ${lane}, ${event.orderKey}, 'pending',
+          least(e.created_at, clock_timestamp()), e.created_at, e.created_at
+        from made e`
+  await sql`
+    /* named: ${name}, deferred */ with made as (
+      insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
+      values (${id}, ${merchantOf(sql`${merchant_id}`)}, ${type}, ${dedupe_key}, ${body}, ${traceparent}, ${now})
+      on conflict (merchant_id, dedupe_key) do nothing returning id, merchant_id, created_at)
+    insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, run_at, created_at, updated_at)
+    select ${meant}`.execute(ctx.db)
+  return id
+}
+
+/**
+ * The lane of each endpoint's unconditional events, by its id. An endpoint that is new shares it with the merchant's
+ * other new ones of that origin, so that a hundred of them at a stranger's address are sent to one at a time. The first
+ * one of an origin, and those older than a day, have their own: somebody with a stolen token could otherwise register others beside
+ * them which hang, and hold up the notice to the merchant for days.
+ */
+async function noticeLanes(
+  ctx: TxContext,
+  notices: readonly Pick<NewEvent<keyof EventData>, "merchantId">[],
+): Promise<Record<string, string>> {
+  const merchants = new Set(notices.map(each => each.merchantId))
+  const rows = await ctx.db
+    .selectFrom("webhooks")
+    .select(["id", "merchant_id", "url", "created_at"])
+    .where("merchant_id", "in", [...merchants])
+    .where("deleted_at", "is", null)
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute()
+  const before = ctx.now().getTime() - NEW_MS
+  const known = new Set<string>()
+  const own: { id: string; shared: string; lane: string }[] = []
+  const lanes: Record<string, string> = {}
+  for (const { id, merchant_id, url, created_at } of rows) {
+    const shared = `${merchant_id} ${new URL(url).origin} settings`
+    const isOwn = !known.has(shared) || created_at.getTime() < before
+    const lane = isOwn ? `${shared} ${id}` : shared
+    if (isOwn) own.push({ id, shared, lane })
+    known.add(shared)
+    lanes[id] = lane
+  }
+  // What it still waits for in the shared lane comes with it: within a lane, the events of one key keep their order.
+  // What is being recorded at this moment was sent.
+  await sql`with waiting as (select d.id, o.lane from deliveries d
+      join (${givenRows(own, "id text, shared text, lane text")}) o on d.lane = o.shared and d.webhook_id = o.id
+      where d.status = 'pending' for no key update of d skip locked)
+    update deliveries d set lane = waiting.lane from waiting where d.id = waiting.id`.execute(ctx.db)
+  return lanes
+}
+
+/**
+ * Refuses a merchant's events of this transaction, and so the change that caused them, where there were too many in the
+ * last minute. A change that is alone in its minute is never refused.
+ */
+async function assertNotices(ctx: TxContext, merchantId: string): Promise<void> {
+  // Until the commit, so that changes at once see each other's.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`notices ${merchantId}`}, 0))`.execute(ctx.db)
+  const isNew = sql`e.xmin = pg_current_xact_id()::xid`
+  const { rows } = await sql<{ sent: number; more: number }>`
+    select coalesce(sum(d.n) filter (where not ${isNew}), 0)::int as sent, coalesce(sum(d.n) filter (where ${isNew}), 0)::int as more
+    from events e cross join lateral (select count(*) as n from deliveries where event_id = e.id) d
+    where e.merchant_id = ${merchantId} and e.type like 'settings.%'
+      and e.created_at > ${new Date(ctx.now().getTime() - MINUTE_MS)}`.execute(ctx.db)
+  const { sent = 0, more = 0 } = rows[0] ?? {}
+  if (sent > 0 && sent + more > MOST_NOTICES)
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute. If it was not you who made those changes, revoke your API keys first.`,
+    )
+}

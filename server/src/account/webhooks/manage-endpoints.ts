@@ -1,0 +1,331 @@
+/** What a merchant does with its webhooks and their deliveries. */
+import { type RawBuilder, sql } from "kysely"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { lockMerchant } from "../../platform/db/lock-merchant.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { ApiError, invalid } from "../../platform/errors.ts"
+import { newCuid, newId } from "../../platform/ids.ts"
+import { dueNow } from "../../platform/jobs/due-now.ts"
+import { emit } from "./emit.ts"
+import type { EventData } from "./events.ts"
+import type { WebhookChange, WebhookCreate } from "./schema.ts"
+import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
+import type { Sender } from "./send.ts"
+import { ROWS_PER_STATEMENT, skipWaiting } from "./skip-deliveries.ts"
+import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
+
+/** Limited, because each event has one row for each endpoint. */
+const MOST_WEBHOOKS = 100
+/** How long a request sends deliveries again, in milliseconds: half of what its statements may take. */
+const RECOVER_MS = 5_000
+
+/** The merchant's webhook; throws `NOT_FOUND` for a deleted one and for one of another merchant. */
+export async function readWebhook(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
+  return found(await own(ctx, merchantId, id).executeTakeFirst())
+}
+
+const own = (ctx: TxContext, merchantId: string, id: string) =>
+  ctx.db
+    .selectFrom("webhooks")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .where("deleted_at", "is", null)
+
+const lock = async (ctx: TxContext, merchantId: string, id: string) =>
+  found(await own(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst())
+
+function found<T>(row: T | undefined): T {
+  if (row === undefined) throw new ApiError("NOT_FOUND")
+  return row
+}
+
+/**
+ * Registers an endpoint whose URL can be reached. Returns the webhook with its secret. Throws `VALIDATION_ERROR` or
+ * `URL_UNREACHABLE`.
+ */
+export async function createWebhook(
+  ctx: Context,
+  sender: Sender,
+  merchantId: string,
+  body: WebhookCreate,
+): Promise<{ webhook: Row<"webhooks">; secret: string }> {
+  checkUrl(ctx, body.url)
+  const id = newCuid()
+  const secret = newSecret()
+  await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
+  return await inTransaction(ctx, async ctx => {
+    // Locked, so that two concurrent requests can't both create the last allowed one.
+    await lockMerchant(ctx.db, merchantId)
+    const { total } = await ctx.db
+      .selectFrom("webhooks")
+      .select(sql<number>`count(*)::int`.as("total"))
+      .where("merchant_id", "=", merchantId)
+      .where("deleted_at", "is", null)
+      .executeTakeFirstOrThrow()
+    if (total >= MOST_WEBHOOKS) throw invalid("", `You already have ${MOST_WEBHOOKS} webhooks. Delete one first.`)
+    await notifyOthers(ctx, { id, merchant_id: merchantId, url: body.url }, "added")
+    const now = ctx.now()
+    const webhook = await ctx.db
+      .insertInto("webhooks")
+      .values({
+        id,
+        merchant_id: merchantId,
+        url: body.url,
+        description: body.description ?? null,
+        events: JSON.stringify([...new Set(body.events)]),
+        active: true,
+        created_at: now,
+        updated_at: now,
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow()
+    await rollSecret(ctx, { merchantId, webhookId: id }, secret)
+    return { webhook, secret }
+  })
+}
+
+/**
+ * Changes the given fields; a new URL is tried first. Activating the endpoint clears the reason why it was inactive.
+ * Its old URL is notified that it was moved or paused, or that its subscriptions changed.
+ */
+export async function changeWebhook(
+  ctx: Context,
+  sender: Sender,
+  merchantId: string,
+  id: string,
+  body: WebhookChange,
+): Promise<Row<"webhooks">> {
+  const known = await readWebhook(ctx, merchantId, id)
+  if (body.url !== undefined && body.url !== known.url) {
+    checkUrl(ctx, body.url)
+    const secrets = await secretsOf(ctx, { merchantId, webhookId: id })
+    await probe(ctx, sender, { url: body.url, webhookId: id, secrets })
+  }
+  return await inTransaction(ctx, async ctx => {
+    const before = await lock(ctx, merchantId, id)
+    if (body.url !== undefined && body.url !== before.url) await notifyChange(ctx, before, "moved", body.url)
+    if (body.active === false && before.active) await notifyChange(ctx, before, "paused")
+    if (body.events !== undefined && !isSame(body.events, before.events))
+      await notifyChange(ctx, before, "events_changed")
+    if (body.active === false) await skipWaiting(ctx, id)
+    return await ctx.db
+      .updateTable("webhooks")
+      .set({
+        updated_at: ctx.now(),
+        // The failures were those of the URL before.
+        ...(body.url === undefined || body.url === before.url ? {} : { url: body.url, failing_since: null }),
+        ...(body.events === undefined ? {} : { events: JSON.stringify([...new Set(body.events)]) }),
+        ...(body.description === undefined ? {} : { description: body.description }),
+        ...(body.active === undefined ? {} : { active: body.active }),
+        ...(body.active === true ? { disabled_reason: null, failing_since: null } : {}),
+      })
+      .where("id", "=", id)
+      .returningAll()
+      .executeTakeFirstOrThrow()
+  })
+}
+
+/** Whether two lists of subscriptions name the same events. */
+const isSame = (some: readonly string[], others: readonly string[]): boolean =>
+  new Set(some).symmetricDifference(new Set(others)).size === 0
+
+type WebhookChanged = EventData["settings.webhook_changed"]
+type Changed = Pick<Row<"webhooks">, "id" | "merchant_id" | "url">
+
+/**
+ * Notifies every endpoint that one was changed, and that endpoint at its URL before the change: the holder of a stolen
+ * token must not be able to silence it first. Call it inside the transaction of the change, before the change is
+ * written.
+ */
+async function notifyChange(
+  ctx: TxContext,
+  webhook: Changed,
+  change: WebhookChanged["change"],
+  newUrl: string | null = null,
+): Promise<void> {
+  const { id: webhookId, merchant_id: merchantId, url } = webhook
+  const data = { merchantId, webhookId, change, url, newUrl }
+  await emit(ctx, { ...changed(merchantId, webhookId), data, onlyTo: webhookId })
+  await notifyOthers(ctx, webhook, change, newUrl)
+}
+
+/**
+ * Notifies all endpoints but this one. They get only origins, in an event of their own: paths and queries may contain
+ * secrets, such as those of a chat's incoming webhook.
+ */
+async function notifyOthers(
+  ctx: TxContext,
+  { id: webhookId, merchant_id: merchantId, url }: Changed,
+  change: WebhookChanged["change"],
+  newUrl: string | null = null,
+): Promise<void> {
+  const origins = { url: new URL(url).origin, newUrl: newUrl === null ? null : new URL(newUrl).origin }
+  const data = { merchantId, webhookId, change, ...origins }
+  await emit(ctx, { ...changed(merchantId, webhookId), data, except: webhookId })
+}
+
+const changed = (merchantId: string, what: string) => ({
+  merchantId,
+  type: "settings.webhook_changed" as const,
+  orderKey: `settings webhook ${what}`,
+})
+
+/**
+ * Removes a webhook. It is notified, and nothing else is sent to it that was not claimed before. Its deliveries can still be read. Its
+ * secrets sign for 24 more hours, for deliveries in progress.
+ */
+export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    await notifyChange(ctx, await lock(ctx, merchantId, id), "deleted")
+    const now = ctx.now()
+    await ctx.db
+      .updateTable("webhooks")
+      .set({ active: false, disabled_reason: null, deleted_at: now, updated_at: now })
+      .where("id", "=", id)
+      .execute()
+    await retireSecrets(ctx, { merchantId, webhookId: id })
+    await skipWaiting(ctx, id)
+  })
+}
+
+/**
+ * Creates a new secret for the webhook and returns it, once. The webhook is notified with a signature of the old secret
+ * too.
+ */
+export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
+  inTransaction(ctx, async ctx => {
+    await notifyChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
+    return await rollSecret(ctx, { merchantId, webhookId: id })
+  })
+
+/** Creates a new secret for the account and returns it, once. Every endpoint is notified. */
+export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
+  inTransaction(ctx, async ctx => {
+    await lockMerchant(ctx.db, merchantId)
+    const data = { merchantId, webhookId: null, change: "account_secret_rolled" as const, url: null, newUrl: null }
+    await emit(ctx, { ...changed(merchantId, "account"), data })
+    return await rollSecret(ctx, { merchantId, webhookId: null })
+  })
+
+/** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
+export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
+  const deliveryId = await inTransaction(ctx, async ctx => {
+    await readWebhook(ctx, merchantId, id)
+    const eventId = await emit(ctx, {
+      merchantId,
+      type: PING,
+      data: { webhookId: id },
+      orderKey: newId("evt"),
+      onlyTo: id,
+    })
+    const { id: deliveryId } = await ctx.db
+      .selectFrom("deliveries")
+      .select("id")
+      .where("event_id", "=", eventId)
+      .executeTakeFirstOrThrow()
+    return deliveryId
+  })
+  ctx.wakes.wakeSoon("deliveries")
+  return deliveryId
+}
+
+/**
+ * Sends a delivery again now, also to a paused webhook. This replaces a planned retry and has its own count of
+ * attempts; a delivery that is being sent right now starts to count again. Throws `NOT_FOUND` for one of another
+ * merchant, and when its webhook was deleted.
+ */
+export async function resend(ctx: Context, merchantId: string, deliveryId: string): Promise<void> {
+  const { numUpdatedRows } = await ctx.db
+    .updateTable("deliveries")
+    .set(again(ctx))
+    .where("id", "=", deliveryId)
+    .where("merchant_id", "=", merchantId)
+    .where(sql<boolean>`not exists (select from webhooks w where w.id = webhook_id and w.deleted_at is not null)`)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+  ctx.wakes.wakeSoon("deliveries")
+}
+
+/**
+ * Sends again every delivery that failed or was skipped since a time, the oldest first, as far as a request has time
+ * for. `more`: whether there are others, for the next request.
+ */
+export async function recover(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  since: Date,
+): Promise<{ recovered: number; more: boolean }> {
+  await readWebhook(ctx, merchantId, id)
+  const endsAt = performance.now() + RECOVER_MS
+  let recovered = 0
+  for (let last = { created_at: since, id: "" }; ; ) {
+    const rows = await ctx.db
+      .selectFrom("deliveries")
+      .select(["id", "created_at"])
+      .where("webhook_id", "=", id)
+      .where("status", "in", ["failed", "skipped"])
+      .where(sql<boolean>`(created_at, id) > (${last.created_at}::timestamptz, ${last.id})`)
+      .orderBy("created_at")
+      .orderBy("id")
+      .limit(ROWS_PER_STATEMENT)
+      .execute()
+    const { numUpdatedRows } = await ctx.db
+      .updateTable("deliveries")
+      .set(again(ctx))
+      .where(
+        sql<boolean>`id = any(${sqlArray(
+          "text",
+          rows.map(({ id }) => id),
+        )})`,
+      )
+      .where("status", "in", ["failed", "skipped"])
+      .executeTakeFirst()
+    recovered += Number(numUpdatedRows)
+    ctx.wakes.wakeSoon("deliveries")
+    const more = rows.length === ROWS_PER_STATEMENT
+    if (!more || performance.now() > endsAt) return { recovered, more }
+    last = rows.at(-1) ?? last
+  }
+}
+
+/**
+ * A process that is sending it keeps the claim until the result is recorded. A delivery in progress keeps the URL that
+ * it was bound to; a finished one goes to the endpoint's current URL.
+ */
+const again = (ctx: Context) => ({
+  url: ifEnded(sql`null`, sql`url`),
+  lane: ifEnded(sql`webhook_id`, sql`lane`),
+  status: "pending" as const,
+  attempts: 0,
+  by_hand: true,
+  run_at: dueNow(ctx.now()),
+  updated_at: ctx.now(),
+})
+
+const ifEnded = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
+  sql<string>`case when webhook_id is not null and status <> 'pending' then ${then} else ${otherwise} end`
+
+function checkUrl(ctx: Context, url: string): void {
+  const fault = receiverFault(ctx.settings, url)
+  if (fault) throw invalid("url", fault)
+}
+
+/** Tries a URL with a signed `ping`; throws `URL_UNREACHABLE` with the reason. */
+async function probe(
+  ctx: Context,
+  sender: Sender,
+  { url, webhookId, secrets }: { url: string; webhookId: string; secrets: string[] },
+): Promise<void> {
+  const eventId = newId("evt")
+  const event = { id: eventId, event: PING, createdAt: ctx.now().toISOString(), data: { webhookId } }
+  const message = { url, secrets, eventId, idempotencyKey: newId("dlv"), body: JSON.stringify(event) }
+  const timeoutMs = ctx.settings.webhooks.probeTimeoutMs
+  const { status, error } = await sender.send(message, { timeoutMs, signal: ctx.signal })
+  // An answer that never ends still comes from a receiver, only too late.
+  const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
+  if (!reached)
+    throw new ApiError("URL_UNREACHABLE", undefined, `The webhook's URL could not be reached: ${error ?? status}.`)
+}

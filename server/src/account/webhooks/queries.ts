@@ -1,0 +1,120 @@
+/** Reads deliveries and events. */
+import { expressionBuilder, sql } from "kysely"
+import type { Context, TxContext } from "../../platform/context.ts"
+import type { Database } from "../../platform/db/schema.ts"
+import type { DeliveryStatus } from "../../platform/db/webhook-rows.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { type ListSource, newestFirst } from "../../platform/http/lists.ts"
+import { timeAt } from "../../platform/http/time.ts"
+import type { DeliveryQuery } from "./schema.ts"
+
+/** Deliveries of all merchants, with their events and destinations. */
+const deliveries = (ctx: TxContext) =>
+  ctx.db
+    .selectFrom("deliveries")
+    // Every delivery has an event. A left join keeps the planner from beginning with the events.
+    .leftJoin("events", "events.id", "deliveries.event_id")
+    .leftJoin("webhooks", "webhooks.id", "deliveries.webhook_id")
+    .select(eb => [
+      "deliveries.id",
+      "deliveries.event_id",
+      sql<string>`events.type`.as("type"),
+      "deliveries.webhook_id",
+      "deliveries.order_key",
+      eb.fn.coalesce("deliveries.url", "webhooks.url").as("url"),
+      "deliveries.status",
+      "deliveries.attempts",
+      "deliveries.run_at",
+      "deliveries.claim_id",
+      "deliveries.created_at",
+      "deliveries.updated_at",
+    ])
+
+interface DeliveryRow {
+  id: string
+  event_id: string
+  type: string
+  webhook_id: string | null
+  order_key: string
+  url: string | null
+  status: DeliveryStatus
+  attempts: number
+  run_at: Date
+  claim_id: string | null
+  created_at: Date
+  updated_at: Date
+}
+
+/** Formats a delivery for the API. */
+export const deliveryOf = (row: DeliveryRow) => ({
+  id: row.id,
+  eventId: row.event_id,
+  event: row.type,
+  webhookId: row.webhook_id,
+  // In events, a paywall's payment counts as a session of its own.
+  sessionId: /^(cs|pay)_/.test(row.order_key) ? row.order_key : null,
+  url: row.url ?? "",
+  status: row.status,
+  attempts: row.attempts,
+  nextAttemptAt: row.status === "pending" && row.claim_id === null ? row.run_at.toISOString() : null,
+  createdAt: row.created_at.toISOString(),
+  updatedAt: row.updated_at.toISOString(),
+})
+
+/**
+ * A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` for a time that does not
+ * exist.
+ */
+export function filteredDeliveries(
+  ctx: TxContext,
+  merchantId: string,
+  filters: DeliveryQuery,
+): ListSource<DeliveryRow> {
+  const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
+  const eb = expressionBuilder<Database, "deliveries">()
+  const conditions = [eb("deliveries.merchant_id", "=", merchantId)]
+  if (status !== undefined) conditions.push(eb("deliveries.status", "=", status))
+  if (eventId !== undefined) conditions.push(eb("deliveries.event_id", "=", eventId))
+  if (webhookId !== undefined) conditions.push(eb("deliveries.webhook_id", "=", webhookId))
+  if (sessionId !== undefined) conditions.push(eb("deliveries.order_key", "=", sessionId))
+  if (destination !== undefined)
+    conditions.push(eb("deliveries.webhook_id", destination === "callback" ? "is" : "is not", null))
+  if (since !== undefined) conditions.push(eb("deliveries.created_at", ">=", timeAt("since", since)))
+  if (until !== undefined) conditions.push(eb("deliveries.created_at", "<", timeAt("until", until)))
+  const query = deliveries(ctx).where(eb.and(conditions))
+  const order = { at: "deliveries.created_at", id: "deliveries.id" }
+  // The merchant must be named here too, or the index of a merchant's types can't be used: the join does not show that
+  // it is the same merchant.
+  if (event !== undefined)
+    return newestFirst(query.where("events.type", "=", event).where("events.merchant_id", "=", merchantId), order)
+  // Counted without the joins: the planner leaves them out, but then reads no index alone.
+  const all = ctx.db.selectFrom("deliveries").select(sql<number>`1`.as("one")).where(eb.and(conditions))
+  return { ...newestFirst(query, order), all: sql`${all}` }
+}
+
+/** The merchant's delivery; throws `NOT_FOUND` for one of another merchant. */
+export async function readDelivery(ctx: Context, merchantId: string, id: string) {
+  const row = await deliveries(ctx)
+    .where("deliveries.id", "=", id)
+    .where("deliveries.merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  if (!row) throw new ApiError("NOT_FOUND")
+  return deliveryOf(row)
+}
+
+/** A delivery can be resent without end, and each attempt keeps up to 4 KB of what its receiver answered. */
+const MOST_ATTEMPTS = 100
+
+/** The newest attempts of a delivery, at most 100, oldest first. */
+export async function attemptsOf(ctx: Context, deliveryId: string) {
+  const rows = await ctx.db
+    .selectFrom("delivery_attempts")
+    .selectAll()
+    .where("delivery_id", "=", deliveryId)
+    .orderBy("id", "desc")
+    .limit(MOST_ATTEMPTS)
+    .execute()
+  return rows.reverse().map(({ started_at, duration_ms, status, error, answer }) => {
+    return { at: started_at.toISOString(), durationMs: duration_ms, status, error, answer }
+  })
+}

@@ -1,0 +1,278 @@
+/** `/api/console/webhooks`: a merchant's endpoints. */
+import { type Context, reading } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { newestFirst, sendList } from "../../platform/http/lists.ts"
+import { Page } from "../../platform/http/schemas.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
+import { timeAt } from "../../platform/http/time.ts"
+import {
+  changeWebhook,
+  createWebhook,
+  deleteWebhook,
+  readWebhook,
+  recover,
+  rollAccountSecret,
+  rollWebhookSecret,
+  sendTest,
+} from "./manage-endpoints.ts"
+import { readDelivery } from "./queries.ts"
+import {
+  AccountSecretRevealed,
+  AccountSecretRolled,
+  Delivery,
+  Recover,
+  Recovered,
+  SecretRolled,
+  Success,
+  WebhookChange,
+  WebhookCreate,
+  WebhookCreated,
+  WebhookId,
+  WebhookList,
+  WebhookWhole,
+} from "./schema.ts"
+import { OVERLAP_MS, revealAccountSecret } from "./secrets.ts"
+import type { Sender } from "./send.ts"
+
+const tags = ["webhooks"]
+
+export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
+  app.post(
+    "/api/console/webhooks",
+    {
+      schema: {
+        operationId: "createWebhook",
+        summary: "Registers an endpoint, and shows its secret only this once",
+        description:
+          "The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS.",
+        tags,
+        body: WebhookCreate,
+        response: { 201: WebhookCreated },
+      },
+      // Without Idempotency-Key: it would store the answer, which contains the secret.
+      config: { errors: ["URL_UNREACHABLE"] },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
+      ctx.wakes.wakeSoon("deliveries")
+      const { id, url, events, active } = webhook
+      reply.code(201).headers(noticeOf(sender, url))
+      return { data: { id, url, secret, events, active } }
+    },
+  )
+
+  app.get(
+    "/api/console/webhooks",
+    {
+      schema: {
+        operationId: "listWebhooks",
+        summary: "All endpoints, including paused ones",
+        tags,
+        querystring: Page,
+        response: { 200: WebhookList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      const query = read.db
+        .selectFrom("webhooks")
+        .selectAll()
+        .where("merchant_id", "=", merchantId)
+        .where("deleted_at", "is", null)
+      return await sendList(
+        read,
+        reply,
+        request.query,
+        newestFirst(query),
+        rows => rows.map(listedOf),
+        (webhooks, total) => ({ data: { webhooks }, total }),
+      )
+    },
+  )
+
+  app.get(
+    "/api/console/webhooks/:id",
+    {
+      schema: {
+        operationId: "readWebhook",
+        summary: "One endpoint with every field except its secret",
+        tags,
+        params: WebhookId,
+        response: { 200: WebhookWhole },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      return { data: wholeOf(await readWebhook(ctx, merchantId, request.params.id)) }
+    },
+  )
+
+  app.put(
+    "/api/console/webhooks/:id",
+    {
+      schema: {
+        operationId: "changeWebhook",
+        summary: "Changes the given fields; pauses and resumes the endpoint",
+        description:
+          "A new `url` is tried first, as at registration. Events emitted while the endpoint is paused can be sent later. `settings.webhook_changed` notifies every endpoint that this one was moved or paused, or gets other events, and this one at its old `url`.",
+        tags,
+        params: WebhookId,
+        body: WebhookChange,
+        response: { 200: WebhookWhole },
+      },
+      config: { errors: ["URL_UNREACHABLE"] },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const webhook = await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)
+      ctx.wakes.wakeSoon("deliveries")
+      reply.headers(noticeOf(sender, request.body.url))
+      return { data: wholeOf(webhook) }
+    },
+  )
+
+  app.delete(
+    "/api/console/webhooks/:id",
+    {
+      schema: {
+        operationId: "deleteWebhook",
+        summary: "Removes an endpoint, and notifies it of that with `settings.webhook_changed`",
+        description:
+          "Nothing else is sent to it afterwards, but for what a process took to send in the second before. Its deliveries can still be read.",
+        tags,
+        params: WebhookId,
+        response: { 200: Success },
+      },
+    },
+    async request => {
+      await deleteWebhook(ctx, await callingMerchant(request), request.params.id)
+      ctx.wakes.wakeSoon("deliveries")
+      return { data: { success: true as const } }
+    },
+  )
+
+  app.post(
+    "/api/console/webhooks/:id/test",
+    {
+      schema: {
+        operationId: "testWebhook",
+        summary: "Sends a `ping` the same way as any event",
+        description: "A paused endpoint gets it too. Read the delivery for the result.",
+        tags,
+        params: WebhookId,
+        response: { 201: Delivery },
+      },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const deliveryId = await sendTest(ctx, merchantId, request.params.id)
+      reply.code(201)
+      return { data: await readDelivery(ctx, merchantId, deliveryId) }
+    },
+  )
+
+  app.post(
+    "/api/console/webhooks/:id/roll-secret",
+    {
+      schema: {
+        operationId: "rollWebhookSecret",
+        summary: "Creates a new secret and shows it only this once",
+        description:
+          "For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`.",
+        tags,
+        params: WebhookId,
+        response: { 200: SecretRolled },
+      },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const secret = await rollWebhookSecret(ctx, merchantId, id)
+      ctx.wakes.wakeSoon("deliveries")
+      return { data: { id, secret, previousExpiresAt: overlapEnd(ctx) } }
+    },
+  )
+
+  app.post(
+    "/api/console/webhooks/:id/recover",
+    {
+      schema: {
+        operationId: "recoverWebhook",
+        summary: "Sends again every delivery that failed or was skipped since a given time",
+        tags,
+        params: WebhookId,
+        body: Recover,
+        response: { 200: Recovered },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const since = timeAt("since", request.body.since)
+      return { data: await recover(ctx, merchantId, request.params.id, since) }
+    },
+  )
+
+  app.post(
+    "/api/console/settings/webhook-secret",
+    {
+      schema: {
+        operationId: "rollAccountSecret",
+        summary: "Creates a new secret for callback URLs and shows it only this once",
+        description:
+          "It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint.",
+        tags: ["settings"],
+        response: { 200: AccountSecretRolled },
+      },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(request))
+      ctx.wakes.wakeSoon("deliveries")
+      return { data: { webhookSecret, previousExpiresAt: overlapEnd(ctx) } }
+    },
+  )
+
+  app.post(
+    "/api/console/settings/webhook-secret/reveal",
+    {
+      schema: {
+        operationId: "revealAccountSecret",
+        summary: "Shows the secret for callback URLs, once",
+        description:
+          "Every account starts with a secret, which can be read here once. After that, and after a roll (whose answer shows the new secret), the answer is 409.",
+        tags: ["settings"],
+        response: { 200: AccountSecretRevealed },
+      },
+      preValidation: orEmptyBody,
+      config: { errors: ["INVALID_OPERATION"] },
+    },
+    async request => {
+      const webhookSecret = await revealAccountSecret(ctx, await callingMerchant(request))
+      return { data: { webhookSecret } }
+    },
+  )
+}
+
+/** A header and not a field, as the shapes of the answers are fixed. */
+const noticeOf = (sender: Sender, url: string | undefined): Record<string, string> => {
+  if (url === undefined || !sender.isPrivate(url)) return {}
+  return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
+}
+
+const overlapEnd = (ctx: Context): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
+
+const listedOf = ({ id, url, events, active, created_at }: Row<"webhooks">) => {
+  return { id, url, events, active, createdAt: created_at.toISOString() }
+}
+
+const wholeOf = (row: Row<"webhooks">) => ({
+  ...listedOf(row),
+  merchantId: row.merchant_id,
+  description: row.description,
+  disabledReason: row.disabled_reason,
+  updatedAt: row.updated_at.toISOString(),
+})

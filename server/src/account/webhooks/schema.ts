@@ -1,0 +1,181 @@
+/** The wire contract of webhooks, their deliveries and events. */
+import { type Static, Type } from "typebox"
+import { Described, ListEnd, Matching, Nullable, Page, Strict, Timestamp } from "../../platform/http/schemas.ts"
+import { idPattern } from "../../platform/ids.ts"
+import { eventTypes, subscribable } from "./webhook.ts"
+
+/** One schema for a list of words, so that one fault names them all. */
+const Words = <const T extends readonly string[]>(words: T, description: string) =>
+  Type.Unsafe<T[number]>({ type: "string", enum: words, description })
+
+const Url = Type.String({
+  minLength: 1,
+  maxLength: 2_048,
+  description: "An https address that is publicly reachable; outside live mode http is allowed",
+})
+const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"), {
+  minItems: 1,
+  maxItems: 50,
+  description:
+    "The events to send. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
+})
+const Description = Nullable(Type.String({ maxLength: 2_000 }))
+/** The route checks that the date exists. */
+const Since = Matching(
+  "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
+  "A time in ISO 8601 such as 2026-01-31T12:00:00Z",
+  { maxLength: 40 },
+)
+
+export const WebhookId = Type.Object({ id: Type.String({ description: "The webhook's id" }) })
+export const DeliveryId = Type.Object({ id: Type.String({ description: "The delivery's id" }) })
+
+export const EXAMPLE_URL = "https://shop.example/webhooks"
+
+export const WebhookCreate = Strict(
+  { url: Url, events: Subscriptions, description: Type.Optional(Description) },
+  { url: EXAMPLE_URL, events: ["*"] },
+)
+export type WebhookCreate = Static<typeof WebhookCreate>
+
+export const WebhookChange = Strict(
+  {
+    url: Type.Optional(Url),
+    events: Type.Optional(Subscriptions),
+    active: Type.Optional(
+      Type.Boolean({ description: "false pauses the endpoint: events are stored as skipped deliveries" }),
+    ),
+    description: Type.Optional(Description),
+  },
+  { events: ["*", "paywall.granted"], active: true },
+)
+export type WebhookChange = Static<typeof WebhookChange>
+
+const WEBHOOK_ID = "^c[a-z0-9]{24}$"
+const listed = {
+  id: Type.String({ pattern: WEBHOOK_ID }),
+  url: Type.String(),
+  events: Type.Array(Type.String()),
+  active: Type.Boolean(),
+  createdAt: Timestamp,
+}
+
+const Secret = Type.String({ pattern: "^whsec_", description: "Shown here and never again" })
+
+export const WebhookCreated = Type.Object({
+  data: Type.Object({
+    id: listed.id,
+    url: listed.url,
+    secret: Secret,
+    events: listed.events,
+    active: listed.active,
+  }),
+})
+export const WebhookList = Type.Object({
+  data: Type.Object({ webhooks: Type.Array(Type.Object(listed)) }),
+  ...ListEnd,
+})
+export const WebhookWhole = Type.Object({
+  data: Type.Object({
+    ...listed,
+    merchantId: Type.String(),
+    description: Nullable(Type.String()),
+    disabledReason: Described(
+      Nullable(Type.String()),
+      "Why the service deactivated it: `gone` (it answered 410) or `failing` (every attempt failed for five days)",
+    ),
+    updatedAt: Timestamp,
+  }),
+})
+export const Success = Type.Object({ data: Type.Object({ success: Type.Literal(true) }) })
+export const SecretRolled = Type.Object({
+  data: Type.Object({
+    id: Type.String(),
+    secret: Secret,
+    previousExpiresAt: Described(Timestamp, "Until when the previous secret signs too"),
+  }),
+})
+export const AccountSecretRevealed = Type.Object({ data: Type.Object({ webhookSecret: Secret }) })
+export const AccountSecretRolled = Type.Object({
+  data: Type.Object({ webhookSecret: Secret, previousExpiresAt: Timestamp }),
+})
+
+export const Recover = Strict({ since: Since }, { since: "2026-01-31T12:00:00Z" })
+export const Recovered = Type.Object({
+  data: Type.Object({
+    recovered: Type.Integer({ description: "How many deliveries are sent again, the oldest first" }),
+    more: Type.Boolean({ description: "Whether there are others, which took too long: send the request again" }),
+  }),
+})
+
+const statuses = ["pending", "delivered", "failed", "skipped"] as const
+
+const delivery = {
+  id: Type.String({ pattern: idPattern("dlv") }),
+  eventId: Type.String({ pattern: idPattern("evt") }),
+  event: Type.String(),
+  webhookId: Described(Nullable(Type.String()), "null for a delivery to a `callbackUrl`"),
+  sessionId: Described(Nullable(Type.String()), "The checkout, or the paywall's payment, that the event is about"),
+  url: Type.String(),
+  status: Words(statuses, "skipped: its webhook was paused"),
+  attempts: Type.Integer({ description: "Attempts since it was created or last resent by hand" }),
+  nextAttemptAt: Described(Nullable(Timestamp), "null when nothing is planned, or while it is being sent"),
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+}
+export const DeliveryList = Type.Object({ data: Type.Array(Type.Object(delivery)), ...ListEnd })
+export const Delivery = Type.Object({ data: Type.Object(delivery) })
+export const DeliveryWhole = Type.Object({
+  data: Type.Object({
+    ...delivery,
+    log: Type.Array(
+      Type.Object({
+        at: Timestamp,
+        durationMs: Type.Integer(),
+        status: Nullable(Type.Integer({ description: "The HTTP status of the answer; null when there was none" })),
+        error: Nullable(Type.String({ description: "Why the attempt did not succeed" })),
+        answer: Nullable(Type.String({ description: "The first 4 KB of the answer" })),
+      }),
+      { description: "The newest 100 attempts, oldest first" },
+    ),
+  }),
+})
+
+export const WebhookDeliveryQuery = Type.Object({
+  ...Page.properties,
+  status: Type.Optional(Words(statuses, "Filter by status")),
+  event: Type.Optional(Words(eventTypes, "Filter by event type")),
+})
+export const DeliveryQuery = Type.Object({
+  ...WebhookDeliveryQuery.properties,
+  eventId: Type.Optional(
+    Described(Matching(idPattern("evt"), "The id of an event, `evt_` and 24 characters"), "Filter by event"),
+  ),
+  webhookId: Type.Optional(Described(Matching(WEBHOOK_ID, "The id of a webhook"), "Filter by endpoint")),
+  sessionId: Type.Optional(
+    Described(
+      Matching("^(cs|pay)_[a-z0-9]{24}$", "The id of a checkout or of a payment"),
+      "Filter by the checkout or payment it is about",
+    ),
+  ),
+  destination: Type.Optional(
+    Words(["webhook", "callback"] as const, "Only deliveries to registered endpoints, or only those to `callbackUrl`s"),
+  ),
+  since: Type.Optional(Described(Since, "Only those created at this time or later, in ISO 8601")),
+  until: Type.Optional(Described(Since, "Only those created before this time, in ISO 8601")),
+})
+export type DeliveryQuery = Static<typeof DeliveryQuery>
+export const EventQuery = Type.Object({
+  ...Page.properties,
+  type: Type.Optional(Words(eventTypes, "Filter by event type")),
+  since: Type.Optional(Since),
+})
+const event = Type.Object({
+  id: Type.String({ pattern: idPattern("evt") }),
+  event: Type.String(),
+  createdAt: Timestamp,
+  data: Type.Record(Type.String(), Type.Unknown()),
+})
+export const EventList = Type.Object({ data: Type.Array(event), ...ListEnd })
+export const EventId = Type.Object({ id: Type.String({ description: "The event's id" }) })
+export const EventWhole = Type.Object({ data: event })

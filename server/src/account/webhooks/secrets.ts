@@ -1,0 +1,147 @@
+/** Signing secrets of each webhook, and of the account for addresses that are not webhooks. Encrypted at rest. */
+import { randomBytes } from "node:crypto"
+import { sql } from "kysely"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { dueNow } from "../../platform/jobs/due-now.ts"
+import { seal, unseal } from "../../platform/secrets.ts"
+
+/** A rolled secret still signs for this long, beside the new one. */
+export const OVERLAP_MS = 24 * 3_600_000
+/**
+ * However often a secret is rolled, at most this many sign, because a header has a limited size. The one that has
+ * signed longest stays among them, so that frequent rolls lock out no receiver that checks signatures.
+ */
+const MOST_SECRETS = 4
+
+/** The owner of a secret: a webhook, or the account where `webhookId` is null. */
+export interface Owner {
+  merchantId: string
+  webhookId: string | null
+}
+
+/** A secret in the form of Standard Webhooks. */
+export const newSecret = (): string => `whsec_${randomBytes(32).toString("base64")}`
+
+const sealedFor = ({ merchantId, webhookId }: Owner): string => webhookId ?? merchantId
+
+const ofOwner = ({ merchantId, webhookId }: Owner) =>
+  sql<boolean>`merchant_id = ${merchantId} and webhook_id is not distinct from ${webhookId}`
+
+/** The row of a new secret, for the caller to insert. */
+export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret()) {
+  return {
+    merchant_id: owner.merchantId,
+    webhook_id: owner.webhookId,
+    sealed: seal(ctx.settings.secretKeys, "webhook-secret", sealedFor(owner), secret),
+    created_at: ctx.now(),
+  }
+}
+
+/**
+ * Makes a new secret the newest one, for the caller to show. The previous ones sign for 24 more hours. Call it inside a
+ * transaction that has locked the owner's row: otherwise two concurrent calls would both create the newest.
+ */
+export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecret()): Promise<string> {
+  const now = ctx.now()
+  await retireSecrets(ctx, owner)
+  await ctx.db
+    .insertInto("webhook_secrets")
+    .values({ ...newSecretRow(ctx, owner, secret), shown_at: now })
+    .execute()
+  await sql`delete from webhook_secrets where ${ofOwner(owner)} and expires_at is not null and (expires_at <= ${now} or id not in (
+      select min(id) from webhook_secrets where ${ofOwner(owner)} and expires_at > ${now} union all
+      (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MOST_SECRETS - 1})))`.execute(
+    ctx.db,
+  )
+  return secret
+}
+
+/** Lets an owner's newest secret sign for 24 more hours, and no longer. */
+export async function retireSecrets(ctx: TxContext, owner: Owner): Promise<void> {
+  await ctx.db
+    .updateTable("webhook_secrets")
+    .set({ expires_at: new Date(ctx.now().getTime() + OVERLAP_MS) })
+    .where(ofOwner(owner))
+    .where("expires_at", "is", null)
+    .execute()
+}
+
+/**
+ * The account's newest secret. It is created with the merchant; a merchant older than this feature gets it here. No
+ * lock is taken: of two concurrent callers, one inserts.
+ */
+export async function accountSecret(ctx: Context, merchantId: string): Promise<string> {
+  const owner = { merchantId, webhookId: null }
+  const [newest] = await secretsOf(ctx, owner)
+  if (newest !== undefined) return newest
+  await ctx.db
+    .insertInto("webhook_secrets")
+    .values(newSecretRow(ctx, owner))
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  const [made] = await secretsOf(ctx, owner)
+  if (made === undefined) throw new Error("an account has no webhook secret")
+  return made
+}
+
+/** The account's newest secret if it was never shown; throws `INVALID_OPERATION` when it was. */
+export async function revealAccountSecret(ctx: Context, merchantId: string): Promise<string> {
+  await accountSecret(ctx, merchantId)
+  const owner = { merchantId, webhookId: null }
+  const row = await inTransaction(ctx, ({ db }) =>
+    db
+      .updateTable("webhook_secrets")
+      .set({ shown_at: ctx.now() })
+      .where(ofOwner(owner))
+      .where("expires_at", "is", null)
+      .where("shown_at", "is", null)
+      .returning("sealed")
+      .executeTakeFirst(),
+  )
+  if (!row)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "This secret was already shown. If it is lost, create a new one with `POST /api/console/settings/webhook-secret`.",
+    )
+  return opened(ctx, owner, row.sealed)
+}
+
+/** The secrets that sign now, newest first. */
+export async function secretsOf(ctx: Context, owner: Owner): Promise<string[]> {
+  const rows = await ctx.db
+    .selectFrom("webhook_secrets")
+    .select("sealed")
+    .where(ofOwner(owner))
+    .where(eb => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", ctx.now())]))
+    .orderBy("id", "desc")
+    .execute()
+  return rows.map(({ sealed }) => opened(ctx, owner, sealed))
+}
+
+/** Deriving a key and decrypting costs 20 times as much as a signature; recently decrypted secrets are cached. */
+const known = new Map<string, string>()
+const MOST_KNOWN = 10_000
+
+/** Decrypts a secret that was stored as `sealed` for this owner; throws where it is another's. */
+export function opened(ctx: Context, owner: Owner, sealed: string): string {
+  // The key contains the owner: a row copied over another merchant's must throw here, as it does when it is decrypted.
+  const key = `${sealedFor(owner)} ${sealed}`
+  const before = known.get(key)
+  if (before !== undefined) return before
+  const secret = unseal(ctx.settings.secretKeys, "webhook-secret", sealedFor(owner), sealed)
+  if (known.size >= MOST_KNOWN) known.clear()
+  known.set(key, secret)
+  return secret
+}
+
+/** The part of a secret that may be shown: enough to distinguish two secrets. */
+export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
+
+/** Deletes the expired secrets. */
+export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
+  // The first condition is the index's.
+  const isExpired = sql<boolean>`expires_at <= ${ctx.now()} and expires_at <= ${dueNow(ctx.now())}`
+  await ctx.db.deleteFrom("webhook_secrets").where(isExpired).execute()
+}

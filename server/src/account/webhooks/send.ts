@@ -1,0 +1,241 @@
+/** One exchange with a receiver: a signed POST, and its result in words. The same for all destinations. */
+// I/O: sends one request to a receiver; needs no context, only the settings.
+import type { IncomingHttpHeaders } from "node:http"
+import { Agent, type Dispatcher } from "undici"
+import type { WebhookSettings } from "../../platform/config/settings.ts"
+import { guardedConnector, openResolver, type Resolve } from "../../platform/net/connector.ts"
+import { remember } from "../../platform/net/memoize.ts"
+import { addressRule, isPublicAddress } from "../../platform/net/public-address.ts"
+import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
+
+/** How many bytes of an answer are stored, and how many are read at most. */
+const KEPT_BYTES = 4 * 1024
+const READ_BYTES = 64 * 1024
+/** How long a connection may be idle between two deliveries, in milliseconds. */
+const MOST_IDLE_MS = 30_000
+const USER_AGENT = "Sluice-Webhooks/1"
+
+interface Message {
+  url: string
+  /** Newest first. */
+  secrets: readonly string[]
+  eventId: string
+  /** The delivery's id: the same in every attempt. */
+  idempotencyKey: string
+  body: string
+  /** The attempt's span, for a receiver that continues the trace. */
+  traceparent?: string | undefined
+}
+
+export interface Attempt extends Outcome {
+  durationMs: number
+  /** The first 4 KB of the answer's body; null when no answer came. */
+  answer: string | null
+}
+
+export interface Sender {
+  /** Sends and never rejects: errors are part of the result. The deadline covers the whole exchange. */
+  send(message: Message, options: { timeoutMs: number; signal?: AbortSignal | undefined }): Promise<Attempt>
+  /**
+   * Whether this URL's host resolved to a private address at the last connection; only an allowed range permits that.
+   */
+  isPrivate(url: string): boolean
+  close(): Promise<void>
+}
+
+/**
+ * A sender for these settings. `now` is the time that signatures have; `resolve` and `ca` replace the system's name
+ * resolution and root certificates.
+ */
+export function openSender(
+  { allowCidrs, timeoutMs, probeTimeoutMs }: WebhookSettings,
+  { resolve, ca, now = () => new Date() }: { resolve?: Resolve; ca?: string; now?: () => Date } = {},
+): Sender {
+  const privateHosts = new Set<string>()
+  const agent = new Agent({
+    connect: guardedConnector({
+      allows: addressRule(allowCidrs),
+      resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
+      timeoutMs: Math.max(timeoutMs, probeTimeoutMs),
+      ca,
+      connected: (host, address) => {
+        if (isPublicAddress(address)) privateHosts.delete(host)
+        else privateHosts.add(host)
+      },
+    }),
+    allowH2: false,
+    // The deadline of `exchange` covers the whole exchange; undici's apply between two bytes.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    // A receiver may ask for more. Undici would keep its sockets open for ten minutes.
+    keepAliveMaxTimeout: MOST_IDLE_MS,
+  })
+  return {
+    send: (message, options) => exchange({ agent, now }, message, options),
+    isPrivate: url => privateHosts.has(new URL(url).hostname),
+    close: () => agent.destroy(),
+  }
+}
+
+/**
+ * One request, with undici's handlers: its promises, streams and signals took half of the time that a delivery takes in
+ * this process (measured).
+ */
+function exchange(
+  { agent, now }: { agent: Agent; now: () => Date },
+  message: Message,
+  { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal | undefined },
+): Promise<Attempt> {
+  const startedAt = performance.now()
+  const { promise, resolve } = Promise.withResolvers<Attempt>()
+  let connection: Dispatcher.DispatchController | undefined
+  let status: number | null = null
+  let headers: IncomingHttpHeaders = {}
+  let answer: Buffer[] | undefined
+  let read = 0
+  let isOver = false
+  const end = (error: string | null, retryAfterMs?: number): void => {
+    if (isOver) return
+    isOver = true
+    clearTimeout(timer)
+    signal?.removeEventListener("abort", stop)
+    const durationMs = Math.round(performance.now() - startedAt)
+    resolve({ status, error, answer: answer ? storable(answer) : null, retryAfterMs, durationMs })
+  }
+  const answered = (status: number): void => end(fault(status, headers), retryAfterMsOf(status, headers, now()))
+  const abort = (): void => connection?.abort(new Error("aborted"))
+  const timer = setTimeout(() => {
+    const late = `within ${timeoutMs / 1_000} s`
+    end(status === null ? `no answer ${late}` : `answered ${status}, but did not finish its answer ${late}`)
+    abort()
+  }, timeoutMs)
+  const stop = (): void => {
+    end("the service stopped before the answer came")
+    abort()
+  }
+  if (signal?.aborted) stop()
+  signal?.addEventListener("abort", stop, { once: true })
+  if (isOver) return promise
+  const failed = (error: Error): void => end(wordsOf(error, status))
+  try {
+    agent.dispatch(requestOf(message, now()), {
+      onRequestStart: controller => {
+        connection = controller
+        // The exchange ended while the connection was being made.
+        if (isOver) abort()
+      },
+      onResponseStart: (_, statusCode, given) => {
+        if (statusCode < 200) return
+        status = statusCode
+        headers = given
+      },
+      onResponseData: (_, chunk) => {
+        answer ??= []
+        if (read < KEPT_BYTES) answer.push(chunk.subarray(0, KEPT_BYTES - read))
+        read += chunk.length
+        // The status is known; the rest of a gigabyte would not change it.
+        if (read < READ_BYTES || status === null) return
+        answered(status)
+        abort()
+      },
+      onResponseEnd: () => {
+        answer ??= []
+        answered(status ?? 0)
+      },
+      onResponseError: (_, error) => failed(error),
+    })
+  } catch (error) {
+    failed(error as Error)
+  }
+  return promise
+}
+
+/** Cached: most deliveries go where others went just before. */
+const addressOf = remember(url => {
+  const { origin, pathname, search } = new URL(url)
+  return { origin, path: pathname + search }
+})
+
+function requestOf(
+  { url, secrets, eventId, idempotencyKey, body, traceparent }: Message,
+  now: Date,
+): Dispatcher.DispatchOptions {
+  return {
+    ...addressOf(url),
+    method: "POST",
+    // Signatures are made and verified by wall time, whatever the service's clock says.
+    headers: {
+      "content-type": "application/json",
+      "user-agent": USER_AGENT,
+      "idempotency-key": idempotencyKey,
+      ...(traceparent === undefined ? {} : { traceparent }),
+      ...signatureHeaders(secrets, { eventId, body, t: Math.floor(now.getTime() / 1_000) }),
+    },
+    body,
+  }
+}
+
+/** Text that Postgres accepts, whatever the bytes were. */
+const storable = (chunks: Buffer[]): string => Buffer.concat(chunks).toString("utf8").replaceAll("\0", "\ufffd")
+
+/** Why an answer with this status is not a success, or null. */
+function fault(status: number, headers: IncomingHttpHeaders): string | null {
+  if (status >= 200 && status < 300) return null
+  const location = [headers.location].flat()[0]
+  if (status >= 300 && status < 400 && location !== undefined)
+    return `answered ${status}, a redirect to ${location.slice(0, 500)}; redirects are not followed`
+  return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
+}
+
+/** The delay that an answer asks for, if its status is 429 or 503. */
+const retryAfterMsOf = (status: number, headers: IncomingHttpHeaders, now: Date): number | undefined =>
+  status === 429 || status === 503 ? retryAfterOf([headers["retry-after"]].flat()[0], now.getTime()) : undefined
+
+const CLOSED = "the connection was closed before the answer was complete"
+
+const words: Record<string, string> = {
+  ECONNREFUSED: "the connection was refused",
+  ECONNRESET: CLOSED,
+  EPIPE: CLOSED,
+  UND_ERR_SOCKET: CLOSED,
+  UND_ERR_CLOSED: CLOSED,
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CLOSED,
+  EHOSTUNREACH: "there is no route to its address",
+  ENETUNREACH: "there is no route to its address",
+  ETIMEDOUT: "the connection could not be established in time",
+  UND_ERR_CONNECT_TIMEOUT: "the connection could not be established in time",
+  UND_ERR_HEADERS_OVERFLOW: "its answer has too many headers",
+  TOO_LARGE: "its answer is too large",
+  // Thrown by undici for a status below 100.
+  ERR_ASSERTION: "its answer is not HTTP",
+}
+
+/** Whether a code of OpenSSL or Node reports a defect of the certificate. */
+const isCertificate = (code: string): boolean =>
+  /CERT|ALTNAME|UNABLE_TO_(GET|VERIFY|DECODE)|SELF_SIGNED|CRL|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH/.test(code)
+
+/** Why an exchange failed, in words without an address. `status` is that of an answer that began. */
+export function wordsOf(
+  error: Error & { code?: string; cause?: unknown; errors?: Error[] },
+  status: number | null,
+): string {
+  // Either all addresses of a name failed, or the error was wrapped: the first cause is reported.
+  const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
+  if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
+  const code = error.code ?? ""
+  // What undici says of an interim answer that only a request with `Expect` may get.
+  if (error.message === "bad response") return "it answered 100 Continue, which was not asked for"
+  if (code === "DNS" || code === "REFUSED") return error.message
+  // The error's own message would contain the address.
+  if ("address" in error && words[code] === undefined) return `the connection failed (${code})`
+  const known =
+    words[code] ??
+    (isCertificate(code)
+      ? `its certificate is not valid: ${error.message}`
+      : /^(ERR_SSL|EPROTO|ERR_TLS)/.test(code)
+        ? `no secure connection could be established (${code})`
+        : error.name === "HTTPParserError"
+          ? "its answer is not HTTP"
+          : `${error.message}${code && ` (${code})`}`)
+  return status === null ? known : `answered ${status}, but ${known}`
+}

@@ -1,0 +1,131 @@
+/** `/api/console/books`: every transfer into and out of the merchant's deposits. */
+import { Type } from "typebox"
+import { addressField } from "../../platform/chain/address-field.ts"
+import { type Context, reading } from "../../platform/context.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/csv.ts"
+import { inData, sendList } from "../../platform/http/lists.ts"
+import {
+  AddressInput,
+  AddressText,
+  Described,
+  HashText,
+  ListEnd,
+  Matching,
+  Money,
+  Nullable,
+  Page,
+  Timestamp,
+} from "../../platform/http/schemas.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { TimeInput, timeAt } from "../../platform/http/time.ts"
+import { type BookFilter, booksCsv, booksOf, entryOf } from "./books.ts"
+
+const tags = ["books"]
+const text = (description: string) => ({ type: "string", description })
+
+const Entry = Type.Object({
+  at: Described(
+    Timestamp,
+    "For incoming money, the time of its block; for a payout, when it was first seen in a block",
+  ),
+  direction: Type.Unsafe<"in" | "out" | "through">({
+    type: "string",
+    enum: ["in", "out", "through"],
+    description: "through: a refund, out of your payout wallet and on to the payer, so `amountIn` is `amountOut`",
+  }),
+  reason: Type.String(
+    text(
+      "In: payment, unclaimed where the transfer belongs to no payment, or reserve (into the escrow, until it is captured or goes back). Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time), given_back (the merchant's wallet approved it by its own signature, without the service) or unknown (the service did not send it, and halted payouts); out of the escrow, capture (to the merchant), void (released to the payer) or reclaim (the payer took it back after its time). Through: refund",
+    ),
+  ),
+  paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),
+  exception: Nullable(Type.String()),
+  amountIn: Nullable(
+    Described(Money, "In base units where it is in a token other than the network's settlement token"),
+  ),
+  amountOut: Nullable(Money),
+  balance: Nullable(
+    Described(
+      Money,
+      "What the deposit held after this transfer, or the escrow of yours; only in a list of one address",
+    ),
+  ),
+  currency: Nullable(Type.String(text("null where it is in a token other than the network's settlement token"))),
+  token: AddressText,
+  chain: Type.String(),
+  deposit: AddressText,
+  from: AddressText,
+  to: AddressText,
+  txHash: Described(Nullable(HashText), "Null for reclaim, which is a transaction of the payer"),
+  blockNumber: Nullable(Type.String()),
+  status: Type.String(text("confirmed or mined; final once its block is finalized")),
+  paymentId: Nullable(Type.String()),
+  payoutId: Nullable(Type.String()),
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  id: Type.String(),
+})
+
+const filters = {
+  from: Type.Optional(TimeInput),
+  to: Type.Optional(Described(TimeInput, "Like `from`; transfers at exactly this time are not included")),
+  deposit: Type.Optional(
+    Described(AddressInput, "The address of one deposit, or of the escrow: the answer then includes the balance"),
+  ),
+  paywallId: Type.Optional(Matching("^pw_[a-z0-9]{24}$", "A paywall's id")),
+  sessionId: Type.Optional(Matching("^cs_[a-z0-9]{24}$", "A checkout session's id")),
+}
+
+export function bookRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/books",
+    {
+      schema: {
+        operationId: "listBooks",
+        summary: "Every transfer into and out of the receiving addresses, with its reason, newest first",
+        tags,
+        querystring: Type.Object({ ...Page.properties, ...filters }),
+        response: { 200: Type.Object({ data: Type.Array(Entry), ...ListEnd }) },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const { limit, offset, after, ...filter } = request.query
+      const books = await booksOf(read, await callingMerchant(request), checked(filter))
+      return await sendList(
+        read,
+        reply,
+        { limit, offset, after },
+        books,
+        rows => rows.map(row => entryOf(read, row)),
+        inData,
+      )
+    },
+  )
+
+  app.get(
+    "/api/console/books.csv",
+    {
+      schema: {
+        operationId: "exportBooks",
+        summary: "All entries of the books that match the filter, as CSV",
+        tags,
+        querystring: Type.Object({ ...filters, ...csvQuery }),
+        response: CsvAnswer,
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      const filter = checked(request.query)
+      return await sendCsv(read, reply, "books.csv", booksCsv(read, merchantId, filter), request.query)
+    },
+  )
+}
+
+/** Returns the same filter, and throws for a wrong time or address before anything is sent. */
+function checked<T extends BookFilter>(filter: T): T {
+  for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
+  if (filter.deposit !== undefined) addressField("deposit", filter.deposit)
+  return filter
+}

@@ -1,0 +1,31 @@
+/** The wire contract of the merchant's money: the fields that payments, shares, sweeps and returns have in common. */
+import { Type } from "typebox"
+import type { WaitingFor } from "../../platform/db/columns.ts"
+import { exceptions } from "../../platform/db/columns.ts"
+import { AddressText, Described, HashText, Nullable, Timestamp } from "../../platform/http/schemas.ts"
+
+/** The fields of each row, except its type and status. */
+export const transaction = {
+  id: Type.String(),
+  exception: Type.Unsafe<WaitingFor | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
+  amount: Type.String({
+    examples: ["5.00"],
+    description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
+  }),
+  currency: Type.String({ description: "The token's symbol; its address where the symbol is not known" }),
+  currencyVerified: Type.Boolean({
+    description:
+      "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
+  }),
+  token: Described(AddressText, "The token's contract: anyone can deploy another token with the same name"),
+  decimals: Nullable(Type.Integer({ description: "The token's decimals; null where they are not known" })),
+  chain: Type.String(),
+  txHash: Nullable(HashText),
+  payer: Nullable(AddressText),
+  recipient: Nullable(AddressText),
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  bundleId: Nullable(Type.String()),
+  paymentId: Nullable(Type.String()),
+  createdAt: Timestamp,
+}

@@ -1,0 +1,160 @@
+/**
+ * Creates receiving addresses. Each is known before anything is deployed there, and is used for one thing that is sold.
+ */
+import { randomBytes } from "node:crypto"
+import { type RawBuilder, sql } from "kysely"
+import { addressOfTerms, type Payee, payeesHash } from "../../platform/chain/deposit-terms.ts"
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import { gatherBy } from "../../platform/db/gather.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+
+/** Whom a receiving address can ever pay. */
+export interface Parties {
+  /** The merchant's payout address. */
+  owner: Address
+  /**
+   * Who approves returns to payers by a signature. The factory's own address means that the service returns without
+   * one.
+   */
+  approver: Address
+  /** The recipients of a split; null: the owner gets all. */
+  recipientSetId: bigint | null
+}
+
+/** The terms of a receiving address, and what it is for. */
+interface DepositTerms extends Parties {
+  /** The id of what is sold at the address. */
+  resourceId: string
+  /** After this time anyone may send its remaining money to the owner. */
+  opensAt: Date
+  /** How long the address is watched from the start, in milliseconds. */
+  watchedMs: number
+}
+
+/** Creates a receiving address. */
+export async function makeDeposit(ctx: TxContext, network: NetworkInfo, terms: DepositTerms): Promise<Row<"deposits">> {
+  const [row] = await makeDeposits(ctx, [{ network, ...terms }])
+  if (!row) throw new Error("a receiving address was not created")
+  return row
+}
+
+/** Creates receiving addresses, in one statement. */
+export async function makeDeposits(
+  ctx: TxContext,
+  all: readonly (DepositTerms & { network: NetworkInfo })[],
+): Promise<Row<"deposits">[]> {
+  if (all.length === 0) return []
+  const sets = await payeesOfSets(
+    ctx,
+    all.flatMap(each => each.recipientSetId ?? []),
+  )
+  const now = ctx.now()
+  const rows = all.map(({ network, resourceId, owner, approver, recipientSetId, opensAt, watchedMs }) => {
+    const salt = `0x${randomBytes(32).toString("hex")}` as Hash
+    const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
+    const factory = network.depositFactory
+    const hash = payeesHash(recipientSetId === null ? [] : (sets.get(recipientSetId) ?? []))
+    return {
+      chain_id: network.chainId,
+      address: addressOfTerms(factory, salt, { owner, approver, payeesHash: hash, openAfter }),
+      factory,
+      salt,
+      owner,
+      approver,
+      payees_hash: hash,
+      recipient_set_id: recipientSetId,
+      open_after_s: openAfter,
+      resource_id: resourceId,
+      created_at: now,
+      watched_until: new Date(now.getTime() + watchedMs),
+    }
+  })
+  return await ctx.db.insertInto("deposits").values(rows).returningAll().execute()
+}
+
+/** Creates a receiving address for a paywall or bundle. Its money can go to these parties only. */
+export const makeStandingDeposit = (
+  ctx: TxContext,
+  network: NetworkInfo,
+  resourceId: string,
+  parties: Parties,
+): Promise<Row<"deposits">> => {
+  const opensAt = new Date(ctx.now().getTime() + OPEN_AFTER_MS)
+  return makeDeposit(ctx, network, { resourceId, ...parties, opensAt, watchedMs: 0 })
+}
+
+/** The recipients of a set, in the order that an address commits to; empty without a set. */
+export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
+  setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])
+
+/** The recipients of sets, each in the order that an address commits to. */
+export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Payee[]>> {
+  if (setIds.length === 0) return new Map()
+  const rows = await ctx.db
+    .selectFrom("recipients")
+    .select(["set_id", "address", "percent_e4 as percentE4"])
+    .where("set_id", "in", [...new Set(setIds)])
+    .orderBy("set_id")
+    .orderBy("position")
+    .execute()
+  const sets = Map.groupBy(rows, row => row.set_id)
+  return new Map(
+    [...sets].map(([id, payees]) => [id, payees.map(({ address, percentE4 }) => ({ address, percentE4 }))]),
+  )
+}
+
+/**
+ * After this time anyone may send the remaining money of a paywall's or bundle's address to its owner. Before that the
+ * paywall or bundle gets a new address.
+ */
+const OPEN_AFTER_MS = 365 * 86_400_000
+/** An address is replaced this long before anyone may recover its money. */
+export const RENEW_BEFORE_S = 60 * 86_400
+/** An address that was for sale until a moment ago may still be paid, so it is watched for this long. */
+export const COOLING_MS = 2 * 3_600_000
+
+/** Somebody who views what is sold at an address may be about to pay, so it is watched for this long. */
+const WATCH_MS = 3_600_000
+
+/**
+ * SQL: whether anybody asked for what is sold at a deposit since it was made. It is watched for an hour from then, and for
+ * an hour from each time that somebody asks.
+ */
+export const wasAskedFor = (deposit: "d" | "w" | "deposits"): RawBuilder<boolean> =>
+  sql<boolean>`(${sql.ref(`${deposit}.watched_until`)} > ${sql.ref(`${deposit}.created_at`)} + interval '1 hour')`
+
+/** The condition on `deposits` for rows that {@link watch} would update. */
+export const watchEnds = (now: Date): RawBuilder<boolean> =>
+  sql<boolean>`(not watched or watched_until < ${new Date(now.getTime() + WATCH_MS / 2)}::timestamptz)`
+
+/**
+ * Watches the addresses of resources, or extends the watch. Writes only the first time, and when half of the time has
+ * passed.
+ */
+export async function watch(ctx: Context, ...resources: string[]): Promise<void> {
+  const now = ctx.now()
+  // In one order: two processes that watch the same resources would deadlock.
+  const ending = ctx.db
+    .selectFrom("deposits")
+    .select("id")
+    .where(sql<boolean>`resource_id = any(${sqlArray("text", resources)})`)
+    .where(sql<boolean>`(${watchEnds(now)} or not ${wasAskedFor("deposits")})`)
+    .orderBy("id")
+    .forNoKeyUpdate()
+  await ctx.db
+    .updateTable("deposits")
+    .set({ watched: true, watched_until: new Date(now.getTime() + WATCH_MS) })
+    .where("id", "in", ending)
+    .execute()
+}
+
+/** Does the same for somebody who goes on waiting at a resource; those who begin at the same time share a statement. */
+export const keepWatched = (ctx: Context, resource: string): Promise<unknown> => watchTogether(ctx, resource)
+
+const watchTogether = gatherBy(async (ctx: Context, resources: readonly string[]) => {
+  await watch(ctx, ...resources)
+  return new Map<string, never>()
+})

@@ -1,0 +1,126 @@
+/**
+ * `/api/console/foreign-tokens`: tokens at the merchant's receiving addresses that nothing is sold for, with what can
+ * be done about each. A scan finds them; they never count as a payment.
+ */
+import { sql } from "kysely"
+import { Type } from "typebox"
+import { checksummed } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import { type Context, reading, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { inData, type ListSource, sendList } from "../../platform/http/lists.ts"
+import { AddressText, Described, HashText, ListEnd, Nullable, Page, Timestamp } from "../../platform/http/schemas.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { ifKind } from "../../platform/ids.ts"
+
+const ForeignToken = Type.Object({
+  address: Described(AddressText, "The receiving address that holds the token"),
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  token: Described(
+    AddressText,
+    "The token's contract. Anyone can make a token of any name, so look it up by this address before you spend anything on it.",
+  ),
+  balance: Type.String({
+    description:
+      "What the token says that the address holds, in its base units. A worthless or fraudulent token may say anything.",
+    examples: ["12000000"],
+  }),
+  txHash: Described(HashText, "The first transfer of the token to the address that was found"),
+  blockNumber: Type.Integer(),
+  from: Described(AddressText, "Whom that transfer names as its sender; the token alone says so"),
+  amount: Type.String({ description: "The amount of that transfer, in base units" }),
+  foundAt: Timestamp,
+  opensAt: Described(Timestamp, "From when on anyone may send what the address holds to its owner"),
+  paymentId: Nullable(
+    Type.String({ description: "The payment that waits because of this token, once its hash was submitted" }),
+  ),
+  remedy: Type.String({ description: "What can be done now, in words" }),
+})
+
+export function foreignTokenRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/foreign-tokens",
+    {
+      schema: {
+        operationId: "listForeignTokens",
+        summary: "Tokens at your receiving addresses that you sell nothing for, newest first",
+        description:
+          "Tokens that somebody sent to a receiving address by mistake, found in final blocks without a submitted hash while the address was watched, usually half an hour later. Nothing here counts as a payment. Tokens whose contract says that the address holds nothing are left out, and of one address at most 20 are listed. Ether leaves no log, so it is never listed; it can be recovered at any time.",
+        tags: ["books"],
+        querystring: Page,
+        response: { 200: Type.Object({ data: Type.Array(ForeignToken), ...ListEnd }) },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const tokens = tokensOf(read, await callingMerchant(request))
+      return await sendList(read, reply, request.query, tokens, rows => rows.map(row => listedOf(read, row)), inData)
+    },
+  )
+}
+
+type ForeignTokenRow = Row<"foreign_tokens"> &
+  Pick<Row<"deposits">, "address" | "resource_id" | "open_after_s"> & {
+    payment_id: string | null
+    payment_status: Row<"payments">["status"] | null
+  }
+
+/** Ordered by id alone, because ids ascend. */
+function tokensOf(ctx: TxContext, merchantId: string): ListSource<ForeignTokenRow> {
+  const of = sql`merchant_id = ${merchantId} and balance > 0`
+  return {
+    key: { id: "id", isNumber: true },
+    all: sql`select 1 from foreign_tokens where ${of}`,
+    read: async (last, limit, offset) => {
+      const { rows } = await sql<ForeignTokenRow>`
+        select f.*, d.address, d.resource_id, d.open_after_s, p.id as payment_id, p.status as payment_status
+        from (select * from foreign_tokens where ${of} and ${last ? sql`id < ${last.id}` : sql`true`}
+          order by id desc limit ${limit} offset ${offset}) f
+        join deposits d on d.id = f.deposit_id
+        left join lateral (select p.id, p.status from payments p
+          where p.deposit_id = f.deposit_id and p.token = f.token
+          order by p.status <> 'open', p.created_at desc, p.id limit 1) p on true
+        order by f.id desc`.execute(ctx.db)
+      return rows
+    },
+  }
+}
+
+function listedOf(ctx: TxContext, row: ForeignTokenRow) {
+  // Even a year in the far future is a safe integer. The contract uses 64 bits.
+  const opensAt = new Date(Number.parseInt(row.open_after_s.toString(), 10) * 1_000)
+  return {
+    address: checksummed(row.address),
+    chain: networkOf(ctx.chain, row.chain_id).name,
+    chainId: row.chain_id,
+    paywallId: ifKind("pw", row.resource_id),
+    sessionId: ifKind("cs", row.resource_id),
+    token: checksummed(row.token),
+    balance: `${row.balance ?? 0n}`,
+    txHash: row.tx_hash,
+    blockNumber: Number.parseInt(row.block_number.toString(), 10),
+    from: checksummed(row.from_address),
+    amount: `${row.value}`,
+    foundAt: row.found_at.toISOString(),
+    opensAt: opensAt.toISOString(),
+    paymentId: row.payment_id,
+    remedy: remedyFor(row, opensAt, ctx.now()),
+  }
+}
+
+function remedyFor({ payment_id, payment_status, resource_id }: ForeignTokenRow, opensAt: Date, now: Date): string {
+  const recovery = `\`sluice recover --token\` with this token, or \`recover\` of the deposit factory, which anyone may call`
+  const recover =
+    opensAt < now
+      ? `Send it to the address's owner now: ${recovery}.`
+      : `After ${opensAt.toISOString()} it can be sent to the address's owner: ${recovery}.`
+  if (payment_id !== null && payment_status === "open") return `Accept or return the payment ${payment_id}. ${recover}`
+  if (payment_id !== null) return `The payment ${payment_id} of this token is ${payment_status}. ${recover}`
+  // A payer is never asked to submit a transaction to a bundle, so recovery is the only way.
+  if (ifKind("bdl", resource_id)) return recover
+  const route = ifKind("pw", resource_id) ? `/api/paywalls/${resource_id}/pay` : "/api/pay/confirm"
+  return `Submit txHash at POST ${route}: it then waits as a payment that you can accept or return. ${recover}`
+}

@@ -1,0 +1,335 @@
+/**
+ * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each
+ * function reads what is already promised and adds what is missing, so calling it twice is a no-op.
+ */
+import { sql } from "kysely"
+import type { Address } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { releaseData } from "../../platform/chain/release-call.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { givenRows } from "../../platform/db/given-rows.ts"
+import { leftOver } from "../../platform/db/left-over.ts"
+import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { parseAmount } from "../../platform/money/amount.ts"
+import { continueTrace, joinTraces } from "../../platform/tracing/trace.ts"
+import { payeesOf } from "../deposits/deposits.ts"
+import { insertPayout, roomIn } from "./insert-payout.ts"
+import { isFirm, isLive, missingShares, sharersOf, standingOf } from "./promised.ts"
+
+const DAY_MS = 86_400_000
+const DEPOSITS_PER_ROUND = 200
+/**
+ * How long a deposit that a sweep took nothing from waits for the next try, so that it does not delay other deposits.
+ */
+const SWEEP_AGAIN_MS = 3_600_000
+const TRANSFERS_PER_SWEEP = 5_000
+
+/**
+ * SQL: what of a transfer `t` with the claim `c` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
+ * that ended without moving money leaves its part free again.
+ */
+const unswept = sql<bigint>`${leftOver} - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
+  where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
+
+/**
+ * SQL: whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block counts as
+ * left: it is swept once it is confirmed there, and nothing else would schedule its payment again.
+ */
+const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
+    join deposits d on d.id = t.deposit_id
+  where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and d.recipient_set_id is null and ${unswept} > 0)`
+
+/** Why shares are held when they are made; `parked` says why they stay held until a person retries them. */
+interface Hold {
+  reason: HeldReason
+  parked?: string
+}
+
+/** Returns the operator's message about a payout that is parked because it failed `n` times. */
+export const failedOften = (n: number): string =>
+  `it failed on chain ${n} times in a row, and waits until \`sluice wallet retry\` tries it again`
+
+/**
+ * Makes the payouts of a granted payment: a share for each recipient of its split, or else a sweep to the merchant, at
+ * once if the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, or grants
+ * it again.
+ */
+export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
+  const made = await makeAllShares(ctx, paymentId, hold)
+  if (made && made.unsplit.length > 0) await planSweep(ctx, made.payment, made.unsplit)
+}
+
+/**
+ * Makes the missing shares of a granted payment, and schedules no sweep. Returns the payment, locked, and its deposits
+ * without recipients; undefined if it is not granted. Call it inside a transaction.
+ */
+export async function makeAllShares(
+  ctx: TxContext,
+  paymentId: string,
+  hold?: Hold,
+): Promise<{ payment: Row<"payments">; unsplit: Row<"deposits">[] } | undefined> {
+  // Locked until the commit: either a concurrent reversal sees the payouts made here, or this function sees the
+  // reversal.
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("id", "=", paymentId)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
+  if (payment.status !== "granted") return undefined
+  const deposits = await depositsOf(ctx, payment)
+  for (const deposit of deposits) await makeShares(ctx, payment, deposit, hold)
+  return { payment, unsplit: deposits.filter(({ recipient_set_id: setId }) => setId === null) }
+}
+
+/** Returns which of these payments have a share that failed on chain and was not made again. */
+export async function failedShares(ctx: TxContext, paymentIds: readonly string[]): Promise<Set<string>> {
+  if (paymentIds.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`select distinct i.payment_id as id from payouts i
+    where i.payment_id = any(${sqlArray("text", paymentIds)}) and i.kind = 'share' and i.state = 'reverted'
+      and not exists (select from payouts n where n.replaces = i.id)`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
+}
+
+/** Divides what a payment brought to one deposit among the recipients that the deposit's address names. */
+async function makeShares(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  deposit: Row<"deposits"> & { received: bigint },
+  hold: Hold | undefined,
+): Promise<void> {
+  const recipients = await payeesOf(ctx, deposit.recipient_set_id)
+  if (recipients.length === 0) return
+  const { payouts: own } = await standingOf(ctx, [payment.id], payment.token, deposit.id)
+  const others = await standingOf(ctx, await sharersOf(ctx, payment), payment.token, deposit.id)
+  const missing = missingShares(recipients, {
+    received: deposit.received,
+    promised: own.filter(isLive),
+    others: { received: others.received, promised: others.payouts.filter(isFirm) },
+  })
+  for (const [share, amount] of missing.entries()) {
+    const recipient = recipients[share]
+    if (!recipient || amount === 0n) continue
+    const earlier = own.filter(row => row.share === share)
+    const payout = {
+      kind: "share" as const,
+      source_key: `payment:${payment.id}:deposit:${deposit.id}:share:${share}:${earlier.length}`,
+      payment_id: payment.id,
+      share,
+      percent_e4: recipient.percentE4,
+      replaces:
+        earlier.find(row => row.state === "reverted" && !own.some(each => each.replaces === row.id))?.id ?? null,
+      token: payment.token,
+      recipient: recipient.address,
+      amount,
+      hold: hold?.reason,
+      parked: hold?.parked,
+      checks: earlier.length,
+      traceparent: continueTrace(ctx, payment.traceparent),
+    }
+    await insertPayout(ctx, deposit, payout, id => releaseData(id, deposit, recipients, payout))
+  }
+}
+
+/**
+ * Returns the payments that hold a payment's transfers after a reorg, if the transfers had been paid out as that
+ * payment's.
+ */
+export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`select distinct c.payment_id as id from past_claims e
+    join claims c on c.transfer_id = e.transfer_id
+    where e.payment_id = ${paymentId} and c.payment_id <> ${paymentId} order by 1`.execute(ctx.db)
+  return rows.map(({ id }) => id)
+}
+
+/**
+ * Returns the deposits that hold a payment's transfers. `received` is what each got, without a surplus that waits for
+ * the merchant. Transfers that a reorg moved count before they are confirmed again: the payment still counts, and the
+ * book says when there is room.
+ */
+async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
+  const rows = await sql<Row<"deposits"> & { received: bigint }>`
+    select d.*, paid.received from deposits d join (
+      select t.deposit_id, sum(t.value - withheld(t.id, '{open}')) as received
+      from claims c join transfers t on t.id = c.transfer_id
+      where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
+      on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
+  return rows.rows
+}
+
+/**
+ * Cancels the payouts without a nonce of a payment that a reorg removed. Those with a nonce continue, and fail on chain
+ * if the deposit no longer holds the money. Call it inside the transaction that reverses the payment.
+ */
+export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("payouts")
+    .set({ state: "cancelled", held_reason: null, updated_at: now })
+    .where("payment_id", "=", paymentId)
+    .where("state", "in", ["queued", "held"])
+    .execute()
+  const swept = await sql<{ id: string }>`
+    update payouts set state = 'cancelled', held_reason = null, updated_at = ${now}
+    where state in ('queued', 'held') and kind = 'sweep' and id in (
+      select s.payout_id from sweep_parts s join claims c on c.transfer_id = s.transfer_id
+      where c.payment_id = ${paymentId}) returning id`.execute(ctx.db)
+  for (const { id } of swept.rows) await sweepAgain(ctx, id, now)
+  await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
+}
+
+/** Schedules another sweep for the payments of a sweep that will not happen. */
+async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<void> {
+  await sql`update payments set sweep_at = ${at} where status = 'granted' and id in (
+    select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
+    where s.payout_id = ${payoutId})`.execute(ctx.db)
+}
+
+/**
+ * Schedules a payment for the daily sweep, or sweeps at once if its deposits hold more than `SWEEP_ABOVE`. A payment
+ * that was accepted in another token is swept at once, because its worth is unknown.
+ */
+async function planSweep(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  deposits: readonly Row<"deposits">[],
+): Promise<void> {
+  const network = networkOf(ctx.chain, payment.chain_id)
+  await ctx.db
+    .updateTable("payments")
+    .set({ sweep_at: new Date(ctx.now().getTime() + DAY_MS) })
+    .where("id", "=", payment.id)
+    .execute()
+  const settled = payment.token === network.token.address
+  const above = settled ? parseAmount(ctx.settings.sweepAbove, network.token.decimals) : 0n
+  for (const deposit of deposits) await sweepDeposit(ctx, payment.token, deposit, above)
+}
+
+/**
+ * Sweeps the deposits whose day is over, those that waited longest first; returns how many were due. A deposit that
+ * nothing could be taken from is retried an hour later.
+ */
+export async function sweepDue(ctx: Context, network: Network): Promise<number> {
+  const due = await sql<{ id: bigint; token: Address }>`
+    select t.deposit_id as id, t.token from payments p join claims c on c.payment_id = p.id
+      join transfers t on t.id = c.transfer_id join deposits d on d.id = t.deposit_id
+    where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} and not t.single_source
+      and d.recipient_set_id is null
+    group by 1, 2 order by min(p.sweep_at), 1, 2 limit ${DEPOSITS_PER_ROUND}`.execute(ctx.db)
+  for (const { id, token } of due.rows)
+    await inTransaction(ctx, async ctx => {
+      const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+      const swept = await sweepDeposit(ctx, token, deposit, -1n)
+      const ofDeposit = sql`p.sweep_at <= ${ctx.now()} and exists (select from claims c join transfers t on t.id = c.transfer_id
+        where c.payment_id = p.id and t.deposit_id = ${id} and t.token = ${token})`
+      await sql`update payments p set sweep_at = null where ${ofDeposit} and ${allSwept}`.execute(ctx.db)
+      const again = new Date(ctx.now().getTime() + SWEEP_AGAIN_MS)
+      if (!swept) await sql`update payments p set sweep_at = ${again} where ${ofDeposit}`.execute(ctx.db)
+    })
+  if (due.rows.length > 0) await ctx.wakes.wake("payouts")
+  return due.rows.length
+}
+
+/**
+ * Schedules another sweep after one that reverted on chain. After `most` failures in a row the next is held until a
+ * person retries it: a token that always reverts would cost gas for ever. Call it inside a transaction.
+ */
+export async function sweepAfterRevert(
+  ctx: TxContext,
+  failed: Pick<Row<"payouts">, "id" | "deposit_id" | "token">,
+  most: number,
+  at: Date,
+): Promise<void> {
+  const { rows } = await sql<{ n: number }>`select count(*)::int as n from payouts
+    where deposit_id = ${failed.deposit_id} and token = ${failed.token} and kind = 'sweep' and state = 'reverted'
+      and created_at > coalesce((select max(created_at) from payouts where deposit_id = ${failed.deposit_id}
+        and token = ${failed.token} and kind = 'sweep' and state = 'final'), '-infinity')`.execute(ctx.db)
+  const n = rows[0]?.n ?? 0
+  await sweepAgain(ctx, failed.id, at)
+  if (n < most) return
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("id", "=", failed.deposit_id)
+    .executeTakeFirstOrThrow()
+  await sweepDeposit(ctx, failed.token, deposit, 0n, failedOften(n))
+}
+
+/**
+ * Returns the first of these parts, the last one cut, so that they add up to `most` base units; all parts if they add
+ * up to less.
+ */
+function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[] {
+  let room = most
+  return parts.flatMap(part => {
+    const left = part.left < room ? part.left : room
+    if (left <= 0n) return []
+    room -= left
+    return [{ ...part, left }]
+  })
+}
+
+/**
+ * Makes one sweep of all that a deposit owes its owner in a token and has not promised, if that is more than `above`
+ * base units; returns whether it did. What the deposit owes beyond that stays scheduled. `parked` says why the sweep is
+ * held for a person.
+ */
+async function sweepDeposit(
+  ctx: TxContext,
+  token: Address,
+  deposit: Row<"deposits">,
+  above: bigint,
+  parked?: string,
+): Promise<boolean> {
+  if (deposit.recipient_set_id !== null) return false
+  // The book is the lock: two payments that are granted at once must not sweep the same money. It also shows quickly
+  // when there is not enough.
+  const room = await roomIn(ctx, deposit.id, token, "sweep")
+  if (room <= above) return false
+  const open = await sql<{ id: bigint; payment_id: string; traceparent: string | null; left: bigint }>`
+    select t.id, c.payment_id, p.traceparent, ${unswept} as left
+    from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+    where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
+      and not t.single_source and p.status = 'granted' and p.sweep_at is not null
+    order by t.id limit ${TRANSFERS_PER_SWEEP}`.execute(ctx.db)
+  // After a reorg that brought other amounts, signed payouts may have promised a part of it already.
+  const parts = upTo(room, open.rows)
+  const amount = parts.reduce((sum, { left }) => sum + left, 0n)
+  if (amount === 0n || amount <= above) return false
+  const { n } = await ctx.db
+    .selectFrom("payouts")
+    .select(sql<number>`count(*)::int`.as("n"))
+    .where("deposit_id", "=", deposit.id)
+    .where("kind", "=", "sweep")
+    .executeTakeFirstOrThrow()
+  const sweep = {
+    kind: "sweep" as const,
+    source_key: `deposit:${deposit.id}:sweep:${n}`,
+    payment_id: null,
+    share: null,
+    percent_e4: null,
+    replaces: null,
+    token,
+    recipient: deposit.owner,
+    amount,
+    hold: parked ? ("reverted" as const) : undefined,
+    parked,
+    checks: 0,
+    traceparent: joinTraces(
+      ctx,
+      "sweep",
+      parts.map(({ traceparent }) => traceparent),
+    ),
+  }
+  const payoutId = await insertPayout(ctx, deposit, sweep, id => releaseData(id, deposit, [], sweep))
+  const taken = parts.map(({ id, left }) => ({ id: `${id}`, amount: `${left}` }))
+  await sql`insert into sweep_parts (payout_id, transfer_id, amount)
+    select ${payoutId}, id, amount from (${givenRows(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
+  // Payments that also have money in other deposits stay scheduled until that is swept too.
+  await sql`update payments p set sweep_at = null where p.id = any(${sqlArray("text", new Set(parts.map(row => row.payment_id)))})
+    and ${allSwept}`.execute(ctx.db)
+  return true
+}

@@ -1,0 +1,73 @@
+/**
+ * Finds out whether an approver agreed to an outflow of a deposit: anyone may submit the signature of a merchant's
+ * wallet, so a merchant can send its own money back without the service. The factory emits an event about it in the
+ * same transaction.
+ */
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { QuorumView } from "../../platform/chain/quorum.ts"
+import { quorumOf } from "../../platform/chain/wallet-state.ts"
+
+/** `unknown` if no quorum has read the same report of the factory, and no quorum has read the receipt without one. */
+export type Agreement = { said: "yes"; nonce: Hash } | { said: "no" | "unknown" }
+
+type Outgoing = { txHash: Hash; blockHash: Hash; token: Address; from: Address; to: Address; value: bigint }
+
+/** The nonces of the factory's reports by statement, in the order of one receipt's logs. */
+type Reading = Map<string, Hash[]>
+
+/**
+ * Returns a function that says of one transfer after another whether the deposit's approver agreed to it, and by which
+ * nonce, from receipts that the quorum has learned. Each report counts for one transfer; `explained` are transfers that
+ * earlier reports were counted for. If the factory itself is the approver, its operator sent the transfer, and no other
+ * party agreed to it.
+ */
+export function agreements(network: Network, quorum: QuorumView, explained: readonly Outgoing[]) {
+  const needed = quorumOf(network)
+  const counted = new Map<string, number>()
+  const reports = new Map<string, Reading[]>()
+  for (const transfer of explained) count(transfer)
+  return ({ factory, approver }: { factory: Address; approver: Address }, transfer: Outgoing): Agreement => {
+    if (approver === factory) return { said: "no" }
+    const readings = readingsOf(transfer)
+    const earlier = count(transfer)
+    const nonces = readings.flatMap(reading => reading.get(statement(factory, transfer))?.[earlier] ?? [])
+    const [most] = [...Map.groupBy(nonces, nonce => nonce).values()].sort((a, b) => b.length - a.length)
+    const [nonce] = most ?? []
+    if (nonce !== undefined && most && most.length >= needed) return { said: "yes", nonce }
+    return { said: readings.length - nonces.length >= needed ? "no" : "unknown" }
+  }
+
+  /** Counts a transfer; returns how many like it were counted before in its transaction. */
+  function count(transfer: Outgoing): number {
+    const key = `${transfer.txHash} ${statement("", transfer)}`
+    const before = counted.get(key) ?? 0
+    counted.set(key, before + 1)
+    return before
+  }
+
+  /** Returns what each voter's receipt in this block reports. */
+  function readingsOf({ txHash, blockHash }: Outgoing): Reading[] {
+    const key = `${txHash} ${blockHash}`
+    const known = reports.get(key)
+    if (known) return known
+    const readings = quorum
+      .receiptsOf(txHash)
+      .filter(receipt => receipt?.blockHash === blockHash)
+      .map(receipt => {
+        const reading: Reading = new Map()
+        for (const { factory, deposit, token, to, amount, nonce } of receipt?.givenBack ?? []) {
+          const said = statement(factory, { token, from: deposit, to, value: amount })
+          const nonces = reading.get(said)
+          if (nonces) nonces.push(nonce)
+          else reading.set(said, [nonce])
+        }
+        return reading
+      })
+    reports.set(key, readings)
+    return readings
+  }
+}
+
+const statement = (factory: string, { token, from, to, value }: Omit<Outgoing, "txHash" | "blockHash">): string =>
+  `${factory} ${from} ${token} ${to} ${value}`

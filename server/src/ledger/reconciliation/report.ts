@@ -1,0 +1,64 @@
+/**
+ * What the comparisons find, and how the operator learns of it: an unproven difference raises an alarm, a proven one
+ * halts wallets.
+ */
+import type { Address } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { Context } from "../../platform/context.ts"
+import type { LaneName } from "../../platform/db/payout-kinds.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { payoutAlarms } from "../../platform/metrics.ts"
+import { haltWallet } from "../txmanager/wallet-row.ts"
+
+/** A row that contradicts the chain or another row. */
+export interface Finding {
+  table: string
+  id: string
+  /** What the row says, and what the chain or another row says. */
+  words: string
+}
+
+/** The result of a comparison: nothing, a proven finding, or what could not be proven, in words. */
+export interface Compared {
+  finding?: Finding
+  /** Too few endpoints responded, or too few agree: this raises an alarm, and is compared again. */
+  unproven?: string
+}
+
+/** Logs and counts an unproven difference. Nothing stops. */
+export function reportUnproven(
+  ctx: Context,
+  network: Network,
+  words: string,
+  facts: Record<string, string> = {},
+  wallet: LaneName = "payout",
+): void {
+  ctx.log.error({ network: network.name, ...facts }, `${words} (not proven; it is compared again)`)
+  payoutAlarms.inc({ network: network.name, wallet, reason: "books" })
+}
+
+/** Halts wallets because the books do not agree with the chain. */
+export async function haltWallets(
+  ctx: Context,
+  network: Network,
+  wallets: readonly Row<"wallets">[],
+  words: string,
+): Promise<void> {
+  for (const wallet of wallets) await haltWallet(ctx, network, wallet, "books", words)
+}
+
+/**
+ * Halts all payout wallets of the network, also that of an earlier factory: an outflow is recorded once, and no later
+ * comparison reports it.
+ */
+export async function haltPayoutWallets(ctx: Context, network: Network, words: string): Promise<void> {
+  const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
+  await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
+}
+
+/** Halts one relay wallet of the network: the escrows that only it may call are not as its calls left them. */
+export async function haltRelayWallet(ctx: Context, network: Network, address: Address, words: string): Promise<void> {
+  const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
+  const own = wallets.where("lane", "=", "relay").where("address", "=", address)
+  await haltWallets(ctx, network, await own.execute(), words)
+}

@@ -1,0 +1,148 @@
+/**
+ * Watches for theft with the key of the payout wallet. Where a deposit's approver is the service, the operator of its
+ * factory can send its money to anyone, without a signature. The factory reports that in the same transaction
+ * (`GivenBack`), so one question for each range of blocks covers all deposits, whatever strangers send to them. A report
+ * about a transaction that this database did not sign halts the payout wallets. The hourly comparison would do so too,
+ * but only for final blocks: on some networks those are a quarter of an hour old.
+ *
+ * It reads blocks that are not final. A reorg can remove such a transaction, but not the fact that somebody else signed
+ * it. What is recorded in the books is left to the comparison.
+ */
+import { sql } from "kysely"
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { withLease } from "../../platform/jobs/claim.ts"
+import { bringBack } from "../deposits/put-away.ts"
+import { depositsNamed } from "./compared-deposits.ts"
+import { notedOutflows, noticedAmong } from "./note-outflows.ts"
+import { type Given, givenBackFrom } from "./read-given-back.ts"
+import { haltPayoutWallets, reportUnproven } from "./report.ts"
+
+/** How often the blocks are read: with the interval of the scan and a failed round, a theft is known within a minute. */
+const EVERY_MS = 20_000
+/** How often a process looks whether that is due: it takes over this much later when another one dies. */
+const LOOK_MS = 5_000
+const LEASE_MS = 60_000
+/** Blocks that are read again: nodes index logs late, and shallow reorgs move them. */
+const RESCAN_BLOCKS = 20n
+/** After downtime the blocks are read over several rounds. */
+const RANGES_PER_ROUND = 20
+/** Endpoints that do not agree, or do not answer, for this long are reported. */
+const UNREAD_MS = 60_000
+
+type Watch = Row<"outflow_watches">
+
+/** Runs one round if it is due; returns how many milliseconds the next may wait. `wallet`: the payout wallet. */
+export async function watchOutflows(ctx: Context, network: Network, wallet: Address): Promise<number> {
+  // A halted wallet's outflows are read when a person has resumed it: until then its nonces may be unexplained.
+  if (!(await isBegun(ctx, network, wallet))) return LOOK_MS
+  const now = ctx.now()
+  const nextRunAt = new Date(now.getTime() + EVERY_MS)
+  const job = { table: "outflow_watches", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
+  await withLease(ctx.db, job, watch => watchOn(ctx, network, watch))
+  return LOOK_MS
+}
+
+/** Whether the wallet is active, and the watch has begun: at the block up to which its books are compared. */
+async function isBegun(ctx: Context, { chainId }: Network, address: Address): Promise<boolean> {
+  const wallet = await ctx.db
+    .selectFrom("wallets")
+    .select("status")
+    .where("chain_id", "=", chainId)
+    .where("address", "=", address)
+    .executeTakeFirst()
+  if (wallet?.status !== "active") return false
+  await sql`insert into outflow_watches (chain_id, block_number, read_at, run_at)
+    select c.chain_id, coalesce(w.checked_number, c.block_number), ${ctx.now()}, ${ctx.now()} from cursors c
+      left join wallets w on w.chain_id = c.chain_id and w.address = ${address}
+    where c.chain_id = ${chainId} on conflict do nothing`.execute(ctx.db)
+  return true
+}
+
+/** Reads on to the block that the scan has reached. */
+async function watchOn(ctx: Context, network: Network, watch: Watch): Promise<void> {
+  const { block_number: last } = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirstOrThrow()
+  // After a reorg the scan goes back, and so does this.
+  let at = watch.block_number < last ? watch.block_number : last
+  let from = at > RESCAN_BLOCKS ? at - RESCAN_BLOCKS + 1n : 0n
+  for (let ranges = 0; from <= last && ranges < RANGES_PER_ROUND; ranges++) {
+    const read = await givenBackFrom(ctx, network, from, last)
+    if (!read) return reportUnread(ctx, network, watch)
+    await haltForTheft(ctx, network, read.given)
+    at = read.to > at ? read.to : at
+    from = read.to + 1n
+  }
+  await ctx.db
+    .updateTable("outflow_watches")
+    .set({ block_number: at, read_at: ctx.now() })
+    .where("chain_id", "=", network.chainId)
+    .execute()
+}
+
+function reportUnread(ctx: Context, network: Network, { read_at, block_number }: Watch): void {
+  if (ctx.now().getTime() - read_at.getTime() < UNREAD_MS) return
+  const words = "deposits can't be watched: endpoints do not answer, or do not agree on what was given back"
+  reportUnproven(ctx, network, words, { from: `${block_number + 1n}` })
+}
+
+/** Halts the payout wallets if money was sent on the operator's word alone, in a transaction that is not ours. */
+async function haltForTheft(ctx: Context, network: Network, given: readonly Given[]): Promise<void> {
+  const [first, ...more] = await stolenAmong(ctx, network, given)
+  if (!first) return
+  const { txHash, deposit, token, to, amount } = first
+  const others = more.length > 0 ? ` (and ${more.length} more)` : ""
+  const words = `the transfer ${txHash} left a deposit without a payout: ${amount} of ${token} from ${deposit} to ${to}${others}`
+  // The halt comes first, as what is noticed is not reported again.
+  await haltPayoutWallets(ctx, network, words)
+  const names = new Map([first, ...more].map(each => [`${each.txHash} ${each.deposit}`, each]))
+  await ctx.db
+    .insertInto("noticed_outflows")
+    .values(
+      [...names.values()].map(each => ({
+        chain_id: network.chainId,
+        tx_hash: each.txHash,
+        deposit: each.deposit,
+        noticed_at: ctx.now(),
+      })),
+    )
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+}
+
+async function stolenAmong(ctx: Context, network: Network, given: readonly Given[]): Promise<Given[]> {
+  if (given.length === 0) return []
+  const addresses = [...new Set(given.map(({ deposit }) => deposit))]
+  await bringBack(ctx, { addresses })
+  const deposits = new Map((await depositsNamed(ctx, network, addresses)).map(each => [each.address, each]))
+  const isByOperator = ({ deposit, factory }: Given) => {
+    const known = deposits.get(deposit)
+    return known?.factory === factory && known.approver === factory
+  }
+  const doubtful = given.filter(isByOperator)
+  if (doubtful.length === 0) return []
+  const hashes = new Set(doubtful.map(({ txHash }) => txHash))
+  const known = await ours(ctx, hashes)
+  const noticed = await noticedAmong(ctx, network, hashes)
+  const noted = new Set((await notedOutflows(ctx, network, [...hashes])).map(row => row.tx_hash))
+  return doubtful.filter(
+    ({ txHash, deposit }) => !known.has(txHash) && !noted.has(txHash) && !noticed.has(`${txHash} ${deposit}`),
+  )
+}
+
+/**
+ * Returns which of these transactions this installation signed, in any process. A signature is stored before it is
+ * sent, and this is read after the chain: so one that was just sent is among them.
+ */
+async function ours(ctx: Context, hashes: ReadonlySet<Hash>): Promise<ReadonlySet<Hash>> {
+  const among = sql`any(${sqlArray("text", hashes)})`
+  const { rows } = await sql<{ hash: Hash }>`select hash from transaction_attempts where hash = ${among}
+    union select tx_hash from payouts where tx_hash = ${among}`.execute(ctx.db)
+  return new Set(rows.map(row => row.hash))
+}

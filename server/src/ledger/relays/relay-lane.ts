@@ -1,0 +1,201 @@
+/**
+ * The relay lane makes the calls that others asked for: payers' authorizations, and the calls of escrows. A payer waits for
+ * an authorization or a reservation, so one that can't be carried out is cancelled at once with the reason. A merchant's
+ * call is held and retried until its deadline.
+ */
+import { sql } from "kysely"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { Signer } from "../../platform/chain/signer.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import { kindOf, kindsThat } from "../../platform/db/by-kind.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { verifySoon } from "../scanner/queries.ts"
+import { ownCallsWithinBudgets } from "../txmanager/gas-budget.ts"
+import type { Lane, Payout, Touched, Verdict } from "../txmanager/lane.ts"
+import { holdFailing, holdListed, OVER_BUDGET } from "../txmanager/verdicts.ts"
+import { TAKEN_BACK } from "./orphaned-reserves.ts"
+import { outpaid } from "./outpaid.ts"
+import { pausedRelays } from "./paused-relays.ts"
+import { beyondFlight, failingPayers } from "./payer-limits.ts"
+import { holdAlike, isRefund, refundsOutOfTurn, waitForTurn, whyUnfunded } from "./refund-funds.ts"
+import { OTHER_OWNER, refundsOfOthers } from "./refund-owners.ts"
+import { balanceCall, cancelRelay, NO_BUDGET, tendRelays, unseenAt, whyRefused } from "./relays.ts"
+
+/** Several relays share a transaction, so more are picked than there is room for transactions. */
+const RELAYS_PICKED = 64
+/** How long a relay waits for others of its payer: half a block. */
+const PAYER_WAIT_MS = 1_000
+
+/** Whether a payer waits for the call. */
+const isAwaited = (payout: Payout): boolean => kindOf(payout).waits === "payer"
+
+const overRelays =
+  (held: Verdict) =>
+  (payout: Payout): Verdict =>
+    isAwaited(payout) ? { kind: "cancel", reason: NO_BUDGET } : held
+
+/** The relay lane of a network, with the key of the wallet that pays its gas. */
+export const relayLane = (network: Network, signer: Signer): Lane => ({
+  name: "relay",
+  chain: network,
+  signer,
+  token: network.token.address,
+  keepsBooks: false,
+  callsContractWallets: true,
+  hasDeadlines: true,
+  takesTurns: true,
+  usualKind: "authorize",
+  // A buyer waits for the block. On blocks of two seconds, rounds every two seconds found it 1.3 s late at worst.
+  inFlightMs: 500,
+  pickable: room => Math.max(room, RELAYS_PICKED),
+  prepare: ctx => tendRelays(ctx, network),
+  // The scan must find the transfer of a mined relay, the session of an ended relay must be checked, and the chain asked
+  // about a failed one.
+  afterChange: async (ctx, touched) => {
+    const names = await waitersOf(ctx, touched)
+    await Promise.all([ctx.wakes.wake("payments", names), verifySoon(ctx, network.chainId)])
+  },
+  served: sql<boolean>`true`,
+  // An escrow obeys the wallet that its payer's signature names.
+  ours: address => sql<boolean>`(escrow_id is null
+    or exists (select from escrows e where e.session_id = payouts.escrow_id and e.operator = ${address}))`,
+  isElsewhere: () => false,
+  canOnlyFail: async () => false,
+  // Relays are picked even then, to be cancelled: a buyer at a checkout must not wait for nothing.
+  isStopped: async () => false,
+  withinBudgets: ownCallsWithinBudgets,
+  partiesOf,
+  vet: (ctx, payouts) => vet(ctx, network, payouts),
+  outdated: (ctx, payouts) => outdated(ctx, network.chainId, payouts),
+  // Other buyers also pay at the address of a settlement, so money that arrives there says nothing about this payment.
+  arrivalReads: payouts =>
+    new Map(
+      payouts.flatMap(payout => {
+        const { deposit_id: id, recipient } = payout
+        return kindOf(payout).locksSession && id !== null ? [[id, balanceCall(network, recipient)]] : []
+      }),
+    ),
+  unseenAt: (ctx, held) => unseenAt(ctx, network, held),
+  // Relays move no money of ours.
+  calldataFaults: async () => () => undefined,
+  listed: async (ctx, payout, party) =>
+    isAwaited(payout)
+      ? { kind: "cancel", reason: "The wallet is on a sanctions list." }
+      : await holdListed(ctx, payout, party),
+  fails: (ctx, payout, error) => whyItFails(ctx, network, payout, error),
+  overTotal: overRelays({ ...OVER_BUDGET, detail: "the gas budget of all merchants of a day is spent" }),
+  overBudget: overRelays(OVER_BUDGET),
+  onHeld: async (ctx, payout, hold) => {
+    if (hold.reason === "allowance" || hold.reason === "balance") await holdAlike(ctx, payout, hold)
+  },
+  cancel: cancelRelay,
+  // Triggers make the session or the escrow of a call that ended due.
+  lockOwners: async () => [],
+  onReverted: async () => {},
+  alarms: async () => [],
+})
+
+/** The verdict on a call that would fail. For a refund, the reason may be its merchant's wallet. */
+async function whyItFails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
+  if (isAwaited(payout)) {
+    const { words } = await whyRefused(ctx, network, payerOf(payout), payout.amount, error)
+    return { kind: "cancel", reason: words }
+  }
+  const unfunded = isRefund(payout) ? await whyUnfunded(ctx, network, payout) : undefined
+  return unfunded ?? holdFailing(error)
+}
+
+async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>> {
+  const cancelled = (reason: string): Verdict => ({ kind: "cancel", reason })
+  const paused = await pausedRelays(ctx, network, payouts)
+  const needless = await outpaid(ctx, payouts)
+  const failing = await failingPayers(ctx, payouts.map(payerOf))
+  const crowded = await beyondFlight(ctx, network, payouts.filter(isAwaited))
+  const outOfTurn = await refundsOutOfTurn(ctx, payouts)
+  const emptied = await emptiedCalls(ctx, payouts)
+  const others = await refundsOfOthers(ctx, network, payouts)
+  const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
+    if (emptied.has(payout.id)) return [payout.id, cancelled(TAKEN_BACK)]
+    if (others.has(payout.id)) return [payout.id, cancelled(OTHER_OWNER)]
+    if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
+    // No buyer waits at a page for these calls: the merchant's decision, or the end of the authorization, asks for
+    // them.
+    if (!isAwaited(payout)) return [payout.id, undefined]
+    if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
+    if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
+    const standing = failing.get(payerOf(payout))
+    if (standing === "failed") return [payout.id, cancelled("Too many authorizations of this wallet failed today.")]
+    if (standing === "unexplained" || crowded.has(payout.id)) return [payout.id, { kind: "wait", ms: PAYER_WAIT_MS }]
+    return [payout.id, undefined]
+  })
+  return new Map(verdicts.flatMap(([id, verdict]) => (verdict ? [[id, verdict]] : [])))
+}
+
+async function outdated(ctx: TxContext, chainId: number, payouts: readonly Payout[]): Promise<Set<string>> {
+  const needless = await outpaid(ctx, payouts, true)
+  const outOfTurn = await refundsOutOfTurn(ctx, payouts)
+  // Another worker may have signed for the same payers since these were vetted.
+  const crowded = await beyondFlight(ctx, { chainId }, payouts.filter(isAwaited))
+  return needless.union(outOfTurn).union(crowded)
+}
+
+/**
+ * Returns the ids of calls whose escrow has no money for them any more. Either a reorg removed the reservation and it
+ * failed when it was mined again, or, for what the escrow holds, the payer reclaimed what was left.
+ */
+async function emptiedCalls(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
+  const calls = payouts.filter(payout => !isAwaited(payout))
+  const ids = calls.flatMap(({ escrow_id: id }) => id ?? [])
+  if (ids.length === 0) return new Set()
+  const escrows = await ctx.db
+    .selectFrom("escrows")
+    .select([
+      "session_id",
+      sql<boolean>`(authorized = 0 and not exists (select from payouts r where r.escrow_id = escrows.session_id
+        and r.kind in ${kindsThat(kind => kind.isReservation === true)} and r.state in ('queued', 'held', 'assigned', 'mined', 'final')))`.as(
+        "unreserved",
+      ),
+      sql<boolean>`(reclaimed > 0)`.as("reclaimed"),
+    ])
+    .where("session_id", "in", ids)
+    .execute()
+  const known = new Map(escrows.map(row => [row.session_id, row]))
+  const isVain = (payout: Payout): boolean => {
+    const escrow = known.get(payout.escrow_id ?? "")
+    return escrow !== undefined && (escrow.unreserved || (escrow.reclaimed && kindOf(payout).moneyOf === "escrow"))
+  }
+  return new Set(calls.filter(isVain).map(({ id }) => id))
+}
+
+/** The payer signed the authorization; the recipient is a deposit of ours. */
+const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
+
+/**
+ * Returns the addresses to screen. A capture pays its merchant with the money of a payer who may have been listed since
+ * the reservation, months ago, so both are screened. For any other call it is the payer, who is also the recipient of a
+ * void or refund.
+ */
+async function partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>> {
+  const captures = payouts.flatMap(payout => (kindOf(payout).screensBoth ? (payout.escrow_id ?? []) : []))
+  const escrows =
+    captures.length === 0
+      ? []
+      : await ctx.db.selectFrom("escrows").select(["session_id", "payer"]).where("session_id", "in", captures).execute()
+  const payers = new Map(escrows.map(row => [row.session_id, row.payer]))
+  const ofOne = (payout: Payout): Address[] => {
+    const payer = kindOf(payout).screensBoth ? payers.get(payout.escrow_id ?? "") : undefined
+    return payer ? [payer, payout.recipient] : [payerOf(payout)]
+  }
+  return new Map(payouts.map(payout => [payout.id, ofOne(payout)]))
+}
+
+/** What wake-ups call these relays: agents wait for a settlement's relay, pages for their session. */
+async function waitersOf(ctx: Context, touched: readonly Touched[]): Promise<string[]> {
+  const ids = touched.flatMap(each => (kindOf(each).locksSession ? (each.deposit_id ?? []) : []))
+  const deposits = ctx.db.selectFrom("deposits").select("resource_id")
+  const sold =
+    ids.length === 0 ? [] : await deposits.where(sql<boolean>`id = any(${sqlArray("bigint", ids)})`).execute()
+  const own = touched.flatMap(({ id, escrow_id: sessionId }) => [id, ...(sessionId === null ? [] : [sessionId])])
+  return [...own, ...sold.map(row => row.resource_id)]
+}

@@ -1,0 +1,204 @@
+/**
+ * Takes receiving addresses that are not in use out of the scan of the logs, and reads their balances instead: hourly
+ * for a day, then daily, 500 in a call. If an address holds another sum than its rows say, it is scanned again.
+ */
+import { sql } from "kysely"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { Context } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { depositSums } from "../deposits/balance.ts"
+import { wasAskedFor } from "../deposits/deposits.ts"
+import { type Crowds, crowdsAmong, isCrowded, putAway } from "../deposits/put-away.ts"
+import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.ts"
+
+/**
+ * SQL: whether something is for sale at a deposit. It uses an index of its own, because a join would read the versions
+ * of all paywalls.
+ */
+const isActive = (deposit: "d" | "w") =>
+  sql<boolean>`select v.active from paywall_versions v
+    where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
+
+const HOUR_MS = 3_600_000
+/** For how long after the watch of a page has ended its payment is expected. */
+const EXPECTED_MS = 12 * HOUR_MS
+const DAY_MS = 24 * HOUR_MS
+/** Wait before a balance that too few endpoints reported is read again. */
+const ALONE_MS = 300_000
+/** How many blocks an endpoint that reports balances may be behind the scan. */
+const LAG_BLOCKS = 600
+/** How many addresses one round reads, in 20 calls. */
+const ADDRESSES_PER_ROUND = 10_000
+/** How many one round makes dormant: more than can be made in the minute between two. */
+const LEAVING_PER_ROUND = 50_000
+/**
+ * How many addresses one round watches again though too few endpoints say that they hold another sum. An endpoint that
+ * lies about all of them must not put them all into the scan.
+ */
+const DOUBTS_PER_ROUND = 100
+/**
+ * How many unpaid checkouts of a link, and of all links of a merchant, are in the scan. Anyone can open them, and each
+ * costs a part of every round.
+ */
+const MOST_OF_LINK = 2_000
+const MOST_OF_MERCHANT = 10_000
+
+/**
+ * Takes addresses that nobody asked about recently out of the scan. An active paywall's address leaves it only if it
+ * was neither asked about nor paid in a day. So the cost of the scan depends on the addresses in use, not on all that
+ * were ever made. What they received is known up to the last scan.
+ */
+export async function makeDepositsDormant(ctx: Context, network: Network): Promise<void> {
+  const now = ctx.now()
+  const dayAgo = new Date(now.getTime() - DAY_MS)
+  await sql`update deposits d set watched = false, watched_number = c.block_number, dormant_since = ${now},
+      check_at = ${new Date(now.getTime() + HOUR_MS)}
+    from cursors c
+    where c.chain_id = d.chain_id and d.id in (select d.id from deposits d where d.chain_id = ${network.chainId} and d.watched and d.watched_until < ${now}
+      and d.watched_number is null
+      and (d.watched_until < ${dayAgo} or (${isActive("d")}) is not true)
+      and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
+        or (t.created_at > ${dayAgo} and (${isActive("d")}))))
+      order by d.watched_until limit ${LEAVING_PER_ROUND})`.execute(ctx.db)
+}
+
+/**
+ * Takes unpaid checkouts of a link or merchant out of the scan where too many are open: first those that nobody has
+ * looked at since they were made, and then those that were asked for least recently. Whoever asks for one puts it back. A
+ * hash that was submitted is verified by its receipt, without the scan. One whose time is over is scanned for the last
+ * time, and leaves after that.
+ */
+export async function thinOut(
+  ctx: Context,
+  { chainId }: Network,
+  { ofLink = MOST_OF_LINK, ofMerchant = MOST_OF_MERCHANT } = {},
+): Promise<void> {
+  const now = ctx.now()
+  const { rows } = await sql`select from deposits where chain_id = ${chainId} and watched
+    offset ${Math.min(ofLink, ofMerchant)} limit 1`.execute(ctx.db)
+  if (rows.length === 0) return
+  const order = sql`order by ${wasAskedFor("d")} desc, d.watched_until desc, d.id desc`
+  await sql`update deposits d set watched = false, watched_number = coalesce(d.watched_number, c.block_number),
+      dormant_since = ${now}, check_at = ${new Date(now.getTime() + HOUR_MS)}
+    from cursors c, (select d.id, row_number() over (partition by s.link_id ${order}) as of_link,
+        row_number() over (partition by s.merchant_id ${order}) as of_merchant
+      from deposits d join checkout_sessions s on s.id = d.resource_id
+      where d.chain_id = ${chainId} and d.watched and s.link_id is not null and s.status in ('pending', 'verifying')
+        and s.expires_at > ${now} and not exists (select from transfers t where t.deposit_id = d.id)
+        and not exists (select from payouts p where p.deposit_id = d.id)) ranked
+    where c.chain_id = d.chain_id and d.id = ranked.id and (of_link > ${ofLink} or of_merchant > ${ofMerchant}) and d.watched`.execute(
+    ctx.db,
+  )
+}
+
+/**
+ * Reads the balances of the dormant addresses that are due. An address whose balance differs from its rows is scanned
+ * again: it received more, or money left it that is not recorded yet, which could hide what it receives. An unpaid
+ * checkout of long ago, at whose address nothing is, is put away.
+ */
+export async function checkDormantDeposits(
+  ctx: Context,
+  network: Network,
+  most: Parameters<typeof crowdsAmong>[2] = {},
+): Promise<void> {
+  const due = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "address"])
+    .where("chain_id", "=", network.chainId)
+    .where("watched", "=", false)
+    .where("check_at", "<=", ctx.now())
+    .orderBy("check_at")
+    .limit(ADDRESSES_PER_ROUND)
+    .execute()
+  if (due.length === 0) return
+  const crowds = await crowdsAmong(
+    ctx,
+    due.map(({ id }) => id),
+    most,
+  )
+  let doubtsLeft = DOUBTS_PER_ROUND
+  for (let start = 0; start < due.length; start += ADDRESSES_PER_CALL) {
+    const part = due.slice(start, start + ADDRESSES_PER_CALL)
+    const said = await saidOf(ctx, network, part)
+    const idsOf = (...which: Said[]) => part.flatMap(({ id }, i) => (which.includes(said[i] ?? "nothing") ? [id] : []))
+    // An address whose balance no endpoint reported stays due; one that too few endpoints reported is read again soon.
+    await scheduleChecks(ctx, idsOf("same", "other", "doubtful"), crowds)
+    await checkSoon(ctx, idsOf("alone"))
+    await knownUpTo(ctx, network, idsOf("same"))
+    await putAway(ctx, idsOf("same"), crowds)
+    const doubts = idsOf("doubtful").slice(0, doubtsLeft)
+    doubtsLeft -= doubts.length
+    await watchAgain(ctx, [...idsOf("other"), ...doubts])
+  }
+}
+
+async function saidOf(
+  ctx: Context,
+  network: Network,
+  deposits: readonly { id: bigint; address: Address }[],
+): Promise<Said[]> {
+  const sums = await depositSums(
+    ctx,
+    network.token.address,
+    deposits.map(({ id }) => id),
+  )
+  const expected = deposits.map(({ id, address }) => {
+    const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
+    return { address, balance: came - went }
+  })
+  return await compareBalances(ctx, network, expected)
+}
+
+async function checkSoon(ctx: Context, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  const check_at = new Date(ctx.now().getTime() + ALONE_MS)
+  await sql`update deposits set check_at = ${check_at} where id = any(${sqlArray("bigint", ids)})`.execute(ctx.db)
+}
+
+/** Takes addresses into the scan of the logs again. */
+async function watchAgain(ctx: Context, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  const until = new Date(ctx.now().getTime() + HOUR_MS)
+  await sql`update deposits set watched = true, watched_until = ${until} where id = any(${sqlArray("bigint", ids)})`.execute(
+    ctx.db,
+  )
+  await ctx.wakes.wake("verify")
+}
+
+/**
+ * An address that holds exactly what its rows say has received nothing. If it is watched again, its scan starts here,
+ * and not months earlier.
+ */
+async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  await sql`update deposits d set watched_number = greatest(d.watched_number, c.block_number - ${LAG_BLOCKS}::bigint)
+    from cursors c where c.chain_id = ${chainId} and d.id = any(${sqlArray("bigint", ids)}) and not d.watched`.execute(
+    ctx.db,
+  )
+}
+
+/**
+ * Schedules the next check of dormant addresses: hourly while a session is open or a paywall active, and for a day
+ * after that ended, then daily. A session of a link that has too many is checked daily from the start, unless somebody
+ * looked at it in the last hours: money from an exchange takes its time, and looking is limited. A session that was paid is not checked any more after 30 days: the daily comparison reads its balance.
+ */
+async function scheduleChecks(ctx: Context, ids: readonly bigint[], crowds: Crowds): Promise<void> {
+  if (ids.length === 0) return
+  const now = ctx.now().getTime()
+  const expectedSince = new Date(now - EXPECTED_MS)
+  const [dayAgo, monthAgo, inAnHour, inADay] = [-DAY_MS, -30 * DAY_MS, HOUR_MS, DAY_MS].map(ms => new Date(now + ms))
+  await sql`update deposits set check_at = case
+      when e.is_session and e.ended_at < ${monthAgo} and exists (select from deposit_books b where b.deposit_id = e.id) then null
+      when e.is_crowded and not e.is_expected then ${inADay}::timestamptz
+      when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
+      else ${inADay}::timestamptz end
+    from (select w.id, s.id is not null as is_session, coalesce(${isCrowded(crowds)}, false) as is_crowded,
+        (s.status in ('pending', 'verifying') and w.watched_until > ${expectedSince} and ${wasAskedFor("w")}) as is_expected,
+        case when s.id is null then case when (${isActive("w")}) then null else w.dormant_since end
+        when s.status in ('pending', 'verifying') then null
+        else coalesce(s.confirmed_at, s.expires_at) end as ended_at
+      from deposits w left join checkout_sessions s on s.id = w.resource_id
+      where w.id = any(${sqlArray("bigint", ids)})) as e
+    where deposits.id = e.id`.execute(ctx.db)
+}

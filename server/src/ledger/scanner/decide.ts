@@ -1,0 +1,178 @@
+/**
+ * Decides what follows from one round of verification. Pure: from what was read of the chain and the current rows to
+ * the changes of the rows, which `record-observation.ts` writes.
+ */
+import { votesNeeded } from "../../platform/chain/agreement.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { Block, Transfer } from "../../platform/chain/transfers.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { judgeSubmissions, type SubmissionChange } from "./judge-submissions.ts"
+import { keyOfRow, type Observation } from "./observe-chain.ts"
+import { lagAfter } from "./scan-lag.ts"
+import type { NamedBlock, UnfinalBlock } from "./unfinal-blocks.ts"
+
+/** With one endpoint, another block at a transfer's height must be seen twice, this far apart. */
+const SUSPICION_MS = 30_000
+
+type TransferRow = Row<"transfers">
+
+/** A transfer that is gone, newly suspected, or no longer suspected. */
+interface Doubt {
+  row: TransferRow
+  change: Partial<Pick<TransferRow, "suspect_at" | "state" | "run_at">>
+}
+
+/** The row changes of a round. */
+export interface Changes {
+  /** Of single transfers. */
+  doubts: Doubt[]
+  /** Blocks at whose height another one was first seen, and those that are back; their transfers change with them. */
+  suspected: NamedBlock[]
+  restored: NamedBlock[]
+  /**
+   * Blocks that are deep enough according to a quorum, or to one of two endpoints; and those that are final. All their
+   * transfers that were agreed on change with them.
+   */
+  confirmed: NamedBlock[]
+  confirmedAlone: NamedBlock[]
+  final: NamedBlock[]
+  /** Transfers that one of two endpoints alone reports, and that are deep enough for it. */
+  singles: TransferRow[]
+  submissions: SubmissionChange[]
+  /**
+   * The deposits that the scan had to catch up on, and how far it got; undefined: the ordinary scan covers them again.
+   */
+  caughtUp: { ids: bigint[]; upTo: bigint | undefined }[]
+  cursor: Partial<Row<"cursors">>
+}
+
+/** What is stored now, with the round's new transfers: blocks with transfers that were agreed on, and single ones. */
+export interface Stored {
+  blocks: readonly UnfinalBlock[]
+  /** In displaced blocks, or of one endpoint alone. */
+  doubted: readonly TransferRow[]
+}
+
+/** Returns the changes that follow from an observation and what is stored. */
+export function decide(
+  network: NetworkInfo,
+  seen: Observation,
+  stored: Stored,
+  { now, maxScanLag }: { now: Date; maxScanLag: number },
+): Changes {
+  const { cursor, quorum, backfills } = seen
+  const doubts = doubtsOf(network, seen, stored.doubted, now)
+  const gone = new Set(doubts.filter(({ change }) => change.state === "gone").map(({ row }) => row.id))
+  const isBack = (scannedTo: bigint) => scannedTo >= quorum.head && scannedTo >= cursor.block_number
+  const checkpoint = nextCheckpoint(seen)
+  const lag = quorum.head - (checkpoint.block_number ?? cursor.block_number)
+  return {
+    doubts,
+    ...suspicions(seen, stored.blocks),
+    ...standing(network, seen, stored.blocks),
+    singles: deepSingles(
+      network,
+      seen,
+      stored.doubted.filter(row => !gone.has(row.id)),
+    ),
+    submissions: judgeSubmissions(network, seen, now),
+    caughtUp: backfills.map(({ ids, scannedTo }) => ({ ids, upTo: isBack(scannedTo) ? undefined : scannedTo })),
+    cursor: { looked_at: now, ...checkpoint, ...lagAfter(cursor, lag > 0n ? lag : 0n, maxScanLag, now) },
+  }
+}
+
+/**
+ * Where the next round starts: the last block whose logs a quorum has read and agrees on. A lagging endpoint must not
+ * move the scan back. After a reorg the checkpoint stays until all transfers in doubt were compared, and then moves
+ * back to the finalized block, because the reorg may be deeper than the rescan.
+ */
+function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
+  const at = (block: Block | undefined) =>
+    block ? { block_number: block.number, block_hash: block.hash, block_time: block.time } : {}
+  if (reorged && !allCompared) return {}
+  if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
+  if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
+  // A checkpoint from before its time was stored has no time; when the scan ends at the same block again, it is written
+  // with the time.
+  return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
+}
+
+/**
+ * Returns transfers that are gone, and single ones that are suspected or no longer. A transfer is gone if a quorum has
+ * another block at its height, and a quorum has no receipt with it. With one endpoint, the endpoint must say so twice. A
+ * transfer that one of two endpoints alone had reported is gone when neither has it.
+ */
+function doubtsOf(network: NetworkInfo, { quorum }: Observation, doubted: readonly TransferRow[], now: Date): Doubt[] {
+  const needed = votesNeeded(network.endpoints.length)
+  return doubted.flatMap((row): Doubt[] => {
+    const canonical = quorum.blockAt(row.block_number)?.block
+    if (!canonical && !row.single_source) return []
+    const displaced = canonical !== undefined && canonical.hash !== row.block_hash
+    const suspectedMs = row.suspect_at ? now.getTime() - row.suspect_at.getTime() : -1
+    const sure = needed > 1 || suspectedMs >= SUSPICION_MS
+    const mayBeGone = (displaced && sure) || row.single_source
+    if (mayBeGone && quorum.votesWithout(row.tx_hash, keyOfRow(row), row.block_number) >= needed)
+      return [{ row, change: { state: "gone", run_at: now } }]
+    // The others are suspected with their blocks.
+    if (!row.single_source || displaced === (row.suspect_at !== null)) return []
+    return [{ row, change: { suspect_at: displaced ? now : null } }]
+  })
+}
+
+/** Returns the blocks that another one displaced, and those that are back in the chain. */
+function suspicions(
+  { quorum, displaced }: Observation,
+  blocks: readonly UnfinalBlock[],
+): Pick<Changes, "suspected" | "restored"> {
+  const hashAt = (number: bigint) => quorum.blockAt(number)?.block.hash
+  return {
+    suspected: displaced,
+    restored: blocks.filter(block => block.suspected && hashAt(block.number) === block.hash),
+  }
+}
+
+/**
+ * Returns the blocks that are canonical now: confirmed when deep enough, final when finalized. One of two endpoints may
+ * confirm alone, while the other does not contradict; settlement then counts the transfers towards small payments only.
+ */
+function standing(
+  network: NetworkInfo,
+  { quorum }: Observation,
+  blocks: readonly UnfinalBlock[],
+): Pick<Changes, "confirmed" | "confirmedAlone" | "final"> {
+  const depth = BigInt(network.confirmations)
+  const depthOf = ({ number, hash }: NamedBlock) => quorum.depthOf(number, hash)
+  const confirmed = blocks.filter(block => block.seen && depthOf(block) >= depth)
+  const rest = network.endpoints.length === 2 ? blocks.filter(block => block.seen && !confirmed.includes(block)) : []
+  return {
+    confirmed,
+    confirmedAlone: rest.filter(({ number, hash }) => quorum.depthAlone(number, hash) >= depth),
+    final: blocks.filter(block => block.confirmed && depthOf(block) > 0n && block.number <= quorum.finalized),
+  }
+}
+
+/** Returns the transfers that one of two endpoints alone reports, and that are deep enough for it. */
+function deepSingles(network: NetworkInfo, { quorum }: Observation, doubted: readonly TransferRow[]): TransferRow[] {
+  if (network.endpoints.length !== 2) return []
+  return doubted.filter(
+    row =>
+      row.single_source &&
+      row.state === "seen" &&
+      quorum.depthAlone(row.block_number, row.block_hash) >= network.confirmations &&
+      quorum.standingOf(transferOf(row)) === "single",
+  )
+}
+
+/** Converts a stored transfer back to the log that it was read from. */
+const transferOf = (row: Row<"transfers">): Transfer => ({
+  txHash: row.tx_hash,
+  token: row.token,
+  from: row.from_address,
+  to: row.to_address,
+  value: row.value,
+  blockNumber: row.block_number,
+  blockHash: row.block_hash,
+  logIndex: row.log_index,
+  k: row.k,
+  blockTime: row.block_time,
+})

@@ -1,0 +1,51 @@
+/**
+ * The depth of the calls of escrows. A height alone is no evidence: a reorg may have displaced the block of a call
+ * before the rows say so, while the scan has passed its height on the new fork.
+ */
+import { sql } from "kysely"
+import type { Hash } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { QuorumView } from "../../platform/chain/quorum.ts"
+import type { TxContext } from "../../platform/context.ts"
+
+/** How many calls one round reads the blocks of, the oldest first. */
+const CALLS_PER_ROUND = 200
+
+/** A call that was mined, and the block that the rows say it is in. */
+export interface MinedCall {
+  id: string
+  blockNumber: bigint
+  blockHash: Hash
+}
+
+/** Returns the calls that were mined up to a height, succeeded, and do not count in their block yet. */
+export async function uncountedCalls(ctx: TxContext, chainId: number, upTo: bigint): Promise<MinedCall[]> {
+  const { rows } = await sql<MinedCall>`
+    select i.id, i.block_number as "blockNumber", i.block_hash as "blockHash" from payouts i
+      left join counted_calls c on c.payout_id = i.id
+    where i.chain_id = ${chainId} and i.escrow_id is not null and i.state = 'mined' and i.succeeded
+      and i.block_number <= ${upTo} and c.block_hash is distinct from i.block_hash
+    order by i.block_number, i.id limit ${CALLS_PER_ROUND}`.execute(ctx.db)
+  return rows
+}
+
+/**
+ * Records the calls whose block a quorum reports as deep as the network's confirmations require. They count until their
+ * own block is displaced: after any reorg the scan's height falls back to the final block.
+ */
+export async function countDeepCalls(
+  ctx: TxContext,
+  { confirmations }: NetworkInfo,
+  quorum: QuorumView,
+  calls: readonly MinedCall[],
+): Promise<void> {
+  const deep = calls.filter(({ blockNumber, blockHash }) => quorum.depthOf(blockNumber, blockHash) >= confirmations)
+  if (deep.length === 0) return
+  await ctx.db
+    .insertInto("counted_calls")
+    .values(deep.map(({ id, blockHash }) => ({ payout_id: id, block_hash: blockHash })))
+    .onConflict(conflict =>
+      conflict.column("payout_id").doUpdateSet(eb => ({ block_hash: eb.ref("excluded.block_hash") })),
+    )
+    .execute()
+}

@@ -1,0 +1,147 @@
+/** What anyone can put on chain, and one endpoint into its answers, decides neither a round's time nor others' payments. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type Floods, shapes, startFloods } from "../../../test/floods.ts"
+import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
+import { stretchOf } from "../../../test/stretch.ts"
+import { newEndpoint } from "../../platform/chain/endpoints.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
+import { ensureCursor } from "./scan-round.ts"
+
+const BUYER = `0x${"a".repeat(40)}` as Address
+const PRICE = 5_000_000n
+/** The embedded database runs its statements in this thread, so what it does is not ours to divide. */
+const MOST_MS = process.env.DATABASE_URL ? 50 : 500
+
+let service: TestService
+let floods: Floods
+
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(async () => {
+  await service.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+  floods = await startFloods(service.ctx.now(), 3)
+  const endpoints = floods.urls.map((url, i) => newEndpoint("base-sepolia", url, i + 1))
+  service.ctx.chain.networks.splice(0, 1, { ...paperNetwork, endpoints })
+  await service.ctx.db.deleteFrom("cursors").execute()
+  await ensureCursor(service.ctx, network())
+  return () => floods.stop()
+})
+
+const network = (): Network => service.ctx.chain.networks[0] ?? paperNetwork
+
+async function paywall(): Promise<{ id: string; payTo: string }> {
+  const { body } = await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" })
+  return { id: body.id, payTo: (await service.call("GET", `/api/paywalls/${body.id}`)).body.payTo }
+}
+
+async function round(): Promise<void> {
+  service.advance(2_000)
+  await service.ctx.db
+    .updateTable("cursors")
+    .set({ run_at: new Date(0) })
+    .execute()
+  await verifyRound(service.ctx, network())
+}
+
+/** Pays at another paywall and submits; returns how many rounds it takes until access is granted, at most 30. */
+async function roundsToPay(): Promise<number> {
+  const { id, payTo } = await paywall()
+  const txHash = await floods.pay([{ from: BUYER, to: payTo, value: PRICE }])
+  await service.call("POST", `/api/paywalls/${id}/pay`, { txHash, address: BUYER })
+  await floods.mine(3)
+  for (let rounds = 1; rounds <= 30; rounds++) {
+    await round()
+    if ((await service.call("GET", `/api/paywalls/${id}/verify?address=${BUYER}`)).body.hasAccess) return rounds
+  }
+  throw new Error("not granted in 30 rounds")
+}
+
+async function alarms(): Promise<string[]> {
+  service.advance(2_000)
+  const { body } = await service.call("GET", "/readyz")
+  return body.alarms.filter((words: string) => words.includes("RPC endpoint"))
+}
+
+describe("one endpoint of three answers", () => {
+  it.each(shapes)(
+    "%s: others are paid as soon, nothing holds the process, it is named, and asked less for what fills memory",
+    async shape => {
+      const quiet = await roundsToPay()
+      await floods.lie(shape)
+      let rounds = 0
+      const { longestMs } = await stretchOf(async () => {
+        rounds = await roundsToPay()
+        await round()
+      })
+      expect(rounds).toBeLessThanOrEqual(2 * quiet)
+      expect(longestMs).toBeLessThan(MOST_MS)
+      // Nothing is wrong with blocks that are only large.
+      if (shape === "odd numbers" || shape === "large blocks") return
+      // What is no answer at all is a silence, and an alarm once it has lasted.
+      service.advance(31_000)
+      await round()
+      expect((await alarms()).filter(words => words.includes("endpoint 3 of 3")).length).toBeGreaterThan(0)
+      // A flood may also be late, and is then not waited for; what only fills memory is always noted.
+      if (shape !== "small values" && shape !== "nesting") return
+      const liar = network().endpoints[2]
+      if (!liar) throw new Error("there are three")
+      liar.silentUntil = 0
+      await round()
+      const before = await floods.requests()
+      for (let i = 0; i < 3; i++) await round()
+      expect((await floods.requests()) - before).toBe(0)
+    },
+  )
+})
+
+describe("dust to one address", () => {
+  it("of 20,000 transfers delays nobody else's payment by more rounds than it takes, and holds nothing up", async () => {
+    const quiet = await roundsToPay()
+    const { payTo } = await paywall()
+    await floods.dust(payTo, 20_000)
+    let rounds = 0
+    const { longestMs } = await stretchOf(async () => {
+      rounds = await roundsToPay()
+    })
+    expect(rounds).toBeLessThanOrEqual(2 * quiet)
+    expect(longestMs).toBeLessThan(MOST_MS)
+    // Each unit is in the books.
+    const dust = async () =>
+      (await service.ctx.db.selectFrom("transfers").select("id").where("value", "=", 1n).execute()).length
+    for (let more = 0; more < 10 && (await dust()) < 20_000; more++) await round()
+    expect(await dust()).toBe(20_000)
+  })
+
+  it("is found where all endpoints pack their answers, and makes none of them useless", async () => {
+    await floods.pack()
+    const quiet = await roundsToPay()
+    const { payTo } = await paywall()
+    await floods.dust(payTo, 12_000)
+    expect(await roundsToPay()).toBeLessThanOrEqual(2 * quiet)
+    expect(network().endpoints.map(({ useless }) => useless)).toEqual([0, 0, 0])
+    expect(await alarms()).toEqual([])
+  })
+
+  it("costs CPU time that grows as its bytes do", async () => {
+    const cpuOf = async (count: number) => {
+      const { payTo } = await paywall()
+      await floods.dust(payTo, count, 7)
+      await floods.mine(3)
+      return await stretchOf(async () => {
+        for (let i = 0; i < 4; i++) await round()
+      })
+    }
+    await cpuOf(500)
+    const small = await cpuOf(1_000)
+    const large = await cpuOf(8_000)
+    // Eight times as much; pairs would be 64 times.
+    expect(large.cpuMs / small.cpuMs).toBeLessThan(16)
+  })
+})

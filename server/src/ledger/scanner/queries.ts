@@ -1,0 +1,275 @@
+/** SQL of the scan: what it scans for, and what it found. */
+import { sql } from "kysely"
+import { ADDRESS_LENGTH, type Address, type Hash } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { Transfer } from "../../platform/chain/transfers.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { bringBack } from "../deposits/put-away.ts"
+import type { SellingTx } from "../settlement/sellable.ts"
+import { statusMessage } from "./submission-faults.ts"
+
+export interface WatchedDeposit {
+  id: bigint
+  address: Address
+  /** The id of the resource that is sold there. */
+  resource: string
+}
+
+const depositsOn = (ctx: Context, chainId: number) =>
+  ctx.db
+    .selectFrom("deposits")
+    .select(["id", "address", "resource_id as resource"])
+    .where("chain_id", "=", chainId)
+    .orderBy("id")
+
+/** The receiving addresses of a network that are in the scan of the logs: of each only its 42 characters. */
+export async function watchedAddresses(ctx: Context, chainId: number): Promise<Address[]> {
+  const { rows } = await sql<{ all: string | null }>`select string_agg(address, '' order by id) as all from deposits
+    where chain_id = ${chainId} and watched`.execute(ctx.db)
+  const all = rows[0]?.all ?? ""
+  return Array.from({ length: all.length / ADDRESS_LENGTH }, (_, i): Address => {
+    return all.slice(i * ADDRESS_LENGTH, (i + 1) * ADDRESS_LENGTH) as Address
+  })
+}
+
+/** A deposit whose scan has to catch up from this block on. */
+export type BehindDeposit = Pick<WatchedDeposit, "id" | "address"> & { watchedNumber: bigint }
+
+/** The deposits whose scan is behind the others' by more or less than so many blocks, at most `limit`. */
+export async function depositsBehind(
+  ctx: Context,
+  chainId: number,
+  { before, after, limit }: { before: bigint; after: bigint; limit: number },
+): Promise<BehindDeposit[]> {
+  const { rows } = await sql<BehindDeposit>`select id, address, watched_number as "watchedNumber" from deposits
+    where chain_id = ${chainId} and watched and watched_number > ${after} and watched_number <= ${before}
+    order by watched_number, id limit ${limit}`.execute(ctx.db)
+  return rows
+}
+
+/**
+ * Returns the deposits that have one of these addresses, or belong to one of these resources, in the order they were
+ * made.
+ */
+export async function depositsAmong(
+  ctx: Context,
+  chainId: number,
+  addresses: readonly Address[],
+  resources: readonly string[],
+): Promise<WatchedDeposit[]> {
+  // What somebody paid at, or asks about, is not put away any more.
+  if (addresses.length > 0) await bringBack(ctx, { addresses: [...new Set(addresses)] })
+  const among = (values: readonly string[]) => sql`any(${sqlArray("text", new Set(values))})`
+  const found = [
+    ...(addresses.length > 0
+      ? await depositsOn(ctx, chainId)
+          .where(sql<boolean>`address = ${among(addresses)}`)
+          .execute()
+      : []),
+    ...(resources.length > 0
+      ? await depositsOn(ctx, chainId)
+          .where(sql<boolean>`resource_id = ${among(resources)}`)
+          .execute()
+      : []),
+  ]
+  return found.sort((a, b) => (a.id < b.id ? -1 : 1))
+}
+
+/**
+ * Records that the transfers of these addresses are known up to a block; with `undefined`, that the ordinary scan
+ * covers them again.
+ */
+export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
+  if (number === undefined) {
+    await sql`update deposits set watched_number = null where id = any(${sqlArray("bigint", ids)}) and watched`.execute(
+      ctx.db,
+    )
+    return
+  }
+  await sql`update deposits set watched_number = greatest(watched_number, ${number}::bigint)
+    where id = any(${sqlArray("bigint", ids)}) and watched and watched_number is not null`.execute(ctx.db)
+}
+
+/**
+ * Returns the submissions whose receipt is due to be read. Anyone may submit hashes of no transaction, as many as he has
+ * addresses: so paywalls take turns, and at each of them those that were never looked up take turns with the others.
+ */
+export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
+  ctx.db
+    .selectFrom("submissions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("run_at", "<=", ctx.now())
+    .orderBy(sql`row_number() over (partition by resource_id, attempts > 0 order by run_at)`)
+    .orderBy("run_at")
+    .limit(limit)
+    .execute()
+
+/** Returns which of these submissions name a stored transfer of the settlement token that is not final or gone. */
+export async function explainedSubmissions(
+  ctx: Context,
+  network: NetworkInfo,
+  ids: readonly bigint[],
+): Promise<Set<bigint>> {
+  const { rows } = await sql<{ id: bigint }>`select s.id from submissions s where s.id = any(${sqlArray("bigint", ids)})
+    and exists (select from transfers t join deposits d on d.id = t.deposit_id where t.chain_id = s.chain_id
+      and t.tx_hash = s.tx_hash and t.token = ${network.token.address} and t.state in ('seen', 'confirmed')
+      and d.resource_id = s.resource_id and (not s.by_sender or t.from_address = s.address))`.execute(ctx.db)
+  return new Set(rows.map(row => row.id))
+}
+
+/** The embedded database runs a statement in this process. */
+const ROWS_PER_STATEMENT = 200
+
+/**
+ * SQL: whether a report is about another transfer than the row. A block's hash fixes its content, so a row that was
+ * agreed on differs only if it is in another block now; a row that one endpoint alone reported can be wrong in
+ * anything.
+ */
+const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (transfers.single_source and
+  (transfers.block_time, transfers.log_index, transfers.value, transfers.from_address) <>
+  (excluded.block_time, excluded.log_index, excluded.value, excluded.from_address)))`
+
+/**
+ * Stores transfers as seen. A known transfer that is unchanged stays as it is. One that changed (a transaction that
+ * runs again in another block can move other amounts, and from another sender), or was gone, is seen again. A transfer
+ * that only one of two endpoints has (`isSingle`) changes nothing that is known, and an agreed one replaces it.
+ * Finalized ones never change. Returns the receiving addresses where something changed.
+ */
+export async function storeTransfers(
+  ctx: TxContext,
+  network: NetworkInfo,
+  transfers: readonly (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[],
+): Promise<bigint[]> {
+  const changed: bigint[] = []
+  for (let start = 0; start < transfers.length; start += ROWS_PER_STATEMENT) {
+    const rows = await ctx.db
+      .insertInto("transfers")
+      .values(
+        transfers.slice(start, start + ROWS_PER_STATEMENT).map(transfer => ({
+          chain_id: network.chainId,
+          tx_hash: transfer.txHash,
+          token: transfer.token,
+          to_address: transfer.to,
+          k: transfer.k,
+          deposit_id: transfer.depositId,
+          from_address: transfer.from,
+          value: transfer.value,
+          block_number: transfer.blockNumber,
+          block_hash: transfer.blockHash,
+          log_index: transfer.logIndex,
+          block_time: transfer.blockTime,
+          single_source: transfer.isSingle,
+          state: "seen" as const,
+          created_at: ctx.now(),
+        })),
+      )
+      .onConflict(conflict =>
+        conflict
+          .columns(["chain_id", "tx_hash", "token", "to_address", "k"])
+          .doUpdateSet(eb => ({
+            block_number: eb.ref("excluded.block_number"),
+            block_hash: eb.ref("excluded.block_hash"),
+            block_time: eb.ref("excluded.block_time"),
+            log_index: eb.ref("excluded.log_index"),
+            value: eb.ref("excluded.value"),
+            from_address: eb.ref("excluded.from_address"),
+            single_source: eb.ref("excluded.single_source"),
+            state: sql`case when transfers.state = 'gone' or ${isOther} then 'seen' else transfers.state end`,
+            suspect_at: sql`case when transfers.state = 'gone' or ${isOther} then null else transfers.suspect_at end`,
+            // A transfer that needed a second endpoint can count now.
+            run_at: sql`case when transfers.state = 'confirmed' and not ${isOther} then ${ctx.now()} else transfers.run_at end`,
+          }))
+          .where(
+            sql<boolean>`transfers.state <> 'final' and not excluded.single_source
+              and (transfers.state = 'gone' or transfers.single_source or ${isOther})`,
+          ),
+      )
+      .returning("deposit_id")
+      .execute()
+    changed.push(...rows.map(row => row.deposit_id))
+  }
+  return changed
+}
+
+/** Makes the resources that are sold at these addresses, or have these ids, due for settlement. */
+export async function wakeSold(
+  ctx: SellingTx,
+  deposits: readonly bigint[],
+  resources: readonly string[],
+): Promise<void> {
+  if (deposits.length + resources.length > 0) for (const kind of ctx.sells) await kind.wake?.(ctx, deposits, resources)
+}
+
+/** Marks a transfer that only one of two endpoints reports as confirmed, if it is still in the block that was read. */
+export const confirmSingle = (ctx: TxContext, { id, block_hash }: Row<"transfers">) =>
+  sql`update transfers set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
+    where id = ${id} and state = 'seen' and single_source and block_hash = ${block_hash}`.execute(ctx.db)
+
+/** What a round met: submissions that were due, and transactions whose transfers are new or have changed. */
+export interface Met {
+  submissions: readonly bigint[]
+  hashes: ReadonlySet<Hash>
+}
+
+/**
+ * Links submissions and the transfers that they name: the submission needs no receipt any more (one that had been given
+ * up is checked again), and a confirmed transfer is settled now. Only what a round met can have changed: hashes that
+ * exist nowhere cost their submitter nothing, and stay in the table.
+ */
+export async function linkSubmissions(
+  ctx: TxContext,
+  network: NetworkInfo,
+  message: string,
+  { submissions, hashes }: Met,
+): Promise<void> {
+  if (submissions.length + hashes.size === 0) return
+  const isMet = sql`s.chain_id = ${network.chainId}
+    and (s.id = any(${sqlArray("bigint", submissions)}) or s.tx_hash = any(${sqlArray("text", hashes)}))`
+  // A paywall's access belongs to the sender, so the submitter must be the sender; anybody may pay a checkout.
+  const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
+    and s.resource_id = d.resource_id and (not s.by_sender or s.address = t.from_address)
+    and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
+  await sql`update submissions s set run_at = null, status = 'verifying', reason = null, message = ${message},
+      block_number = t.block_number, updated_at = ${ctx.now()}
+    from transfers t, deposits d where ${isMet} and ${named} and t.state <> 'gone'
+      and ((s.status = 'verifying' and s.run_at is not null) or (s.status = 'failed' and s.reason = 'not_found'))`.execute(
+    ctx.db,
+  )
+  await sql`update transfers t set run_at = ${ctx.now()}
+    from submissions s, deposits d where ${isMet} and ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
+      and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
+  // A submission whose transfer is gone, or got another sender when it was mined again, needs its receipt again.
+  await sql`update submissions s set run_at = ${ctx.now()} where ${isMet} and s.status = 'verifying'
+      and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
+    ctx.db,
+  )
+}
+
+/** A submission that is due now, for the first time or again. */
+export const freshSubmission = (now: Date) => ({
+  status: "verifying" as const,
+  reason: null,
+  message: statusMessage.verifying,
+  attempts: 0,
+  run_at: now,
+  submitted_at: now,
+  updated_at: now,
+})
+
+/**
+ * Makes a network due for verification soon. Call it outside a transaction, because the verification locks this row
+ * while it writes.
+ */
+export async function verifySoon(ctx: Context, chainId: number): Promise<void> {
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("cursors")
+    .set({ run_at: now })
+    .where("chain_id", "=", chainId)
+    .where("run_at", ">", now)
+    .execute()
+  await ctx.wakes.wake("verify")
+}

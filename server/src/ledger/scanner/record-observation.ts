@@ -1,0 +1,123 @@
+/**
+ * Writes the result of a verification round: new transfers, those that moved or are gone, those that are deep enough or
+ * final, and where the next round starts.
+ */
+import { sql } from "kysely"
+import { noteTroubles } from "../../platform/chain/endpoint-troubles.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { payerName } from "../../platform/jobs/wake-payload.ts"
+import type { SellingTx } from "../settlement/sellable.ts"
+import { type Changes, decide } from "./decide.ts"
+import { countDeepCalls } from "./deep-calls.ts"
+import type { Observation } from "./observe-chain.ts"
+import { confirmSingle, linkSubmissions, storeTransfers, wakeSold, watchedUpTo } from "./queries.ts"
+import { statusMessage } from "./submission-faults.ts"
+import { withoutFlood } from "./tokens.ts"
+import { traceScan } from "./trace-scan.ts"
+import {
+  CHANGES_PER_ROUND,
+  type Changed,
+  confirmBlocks,
+  finalizeBlocks,
+  stillUnfinal,
+  suspectBlocks,
+  unfinalBlocks,
+} from "./unfinal-blocks.ts"
+
+/**
+ * Writes an observation; call it inside a transaction. Returns what wake-ups call the submissions that ended, and
+ * whether the next round should follow at once. `startMs`: when the round began, for traces.
+ */
+export async function recordObservation(
+  ctx: SellingTx,
+  network: NetworkInfo,
+  seen: Observation,
+  startMs: number,
+): Promise<{ ended: string[]; isMore: boolean }> {
+  const { cursor } = seen
+  // The fence: a worker that lost its lease must not write outdated results.
+  const fence = await ctx.db
+    .selectFrom("cursors")
+    .select("chain_id")
+    .where("chain_id", "=", network.chainId)
+    .where("claim_id", "=", cursor.claim_id)
+    .forNoKeyUpdate()
+    .executeTakeFirst()
+  if (!fence) return { ended: [], isMore: false }
+
+  const ours = seen.found.flatMap(({ log, isSingle }) => {
+    const deposit = seen.deposits.get(log.to)
+    return deposit ? [{ ...log, depositId: deposit.id, isSingle }] : []
+  })
+  const at = await storeTransfers(ctx, network, withoutFlood(network, ours))
+  const { maxScanLag } = ctx.settings
+  const stored = await storedNow(ctx, network, seen)
+  const changes = decide(network, seen, stored, { now: ctx.now(), maxScanLag })
+  const { changed, ended: resources } = await write(ctx, network, changes)
+  await wakeSold(ctx, [...new Set(at)], resources)
+  await countDeepCalls(ctx, network, seen.quorum, seen.calls)
+  await linkSubmissions(ctx, network, statusMessage.verifying, {
+    submissions: seen.submissions.map(({ id }) => id),
+    hashes: new Set([...ours.map(({ txHash }) => txHash), ...changed.map(row => row.tx_hash)]),
+  })
+  await noteTroubles(ctx, network, seen.troubles)
+  for (const { ids, upTo } of changes.caughtUp) await watchedUpTo(ctx, ids, upTo)
+  const finalized_number = sql<bigint>`greatest(finalized_number, ${seen.quorum.finalized}::bigint)`
+  await ctx.db
+    .updateTable("cursors")
+    .set({ ...changes.cursor, finalized_number, interval_ms: ctx.settings.verifyIntervalMs })
+    .where("chain_id", "=", network.chainId)
+    .execute()
+  await traceScan(ctx, network, changed, at, startMs)
+  const ended = failedOf(changes).map(({ resource_id: id, address }) => payerName(id, address ?? undefined))
+  return { ended, isMore: seen.isMore || changed.length >= CHANGES_PER_ROUND }
+}
+
+/** What is stored now, as far as the round may change it. */
+async function storedNow(ctx: TxContext, network: NetworkInfo, seen: Observation) {
+  const blocks = await unfinalBlocks(ctx, network.chainId, seen.window)
+  const ids = seen.doubted.map(row => row.id)
+  return { blocks, doubted: await stillUnfinal(ctx, ids) }
+}
+
+/** Writes the decisions about transfers and submissions; returns the resources whose submissions ended. */
+async function write(
+  ctx: TxContext,
+  network: NetworkInfo,
+  changes: Changes,
+): Promise<{ changed: Changed[]; ended: string[] }> {
+  const { chainId } = network
+  for (const { row, change } of changes.doubts)
+    await ctx.db.updateTable("transfers").set(change).where("id", "=", row.id).execute()
+  for (const row of changes.singles) await confirmSingle(ctx, row)
+  const suspected = await suspectBlocks(ctx, chainId, changes.suspected, true)
+  const doubted = changes.doubts.map(({ row }) => row)
+  if (suspected.length + doubted.length > 0) {
+    const facts = {
+      network: network.name,
+      transfers: suspected.length,
+      gone: doubted.map(row => row.tx_hash).slice(0, 20),
+    }
+    ctx.log.warn(facts, "the canonical block at the height of transfers changed")
+  }
+  const changed = [
+    ...doubted,
+    ...changes.singles,
+    ...(await suspectBlocks(ctx, chainId, changes.restored, false)),
+    ...(await finalizeBlocks(ctx, chainId, changes.final)),
+    ...(await confirmBlocks(ctx, chainId, changes.confirmed, false)),
+    ...(await confirmBlocks(ctx, chainId, changes.confirmedAlone, true)),
+  ]
+  for (const { submission, change } of changes.submissions)
+    await ctx.db
+      .updateTable("submissions")
+      .set(change)
+      .where("id", "=", submission.id)
+      .where("status", "=", "verifying")
+      .execute()
+  return { changed, ended: failedOf(changes).map(({ resource_id: id }) => id) }
+}
+
+const failedOf = ({ submissions }: Changes) =>
+  submissions.flatMap(({ submission, change }) => (change.status === "failed" ? [submission] : []))

@@ -1,0 +1,92 @@
+/**
+ * Verifies one network: each round reads the chain, stores what it found in one transaction, and settles what is
+ * confirmed. Evidence is what a quorum of endpoints reports (`agreement.ts`): a whole log; that its block is
+ * canonical when it is confirmed and again when it becomes final; a receipt; that another block is at a transfer's
+ * height while the log is nowhere. Without evidence nothing changes, and the next round tries again.
+ */
+import type { Network } from "../../platform/chain/networks.ts"
+import { openQuorum } from "../../platform/chain/quorum.ts"
+import { RpcError } from "../../platform/chain/rpc.ts"
+import { type Context, inTransaction } from "../../platform/context.ts"
+import { withLease } from "../../platform/jobs/claim.ts"
+import { unixMs } from "../../platform/tracing/trace.ts"
+import type { SellingContext } from "../settlement/sellable.ts"
+import { observeChain } from "./observe-chain.ts"
+import { verifySoon } from "./queries.ts"
+import { recordObservation } from "./record-observation.ts"
+import { logLag } from "./scan-lag.ts"
+import { learnTokens } from "./tokens.ts"
+
+/**
+ * Longer than the requests of a round and its settlement can take together. A worker that hangs longer loses the
+ * network.
+ */
+const LEASE_MS = 90_000
+
+/**
+ * Runs one round for one network: scans, then runs `settle` under the same lease. A no-op when the network is not due
+ * or another process holds the lease.
+ */
+export async function scanRound(ctx: SellingContext, network: Network, settle: () => Promise<void>): Promise<void> {
+  const now = ctx.now()
+  // The next round is scheduled before the work begins: a submission during the work brings it forward, and is not
+  // overwritten.
+  const nextRunAt = new Date(now.getTime() + ctx.settings.verifyIntervalMs)
+  const job = { table: "cursors", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
+  const startMs = unixMs()
+  await withLease(ctx.db, job, async cursor => {
+    const observation = await observeChain(ctx, network, cursor)
+    const { ended, isMore } = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation, startMs))
+    await logLag(ctx, network, cursor)
+    if (ended.length > 0) await ctx.wakes.wake("payments", ended)
+    if (isMore) await verifySoon(ctx, network.chainId)
+    await learnTokens(ctx, network)
+    await settle()
+  })
+}
+
+/**
+ * Brings the next round forward to an interval from now: a process with a longer one, of before a restart or beside this
+ * one, may have put it further off.
+ */
+export async function withinInterval(ctx: Context, { chainId }: Network): Promise<void> {
+  const run_at = new Date(ctx.now().getTime() + ctx.settings.verifyIntervalMs)
+  await ctx.db
+    .updateTable("cursors")
+    .set({ run_at })
+    .where("chain_id", "=", chainId)
+    .where("run_at", ">", run_at)
+    .execute()
+}
+
+/** Starts the scan of a network at its current head; call it before any of its addresses is shown. */
+export async function ensureCursor(ctx: Context, network: Network): Promise<void> {
+  const there = await ctx.db
+    .selectFrom("cursors")
+    .select("chain_id")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  if (there) return
+  // According to a quorum: a scan that starts far beyond the chain would never see what is paid until then.
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  await quorum.learn([quorum.head], [])
+  const block = quorum.blockAt(quorum.head)?.block
+  if (!block) throw new RpcError(`${network.name}: the endpoints do not agree on a head`)
+  const at = { block_number: block.number, block_hash: block.hash, block_time: block.time }
+  const row = { chain_id: network.chainId, ...at, finalized_number: 0n }
+  await ctx.db
+    .insertInto("cursors")
+    .values({ ...row, run_at: ctx.now() })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+}
+
+/** Returns how long until the network is due again, in milliseconds. */
+export async function msUntilDue(ctx: Context, network: Network): Promise<number> {
+  const row = await ctx.db
+    .selectFrom("cursors")
+    .select("run_at")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  return row ? Math.max(0, row.run_at.getTime() - ctx.now().getTime()) : 0
+}

@@ -1,0 +1,124 @@
+/**
+ * Why a submission did not lead to access, in words that say what happened and what to do.
+ */
+import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import { mayBuy } from "../../platform/chain/may-buy.ts"
+import type { Token } from "../../platform/chain/network-facts.ts"
+import type { Receipt } from "../../platform/chain/transfers.ts"
+import type { FailureReason } from "../../platform/db/schema.ts"
+import { formatAmount } from "../../platform/money/amount.ts"
+
+export interface Failure {
+  reason: FailureReason
+  message: string
+}
+
+/** What a submission claims: that `address` (null: anyone) paid at one of `deposits`. */
+export interface Claimed {
+  address: Address | null
+  deposits: ReadonlySet<Address>
+  payTo: Address
+  token: Token
+  network: string
+}
+
+/**
+ * Returns why this receipt is not a payment by this address to this paywall; undefined if it is one. `ownerOf` names
+ * the owner of an address, if it is one of ours.
+ */
+export function faultOf(
+  receipt: Receipt,
+  claimed: Claimed,
+  ownerOf: (address: Address) => string | undefined,
+): Failure | undefined {
+  const { address, deposits, payTo, token, network } = claimed
+  const place = `${checksummed(payTo)} on ${network}`
+  if (!receipt.succeeded)
+    return {
+      reason: "reverted",
+      message: `The transaction failed on ${network}, so nothing was paid. Send the payment again.`,
+    }
+  const toUs = receipt.transfers.filter(transfer => deposits.has(transfer.to))
+  const inToken = toUs.filter(transfer => transfer.token === token.address)
+  if (inToken.some(transfer => address === null || transfer.from === address)) return undefined
+  if (inToken[0] && address && !mayBuy({ token }, inToken[0].from)) return noBuyer
+  if (inToken[0] && address)
+    return {
+      reason: "wrong_sender",
+      message: `This payment was sent by ${checksummed(inToken[0].from)}, not by ${checksummed(address)}. Its sender has the access: submit it with that address.`,
+    }
+  if (toUs[0])
+    return {
+      reason: "wrong_asset",
+      message: `Another token (${checksummed(toUs[0].token)}) arrived instead of ${token.symbol} (${checksummed(token.address)}). Send ${token.symbol}; ask the merchant to return the other.`,
+    }
+  const elsewhere = receipt.transfers.find(transfer => transfer.token === token.address)
+  if (!elsewhere)
+    return {
+      reason: "no_transfer",
+      message: `The transaction moved no ${token.symbol}. Send ${token.symbol} to ${place}.`,
+    }
+  const owner = ownerOf(elsewhere.to)
+  return {
+    reason: "wrong_recipient",
+    message: `The ${token.symbol} went to ${checksummed(elsewhere.to)}${owner ? `, which belongs to ${owner}` : ""}. Pay at ${place}.`,
+  }
+}
+
+/** The amount that arrived is not enough yet. */
+export function underpaid(received: bigint, price: bigint, token: Token): Failure {
+  const text = (amount: bigint) => formatAmount(amount, token.decimals)
+  return {
+    reason: "underpaid",
+    message: `${text(received)} of ${text(price)} ${token.symbol} arrived; send ${text(price - received)} more. Or ask the merchant, who can accept or return what came.`,
+  }
+}
+
+/** No endpoint knows the transaction, and its time is over. */
+export const notFound = (network: string): Failure => ({
+  reason: "not_found",
+  message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
+})
+
+/** The message about money that waits for the merchant and that nobody has submitted. */
+export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned" | "no_buyer", string> = {
+  underpaid:
+    "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",
+  late: "The payment came after the paywall was switched off or its address replaced. The merchant can accept or return it.",
+  wrong_asset: "Another token arrived than the one that is asked for. The merchant can accept or return it.",
+  sanctioned: "The sender is on a sanctions list, so no access can be granted.",
+  no_buyer:
+    "The money was minted, as a bridge does, or sent by its own token. So there is no sender who could have access. The merchant can accept or return it.",
+}
+
+/** The payment came when nothing was for sale at its address. */
+export const late: Failure = {
+  reason: "late",
+  message: waitsForMerchant.late,
+}
+
+export const sanctioned: Failure = {
+  reason: "sanctioned",
+  message: waitsForMerchant.sanctioned,
+}
+
+/** Nobody has the sender's address. */
+export const noBuyer: Failure = {
+  reason: "wrong_sender",
+  message: waitsForMerchant.no_buyer,
+}
+
+/** The payment was granted, and the merchant revoked the access. */
+export const alreadyUsed: Failure = {
+  reason: "already_used",
+  message: "This payment was used before, and its access has been revoked by the merchant.",
+}
+
+/** The messages of a submission that is being verified, has succeeded, or was undone. */
+export const statusMessage = {
+  verifying: "The payment is being verified. Access is granted once it is confirmed on chain.",
+  granted: "The payment is confirmed and access is granted.",
+  unsubmitted: "The payment was seen. Submit its hash to have it verified now; else it is settled after ten minutes.",
+  returned: "The payment was not enough, late or of another token, and the merchant has sent it back.",
+  reversed: "The network took the payment's block back, so access was withdrawn. If it is mined again, access returns.",
+}

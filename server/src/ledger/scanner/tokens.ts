@@ -1,0 +1,94 @@
+/**
+ * Reads the symbol and decimals of tokens other than the settlement token, so that amounts in them can be formatted.
+ * Nothing here is trusted: anyone can make a token of any name, so its address is always shown with it.
+ */
+import { sql } from "kysely"
+import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
+import { askAny } from "../../platform/chain/endpoints.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { hexNumber, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
+import type { Context } from "../../platform/context.ts"
+
+/** How many tokens one round asks; amounts in the others are in base units until the next. */
+const TOKENS_PER_ROUND = 20
+/** Enough to read two constants, whatever a token does with it. */
+const GAS = 200_000
+/** A token with more decimals can't be distinguished from an attempt to hide an amount. */
+const MOST_DECIMALS = 36
+const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
+/** How many transfers of other tokens are stored for one transaction: a token can emit any number, from anyone. */
+const OTHERS_PER_TRANSACTION = 20
+/**
+ * No token has this much. Ten amounts of 2²⁵⁶ do not fit into the database's numbers, and a value that can't be written
+ * would stop the verification of everything else.
+ */
+const MOST_OTHER = 10n ** 60n
+
+/**
+ * Removes transfers that only do harm: of tokens other than the settlement token it keeps a few per transaction, in
+ * amounts that can be added up.
+ */
+export function withoutFlood<T extends { txHash: string; token: Address; value: bigint }>(
+  network: NetworkInfo,
+  transfers: T[],
+): T[] {
+  const kept = new Map<string, number>()
+  return transfers.filter(({ txHash, token, value }) => {
+    if (token === network.token.address) return true
+    if (value > MOST_OTHER) return false
+    kept.set(txHash, (kept.get(txHash) ?? 0) + 1)
+    return (kept.get(txHash) ?? 0) <= OTHERS_PER_TRANSACTION
+  })
+}
+
+/** Asks newly found tokens for symbol and decimals, each once; call it outside a transaction. */
+export async function learnTokens(ctx: Context, network: Network): Promise<void> {
+  const { rows } = await sql<{ token: Address }>`
+    select distinct t.token from transfers t where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
+      and t.token <> ${network.token.address}
+      and not exists (select from tokens k where k.chain_id = t.chain_id and k.address = t.token)
+    limit ${TOKENS_PER_ROUND}`.execute(ctx.db)
+  if (rows.length === 0) return
+  const calls = rows.flatMap(({ token }) =>
+    (["symbol", "decimals"] as const).map(functionName => ({
+      method: "eth_call",
+      params: [{ to: token, data: encodeFunctionData({ abi: erc20Abi, functionName }), gas: hexNumber(GAS) }, "latest"],
+    })),
+  )
+  const answers = await askAny(network.endpoints, calls, ctx.signal).catch((error): RpcResult[] => {
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+    return []
+  })
+  // Until a token is known, its amounts are shown in base units; settlement does not wait for it.
+  if (answers.length === 0) return
+  const reported = rows.map(({ token: address }, i) => {
+    const decimals = decimalsOf(answers[2 * i + 1])
+    const symbol = decimals === null ? null : symbolOf(ctx, answers[2 * i])
+    return { chain_id: network.chainId, address, symbol, decimals, asked_at: ctx.now() }
+  })
+  await ctx.db
+    .insertInto("tokens")
+    .values(reported)
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+}
+
+function decimalsOf(answer: RpcResult | undefined): number | null {
+  if (!answer?.ok || typeof answer.value !== "string" || !/^0x[0-9a-f]{64}$/i.test(answer.value)) return null
+  const decimals = BigInt(answer.value)
+  return decimals <= BigInt(MOST_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
+}
+
+/** Returns a symbol that is short and plain, and not one of a currency that we take. */
+function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
+  if (!answer?.ok) return null
+  try {
+    const [symbol] = decodeAbiParameters([{ type: "string" }], answer.value as Hex)
+    const ours = ctx.chain.networks.some(({ token }) => token.symbol.toLowerCase() === symbol.toLowerCase())
+    return SYMBOL.test(symbol) && !ours ? symbol : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * SQL of transfers that are not final, by their blocks. A block's hash fixes its content, so what a quorum says of a
+ * block holds for each transfer in it that was agreed on: a round costs as much as it meets blocks, not transfers.
+ */
+import { sql } from "kysely"
+import type { Hash } from "../../platform/chain/hex.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+
+/** The blocks whose transfers may change; `isOdd` as in {@link unfinalBlocks}. */
+export interface BlockWindow {
+  deepest: bigint
+  finalized: bigint
+  from: bigint
+  to: bigint
+  isOdd: boolean
+}
+
+/** A block as transfers name it. */
+export interface NamedBlock {
+  number: bigint
+  hash: Hash
+}
+
+/** The transfers in a block that were agreed on and are not final: whether there are some of each kind. */
+export interface UnfinalBlock extends NamedBlock {
+  seen: boolean
+  confirmed: boolean
+  suspected: boolean
+}
+
+/** How many blocks of a kind one round looks at. */
+const BLOCKS_PER_ROUND = 500
+/** Rows of one statement: the embedded database runs it in this process. */
+const ROWS_PER_STATEMENT = 500
+/** How many transfers one round confirms or makes final; the other blocks wait for the next. */
+export const CHANGES_PER_ROUND = 20_000
+
+const isUnfinal = sql`state in ('seen', 'confirmed') and not single_source`
+
+/**
+ * The blocks with transfers that may change in a round: seen and deep, confirmed and final, suspected, or in the blocks
+ * that are scanned again. `isOdd` turns the order around, so that blocks nobody can read keep no other for ever.
+ */
+export async function unfinalBlocks(
+  ctx: TxContext,
+  chainId: number,
+  { deepest, finalized, from, to, isOdd }: BlockWindow,
+): Promise<UnfinalBlock[]> {
+  const order = sql.raw(isOdd ? "desc" : "asc")
+  const blocks = (condition: ReturnType<typeof sql>) => sql`(select distinct block_number, block_hash from transfers
+    where chain_id = ${chainId} and ${isUnfinal} and ${condition} order by block_number ${order} limit ${BLOCKS_PER_ROUND})`
+  // One index scan for each block: a join of them all read the whole table (200,000 rows, measured).
+  const has = (condition: ReturnType<typeof sql>) => sql`exists (select from transfers where chain_id = ${chainId}
+    and block_number = b.block_number and block_hash = b.block_hash and ${isUnfinal} and ${condition})`
+  const { rows } = await sql<UnfinalBlock>`
+    select b.block_number as number, b.block_hash as hash, ${has(sql`state = 'seen'`)} as seen,
+      ${has(sql`state = 'confirmed'`)} as confirmed, ${has(sql`suspect_at is not null`)} as suspected
+    from (${blocks(sql`block_number <= ${finalized}`)}
+      union ${blocks(sql`state = 'seen' and block_number <= ${deepest}`)}
+      union ${blocks(sql`suspect_at is not null`)}
+      union ${blocks(sql`block_number between ${from} and ${to}`)}) b
+    order by 1`.execute(ctx.db)
+  return rows
+}
+
+/** The next blocks with such transfers below a height, the highest first. */
+export async function unfinalBlocksBelow(
+  ctx: TxContext,
+  chainId: number,
+  below: bigint | undefined,
+  limit: number,
+): Promise<NamedBlock[]> {
+  const { rows } = await sql<NamedBlock>`
+    select distinct block_number as number, block_hash as hash from transfers
+    where chain_id = ${chainId} and ${isUnfinal} and (${below ?? null}::bigint is null or block_number < ${below ?? null}::bigint)
+    order by block_number desc limit ${limit}`.execute(ctx.db)
+  return rows
+}
+
+/** Returns such transfers in these blocks, at most `limit`, from the `start`th on and then from the first. */
+export async function transfersIn(
+  ctx: TxContext,
+  chainId: number,
+  blocks: readonly NamedBlock[],
+  { limit, start }: { limit: number; start: number },
+): Promise<Row<"transfers">[]> {
+  if (blocks.length === 0) return []
+  const among = sql`from transfers where chain_id = ${chainId} and ${isUnfinal}
+    and block_number = any(${numbersOf(blocks)}) and block_hash = any(${hashesOf(blocks)})`
+  const { rows: counted } = await sql<{ n: number }>`select count(*)::int as n ${among}`.execute(ctx.db)
+  const count = counted[0]?.n ?? 0
+  const offset = count > limit ? start % count : 0
+  const { rows } = await sql<Row<"transfers">>`select * ${among} order by id limit ${limit} offset ${offset}`.execute(
+    ctx.db,
+  )
+  return rows
+}
+
+/** Returns transfers that one endpoint alone has reported, at most `limit`, from the `start`th on. */
+export async function singleTransfers(
+  ctx: TxContext,
+  chainId: number,
+  { limit, start }: { limit: number; start: number },
+): Promise<Row<"transfers">[]> {
+  const among = sql`from transfers where chain_id = ${chainId} and single_source and state in ('seen', 'confirmed')`
+  const { rows } = await sql<Row<"transfers">>`select * ${among} order by id limit ${limit}
+    offset (select case when count(*) > ${limit} then ${start} % count(*) else 0 end ${among})`.execute(ctx.db)
+  return rows
+}
+
+/** Returns these transfers as they are now, those that are not final. */
+export async function stillUnfinal(ctx: TxContext, ids: readonly bigint[]): Promise<Row<"transfers">[]> {
+  if (ids.length === 0) return []
+  const { rows } = await sql<Row<"transfers">>`select * from transfers
+    where id = any(${sqlArray("bigint", ids)}) and state in ('seen', 'confirmed') order by id`.execute(ctx.db)
+  return rows
+}
+
+/** Returns the places of the transfers in these blocks that need no second look, as `HASH INDEX`. */
+export async function placesIn(ctx: TxContext, chainId: number, blocks: readonly NamedBlock[]): Promise<Set<string>> {
+  if (blocks.length === 0) return new Set()
+  const { rows } = await sql<{ hash: Hash; places: string }>`
+    select block_hash as hash, string_agg(log_index::text, ' ') as places from transfers
+    where chain_id = ${chainId} and block_number = any(${numbersOf(blocks)}) and block_hash = any(${hashesOf(blocks)})
+      and state <> 'gone' and not single_source group by 1`.execute(ctx.db)
+  return new Set(rows.flatMap(({ hash, places }) => places.split(" ").map(place => `${hash} ${place}`)))
+}
+
+/** What a round changed: the transfers' ids and transactions. */
+export type Changed = Pick<Row<"transfers">, "id" | "tx_hash">
+
+/**
+ * Marks the transfers in these blocks that were seen as confirmed and due for settlement; `isSingle` if only one of two
+ * endpoints says so.
+ */
+export const confirmBlocks = (
+  ctx: TxContext,
+  chainId: number,
+  blocks: readonly NamedBlock[],
+  isSingle: boolean,
+): Promise<Changed[]> => {
+  const change = sql`state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}, single_source = ${isSingle}`
+  return changeIn(ctx, chainId, blocks, change, sql`state = 'seen'`)
+}
+
+/** Marks the confirmed transfers in these blocks as final. */
+export const finalizeBlocks = (ctx: TxContext, chainId: number, blocks: readonly NamedBlock[]): Promise<Changed[]> =>
+  changeIn(ctx, chainId, blocks, sql`state = 'final', suspect_at = null`, sql`state = 'confirmed'`)
+
+/** Marks the transfers in these blocks as suspected since now, or no longer. */
+export const suspectBlocks = (
+  ctx: TxContext,
+  chainId: number,
+  blocks: readonly NamedBlock[],
+  isSuspected: boolean,
+): Promise<Changed[]> =>
+  isSuspected
+    ? changeIn(ctx, chainId, blocks, sql`suspect_at = ${ctx.now()}`, sql`suspect_at is null`)
+    : changeIn(ctx, chainId, blocks, sql`suspect_at = null`, sql`suspect_at is not null`)
+
+async function changeIn(
+  ctx: TxContext,
+  chainId: number,
+  blocks: readonly NamedBlock[],
+  change: ReturnType<typeof sql>,
+  condition: ReturnType<typeof sql>,
+): Promise<Changed[]> {
+  const changed: Changed[] = []
+  for (const { number, hash } of blocks)
+    for (let isMore = true; isMore; ) {
+      if (changed.length >= CHANGES_PER_ROUND) return changed
+      const { rows } = await sql<Changed>`update transfers set ${change} where id in (select id from transfers
+          where chain_id = ${chainId} and block_number = ${number} and block_hash = ${hash} and ${isUnfinal} and ${condition}
+          limit ${ROWS_PER_STATEMENT})
+        returning id, tx_hash`.execute(ctx.db)
+      for (const row of rows) changed.push(row)
+      isMore = rows.length === ROWS_PER_STATEMENT
+    }
+  return changed
+}
+
+const numbersOf = (blocks: readonly NamedBlock[]) =>
+  sqlArray(
+    "bigint",
+    blocks.map(({ number }) => number),
+  )
+const hashesOf = (blocks: readonly NamedBlock[]) =>
+  sqlArray(
+    "text",
+    blocks.map(({ hash }) => hash),
+  )

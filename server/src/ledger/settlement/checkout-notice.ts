@@ -1,0 +1,57 @@
+/** What events say about a checkout, or about a payment at a paywall. */
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
+import type { PaymentException } from "../../platform/db/columns.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import type { Share } from "../payouts/share.ts"
+import type { NumberedTable } from "./event-sequence.ts"
+
+/** A session, or a paywall's payment, which is reported as a session of its own. */
+export interface CheckoutNotice {
+  /** The id of the session, or of the payment that is reported as one. */
+  id: string
+  /** The table of that row, which numbers its events. */
+  numberedIn: NumberedTable
+  merchantId: string
+  amount: bigint
+  amountReceived: bigint
+  status: SessionStatus
+  exception: PaymentException | null
+  txHash: Hash | null
+  payer: Address | null
+  confirmedAt: Date | null
+  productId: string | null
+  paywallId: string | null
+  description: string | null
+  metadata: Record<string, unknown> | null
+  customerEmail: string | null
+  payerInfo: Record<string, string> | null
+  /** One for each disbursement; null without a split. */
+  splits: Share[] | null
+  callbackUrl: string | null
+  traceparent: string | null
+  /** The token of the amounts, if it is not the settlement token. */
+  token?: Address
+  /** Whether a reorg removed the reservation too. */
+  isUnreserved?: boolean
+  /** The refund that a reorg removed. */
+  refundId?: string
+  /** For a session with an escrow, once a payer has signed. Amounts in base units. */
+  reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
+}
+
+/** Returns what every event about a session contains, besides its status. */
+export const noticeOf = (session: Row<"checkout_sessions">) => ({
+  id: session.id,
+  numberedIn: "checkout_sessions" as const,
+  merchantId: session.merchant_id,
+  amount: session.amount,
+  productId: session.product_id,
+  paywallId: null,
+  description: session.description,
+  metadata: session.metadata,
+  customerEmail: session.customer_email,
+  payerInfo: session.payer_info,
+  callbackUrl: session.callback_url,
+  traceparent: session.traceparent,
+})

@@ -1,0 +1,37 @@
+/** Numbers the events that a merchant gets about one row: deliveries may arrive in another order. */
+import { sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+import type { Database } from "../../platform/db/schema.ts"
+
+/**
+ * The tables whose rows count their events, and record whether the merchant was last notified of a payment or of its
+ * reversal.
+ */
+export type NumberedTable = {
+  [T in keyof Database]: Database[T] extends { event_sequence: unknown; notified_paid: unknown } ? T : never
+}[keyof Database]
+
+/**
+ * Returns the number of the next event about a row, from 1. With `paid` it records that the merchant is now notified of
+ * a payment (true) or of its reversal (false), and returns undefined if the merchant's last notification was the same.
+ * Call it inside the transaction that emits.
+ */
+export async function nextSequence(ctx: TxContext, table: NumberedTable, id: string): Promise<number>
+export async function nextSequence(
+  ctx: TxContext,
+  table: NumberedTable,
+  id: string,
+  paid?: boolean,
+): Promise<number | undefined>
+export async function nextSequence(
+  ctx: TxContext,
+  table: NumberedTable,
+  id: string,
+  paid?: boolean,
+): Promise<number | undefined> {
+  const changes = paid === undefined ? sql`` : sql`, notified_paid = ${paid}`
+  const isNew = paid === undefined ? sql`true` : sql`notified_paid <> ${paid}`
+  const { rows } = await sql<{ n: number }>`update ${sql.table(table)} set event_sequence = event_sequence + 1${changes}
+    where id = ${id} and ${isNew} returning event_sequence as n`.execute(ctx.db)
+  return rows[0]?.n
+}

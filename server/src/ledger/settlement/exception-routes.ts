@@ -1,0 +1,232 @@
+/** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
+import type { FastifyRequest } from "fastify"
+import type { Hex } from "viem"
+import { NoBody } from "../../account/identity/schema.ts"
+import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
+import { addressField } from "../../platform/chain/address-field.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import { inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
+import { byCreation, inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
+import { transactions, usualName } from "../books/transactions.ts"
+import { exceptionsOf } from "./exception-list.ts"
+import { assertMoneyThere } from "./money-there.ts"
+import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
+import { namedAddress } from "./return-address.ts"
+import { checkApproval, isForWallet } from "./return-approval.ts"
+import {
+  ExceptionalPayment,
+  ExceptionalPaymentList,
+  PaymentId,
+  PaymentQuery,
+  ReturnOrder,
+  ReturnOrders,
+  ReturnOutcomes,
+} from "./schema.ts"
+import type { SellingContext, SellingTx } from "./sellable.ts"
+import { namesOf, sellableOf } from "./sellable.ts"
+import { returnable } from "./surplus.ts"
+
+const tags = ["transactions"]
+
+export function exceptionRoutes(app: Server, ctx: SellingContext): void {
+  app.get(
+    "/api/console/payments",
+    {
+      schema: {
+        operationId: "listExceptionalPayments",
+        summary: "Payments that need a decision or got one, newest first",
+        description:
+          "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it. So does the `surplus` of a granted one.",
+        tags,
+        querystring: PaymentQuery,
+        response: { 200: ExceptionalPaymentList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      const { exception, status, ...page } = request.query
+      const filter = { exception, status, exceptional: true }
+      const query = transactions(read, merchantId, filter)
+      const source = newestFirst(query, byCreation, usualName(filter))
+      return await sendList(read, reply, page, source, rows => exceptionsOf(read, rows), inData)
+    },
+  )
+
+  app.post(
+    "/api/console/payments/:id/accept",
+    {
+      schema: {
+        operationId: "acceptPayment",
+        summary: "Accepts an open payment, so that it counts as paid",
+        description:
+          "Grants access or confirms the checkout, with the usual events. Where the checkout is already confirmed, the money is yours in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more: it is divided or swept as the rest was.",
+        tags,
+        params: PaymentId,
+        body: NoBody,
+        response: { 200: ExceptionalPayment },
+      },
+      config: {
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        idempotencyKey: true,
+      },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const payment = await paymentOf(ctx, merchantId, id)
+          const screened = await screenDecision(ctx, payment, undefined)
+          await assertMoneyThere(ctx, payment)
+          return screened
+        },
+        work: async (ctx, screened) => {
+          await acceptPayment(ctx, merchantId, id, screened)
+          return await readDecided(ctx, merchantId, id)
+        },
+      })
+      await wakeAfterDecision(ctx, [id])
+      return decided
+    },
+  )
+
+  app.post(
+    "/api/console/payments/:id/return",
+    {
+      schema: {
+        operationId: "returnPayment",
+        summary: "Sends an open payment back, once",
+        description:
+          "Sends all of it, or the surplus alone where the payment is granted, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`. Where the receiving address names a wallet as `approver`, it needs that wallet's signature: the first request is answered with `RETURN_APPROVAL_REQUIRED` and the data to sign.",
+        tags,
+        params: PaymentId,
+        body: ReturnOrder,
+        response: { 200: ExceptionalPayment },
+      },
+      config: {
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "RETURN_APPROVAL_REQUIRED", "CHAIN_UNAVAILABLE"],
+        idempotencyKey: true,
+        walletLock: true,
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const order = { ...request.body, id }
+      const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => await prepareReturn(ctx, request, merchantId, order),
+        work: async (ctx, prepared) => await carryOut(ctx, merchantId, order, prepared),
+      })
+      await wakeAfterDecision(ctx, [id])
+      return decided
+    },
+  )
+
+  app.post(
+    "/api/console/payments/return",
+    {
+      schema: {
+        operationId: "returnPayments",
+        summary: "Sends up to 50 open payments back, each as by itself",
+        description:
+          "Each is returned or refused by itself, so send the whole list first without `approval`, sign what is asked for, and send it again. One that was returned before is refused, and nothing is sent twice.",
+        tags,
+        body: ReturnOrders,
+        response: { 200: ReturnOutcomes },
+      },
+      config: { errors: ["CHAIN_UNAVAILABLE"], walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const data = []
+      for (const order of request.body.returns) data.push(await returnOne(ctx, request, merchantId, order))
+      const ids = request.body.returns.map(({ id }) => id)
+      await wakeAfterDecision(ctx, ids)
+      return { data }
+    },
+  )
+}
+
+interface ReturnOf {
+  id: string
+  address?: string
+  confirm?: boolean
+  approval?: { deadline: number; signature: string }
+}
+
+/** The part of a return that calls nodes or sanctions lists, and so runs before its transaction. */
+async function prepareReturn(
+  ctx: SellingContext,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  { id, address: text, approval }: ReturnOf,
+) {
+  const address = text === undefined ? undefined : addressField("address", text)
+  const payment = await returnable(ctx, await paymentOf(ctx, merchantId, id))
+  const named = async (ctx: TxContext) => (await namedAddress(ctx, payment))?.address
+  const to = address ?? (await named(ctx))
+  const screened = await screenDecision(ctx, payment, to)
+  const signed = approval && { ...approval, signature: approval.signature as Hex }
+  const checked = await checkApproval(ctx, payment, to, signed)
+  if (checked) await assertMoneyThere(ctx, payment)
+  const locked = await approvedByWallet(ctx, request, merchantId, async ctx => {
+    // A return to the address that the payer signed for needs no signature of the merchant.
+    if (address === undefined || address === (await named(ctx)) || (await isForWallet(ctx, payment))) return undefined
+    const from = "waits for the merchant"
+    const to = `sent to ${checksummed(address)}`
+    return { words: { action: "Return payment", subject: id, from, to } }
+  })
+  return { address, screened, checked, locked }
+}
+
+async function carryOut(
+  ctx: SellingTx,
+  merchantId: string,
+  { id, confirm = false }: ReturnOf,
+  { address, screened, checked, locked }: Awaited<ReturnType<typeof prepareReturn>>,
+) {
+  await locked.hold(ctx)
+  await returnPayment(ctx, merchantId, id, { address, confirm, approval: checked }, screened)
+  return await readDecided(ctx, merchantId, id)
+}
+
+/** Makes one return of several; returns the payment, or why the return was not made. */
+async function returnOne(
+  ctx: SellingContext,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  order: ReturnOf,
+) {
+  try {
+    const prepared = await prepareReturn(ctx, request, merchantId, order)
+    const payment = await inTransaction(ctx, async ctx => await carryOut(ctx, merchantId, order, prepared))
+    return { id: order.id, payment, error: null }
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    const { code, message, details } = error
+    return { id: order.id, payment: null, error: { error: code, message, ...(details ? { details } : {}) } }
+  }
+}
+
+async function readDecided(ctx: TxContext, merchantId: string, id: string) {
+  const rows = await transactions(ctx, merchantId, { exceptional: true }).where("id", "=", id).execute()
+  const [decided] = await exceptionsOf(ctx, rows)
+  if (!decided) throw new Error(`${id} is decided and is not there`)
+  return decided
+}
+
+/** Wakes those who wait for these payments of the merchant's. */
+async function wakeAfterDecision(ctx: SellingContext, ids: readonly string[]): Promise<void> {
+  await ctx.wakes.wake("payouts")
+  const payments = await ctx.db.selectFrom("payments").select(["resource_id", "payer"]).where("id", "in", ids).execute()
+  const names = payments.flatMap(({ resource_id: resourceId, payer }) =>
+    namesOf(sellableOf(ctx, resourceId), [{ resourceId, senders: [payer] }]),
+  )
+  await ctx.wakes.wake("payments", names)
+  ctx.wakes.wakeSoon("deliveries")
+}

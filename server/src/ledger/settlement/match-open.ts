@@ -1,0 +1,51 @@
+/** Finds the open payment that money which waits belongs to, so that a payment keeps its id while its money changes. Pure. */
+import type { Row } from "../../platform/db/schema.ts"
+import type { Waiting } from "./sellable.ts"
+
+/** Money that waits, of one sender in one token at one address, and the payment that it had before, if any. */
+export interface Matched {
+  group: Waiting
+  known: Row<"payments"> | undefined
+}
+
+/**
+ * Matches groups with these open and reversed payments, each with one at most: first with an open payment for the same reason, or a
+ * reversed one that claims some of the group; then with an open payment for another reason. One pass over each list, as
+ * strangers fill both.
+ */
+export function matchOpen(groups: readonly Waiting[], payments: readonly Row<"payments">[]): Matched[] {
+  const open = payments.filter(({ status }) => status !== "reversed")
+  const reversed = new Map(payments.filter(({ status }) => status === "reversed").map(row => [row.id, row]))
+  const byReason = Map.groupBy(open, row => `${placeOf(row, row.payer, row.exception)} ${row.exception}`)
+  const byPlace = Map.groupBy(open, row => placeOf(row, row.payer, row.exception))
+  const taken = new Set<string>()
+  const take = (row: Row<"payments"> | undefined) => {
+    if (row) taken.add(row.id)
+    return row
+  }
+  const next = (rows: readonly Row<"payments">[] = []) => take(rows.find(({ id }) => !taken.has(id)))
+  const claiming = ({ transfers }: Waiting) => {
+    const rows = [...new Set(transfers.map(row => row.payment_id ?? ""))].flatMap(id => reversed.get(id) ?? [])
+    const [first] = transfers
+    const own = rows.filter(row => row.payer === first?.from_address && row.token === first.token)
+    return next(own.sort((a, b) => (a.id < b.id ? -1 : 1)))
+  }
+  const exact = groups.map(group => ({
+    group,
+    known: next(byReason.get(`${placeOfGroup(group)} ${group.exception}`)) ?? claiming(group),
+  }))
+  return exact.map(({ group, known }) => ({ group, known: known ?? next(byPlace.get(placeOfGroup(group))) }))
+}
+
+/** Transactions without a buyer are payments of their own. */
+const placeOf = (
+  { token, deposit_id, tx_hash }: Pick<Row<"payments">, "token" | "deposit_id" | "tx_hash">,
+  payer: string,
+  exception: Row<"payments">["exception"] | undefined,
+): string => `${payer} ${token} ${deposit_id} ${exception === "no_buyer" ? tx_hash : ""}`
+
+function placeOfGroup({ transfers, exception }: Waiting): string {
+  const [first] = transfers
+  if (!first) throw new Error("a payment has no transfer")
+  return placeOf(first, first.from_address, exception)
+}

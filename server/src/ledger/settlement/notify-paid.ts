@@ -1,0 +1,107 @@
+/**
+ * Notifies merchants of payments once their shares are mined: at the latest five minutes after the payment was
+ * confirmed.
+ */
+import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
+import { inTransaction } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
+import { notifyCheckout } from "./notify-checkout.ts"
+import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
+
+/**
+ * After this time, shares that are not mined are reported without a hash; later hashes are in `GET /api/checkouts/:id`.
+ */
+const WAIT_FOR_SHARES_MS = 5 * 60_000
+const PAYMENTS_PER_ROUND = 200
+
+/**
+ * Notifies the merchant that a payment is paid, or schedules that for when its shares are settled. Call it inside the
+ * transaction that granted it, after its payouts were made.
+ */
+export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId: string): Promise<void> {
+  const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
+  if (!(await isSplit(ctx, paymentId))) return await notify(ctx, network, payment)
+  const notifyBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
+  await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
+}
+
+/** Emits the payments whose shares are settled, or whose time is over; returns how many still wait. */
+export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
+  const waiting = await ctx.db
+    .selectFrom("payments")
+    .select(["id", "resource_id as resourceId"])
+    .where("notify_by", "is not", null)
+    .orderBy("notify_by")
+    .limit(PAYMENTS_PER_ROUND)
+    .execute()
+  let notified = 0
+  for (const { id, resourceId } of waiting)
+    notified += await inTransaction(ctx, async ctx => {
+      // Locked before the payment, in settlement's order.
+      await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
+      const payment = await ctx.db
+        .selectFrom("payments")
+        .selectAll()
+        .where("id", "=", id)
+        .where("notify_by", "is not", null)
+        .forNoKeyUpdate()
+        .skipLocked()
+        .executeTakeFirst()
+      if (!payment?.notify_by) return 0
+      const reversed = payment.status !== "granted"
+      if (!reversed && payment.notify_by > ctx.now() && !(await sharesSettled(ctx, id))) return 0
+      if (!reversed) await notify(ctx, networkOf(ctx.chain, payment.chain_id), payment)
+      await ctx.db.updateTable("payments").set({ notify_by: null }).where("id", "=", id).execute()
+      return 1
+    })
+  if (notified > 0) ctx.wakes.wakeSoon("deliveries")
+  return waiting.length - notified
+}
+
+/**
+ * Emits that a payment is no longer paid, if it is reported as a session of its own. Call it inside the transaction
+ * that reversed it.
+ */
+export async function notifyReversed(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+  if (payment.agent) return
+  await notifyCheckout(ctx, network, "reversed", {
+    ...(await describe(ctx, payment)),
+    status: "pending",
+    amountReceived: 0n,
+    confirmedAt: null,
+    splits: null,
+  })
+}
+
+async function notify(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+  // An agent's payment is not notified: the agent got its answer.
+  if (payment.agent) return
+  const splits = (await isSplit(ctx, payment.id)) ? await sharesOf(ctx, payment.id) : null
+  await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
+}
+
+const describe = (ctx: SellingTx, payment: Row<"payments">) =>
+  sellableOf(ctx, payment.resource_id).describe(ctx, payment)
+
+/** Returns the fields of a payment that is reported as a session of its own, without what it was for. */
+export const sessionNotice = (payment: Row<"payments">) => ({
+  id: payment.id,
+  numberedIn: "payments" as const,
+  merchantId: payment.merchant_id,
+  amount: payment.amount,
+  amountReceived: payment.amount,
+  exception: exceptionOf(payment.exception),
+  txHash: payment.tx_hash,
+  payer: payment.payer,
+  token: payment.token,
+  confirmedAt: payment.updated_at,
+  productId: null,
+  paywallId: null,
+  description: null,
+  metadata: null,
+  customerEmail: null,
+  payerInfo: null,
+  callbackUrl: null,
+  traceparent: payment.traceparent,
+})

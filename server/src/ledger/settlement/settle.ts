@@ -1,0 +1,204 @@
+/**
+ * Settlement: in one database transaction per group, payments claim confirmed transfers and buy what was for sale,
+ * payments whose transfers a reorg removed are reversed, and money that pays for nothing waits for the merchant. What
+ * differs between kinds of resources is in their {@link Sellable}.
+ */
+import { sql } from "kysely"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { screen } from "../../platform/chain/sanctions.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { givenRows } from "../../platform/db/given-rows.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { failedShares, makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
+import { stopReturns } from "../payouts/make-returns.ts"
+import { verifySoon } from "../scanner/queries.ts"
+import { coverReturns } from "./cover-returns.ts"
+import { writeOpen } from "./exceptions.ts"
+import { payersToWait } from "./money-there.ts"
+import { notifyReopened } from "./notify-waiting.ts"
+import { screenedTogether, sendersOf } from "./screened-together.ts"
+import type { SellingContext, SellingTx } from "./sellable.ts"
+import { type Group, namesOf, type Part, type Plan, type Screened, type Sellable, type Standing } from "./sellable.ts"
+import { traceGroup } from "./trace-payment.ts"
+import { againAfter } from "./waits.ts"
+import { grantAgain, reverse, writePaid } from "./write-payments.ts"
+
+/**
+ * Settling one kind stops after this time and continues in the next round: the scan finds no new payments meanwhile, and the
+ * round's lease ends.
+ */
+const BUDGET_MS = 3_000
+/** A group that can't be settled is tried again after this time at first: a deadlock is over at once. */
+const FAILED_MS = 5_000
+
+/**
+ * Settles what is due on the network; returns how many groups were due. A group that fails does not delay the others.
+ */
+export async function settleDue(ctx: SellingContext, network: Network): Promise<number> {
+  // Most rounds have nothing due, and each kind's own query is expensive to plan. This check costs a fifth of one of
+  // them.
+  const { rows } = await sql<{ arrived: boolean; reopened: boolean }>`select exists (select from transfers
+      where chain_id = ${network.chainId} and run_at <= ${ctx.now()}) as arrived,
+    exists (select from payments where chain_id = ${network.chainId} and reopened) as reopened`.execute(ctx.db)
+  let groups = 0
+  for (const sellable of ctx.sells)
+    if (rows[0]?.arrived || sellable.wake) groups += await settleKind(ctx, network, sellable)
+  if (rows[0]?.reopened) await notifyReopened(ctx, network)
+  return groups
+}
+
+async function settleKind(ctx: SellingContext, network: Network, sellable: Sellable): Promise<number> {
+  const due = await sellable.due(ctx, network)
+  if (due.groups.length === 0) return 0
+  let { isMore } = due
+  // What precedes a part asks the chain, which may take long. So the time is counted from the first part that is ready,
+  // and a part that is ready settles one group in any case: each round gets on, whatever is due and whoever is slow.
+  let until = Number.POSITIVE_INFINITY
+  const isOver = () => ctx.signal.aborted || performance.now() > until
+  // Each part is screened just before it is settled, so that the many senders of a flood do not delay other buyers. It
+  // is screened before the transactions, because a list is a file or a contract, and neither belongs inside one.
+  for (const part of screenedTogether(due.groups)) {
+    if (isOver()) {
+      isMore = true
+      break
+    }
+    const [screened, waiting] = await Promise.all([
+      screen(ctx, sendersOf(part), sellable.purpose),
+      payersToWait(ctx, network, part),
+    ])
+    until = Math.min(until, performance.now() + BUDGET_MS)
+    for (const [i, group] of part.entries()) {
+      if (ctx.signal.aborted || (i > 0 && isOver())) isMore = true
+      else isMore = (await trySettling(ctx, sellable, group, but(screened, waiting.get(group.resourceId)))) || isMore
+    }
+  }
+  // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
+  // before it again.
+  if (isMore) await verifySoon(ctx, network.chainId)
+  await ctx.wakes.wake("payments", namesOf(sellable, due.groups))
+  ctx.wakes.wakeSoon("deliveries")
+  await ctx.wakes.wake("payouts")
+  return due.groups.length
+}
+
+/** What was screened, with these payers as if that had failed: their money waits. */
+const but = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
+  payers.size === 0 ? screened : new Map([...screened, ...[...payers].map(payer => [payer, "unknown"] as const)])
+
+/**
+ * Settles one group; returns whether more of it could be settled at once. A failure is logged, and the group is put off.
+ */
+async function trySettling(
+  ctx: SellingContext,
+  sellable: Sellable,
+  group: Group,
+  screened: Screened,
+): Promise<boolean> {
+  try {
+    const settleGroup = () => inTransaction(ctx, ctx => settle(ctx, sellable, group, screened))
+    return (await traceGroup(ctx, sellable, group, settleGroup)).isMore
+  } catch (error) {
+    const { resourceId } = group
+    ctx.log.error({ err: error, resourceId }, "settling failed and will be tried again")
+    await putOff(ctx, sellable, group).catch(error => {
+      ctx.log.warn({ err: error, resourceId }, "what could not be settled was not put off either")
+    })
+    return false
+  }
+}
+
+/** Tries a group later, so that it has no turn before others again and again. */
+async function putOff(ctx: Context, sellable: Sellable, { resourceId, senders }: Group): Promise<void> {
+  const isDue = sql`deposit_id in (select id from deposits where resource_id = ${resourceId}) and run_at <= ${ctx.now()}
+    and (${sellable.paidOnce} or from_address = any(${sqlArray("text", senders)}))`
+  const { rows } = await sql<{ since: Date | null }>`
+    select max(greatest(created_at, reorged_at)) as since from transfers where ${isDue}`.execute(ctx.db)
+  const at = againAfter(ctx.now(), rows[0]?.since ?? ctx.now(), FAILED_MS)
+  await sql`update transfers set run_at = ${at} where ${isDue}`.execute(ctx.db)
+  await sellable.wake?.(ctx, [], [resourceId], at)
+}
+
+/**
+ * Settles one group; call it inside a transaction. All its parts lose what a reorg removed before anything is granted.
+ * Returns whether more of it could be settled at once, in another transaction.
+ */
+export async function settle(
+  ctx: SellingTx,
+  sellable: Sellable,
+  group: Group,
+  screened: Screened,
+): Promise<{ isMore: boolean }> {
+  const { parts, due } = await sellable.hold(ctx, group)
+  for (const part of parts) await followChain(ctx, sellable, part)
+  for (const part of parts) await coverReturns(ctx, part)
+  const again = new Map<bigint, Date>()
+  let isMore = false
+  for (const part of parts) {
+    const plan = await sellable.plan(ctx, part, screened)
+    await apply(ctx, sellable, part, plan)
+    for (const [id, at] of plan.again) again.set(id, at)
+    isMore ||= plan.isMore
+  }
+  await setDue(ctx, due, again)
+  return { isMore }
+}
+
+/**
+ * Keeps the merchant's or the chain's decision while the money is there. A granted payment is reversed while some of
+ * its money is gone, and granted again when all of it is sure. One with more money than before is reversed too, and the
+ * plan of the same transaction counts it with its surplus; where the merchant has decided about it, it takes what came
+ * more. An unsigned return is cancelled if a reorg changed its money.
+ */
+async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Promise<void> {
+  const idsOf = (what: Standing["status"]) => part.standing.filter(({ status }) => status === what).map(({ id }) => id)
+  const unmade = await failedShares(ctx, idsOf("granted"))
+  await stopReturns(ctx, idsOf("returned"))
+  for (const payment of part.standing) {
+    const { id, status, amount, there, sure, grown = false } = payment
+    if (status === "granted" && (there < amount || grown)) await reverse(ctx, sellable, part, payment)
+    else if (status === "granted" && sure > amount) await takeMore(ctx, id, sure)
+    // A share that failed while its transfer was gone was not made again.
+    else if (unmade.has(id) && sure === amount) await makeAllShares(ctx, id)
+    if (status === "reversed" && sure >= amount) {
+      await grantAgain(ctx, sellable, part, payment)
+      // It came back with more. Nothing would settle it again for that.
+      if (sure > amount && !grown) await takeMore(ctx, id, sure)
+    }
+  }
+}
+
+async function takeMore(ctx: TxContext, id: string, amount: bigint): Promise<void> {
+  await ctx.db.updateTable("payments").set({ amount, updated_at: ctx.now() }).where("id", "=", id).execute()
+  await makePayouts(ctx, id)
+}
+
+async function apply(ctx: SellingTx, sellable: Sellable, part: Part, plan: Plan): Promise<void> {
+  for (const payment of plan.reversed) await reverse(ctx, sellable, part, payment)
+  const paid: string[] = []
+  for (const each of plan.paid) paid.push(await writePaid(ctx, sellable, part, each))
+  await writeOpen(ctx, sellable, part, plan)
+  await sellable.finish(ctx, part, plan, paid)
+}
+
+/**
+ * Ends the due transfers, except those that are due `again`, and marks those as applied that a granted payment of their
+ * sender claims now. If a payment has lost a part, its other transfers become due again too, though they were not due.
+ * A returned payment can open again without the lock of its group, so its transfers are not marked: another transaction
+ * may be changing that at this moment.
+ */
+async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
+  const done = due.filter(id => !again.has(id))
+  if (done.length > 0)
+    await sql`update transfers t set run_at = null, applied = exists (select from claims c join payments p on p.id = c.payment_id
+        where c.transfer_id = t.id and p.status = 'granted' and p.payer = t.from_address)
+      where t.id = any(${sqlArray("bigint", done)}) and t.run_at <= ${ctx.now()}`.execute(ctx.db)
+  if (again.size === 0) return
+  const wasDue = new Set(due)
+  const later = [...again].map(([id, at]) => ({ id: `${id}`, at, was_due: wasDue.has(id) }))
+  await sql`update transfers t set run_at = later.at
+    from (${givenRows(later, "id bigint, at timestamptz, was_due boolean")}) later
+    where t.id = later.id and case when later.was_due then t.run_at <= ${ctx.now()} else t.run_at is null end`.execute(
+    ctx.db,
+  )
+}

@@ -1,0 +1,23 @@
+/** When to try again what can't be settled now. */
+import type { Row } from "../../platform/db/schema.ts"
+
+const MINUTE_MS = 60_000
+const MOST_MS = 10 * MINUTE_MS
+
+/**
+ * Returns when to try again: after a quarter of the time that it has waited since its newest money came, but not before
+ * `leastMs` and within ten minutes.
+ */
+export function againAfter(now: Date, since: Date, leastMs = MINUTE_MS / 2): Date {
+  const waited = now.getTime() - since.getTime()
+  return new Date(now.getTime() + Math.min(Math.max(waited / 4, leastMs), MOST_MS))
+}
+
+/** The same for transfers that wait together, from when a reorg changed them last; at the least time for none. */
+export function againTogether(
+  now: Date,
+  transfers: readonly Pick<Row<"transfers">, "created_at" | "reorged_at">[],
+): Date {
+  const times = transfers.map(row => Math.max(row.created_at.getTime(), row.reorged_at?.getTime() ?? 0))
+  return againAfter(now, new Date(times.length === 0 ? now : times.reduce((newest, time) => Math.max(newest, time))))
+}

@@ -1,0 +1,190 @@
+/** `/api/console/splits`: how payments are divided among recipients. */
+
+import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { Page } from "../../platform/http/schemas.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { percentOf } from "../../platform/money/percent.ts"
+import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
+import type { Recipient } from "./split.ts"
+import { recipientWords } from "./split-guard.ts"
+import {
+  changeSplit,
+  checkedRecipients,
+  createSplit,
+  deleteSplit,
+  readSplit,
+  recipientsOf,
+  type SplitWithRecipients,
+} from "./splits.ts"
+
+const tags = ["splits"]
+
+export function splitRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/splits",
+    {
+      schema: {
+        operationId: "createSplit",
+        summary: "Creates a split: 2 to 50 recipients whose percentages add up to exactly 100",
+        tags,
+        body: SplitCreate,
+        response: { 201: SplitWhole },
+      },
+      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH"], idempotencyKey: true, walletLock: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      reply.code(201)
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const recipients = await checkedRecipients(ctx, request.body.recipients)
+          const from = recipientWords([])
+          const to = recipientWords(recipients)
+          const words = { action: "Create split", subject: request.body.name, from, to }
+          return { recipients, approval: await approvedByWallet(ctx, request, merchantId, async () => ({ words })) }
+        },
+        work: async (ctx, { recipients, approval }) => {
+          await approval.hold(ctx)
+          return wholeOf(await createSplit(ctx, merchantId, request.body, recipients))
+        },
+      })
+      ctx.wakes.wakeSoon("deliveries")
+      return made
+    },
+  )
+
+  app.get(
+    "/api/console/splits",
+    {
+      schema: {
+        operationId: "listSplits",
+        summary: "All splits, newest first",
+        tags,
+        querystring: Page,
+        response: { 200: SplitList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      const query = read.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
+      const format = async (rows: Row<"splits">[]) => {
+        const sets = await recipientsOf(
+          read,
+          rows.map(row => row.set_id),
+        )
+        return rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
+      }
+      return await sendList(read, reply, request.query, newestFirst(query), format, inData)
+    },
+  )
+
+  app.get(
+    "/api/console/splits/:id",
+    {
+      schema: {
+        operationId: "readSplit",
+        summary: "One split with every field",
+        tags,
+        params: SplitPath,
+        response: { 200: SplitWhole },
+      },
+      config: { errors: ["FORBIDDEN", "NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      return wholeOf(await readSplit(ctx, merchantId, request.params.id))
+    },
+  )
+
+  app.put(
+    "/api/console/splits/:id",
+    {
+      schema: {
+        operationId: "changeSplit",
+        summary: "Changes the given fields; the list of recipients is replaced as a whole",
+        description:
+          "Applies to receiving addresses from now on: each address says itself who shares what it gets, so every paywall with this split gets a new one. What reaches an old address within the hour, or was paid before, is paid to the recipients of that address; what comes later waits for you as an exception (`late`), and is paid to them if you accept it. Checkouts keep their addresses.",
+        tags,
+        params: SplitPath,
+        body: SplitChange,
+        response: { 200: SplitChanged },
+      },
+      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH", "FORBIDDEN", "NOT_FOUND"], walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const { body } = request
+      // Ownership is checked first: only the owner may learn what is wrong with the body.
+      await readSplit(ctx, merchantId, id)
+      const recipients = body.recipients && (await checkedRecipients(ctx, body.recipients))
+      const approval = await approvedByWallet(
+        ctx,
+        request,
+        merchantId,
+        async ctx => recipients && (await splitChange(ctx, merchantId, id, "Change split", recipients)),
+      )
+      const split = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await changeSplit(ctx, merchantId, id, body, recipients)
+      })
+      ctx.wakes.wakeSoon("deliveries")
+      const { name, updated_at } = split
+      return { id, name, recipients: split.recipients.map(shown), updatedAt: updated_at.toISOString() }
+    },
+  )
+
+  app.delete(
+    "/api/console/splits/:id",
+    {
+      schema: {
+        operationId: "deleteSplit",
+        summary: "Deletes a split for ever; payments already made keep its recipients",
+        tags,
+        params: SplitPath,
+        response: { 200: SplitDeleted },
+      },
+      config: { errors: ["FORBIDDEN", "NOT_FOUND"], walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const approval = await approvedByWallet(ctx, request, merchantId, ctx =>
+        splitChange(ctx, merchantId, id, "Delete split", []),
+      )
+      await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        await deleteSplit(ctx, merchantId, id)
+      })
+      ctx.wakes.wakeSoon("deliveries")
+      return { deleted: true as const, id }
+    },
+  )
+}
+
+/** Describes the change from the current recipients to others; throws like {@link readSplit}. */
+async function splitChange(ctx: TxContext, merchantId: string, id: string, action: string, to: readonly Recipient[]) {
+  const { recipients } = await readSplit(ctx, merchantId, id)
+  return { words: { action, subject: id, from: recipientWords(recipients), to: recipientWords(to) } }
+}
+
+const shown = ({ address, percentE4, label }: Recipient) => ({
+  address: checksummed(address),
+  percent: percentOf(percentE4),
+  label,
+})
+
+const listedOf = ({ id, name, recipients, created_at }: SplitWithRecipients) => ({
+  id,
+  name,
+  recipients: recipients.map(shown),
+  createdAt: created_at.toISOString(),
+})
+
+const wholeOf = (split: SplitWithRecipients) => ({ ...listedOf(split), description: split.description })

@@ -1,0 +1,83 @@
+/**
+ * Takes due payouts to their nonces: picks what is due, screens and simulates it, writes the verdicts, and gives the
+ * rest their nonces under the wallet's lock.
+ */
+import { type Fees, firstFees } from "../../platform/chain/fees.ts"
+import { RELEASE_GAS } from "../../platform/chain/release-call.ts"
+import type { WalletState } from "../../platform/chain/wallet-state.ts"
+import { type Context, inTransaction } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { applyVerdicts } from "./apply-verdicts.ts"
+import { groupIntoTransactions } from "./batches.ts"
+import type { Except } from "./gas-budget.ts"
+import { giveNonces, MAX_IN_FLIGHT } from "./give-nonces.ts"
+import { inFlight } from "./in-flight.ts"
+import type { Lane, Payout } from "./lane.ts"
+import { duePayouts } from "./pick-due.ts"
+import { screenAndSimulate } from "./screen-and-simulate.ts"
+import type { Unsigned } from "./unsigned-attempts.ts"
+
+/** The payouts that got nonces, and how many due payouts were held, postponed or cancelled instead. */
+interface Assigned {
+  assigned: Unsigned[]
+  postponed: number
+  /** Those of them that a verdict is about. */
+  notSigned: Payout[]
+}
+
+const NOTHING: Assigned = { assigned: [], postponed: 0, notSigned: [] }
+
+/**
+ * Gives nonces to due payouts while there is room in flight. It gives none while an earlier nonce is unsigned: a later
+ * one could not be mined, and a payout with a nonce can't be cancelled.
+ */
+export async function assignPayouts(
+  ctx: Context,
+  lane: Lane,
+  wallet: Row<"wallets">,
+  state: WalletState,
+): Promise<Assigned> {
+  const { latest, pending = 0n, balance, dataFee } = state
+  // The alarms say why nothing is paid in that case.
+  if (latest === undefined || balance === undefined) return NOTHING
+  const picked = await pickDue(ctx, lane, wallet, state)
+  if (!picked) return NOTHING
+  const { payouts, held, fees } = picked
+  const judged = await screenAndSimulate(ctx, lane, wallet, payouts, { fees, balance })
+  await applyVerdicts(ctx, lane, judged)
+  const approved = judged.filter(({ verdict }) => verdict.kind === "sign")
+  const postponed = held + payouts.length - approved.length
+  const notSigned = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [] : [payout]))
+  if (approved.length === 0) return { ...NOTHING, postponed, notSigned }
+  const count = pending > latest ? pending : latest
+  const terms = { fees, count, balance, dataFee }
+  const given = await inTransaction(ctx, ctx => giveNonces(ctx, lane, wallet, approved, terms))
+  // After the commit: ending a relay locks its session, and no code waits for a session while it locks a wallet.
+  await applyVerdicts(ctx, lane, given.judged)
+  notSigned.push(...given.judged.map(({ payout }) => payout))
+  return { assigned: given.assigned, postponed: postponed + given.judged.length, notSigned }
+}
+
+/**
+ * Returns the due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined if nothing
+ * can get a nonce.
+ */
+async function pickDue(
+  ctx: Context,
+  lane: Lane,
+  wallet: Row<"wallets">,
+  { market, dataFee }: WalletState,
+): Promise<{ payouts: Payout[]; held: number; fees: Fees } | undefined> {
+  const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
+  const flying = await inFlight(ctx, wallet)
+  const room = MAX_IN_FLIGHT - flying.n
+  if (room <= 0 || flying.unsigned > 0 || !fees) return undefined
+  const size = { limit: lane.pickable(room), room }
+  const due = await duePayouts(ctx, lane, wallet, size)
+  const most = RELEASE_GAS * fees.maxFee + dataFee
+  if (due.length === 0 || (await lane.isStopped(ctx, most))) return undefined
+  const dueExcept = (except: Except) => duePayouts(ctx, lane, wallet, size, except)
+  const payable = await lane.withinBudgets(ctx, wallet, due, most, dueExcept)
+  const payouts = groupIntoTransactions(ctx, payable.due).slice(0, room).flat()
+  return { payouts, held: payable.held, fees }
+}

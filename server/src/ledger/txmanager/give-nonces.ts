@@ -1,0 +1,239 @@
+/**
+ * Gives nonces. Under the wallet's lock, one transaction writes the nonces and everything that is to be signed with
+ * them, so there is never a gap; they are signed after the commit. Payouts that get no nonce get a verdict, which is
+ * also applied after the commit.
+ */
+import { sql } from "kysely"
+import type { Fees } from "../../platform/chain/fees.ts"
+import { dataParts } from "../../platform/chain/wallet-state.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { givenRows } from "../../platform/db/given-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { BATCH_GAS_OF_CALL, groupIntoTransactions, writeBatches } from "./batches.ts"
+import { lockBudgets } from "./gas-budget.ts"
+import { type InFlight, inFlight } from "./in-flight.ts"
+import type { Judged, LaneInfo, Payout, Verdict } from "./lane.ts"
+import { isContractRelay, lockTotals } from "./total-budget.ts"
+import { gasOf, type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
+import { toSign, type Unsigned } from "./unsigned-attempts.ts"
+import { lockWallet } from "./wallet-row.ts"
+
+/** How many unmined transactions a wallet may have; nodes keep few of one sender. */
+export const MAX_IN_FLIGHT = 16
+const DETAIL_LENGTH = 200
+/** How long a payout is held while the wallet has no gas. */
+const LOW_GAS_WAIT_MS = 30_000
+
+/** How long a call waits for the cost of those in flight: about a block. */
+const IN_FLIGHT_WAIT_MS = 2_000
+
+/** What was read about the wallet before the lock, and the fees to bid. */
+interface Terms {
+  fees: Fees
+  /** Nonces that the chain or its mempool has used. */
+  count: bigint
+  /** In wei. */
+  balance: bigint
+  /** The most that the data of a usual transaction costs, in wei. */
+  dataFee: bigint
+}
+
+interface Given {
+  /** What was written, to be signed after the commit. */
+  assigned: Unsigned[]
+  /** Verdicts on approved payouts that get no nonce. */
+  judged: Judged[]
+}
+
+/** SQL: whether a payout's money is reserved in its deposit's book, or it is a relay before its deadline. */
+export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
+
+/**
+ * Gives nonces to the approved payouts that may still be paid and that gas, budgets and the wallet's flight have room for.
+ * Those that were simulated in a batch share its nonce. Call it inside a transaction.
+ */
+export async function giveNonces(
+  ctx: TxContext,
+  lane: LaneInfo,
+  { id: walletId }: Row<"wallets">,
+  approved: readonly Judged[],
+  terms: Terms,
+): Promise<Given> {
+  const wallet = await lockWallet(ctx, walletId)
+  if (!maySign(ctx, wallet, terms.count)) return { assigned: [], judged: [] }
+  const flying = await inFlight(ctx, wallet)
+  const room = Math.max(0, MAX_IN_FLIGHT - flying.n)
+  const locked = await lockPayouts(
+    ctx,
+    approved.map(({ payout }) => payout.id),
+  )
+  const short = locked.flatMap(row => (row.backed ? [] : [{ payout: row, verdict: { kind: "short" } as const }]))
+  const batched = new Set(approved.flatMap(({ payout, verdict }) => ("inBatch" in verdict ? [payout.id] : [])))
+  const mayShare = ({ id }: Payout) => batched.has(id)
+  // In the order in which they were approved: what was simulated together comes before what failed together with others and
+  // succeeds alone, which needs a transaction each.
+  const byId = new Map(locked.map(row => [row.id, row]))
+  const backed = approved.flatMap(({ payout: { id } }) => byId.get(id) ?? []).filter(row => row.backed)
+  // What does not fit in flight takes nothing from a budget.
+  const fitting = groupIntoTransactions(ctx, backed, mayShare).slice(0, room)
+  const payouts = fitting.flat()
+  const altered = await alteredOf(ctx, lane, payouts)
+  const isAltered = new Set(altered.map(({ payout }) => payout.id))
+  const sound = payouts.filter(({ id }) => !isAltered.has(id))
+  const judged = [...short, ...altered, ...(await fitBudgets(ctx, lane, wallet, sound, mayShare, flying, terms))]
+  const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
+  const isFunded = new Set(funded.map(({ id }) => id))
+  // The same groups: while the budgets were locked, deadlines came nearer, and grouping by them would make more
+  // transactions than fit.
+  const transactions = fitting.flatMap(each => {
+    const [first, ...rest] = each.filter(({ id }) => isFunded.has(id))
+    return first ? [[first, ...rest] as const] : []
+  })
+  const assigned = await assignAll(ctx, wallet, await writeBatches(ctx, transactions), terms)
+  return { assigned, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
+}
+
+/**
+ * Returns the payouts whose calldata does not match their rows and their deposits' terms: somebody altered one of them
+ * by hand.
+ */
+async function alteredOf(ctx: TxContext, lane: LaneInfo, payouts: readonly Payout[]): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  // Only the calldata, because that is what will be signed. The trigger `payouts_keep_promises` ensures that a payout
+  // never gives up its nonce; without the trigger, the chaos test must find what a careless engine does.
+  const faultOf = await lane.calldataFaults(
+    ctx,
+    payouts.map(({ id }) => id),
+  )
+  return payouts.flatMap(payout => {
+    const detail = faultOf(payout.id)
+    if (detail === undefined) return []
+    ctx.log.error({ payoutId: payout.id, reason: detail }, "a payout was altered by hand; it is not signed")
+    return [
+      {
+        payout,
+        verdict: { kind: "hold", reason: "simulation", detail: `was altered: ${detail}`.slice(0, DETAIL_LENGTH) },
+      },
+    ]
+  })
+}
+
+/**
+ * Whether the wallet is active and the chain has no nonce that was not signed here. The count was read before the lock
+ * and `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count: before the database
+ * lost its last seconds, the service may have sent one for a payout that seems unpaid here.
+ */
+function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
+  if (status !== "active") return false
+  if (count <= next) return true
+  ctx.log.error({ count: `${count}`, next: `${next}` }, "on-chain nonce exceeds next_nonce; refusing to sign")
+  return false
+}
+
+/**
+ * Locks the payouts that have no nonce, and reads whether the money of each is there: a reorg may remove it at any
+ * time.
+ */
+const lockPayouts = (ctx: TxContext, ids: readonly string[]): Promise<(Payout & { backed: boolean })[]> =>
+  ctx.db
+    .selectFrom("payouts")
+    .selectAll()
+    .select(sql<boolean>`has_money(payouts)`.as("backed"))
+    .where("id", "in", ids)
+    .where("state", "in", ["queued", "held"])
+    .where(isSignable(ctx))
+    .orderBy("created_at")
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .skipLocked()
+    .execute()
+
+/** Takes the gas of each payout from the wallet's balance and from the budgets, in order, while there is enough. */
+async function fitBudgets(
+  ctx: TxContext,
+  lane: LaneInfo,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  mayShare: (payout: Payout) => boolean,
+  flying: InFlight,
+  { fees, balance, dataFee }: Terms,
+): Promise<Judged[]> {
+  const merchants = payouts.map(payout => payout.merchant_id)
+  const budgets = await lockBudgets(ctx, merchants)
+  const withContracts = lane.callsContractWallets && payouts.some(isContractRelay)
+  const totals = await lockTotals(ctx, wallet, payouts, withContracts)
+  // Payouts that were paid in another way between the simulation and this lock; the next turn cancels them.
+  const outdated = await lane.outdated(ctx, payouts)
+  const before = balance - flying.wei - flying.parts * dataFee
+  let wei = before
+  const judge = (payout: Payout): Verdict => {
+    if (outdated.has(payout.id)) return { kind: "skip" }
+    const gas = gasOf(payout) + (mayShare(payout) ? BATCH_GAS_OF_CALL : 0n)
+    const most = gas * fees.maxFee + dataParts(payout.data) * dataFee
+    if (wei < most) return lowGas(wallet)
+    if (!totals.holds(payout, most)) return unlessBusy(lane.overTotal(payout), flying.n > 0 || wei < before)
+    if (!budgets.take(payout, most)) return unlessBusy(lane.overBudget(payout), budgets.isBusy(payout.merchant_id))
+    totals.take(payout, most)
+    wei -= most
+    return { kind: "sign" }
+  }
+  return payouts.map(payout => ({ payout, verdict: judge(payout) }))
+}
+
+/**
+ * What is in flight counts by the most that it may cost, many times what it will. A call is not cancelled for that: it
+ * waits until the true cost is known.
+ */
+const unlessBusy = (verdict: Verdict, isBusy: boolean): Verdict =>
+  isBusy && verdict.kind === "cancel" ? { kind: "wait", ms: IN_FLIGHT_WAIT_MS } : verdict
+
+const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
+  kind: "hold",
+  reason: "low_gas",
+  detail: `the ${lane} wallet has too little for gas`,
+  waitMs: LOW_GAS_WAIT_MS,
+})
+
+/**
+ * Gives payouts the wallet's next nonces. One statement writes the nonces, the unsigned attempts and the wallet's next
+ * nonce. Returns what to sign.
+ */
+async function assignAll(
+  ctx: TxContext,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  { fees, dataFee }: Terms,
+): Promise<Unsigned[]> {
+  if (payouts.length === 0) return []
+  const attempts: UnsignedRow[] = []
+  let nonce = wallet.next_nonce
+  for (const payout of payouts) {
+    const call = { ...payout, wallet: wallet.address, nonce }
+    const terms = { n: 0, gas: gasOf(payout), dataFee: dataParts(payout.data) * dataFee, ...fees }
+    attempts.push(unsignedAttempt(call, terms))
+    nonce++
+  }
+  const given = attempts.map(({ payout_id: id, unsigned_hash, ...each }) => ({
+    id,
+    unsigned_hash,
+    nonce: `${each.nonce}`,
+    gas: `${each.gas}`,
+    max_fee: `${each.max_fee}`,
+    tip: `${each.tip}`,
+    data_fee: `${each.data_fee}`,
+  }))
+  const { rows } = await sql<{ id: bigint; payout_id: string }>`
+    /* named: give_nonces */ with given as (${givenRows(given, "id uuid, nonce bigint, gas bigint, max_fee numeric, tip numeric, data_fee numeric, unsigned_hash text")}),
+      assigned as (update payouts i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
+        nonce = given.nonce, updated_at = ${ctx.now()} from given where i.id = given.id),
+      next as (update wallets set next_nonce = ${nonce} where id = ${wallet.id})
+    insert into transaction_attempts (payout_id, chain_id, wallet, nonce, n, gas, max_fee, tip, data_fee, unsigned_hash)
+      select id, ${wallet.chain_id}::int, ${wallet.address}, nonce, 0, gas, max_fee, tip, data_fee, unsigned_hash from given order by nonce
+    returning id, payout_id`.execute(ctx.db)
+  const idOf = new Map(rows.map(row => [row.payout_id, row.id]))
+  return payouts.flatMap((payout, i) => {
+    const id = idOf.get(payout.id)
+    const attempt = attempts[i]
+    return id !== undefined && attempt ? [toSign({ ...attempt, id }, payout)] : []
+  })
+}

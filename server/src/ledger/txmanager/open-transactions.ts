@@ -1,0 +1,81 @@
+/** Reads the payouts with a nonce that can still change, with all transactions that can have used their nonces. */
+import { type RawBuilder, sql } from "kysely"
+import type { Hash } from "../../platform/chain/hex.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+
+/** How many payouts' receipts one round reads. */
+const PAYOUTS_PER_ROUND = 200
+
+/** The columns that are read of an open payout: its calldata is most of the row, and not needed. */
+const COLUMNS = [
+  "id",
+  "chain_id",
+  "wallet",
+  "kind",
+  "lane",
+  "state",
+  "nonce",
+  "traceparent",
+  "payment_id",
+  "escrow_id",
+  "deposit_id",
+  "share",
+  "token",
+  "recipient",
+  "amount",
+  "payer",
+  "tx_hash",
+  "block_number",
+  "block_hash",
+  "succeeded",
+  "gas_cost",
+] as const satisfies (keyof Row<"payouts">)[]
+
+/** `hashes`: all transactions that can have used its nonce; those in `empty` do not carry out the payout. */
+export type OpenPayout = Pick<Row<"payouts">, (typeof COLUMNS)[number]> & {
+  nonce: bigint
+  hashes: Hash[]
+  empty: Hash[]
+}
+
+/** The transaction at the nonce of payout `i` that a person declared to be unrelated to it. */
+const foreignHashes = sql`array(select f.tx_hash::text from foreign_nonces f
+  where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
+
+/**
+ * Reads the open payouts that meet one of these conditions on `payouts i`, at most {@link PAYOUTS_PER_ROUND} for each
+ * condition.
+ */
+export async function readOpenPayouts(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  name: "/* named: open_payouts */" | "",
+  ...which: RawBuilder<unknown>[]
+): Promise<OpenPayout[]> {
+  const columns = sql.join(COLUMNS.map(column => sql.ref(`i.${column}`)))
+  const parts = which.map(
+    condition => sql`(select ${columns} from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
+      and ${condition} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_PER_ROUND})`,
+  )
+  const { rows } = await sql<OpenPayout>`
+    ${sql.raw(name)} select i.*, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.hash is not null
+        order by a.empty, a.n desc) || ${foreignHashes} as hashes,
+      array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty
+        and a.hash is not null) || ${foreignHashes} as empty
+    from (${sql.join(parts, sql` union all `)}) i`.execute(ctx.db)
+  return rows
+}
+
+/** The mined payout in the highest block, if any. */
+export async function topMined(
+  ctx: Context,
+  wallet: Row<"wallets">,
+): Promise<Pick<OpenPayout, "block_number" | "block_hash">[]> {
+  const { rows } = await sql<Pick<OpenPayout, "block_number" | "block_hash">>`
+    /* named: top_mined */ select block_number, block_hash from payouts
+    where chain_id = ${wallet.chain_id} and wallet = ${wallet.address} and state = 'mined' order by block_number desc limit 1`.execute(
+    ctx.db,
+  )
+  return rows
+}

@@ -1,0 +1,56 @@
+/** What a lane's queue holds, for its rounds and its metrics. */
+import { sql } from "kysely"
+import type { Context } from "../../platform/context.ts"
+import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import { heldPayouts, oldestQueued, openPayouts } from "../../platform/metrics.ts"
+import type { Lane } from "./lane.ts"
+
+/** All reasons why payouts are held. */
+export const heldReasons: HeldReason[] = [
+  "short",
+  "sanctions",
+  "simulation",
+  "low_gas",
+  "reverted",
+  "gas_budget",
+  "allowance",
+  "balance",
+]
+
+interface Waiting {
+  state: string
+  held_reason: HeldReason | null
+  n: number
+  /** When the first of them is due. */
+  next: Date
+  /** When the oldest of them was made. */
+  oldest: Date
+}
+
+/** Counts the payouts of a network and lane that have not ended, by state and reason. */
+export async function waitingPayouts(ctx: Context, { chain, name }: Lane): Promise<Waiting[]> {
+  const { rows } = await sql<Waiting>`
+    select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from payouts
+    where chain_id = ${chain.chainId} and lane = ${name} and state in ('queued', 'held', 'assigned', 'mined')
+    group by state, held_reason`.execute(ctx.db)
+  return rows
+}
+
+/** Sets the metrics of the queue. */
+export function showQueue(ctx: Context, lane: Lane, rows: readonly Waiting[]): void {
+  const labels = { network: lane.chain.name, wallet: lane.name }
+  const count = (which: (row: Waiting) => boolean) => rows.filter(which).reduce((sum, { n }) => sum + n, 0)
+  for (const state of ["queued", "held", "assigned", "mined"])
+    openPayouts.set(
+      { ...labels, state },
+      count(row => row.state === state),
+    )
+  for (const reason of heldReasons)
+    heldPayouts.set(
+      { ...labels, reason },
+      count(row => row.held_reason === reason),
+    )
+  const queued = rows.find(row => row.state === "queued")
+  const ageMs = queued ? ctx.now().getTime() - queued.oldest.getTime() : 0
+  oldestQueued.set(labels, Math.max(0, ageMs / 1_000))
+}

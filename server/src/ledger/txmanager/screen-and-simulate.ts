@@ -1,0 +1,214 @@
+/**
+ * Decides about due payouts before they get a nonce: whether the money is there, whether a party is sanctioned, and
+ * whether the call would succeed. Reads and returns verdicts; writes nothing to payouts.
+ */
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import { successesIn } from "../../platform/chain/authorization-batch.ts"
+import { type Fees, trialFees } from "../../platform/chain/fees.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import { withRevertName } from "../../platform/chain/revert-name.ts"
+import { hexNumber, type RpcCall, type RpcResult } from "../../platform/chain/rpc.ts"
+import { screen } from "../../platform/chain/sanctions.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { batchCall, groupIntoTransactions } from "./batches.ts"
+import type { Judged, Lane, Payout, Verdict } from "./lane.ts"
+import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } from "./simulate-on-each.ts"
+import { gasOf } from "./unsigned-attempt.ts"
+
+/** How long a payout waits while no source of sanctions responds. */
+const UNSCREENED_WAIT_MS = 30_000
+/** How long a payout waits while endpoints neither run its call nor say that it fails. */
+const UNTRIED_WAIT_MS = 5_000
+
+/** The verdict on a call whose payer's earlier call must be mined first. */
+const OVERDRAWN: Verdict = { kind: "wait", ms: 2_000 }
+
+/** What a simulation runs with. */
+export interface Terms {
+  fees: Fees
+  /** The wallet's, in wei. */
+  balance: bigint
+}
+
+/** Judges each payout once; those with the verdict `sign` may be signed. */
+export async function screenAndSimulate(
+  ctx: Context,
+  lane: Lane,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  terms: Terms,
+): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const screened = await screenPayouts(ctx, lane, payouts)
+  const clear = screened.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
+  const refused = screened.filter(({ verdict }) => verdict.kind !== "sign")
+  const short = await shortOf(
+    ctx,
+    lane,
+    refused.map(({ payout }) => payout),
+  )
+  return [
+    ...refused.map(each => (short.has(each.payout.id) ? { ...each, verdict: SHORT } : each)),
+    ...(await simulate(ctx, lane, wallet, clear, terms)),
+  ]
+}
+
+/**
+ * The verdict on a payout whose money is gone; it replaces a hold. For payouts that are to be signed, `giveNonces`
+ * checks it.
+ */
+const SHORT: Verdict = { kind: "short" }
+
+/** Returns the ids of payouts whose money a reorg removed. */
+async function shortOf(ctx: Context, { keepsBooks }: Lane, payouts: readonly Payout[]): Promise<Set<string>> {
+  // Where no money leaves deposits, a call brings its money.
+  if (!keepsBooks || payouts.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`select i.id from payouts i
+    where i.id in (${sql.join(payouts.map(({ id }) => sql`${id}::uuid`))}) and not has_money(i)`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
+}
+
+async function screenPayouts(ctx: Context, lane: Lane, payouts: readonly Payout[]): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const parties = await lane.partiesOf(ctx, payouts)
+  const screened = await screen(ctx, [...new Set([...parties.values()].flat())], lane.name)
+  const vetted = await lane.vet(ctx, payouts)
+  const judged: Judged[] = []
+  for (const payout of payouts) {
+    const own = parties.get(payout.id) ?? []
+    const listed = own.find(party => screened.get(party) === "listed")
+    const isClear = own.length > 0 && own.every(party => screened.get(party) === "clear")
+    const verdict: Verdict =
+      vetted.get(payout.id) ??
+      (listed !== undefined
+        ? await lane.listed(ctx, payout, listed)
+        : isClear
+          ? { kind: "sign" }
+          : { kind: "wait", ms: UNSCREENED_WAIT_MS })
+    judged.push({ payout, verdict })
+  }
+  return judged
+}
+
+/** Runs each call on every endpoint, at the price and gas limit that it will be signed with. */
+async function simulate(
+  ctx: Context,
+  lane: Lane,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  terms: Terms,
+): Promise<Judged[]> {
+  const transactions = groupIntoTransactions(ctx, payouts)
+  const batches = transactions.filter(({ length }) => length > 1)
+  const single = transactions.flatMap(each => (each.length === 1 ? each : []))
+  const [inBatch, alone] = await Promise.all([
+    succeedingTogether(ctx, lane, wallet, batches, terms),
+    simulateAlone(ctx, lane, wallet, single, terms),
+  ])
+  const together = batches.flat()
+  const signed = together.filter(({ id }) => inBatch.has(id))
+  // The simulation of a call alone says why it fails. Where it succeeds alone, an earlier call of its payer in the batch
+  // spends the money that it needs.
+  const others = together.filter(({ id }) => !inBatch.has(id))
+  const payers = new Set(signed.map(({ payer }) => payer))
+  const isOverdrawn = ({ payout, verdict }: Judged) => verdict.kind === "sign" && payers.has(payout.payer)
+  const judged = await simulateAlone(ctx, lane, wallet, others, terms)
+  return [
+    ...signed.map((payout): Judged => ({ payout, verdict: { kind: "sign", inBatch: true } })),
+    ...alone,
+    ...judged.map(each => (isOverdrawn(each) ? { ...each, verdict: OVERDRAWN } : each)),
+  ]
+}
+
+/** Returns the ids of the payouts that endpoints agree would succeed in these batches. */
+async function succeedingTogether(
+  ctx: Context,
+  lane: Lane,
+  wallet: Row<"wallets">,
+  batches: readonly (readonly [Payout, ...Payout[]])[],
+  terms: Terms,
+): Promise<Set<string>> {
+  if (batches.length === 0) return new Set()
+  const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
+  const answers = await askEach(lane.chain, calls, ctx.signal)
+  const succeeding = batches.flatMap((payouts, n) => {
+    // A batch as a whole fails where the contract is not deployed, or the endpoint itself failed.
+    const outcomes = answers.map(results => outcomesIn(results?.[n], payouts.length))
+    return payouts.filter((_, i) => {
+      const trials = outcomes.flatMap(each => each[i] ?? [])
+      return agreedTrial(lane.chain, trials)?.[0].outcome === "succeeds"
+    })
+  })
+  return new Set(succeeding.map(({ id }) => id))
+}
+
+/** One endpoint's outcome of each call of a batch; none if its answer is not that of a batch of so many calls. */
+function outcomesIn(result: RpcResult | undefined, count: number): Trial[] {
+  if (!result?.ok) return []
+  try {
+    const successes = successesIn(result.value)
+    if (successes.length !== count) return []
+    return successes.map(succeeded => ({ outcome: succeeded ? "succeeds" : "fails" }))
+  } catch {
+    return []
+  }
+}
+
+async function simulateAlone(
+  ctx: Context,
+  lane: Lane,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  terms: Terms,
+): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const calls = payouts.map(payout =>
+    trialCall(wallet, { to: payout.to_address, data: payout.data, gas: gasOf(payout) }, terms),
+  )
+  const reads = lane.arrivalReads(payouts)
+  const answers = await askEach(lane.chain, [...calls, ...reads.values()], ctx.signal)
+  const held = new Map([...reads.keys()].map((id, i) => [id, answers.map(results => results?.[calls.length + i])]))
+  const unseen = held.size > 0 ? await lane.unseenAt(ctx, held) : new Set<bigint>()
+  const judged: Judged[] = []
+  const outcomes = payouts.map((payout, i) => {
+    const trials = answers.flatMap(results => trialOf(results?.[i]))
+    return { payout, trials, agreed: agreedTrial(lane.chain, trials)?.[0] }
+  })
+  const doubtful = outcomes.filter(({ agreed }) => agreed?.outcome !== "succeeds")
+  const short = await shortOf(
+    ctx,
+    lane,
+    doubtful.map(({ payout }) => payout),
+  )
+  for (const { payout, trials, agreed } of outcomes) {
+    // The scan that finds the money runs at once, because this payout counts as changed.
+    if (payout.deposit_id !== null && unseen.has(payout.deposit_id))
+      judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
+    else if (short.has(payout.id)) judged.push({ payout, verdict: SHORT })
+    else if (agreed?.outcome === "succeeds") judged.push({ payout, verdict: { kind: "sign" } })
+    else if (agreed) judged.push({ payout, verdict: await lane.fails(ctx, payout, agreed.error) })
+    else {
+      reportDisagreement(ctx, lane.chain, lane.name, trials, payout.id)
+      judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
+    }
+  }
+  return judged
+}
+
+const trialCall = (
+  { address: from }: Row<"wallets">,
+  { to, data, gas }: { to: Address; data: Hex; gas: bigint },
+  { fees, balance }: Terms,
+): RpcCall => ({
+  method: "eth_call",
+  params: [{ from, to, data, gas: hexNumber(gas), ...trialFees(fees, gas, balance) }, "latest"],
+})
+
+/** One endpoint's result; empty if the endpoint itself failed. */
+function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
+  if (result?.ok) return [{ outcome: "succeeds", error: "" }]
+  if (!result || !failedTrial.test(result.error)) return []
+  return [{ outcome: "fails", error: withRevertName(result.error, result.data) }]
+}

@@ -1,0 +1,147 @@
+/**
+ * Simulates a call on every endpoint, and finds the outcome that enough of them agree on. One lying endpoint alone
+ * can't have anything sent, held or refused.
+ */
+import { ask, awake, type Endpoint, hostOf } from "../../platform/chain/endpoints.ts"
+import { askAgreed } from "../../platform/chain/in-time.ts"
+import type { ReachableChain } from "../../platform/chain/networks.ts"
+import type { RpcCall, RpcResult } from "../../platform/chain/rpc.ts"
+import { quorumOf } from "../../platform/chain/wallet-state.ts"
+import type { Context } from "../../platform/context.ts"
+import { gatherBy } from "../../platform/db/gather.ts"
+import type { LaneName } from "../../platform/db/payout-kinds.ts"
+import { payoutAlarms } from "../../platform/metrics.ts"
+
+/** One endpoint's outcome of a call; `used`: the nonce of its authorization is used. */
+export interface Trial {
+  outcome: "succeeds" | "fails" | "used"
+}
+
+/** Matches the errors of nodes for a call that itself fails. */
+export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
+
+/**
+ * Returns the trials whose outcome a quorum and a plurality of the endpoints share; undefined if there is no such
+ * outcome.
+ */
+export function agreedTrial<T extends Trial>(chain: ReachableChain, trials: readonly T[]): [T, ...T[]] | undefined {
+  const groups = [...Map.groupBy(trials, each => each.outcome).values()].sort((a, b) => b.length - a.length)
+  const [most, next] = groups
+  if (!most || most.length < quorumOf(chain) || next?.length === most.length) return undefined
+  return most as [T, ...T[]]
+}
+
+/** Logs that no outcome was agreed on; raises an alarm with the endpoints if their outcomes differ. */
+export function reportDisagreement(
+  ctx: Context,
+  chain: ReachableChain,
+  wallet: LaneName,
+  trials: readonly Trial[],
+  payoutId?: string,
+): void {
+  const facts = { network: chain.name, wallet, payoutId, endpoints: chain.endpoints.map(hostOf), trials }
+  if (new Set(trials.map(each => each.outcome)).size < 2) {
+    ctx.log.warn(facts, "too few endpoints could simulate a call; it is retried")
+    return
+  }
+  payoutAlarms.inc({ network: chain.name, wallet, reason: "rpc_unavailable" })
+  ctx.log.error(facts, "endpoints do not agree on whether a call would succeed; it is retried")
+}
+
+/**
+ * Returns each endpoint's results of all calls; undefined for an endpoint that did not respond, or that the others did
+ * not wait for because enough of them say the same.
+ */
+export async function askEach(
+  chain: ReachableChain,
+  calls: readonly RpcCall[],
+  signal: AbortSignal,
+): Promise<(RpcResult[] | undefined)[]> {
+  return await askAgreed(askable(chain), calls, { needed: quorumOf(chain) }, signal)
+}
+
+/** The endpoints that did not fail a moment ago; all of them if those are too few to agree. */
+function askable(chain: ReachableChain): readonly Endpoint[] {
+  const ready = awake(chain.endpoints)
+  return ready.length < quorumOf(chain) ? chain.endpoints : ready
+}
+
+/**
+ * Asks every endpoint until `isEnough` says that what was read decides, or `mostMs` have passed: an endpoint that is slow or
+ * hangs keeps nobody waiting. `read` gets each endpoint's results once. Returns what was read in time.
+ */
+export async function askUntil<T>(
+  chain: ReachableChain,
+  calls: readonly RpcCall[],
+  { signal, mostMs, read, isEnough }: Patience<T>,
+): Promise<T[]> {
+  const answers: T[] = []
+  const over = new AbortController()
+  const timer = setTimeout(() => over.abort(), mostMs)
+  const until = AbortSignal.any([signal, over.signal])
+  const askOne = async (endpoint: Endpoint) => {
+    const results = await ask(endpoint, calls, until)
+    if (results === undefined || until.aborted) return
+    answers.push(read(results))
+    if (isEnough(answers)) over.abort()
+  }
+  const asked = askable(chain).map(endpoint =>
+    askOne(endpoint).catch(error => {
+      // The others had decided, or it took too long.
+      if (signal.aborted || !until.aborted) throw error
+    }),
+  )
+  await Promise.all(asked).finally(() => clearTimeout(timer))
+  return answers
+}
+
+interface Patience<T> {
+  signal: AbortSignal
+  mostMs: number
+  read: (results: readonly RpcResult[]) => T
+  isEnough: (answers: readonly T[]) => boolean
+}
+
+/** The calls that one request asks a chain's endpoints for. */
+interface Question {
+  chain: ReachableChain
+  calls: readonly RpcCall[]
+}
+
+/** How many requests share one exchange: endpoints take 50 calls in one, and a request has two or three. */
+const ASKED_TOGETHER = 16
+
+/**
+ * The same as {@link askEach}, in one exchange with the calls that other requests make at the same time. Only for calls
+ * whose cost and duration no caller controls, because all wait for the slowest.
+ */
+export const askTogether = async (ctx: Context, question: Question): Promise<(RpcResult[] | undefined)[]> =>
+  (await gathered(ctx, question)) ?? []
+
+const gathered = gatherBy(async (ctx: Context, questions: readonly Question[]) => {
+  const exchanges = [...Map.groupBy(questions, each => each.chain)].flatMap(([chain, asked]) =>
+    Array.from({ length: Math.ceil(asked.length / ASKED_TOGETHER) }, (_, i) =>
+      exchange(ctx, chain, asked.slice(i * ASKED_TOGETHER, (i + 1) * ASKED_TOGETHER)),
+    ),
+  )
+  return new Map((await Promise.all(exchanges)).flat())
+})
+
+async function exchange(
+  ctx: Context,
+  chain: ReachableChain,
+  questions: readonly Question[],
+): Promise<[Question, (RpcResult[] | undefined)[]][]> {
+  const answers = await askEach(
+    chain,
+    questions.flatMap(({ calls }) => calls),
+    ctx.signal,
+  )
+  let start = 0
+  return questions.map(question => {
+    const end = start + question.calls.length
+    const own = answers.map(results => results?.slice(start, end))
+    start = end
+    return [question, own]
+  })
+}

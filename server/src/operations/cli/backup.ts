@@ -1,0 +1,166 @@
+/**
+ * `sluice backup`: a consistent copy of the database in one file, while the service runs. `pg_dump` dumps a Postgres.
+ * The embedded database serves one process, so the running service makes its copy, or this command where no service
+ * runs.
+ */
+import { spawn } from "node:child_process"
+import { createWriteStream, existsSync, renameSync, rmSync } from "node:fs"
+import { open } from "node:fs/promises"
+import { type IncomingMessage, request } from "node:http"
+import { dirname, join, resolve } from "node:path"
+import { Readable } from "node:stream"
+import { pipeline } from "node:stream/promises"
+import type pg from "pg"
+import { readDatabaseSettings } from "../../platform/config/command-settings.ts"
+import { lockDataDir } from "../../platform/config/data-dir.ts"
+import { environmentWith } from "../../platform/config/read-settings.ts"
+import { connectClient } from "../../platform/db/hosts.ts"
+import { NOTE_BACKUP } from "../../platform/db/last-backup.ts"
+import { copyEmbedded } from "../../platform/db/open.ts"
+import { socketPath } from "../operator/socket.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
+
+const usage = `Writes a consistent copy of the database to a file, while the service runs.
+
+  sluice backup FILE
+  sluice backup --done
+
+  FILE    does not exist yet; - for the standard output. Only its owner can read it. It has no keys, but the addresses' terms and
+          encrypted secrets.
+  --done  makes none, and notes in the database of DATABASE_URL that another tool has made one just now.
+
+It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
+pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
+docs/operations.md says how to restore it, and how to lose nothing since the last backup. When one was made is noted in the database:
+the service raises an alarm where that is longer ago than BACKUP_MAX_AGE.
+
+Exits with 0 when the backup is complete, 1 when there is none, 2 for a wrong command line.
+`
+
+const STDOUT = "-"
+
+const openFile = (file: string) => (file === STDOUT ? process.stdout : createWriteStream(file))
+
+/** No service listens on the socket of the data folder. */
+class NoService extends Error {}
+
+/** Makes the backup that the arguments name, and reports it. Throws a sentence, and then leaves no file. */
+async function main(args: string[]): Promise<string | undefined> {
+  const { positionals, values } = parseCommandLine(args, {
+    allowPositionals: true,
+    options: { done: { type: "boolean" } },
+  })
+  if (values.help) return usage.trimEnd()
+  const [file, ...more] = positionals
+  if (values.done) return await noteDone(file)
+  if (file === undefined || more.length > 0) throw new UsageError("Name one file.")
+  const { databaseUrl, dataDir } = readDatabaseSettings()
+  const write = (to: string) => (databaseUrl === undefined ? copyOf(dataDir, to) : dump(databaseUrl, to))
+  if (file === STDOUT) {
+    await write(STDOUT)
+    return say("Wrote the backup to the standard output.")
+  }
+  if (existsSync(file)) throw new UsageError(`${file} exists already. Name a new file.`)
+  process.umask(0o077)
+  const unfinished = `${resolve(file)}.unfinished`
+  try {
+    await write(unfinished)
+    await sync(unfinished)
+    renameSync(unfinished, file)
+    await sync(dirname(resolve(file)))
+  } finally {
+    rmSync(unfinished, { force: true })
+  }
+  return say(`Wrote ${file}.`)
+}
+
+/** Notes a backup of another tool. It began before now, by how long nobody knows. */
+async function noteDone(file: string | undefined): Promise<string> {
+  if (file !== undefined) throw new UsageError("With --done, name no file.")
+  const { databaseUrl } = readDatabaseSettings()
+  if (databaseUrl === undefined) throw new UsageError("The embedded database is copied by `sluice backup FILE` alone.")
+  await withClient(databaseUrl, async client => client.query(NOTE_BACKUP, [await timeOf(client)]))
+  return "Noted that a backup was made just now."
+}
+
+async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = await connectClient(databaseUrl, {
+    application_name: "sluice-backup",
+    connectionTimeoutMillis: 10_000,
+  })
+  return await work(client).finally(() => client.end())
+}
+
+const timeOf = async (client: pg.Client): Promise<string> =>
+  (await client.query<{ now: Date }>("select clock_timestamp() as now")).rows[0]?.now.toISOString() ?? ""
+
+/** The standard output may be the backup itself. */
+const say = (line: string): undefined => void process.stderr.write(`${line}\n`)
+
+/** Dumps the database, and notes when that was begun. A dump that can't be noted is a backup anyway. */
+async function dump(databaseUrl: string, file: string): Promise<void> {
+  const begunAt = await withClient(databaseUrl, timeOf)
+  await runDump(databaseUrl, file)
+  await withClient(databaseUrl, client => client.query(NOTE_BACKUP, [begunAt])).catch((error: Error) =>
+    say(`That it was made could not be noted in the database: ${error.message}.`),
+  )
+}
+
+/** Runs `pg_dump`. The password is not among its arguments, which other users of the machine can read. */
+async function runDump(databaseUrl: string, file: string): Promise<void> {
+  // Parsed as text: `URL` does not support a list of hosts, `pg_dump` does.
+  const [, start = "", password = "", rest = ""] = /^([^:]+:\/\/[^/?#:@]*):([^/?#@]*)(@.*)$/.exec(databaseUrl) ?? []
+  const PGPASSWORD = decodeURIComponent(password)
+  const address = password === "" ? databaseUrl : start + rest
+  const args = ["--format=custom", "--no-password", ...(file === STDOUT ? [] : [`--file=${file}`]), address]
+  const child = spawn("pg_dump", args, {
+    stdio: ["ignore", "inherit", "inherit"],
+    env: environmentWith(PGPASSWORD ? { PGPASSWORD } : {}),
+  })
+  const code = await new Promise<number | null>((done, fail) => {
+    child.once("close", done).once("error", (error: NodeJS.ErrnoException) => {
+      const missing = "pg_dump is not installed. Install Postgres' client programs, of the server's version or newer."
+      fail(error.code === "ENOENT" ? new Error(missing) : error)
+    })
+  })
+  if (code !== 0) throw new Error("pg_dump failed, as it says above.")
+}
+
+/** Copies the embedded database: by the service that runs on the folder, or from the folder where none runs. */
+async function copyOf(dataDir: string, file: string): Promise<void> {
+  if (!existsSync(join(dataDir, "db")))
+    throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
+  try {
+    await copyFromService(socketPath(dataDir), file)
+  } catch (error) {
+    if (!(error instanceof NoService)) throw error
+    const unlock = lockDataDir(dataDir)
+    try {
+      const copy = await copyEmbedded(dataDir)
+      await pipeline(Readable.fromWeb(copy.stream() as never), openFile(file))
+    } finally {
+      unlock()
+    }
+  }
+}
+
+async function copyFromService(path: string, file: string): Promise<void> {
+  const response = await new Promise<IncomingMessage>((done, fail) => {
+    const sent = request({ socketPath: path, path: "/backup" }, done)
+    sent.once("error", (error: NodeJS.ErrnoException) => {
+      const none = error.code === "ENOENT" || error.code === "ECONNREFUSED"
+      fail(none ? new NoService() : new Error(`The service can't be asked at ${path}: ${error.message}`))
+    })
+    sent.end()
+  })
+  if (response.statusCode !== 200) throw new Error(`The service answered ${response.statusCode}; its log says why.`)
+  await pipeline(response, openFile(file))
+}
+
+async function sync(path: string): Promise<void> {
+  const entry = await open(path, "r")
+  await entry.sync().finally(() => entry.close())
+}
+
+/** Runs the command with the arguments of the process, and ends it: an embedded database that was opened keeps it alive. */
+export const run = (): Promise<void> => runCommand("backup", main, { failed: "There is no backup.", exits: true })

@@ -1,0 +1,133 @@
+/**
+ * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its
+ * own, which uses the environment of the service.
+ */
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../../platform/chain/hex.ts"
+import { noOwnerOf } from "../../platform/chain/known-contracts.ts"
+import { lockDataDir } from "../../platform/config/data-dir.ts"
+import { isDevelopmentWallet } from "../../platform/config/live-mode.ts"
+import { readSettings } from "../../platform/config/read-settings.ts"
+import { issuerUrl } from "../../platform/config/setting-values.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import { openClock } from "../../platform/db/clock.ts"
+import { assertInstallation } from "../../platform/db/installation.ts"
+import { type Db, openDatabase } from "../../platform/db/open.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
+
+const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
+
+  sluice invite SUBJECT [ISSUER]
+
+  SUBJECT  the \`sub\` of the person's tokens, exactly as it is there.
+  ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
+           eip155:CHAIN_ID:ADDRESS, with the number of a network that the service serves.
+
+It needs the environment of the service. The embedded database serves one process: stop the service first.
+Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong command line.
+`
+
+/** Invites a subject; a no-op if it is invited already. Returns the result as a sentence. */
+export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<string> {
+  const merchant = await db
+    .selectFrom("merchants")
+    .select("id")
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .executeTakeFirst()
+  if (merchant) return `${sub} of ${iss} is already the merchant ${merchant.id}.`
+  const invited = await db
+    .insertInto("invitations")
+    .values({ iss, sub, created_at: now })
+    .onConflict(conflict => conflict.doNothing())
+    .returning("sub")
+    .executeTakeFirst()
+  return invited
+    ? `Invited ${sub} of ${iss}: the first valid token creates a merchant.`
+    : `${sub} of ${iss} was already invited.`
+}
+
+async function main(args: string[]): Promise<string> {
+  const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
+  const [subject, issuer, ...more] = positionals
+  if (values.help) return usage.trimEnd()
+  if (!subject || more.length > 0) throw new UsageError("Name one subject, and its issuer if that is not the default.")
+  const settings = readSettings()
+  const iss = issuerOf(issuer, settings)
+  const sub = iss === settings.baseUrl ? walletSubject(subject, settings) : subject
+  const { db, close } = await open(settings)
+  try {
+    await assertInstallation(db, settings.mode)
+    const said = [await invite(db, { iss, sub }, (await openClock(db)).now())]
+    if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
+      said.push(`Note that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
+    if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")
+    return said.join("\n")
+  } finally {
+    await close()
+  }
+}
+
+function issuerOf(given: string | undefined, { oidcIssuer, baseUrl }: Settings): string {
+  if (given === undefined && oidcIssuer === "")
+    throw new UsageError("OIDC_ISSUER is not set: name the issuer after the subject.")
+  const iss = given === undefined ? oidcIssuer : parsedValue("The issuer", given, issuerUrl)
+  // BASE_URL is read without a slash at its end, and so is it in tokens.
+  return iss !== oidcIssuer && iss.replace(/\/+$/, "") === baseUrl ? baseUrl : iss
+}
+
+/**
+ * The subject of a wallet's tokens, with the checksum that they have. Throws a {@link UsageError} for one that no token can
+ * have here, or, in live mode, that everybody can get a token for.
+ */
+export function walletSubject(
+  text: string,
+  { mode, networks }: { mode: Settings["mode"]; networks: readonly { name: string; chainId: number }[] },
+): string {
+  const [, chainId = "", written] = /^eip155:(\d+):(.*)$/s.exec(text.trim()) ?? []
+  if (written === undefined)
+    throw new UsageError(
+      `The subject of a wallet must be eip155:CHAIN_ID:ADDRESS, such as eip155:${networks[0]?.chainId}:0x…, not ${text}.`,
+    )
+  if (!networks.some(network => `${network.chainId}` === chainId)) {
+    const served = networks.map(network => `${network.chainId} (${network.name})`).join(", ")
+    throw new UsageError(`The subject's network ${chainId} is not served here; it must be one of: ${served}.`)
+  }
+  const address = parseAddress(written)
+  if (!address) throw new UsageError(`The subject's address ${written} ${NOT_AN_ADDRESS}.`)
+  const fault = faultOf(address, mode)
+  if (fault) throw new UsageError(`The subject's address ${checksummed(address)} ${fault}.`)
+  return `eip155:${chainId}:${checksummed(address)}`
+}
+
+function faultOf(address: Address, mode: Settings["mode"]): string | undefined {
+  if (mode === "live" && isDevelopmentWallet(address))
+    return "is a well-known development account: anyone could sign in as this merchant"
+  return noOwnerOf(address)
+}
+
+async function open(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
+  const { databaseUrl, dataDir } = settings
+  // A mistyped folder must not create a database that nobody serves.
+  if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
+    throw new Error(`There is no database in ${dataDir}. Start the service once, or check DATA_DIR and DATABASE_URL.`)
+  const unlock = databaseUrl === undefined ? lockForUs(dataDir) : () => {}
+  const database = await openDatabase(settings, () => {})
+  return { db: database.db, close: () => database.close().finally(unlock) }
+}
+
+function lockForUs(dir: string): () => void {
+  try {
+    return lockDataDir(dir)
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== "DATA_DIR_BUSY") throw error
+    throw new Error(
+      `The service is running on ${dir}, and its embedded database serves one process. Stop it, invite, and start it again.`,
+    )
+  }
+}
+
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> => runCommand("invite", main, { failed: "Nobody was invited." })

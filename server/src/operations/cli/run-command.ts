@@ -1,0 +1,97 @@
+/**
+ * How every command of `sluice` reads its command line and ends. A wrong command line is one sentence, where to read more,
+ * and exit code 2. A failure is its sentence and exit code 1. `--help` is a command's own answer, and exit code 0.
+ */
+import { type ParseArgsConfig, parseArgs } from "node:util"
+import { loadEnvFile } from "../../platform/config/env-file.ts"
+
+/** The command line, or a file that it names, is wrong. The message is one sentence; nothing was done. */
+export class UsageError extends Error {}
+
+/** A failure with an exit code of its own. */
+export class Failure extends Error {
+  readonly exitCode: number
+  constructor(message: string, exitCode: number) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
+
+/** How a command differs from the others in how it ends. */
+interface Ending {
+  /** Begins each failure, such as "Nobody was invited." */
+  failed?: string
+  /** Ends the process at once, because connections that are not worth waiting for may be open. */
+  exits?: boolean
+  /** Changes all that is printed. */
+  clean?: (text: string) => string
+}
+
+/** Options that every command has. */
+const help = { type: "boolean", short: "h" } as const
+const envFile = { type: "string", multiple: true } as const
+const ENV_FILE = "env-file"
+
+type WithHelp<T extends ParseArgsConfig> = T & { options: T["options"] & { help: typeof help } }
+
+/**
+ * Parses the arguments by these options, `--help` and `--env-file`; throws a {@link UsageError} where they don't match. The
+ * files are in the environment then: the first of several wins, and the environment before them all.
+ */
+export function parseCommandLine<const T extends ParseArgsConfig>(
+  args: string[],
+  config: T,
+): ReturnType<typeof parseArgs<WithHelp<T>>> {
+  const options = { ...config.options, help, [ENV_FILE]: envFile }
+  try {
+    const parsed = parseArgs({ ...config, args, options } as unknown as WithHelp<T>)
+    const values = parsed.values as { [ENV_FILE]?: string[] }
+    const files = values[ENV_FILE] ?? []
+    delete values[ENV_FILE]
+    for (const file of files) parsedValue(`--${ENV_FILE} ${file}`, file, loadEnvFile)
+    return parsed
+  } catch (error) {
+    if (error instanceof UsageError) throw error
+    throw new UsageError(sentenceOf(error as Error & { code?: string }))
+  }
+}
+
+/** Node's messages are several sentences, about a rare use of `--` among others. */
+function sentenceOf({ code, message }: Error & { code?: string }): string {
+  const [, name = ""] = /'(?:-\w, )?(--?[^\s'=]+|[^']*)/.exec(message) ?? []
+  if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") return `There is no option ${name}.`
+  if (code === "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL") return `There is one argument too many: ${name}.`
+  if (code === "ERR_PARSE_ARGS_INVALID_OPTION_VALUE")
+    return /does not take an argument/.test(message) ? `${name} takes no value.` : `${name} needs a value.`
+  return message
+}
+
+/** Runs `work` of the command `name` with the arguments of the process, and prints the text that it returns. */
+export async function runCommand(
+  name: string,
+  work: (args: string[]) => Promise<string | undefined>,
+  { failed, exits = false, clean = text => text }: Ending = {},
+): Promise<void> {
+  try {
+    const text = await work(process.argv.slice(2))
+    if (text !== undefined) process.stdout.write(`${clean(text)}\n`)
+  } catch (error) {
+    const { message } = error as Error
+    const isUsage = error instanceof UsageError
+    const text = isUsage
+      ? `${message}\nRun \`sluice ${name} --help\` for its usage.`
+      : [failed, message].filter(part => part !== undefined).join(" ")
+    process.stderr.write(`${clean(text)}\n`)
+    process.exitCode = isUsage ? 2 : error instanceof Failure ? error.exitCode : 1
+  }
+  if (exits) process.exit()
+}
+
+/** Parses a value of the command line; throws a {@link UsageError} that begins with its name. */
+export function parsedValue<T>(name: string, text: string, parse: (text: string) => T): T {
+  try {
+    return parse(text)
+  } catch (error) {
+    throw new UsageError(`${name} ${(error as Error).message}.`)
+  }
+}

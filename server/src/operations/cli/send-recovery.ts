@@ -1,0 +1,112 @@
+/** Sends the money at one receiving address to its owner by the factory's `recover`, and waits until it is in a block. */
+import { setTimeout as sleep } from "node:timers/promises"
+import { createWalletClient, encodeFunctionData, type Hex, http } from "viem"
+import { privateKeyToAccount } from "viem/accounts"
+import { depositFactoryAbi } from "../../platform/chain/abi.ts"
+import type { TermsArgument } from "../../platform/chain/deposit-terms.ts"
+import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
+import { batch, type RpcCall, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
+import { type Receipt, readReceipt, receiptCall } from "../../platform/chain/transfers.ts"
+
+/** The node that everything is read from and sent to. */
+export interface Node {
+  url: string
+  network: string
+}
+
+/** A deposit, and what is sent out of it. */
+export interface RecoveryTerms extends TermsArgument {
+  address: Address
+  factory: Address
+  salt: Hash
+  /** Zero for ether. */
+  token: Address
+}
+
+interface Recovery {
+  node: Node
+  chainId: number
+  /** Of any account with a little gas. */
+  key: Hex
+  terms: RecoveryTerms
+  /** What the address held a moment ago. */
+  held: bigint
+  say: (line: string) => void
+  /** How long the transaction may be in no block, in milliseconds. */
+  patienceMs: number
+}
+
+/** A transaction was sent, and is in no block. */
+export class Unmined extends Error {}
+
+const POLL_MS = 500
+const PROGRESS_MS = 10_000
+
+/** Asks the node; throws a sentence where it can't be asked, or answers with an error. */
+export async function askNode(node: Node, calls: RpcCall[]): Promise<unknown[]> {
+  const results = await batch(node, calls).catch((error: Error) => {
+    throw new Error(`The node at ${node.url} can't be asked: ${error.message}.`, { cause: error })
+  })
+  return results.map(answerOf)
+}
+
+/** The value of a node's answer; throws its error. */
+export function answerOf(result: RpcResult | undefined): unknown {
+  if (!result?.ok) throw new RpcError(`The node answers: ${result?.error ?? "nothing"}`)
+  return result.value
+}
+
+/** The first line of an error: those of the library have many. */
+export const firstLine = (error: unknown): string => `${(error as Error).message}`.split("\n")[0] ?? ""
+
+/**
+ * Simulates the recovery, sends it, and waits for its receipt; returns what moved. Throws {@link Unmined} where it is in no
+ * block in time, and an Error with a sentence where nothing moved.
+ */
+export async function sendRecovery(recovery: Recovery): Promise<{ hash: Hash; moved: bigint }> {
+  const { node, chainId, key, terms, held, say } = recovery
+  const { factory, salt, owner, token, address } = terms
+  const account = privateKeyToAccount(key)
+  const data = encodeFunctionData({ abi: depositFactoryAbi, functionName: "recover", args: [salt, terms, token] })
+  const [code] = await askNode(node, [{ method: "eth_getCode", params: [factory, "latest"] }])
+  if (code === "0x") throw new Error(`There is no factory at ${checksummed(factory)} on this network.`)
+  await askNode(node, [{ method: "eth_call", params: [{ from: account.address, to: factory, data }, "latest"] }])
+  const chain = {
+    id: chainId,
+    name: "",
+    nativeCurrency: { name: "", symbol: "", decimals: 18 },
+    rpcUrls: { default: { http: [] } },
+  }
+  const client = createWalletClient({ account, chain, transport: http(node.url) })
+  const hash = (await client.sendTransaction({ to: factory, data })) as Hash
+  say(`Waiting for the transaction ${hash}, which empties ${checksummed(address)}.`)
+  const receipt = await receiptOf(hash, recovery)
+  if (receipt.succeeded && token === ZERO_ADDRESS) return { hash, moved: held }
+  const moved = receipt.transfers.find(each => each.token === token && each.from === address && each.to === owner)
+  if (!receipt.succeeded || !moved) throw new Error(`The transaction ${hash} moved nothing.`)
+  return { hash, moved: moved.value }
+}
+
+/** Waits for a receipt, and says every ten seconds that it does. A node that fails meanwhile is asked again. */
+async function receiptOf(hash: Hash, { node, say, patienceMs }: Recovery): Promise<Receipt> {
+  const begin = performance.now()
+  let shownMs = 0
+  for (;;) {
+    const answer = await askNode(node, [receiptCall(hash)])
+      .then(([reported]) => readReceipt(reported))
+      .catch((error: Error) => error)
+    if (answer !== undefined && !(answer instanceof Error)) return answer
+    const trouble = answer === undefined ? "" : ` (${firstLine(answer)})`
+    const waitedMs = performance.now() - begin
+    const seconds = Math.round(waitedMs / 1_000)
+    if (waitedMs >= patienceMs)
+      throw new Unmined(
+        `The transaction ${hash} is in no block after ${seconds} s${trouble}. It may still be mined: look it up in an explorer. To run this again is safe, as the money can only go to its owner.`,
+      )
+    if (waitedMs - shownMs >= PROGRESS_MS) {
+      shownMs = waitedMs
+      say(`Still waiting for ${hash}, for ${seconds} s${trouble}.`)
+    }
+    await sleep(POLL_MS)
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * `sluice`: one program for everything that an operator does. Each command is a module that is loaded when it is named.
+ */
+
+interface Command {
+  does: string
+  load: () => Promise<{ run: () => Promise<void> }>
+}
+
+const commands: Record<string, Command> = {
+  start: { does: "starts the service, or one role of it", load: () => import("../../main.ts") },
+  migrate: { does: "brings the database to this version's schema", load: () => import("./migrate.ts") },
+  doctor: { does: "checks every setting and every part, and says what to do", load: () => import("./doctor.ts") },
+  deploy: { does: "deploys the contracts that the service needs on a network", load: () => import("./deploy.ts") },
+  backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
+  invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
+  reencrypt: {
+    does: "encrypts all secrets with SECRET_KEY, when that is changed",
+    load: () => import("./reencrypt.ts"),
+  },
+  wallet: { does: "shows, halts and repairs the wallets of the running service", load: () => import("./wallet.ts") },
+  signer: { does: "prints the wallet of a key in a KMS or a Web3Signer", load: () => import("./signer.ts") },
+  recover: { does: "sends the money at receiving addresses to their owners", load: () => import("./recover.ts") },
+  "verify-address": {
+    does: "checks offline that a receiving address belongs to its terms",
+    load: () => import("./verify-address.ts"),
+  },
+}
+
+const usage = `Sluice: stablecoin payments, self-hosted.
+
+  sluice COMMAND [...]
+
+${Object.entries(commands)
+  .map(([name, { does }]) => `  ${name.padEnd(16)}${does}`)
+  .join("\n")}
+
+\`sluice COMMAND --help\` explains a command. Each takes \`--env-file FILE\`: a file with settings, NAME=VALUE in each line, which
+no shell reads. A variable that is set already counts. The option may be repeated, and the first file with a name wins.
+`
+
+/**
+ * Runs the command that the first argument names, with the other arguments. An unknown command ends the process with 2.
+ */
+export async function run(): Promise<void> {
+  const [name = "--help"] = process.argv.splice(2, 1)
+  if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usage)
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (!command) {
+    process.stderr.write(`There is no command ${name}.\nRun \`sluice --help\` for the list of them.\n`)
+    process.exitCode = 2
+    return
+  }
+  const { run: runCommand } = await command.load()
+  await runCommand()
+}
+
+if (import.meta.main) void run()

@@ -1,0 +1,188 @@
+/**
+ * `sluice verify-address`: computes a receiving address from its terms and compares the two. It works offline, so
+ * neither the service nor a node has to be trusted.
+ */
+import { readFileSync } from "node:fs"
+import { factoryDeployment } from "../../ledger/deposits/factory-deployment.ts"
+import { addressOfTerms, type Payee, payeesHash } from "../../platform/chain/deposit-terms.ts"
+import {
+  type Address,
+  checksummed,
+  type Hash,
+  NOT_AN_ADDRESS,
+  parseAddress,
+  parseHash,
+} from "../../platform/chain/hex.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
+
+const usage = `Checks offline that a receiving address belongs to these terms.
+
+  sluice verify-address ADDRESS --factory A --salt S --owner A --approver A [--payees LIST] --open-after N
+  sluice verify-address ADDRESS --terms FILE
+
+  ADDRESS         the address that a buyer was asked to pay to.
+  --factory A     the contract that makes the addresses; compare it with the operator's.
+  --salt S        32 bytes in hexadecimal.
+  --owner A       the merchant's payout address: after the recovery time anyone can send the money there.
+  --approver A    who sends money back to payers: an address that signs for it, or the factory, which stands for its operator.
+  --payees LIST   who shares the money, in their order, as "ADDRESS=PERCENT ADDRESS=PERCENT"; leave it out without a split.
+  --open-after N  the recovery time in Unix seconds.
+  --guardian A    with --operator A: the factory's guardian and first operator, to compare the factory with Sluice's code.
+  --terms FILE    a line of deposits.csv, as the console exports it, instead of these; - for the standard input.
+  --help          this text.
+
+Exits with 0 when they belong together, 1 when they don't, 2 for a wrong command line or file.
+`
+
+const options = {
+  factory: { type: "string" },
+  salt: { type: "string" },
+  owner: { type: "string" },
+  approver: { type: "string" },
+  payees: { type: "string" },
+  "open-after": { type: "string" },
+  terms: { type: "string" },
+  guardian: { type: "string" },
+  operator: { type: "string" },
+} as const
+
+const columns = ["factory", "salt", "owner", "approver", "payees", "openAfter"] as const
+
+interface Terms {
+  factory: Address
+  salt: Hash
+  owner: Address
+  approver: Address
+  payees: Payee[]
+  openAfter: bigint
+}
+
+/** Returns the command's output, and whether the address belongs to the terms. Throws a {@link UsageError}. */
+export function verifyAddress(args: string[], fileText: (path: string) => string): { text: string; ok: boolean } {
+  const { values, positionals } = parseCommandLine(args, { options, allowPositionals: true })
+  if (values.help) return { text: usage.trimEnd(), ok: true }
+  const [given, ...more] = positionals
+  if (given === undefined || more.length > 0) throw new UsageError("Name one address.")
+  const address = part("The address", given, parseAddress, NOT_AN_ADDRESS)
+  const { terms: file, help: _, guardian, operator, ...flags } = values
+  if (file !== undefined && Object.keys(flags).length > 0)
+    throw new UsageError("--terms can't be combined with single terms.")
+  const terms =
+    file === undefined
+      ? termsOf({ ...flags, openAfter: flags["open-after"] }, name => `--${name.replace("openAfter", "open-after")}`)
+      : termsIn(file, fileText(file), address)
+  const computed = addressOfTerms(terms.factory, terms.salt, { ...terms, payeesHash: payeesHash(terms.payees) })
+  if (computed !== address)
+    return {
+      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay to it on their account.`,
+      ok: false,
+    }
+  const belongs = `${checksummed(address)} belongs to these terms.`
+  const ours = isOurFactory(terms.factory, guardian, operator)
+  if (ours === false)
+    return {
+      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Do not pay to it on their account.`,
+      ok: false,
+    }
+  const doubt = `This holds if ${checksummed(terms.factory)} is Sluice's factory, which was not compared: name its --guardian and its first --operator.`
+  return { text: [belongs, ...whatFollows(terms), ...(ours ? [] : [doubt])].join("\n"), ok: true }
+}
+
+/** Whether this version's code and these parties give this factory; undefined where no parties are given. */
+function isOurFactory(
+  factory: Address,
+  guardian: string | undefined,
+  operator: string | undefined,
+): boolean | undefined {
+  if (guardian === undefined && operator === undefined) return undefined
+  const parties = {
+    guardian: part("--guardian", guardian, parseAddress, NOT_AN_ADDRESS),
+    operator: part("--operator", operator, parseAddress, NOT_AN_ADDRESS),
+  }
+  return factoryDeployment(parties).address === factory
+}
+
+/** Sentences on who can ever get the money at an address. */
+function whatFollows({ factory, owner, approver, payees, openAfter }: Terms): string[] {
+  const opens = new Date(Number.parseInt(openAfter.toString(), 10) * 1_000)
+  const date = Number.isNaN(opens.getTime()) ? `Unix second ${openAfter}` : opens.toISOString()
+  const shares = payees.map(({ address, percentE4 }) => `${checksummed(address)} (${percentE4 / 10_000} %)`)
+  return [
+    shares.length === 0
+      ? `The operator of the factory ${checksummed(factory)} can send its money to ${checksummed(owner)}, and nowhere else.`
+      : `The operator of the factory ${checksummed(factory)} can send its money to ${checksummed(owner)} and to those who share it, and nowhere else: ${shares.join(", ")}.`,
+    approver === factory
+      ? "The operator can also send it back to a payer, or to anyone whom it calls one: the merchant leaves returns to the service."
+      : `Only a signature of ${checksummed(approver)} can send it anywhere else, such as back to a payer.`,
+    `After ${date} anyone can send what is left to ${checksummed(owner)}.`,
+  ]
+}
+
+function part<T>(name: string, text: string | undefined, parse: (text: string) => T | undefined, fault: string): T {
+  if (text === undefined) throw new UsageError(`${name} is missing.`)
+  const value = parse(text.trim())
+  if (value === undefined) throw new UsageError(`${name} ${fault}.`)
+  return value
+}
+
+const MOST_SECONDS = 2n ** 64n - 1n
+
+function secondsIn(text: string): bigint | undefined {
+  const seconds = /^\d{1,20}$/.test(text) ? BigInt(text) : undefined
+  return seconds !== undefined && seconds <= MOST_SECONDS ? seconds : undefined
+}
+
+/** Parses recipients as deposits.csv writes them; undefined for any other text. */
+function payeesIn(text: string): Payee[] | undefined {
+  const payees = text.split(/\s+/).flatMap(each => (each === "" ? [] : [payeeIn(each)]))
+  return payees.every(each => each !== undefined) ? payees : undefined
+}
+
+function payeeIn(text: string): Payee | undefined {
+  const [, to, whole, part = ""] = /^(0x[0-9a-fA-F]{40})=(\d{1,3})(?:\.(\d{1,4}))?$/.exec(text) ?? []
+  const address = parseAddress(to ?? "")
+  return address && { address, percentE4: Number.parseInt(`${whole}${part.padEnd(4, "0")}`, 10) }
+}
+
+function termsOf(
+  texts: Partial<Record<(typeof columns)[number], string | undefined>>,
+  name: (column: string) => string,
+): Terms {
+  return {
+    factory: part(name("factory"), texts.factory, parseAddress, NOT_AN_ADDRESS),
+    salt: part(name("salt"), texts.salt, parseHash, "must be 32 bytes: 0x and 64 hexadecimal digits"),
+    owner: part(name("owner"), texts.owner, parseAddress, NOT_AN_ADDRESS),
+    approver: part(name("approver"), texts.approver, parseAddress, NOT_AN_ADDRESS),
+    payees: part(name("payees"), texts.payees ?? "", payeesIn, 'must be a list like "ADDRESS=60 ADDRESS=40"'),
+    openAfter: part(name("openAfter"), texts.openAfter, secondsIn, "must be a time in Unix seconds"),
+  }
+}
+
+/** The terms in the file's line with this address. The address in the line is used only to find it. */
+function termsIn(file: string, text: string, address: Address): Terms {
+  const [head = "", ...lines] = text.trim().split(/\r?\n/)
+  const names = head.split(",")
+  const missing = ["address", ...columns].find(each => !names.includes(each))
+  if (missing) throw new UsageError(`${file} has no column ${missing}; it must be deposits.csv of the console.`)
+  const rows = lines.map(line => Object.fromEntries(line.split(",").map((cell, i) => [names[i] ?? "", cell])))
+  const row = rows.find(each => parseAddress(each.address ?? "") === address)
+  if (!row) throw new UsageError(`${file} does not have the address ${checksummed(address)}.`)
+  return termsOf(row, name => `${name} in ${file}`)
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path === "-" ? 0 : path, "utf8")
+  } catch (error) {
+    throw new UsageError(`${path} can't be read: ${(error as NodeJS.ErrnoException).code}.`)
+  }
+}
+
+async function main(args: string[]): Promise<string> {
+  const { text, ok } = verifyAddress(args, textOf)
+  process.exitCode = ok ? 0 : 1
+  return text
+}
+
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> => runCommand("verify-address", main)

@@ -1,0 +1,33 @@
+/** Checks that the last backup that is known is not too old. */
+// I/O: asks the database through a function, since the command has no pool and no context.
+import type { Settings } from "../../platform/config/settings.ts"
+import { BACKUP_AGE } from "../../platform/db/last-backup.ts"
+import type { Query } from "./check-database.ts"
+import { type Finding, fine } from "./finding.ts"
+
+const part = "database"
+const check = "backup"
+const HOUR_S = 3_600
+
+/** Finds a backup that is older than BACKUP_MAX_AGE, or none; no findings where that is off, or the database can't be asked. */
+export async function checkBackup({ backupMaxAgeMs }: Settings, query: Query | undefined): Promise<Finding[]> {
+  if (backupMaxAgeMs === 0 || !query) return []
+  try {
+    const [there] = await query("select to_regclass('installation') is not null as installed")
+    if (!there?.installed) return []
+    const [row] = await query(BACKUP_AGE)
+    // A new installation has as long for its first backup.
+    const ageS = Number(row?.backup_s ?? row?.age_s)
+    if (ageS * 1_000 <= backupMaxAgeMs) return [fine(part, check, "the last backup is not too old")]
+    const message =
+      row?.backup_s === null
+        ? "no backup of the database is known"
+        : `the last backup of the database that is known is ${Math.floor(ageS / HOUR_S)} hours old`
+    const todo =
+      "Run `sluice backup FILE`, and each night. Where another tool makes the backups, run `sluice backup --done` after each, or set BACKUP_MAX_AGE=0s."
+    return [{ part, check, level: "alarm", message, todo }]
+  } catch {
+    // That the database can't be asked is a finding of its own.
+    return []
+  }
+}

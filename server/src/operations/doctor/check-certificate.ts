@@ -1,0 +1,56 @@
+/** Checks how long the certificate of BASE_URL is still valid. Sluice has none itself: the proxy in front of it does. */
+// I/O: makes a connection, also before the service starts, when there is no context.
+import { connect } from "node:tls"
+import type { Settings } from "../../platform/config/settings.ts"
+import { type Finding, fine } from "./finding.ts"
+
+const TIMEOUT_MS = 5_000
+const DAY_MS = 86_400_000
+/** Whatever renews certificates does so long before: with a third of their time left, as a rule. */
+const LEFT_SHARE = 0.2
+const MOST_LEFT_MS = 14 * DAY_MS
+
+const part = "address"
+const check = "certificate"
+
+/**
+ * Finds a certificate with less than a fifth of its time left, and less than two weeks. No findings where BASE_URL has
+ * none or does not answer: the check of BASE_URL itself says that, and that one is not valid.
+ */
+export async function checkCertificate(
+  { baseUrl }: Settings,
+  now: () => Date,
+  signal: AbortSignal,
+): Promise<Finding[]> {
+  const { protocol, hostname, port } = new URL(baseUrl)
+  if (protocol !== "https:") return []
+  const valid = await validity(hostname.replace(/^\[|\]$/g, ""), Number(port || 443), signal).catch(() => undefined)
+  if (!valid) return []
+  const leftMs = valid.to.getTime() - now().getTime()
+  const lifeMs = valid.to.getTime() - valid.from.getTime()
+  if (leftMs > Math.min(lifeMs * LEFT_SHARE, MOST_LEFT_MS))
+    return [fine(part, check, "the certificate of BASE_URL is valid for long enough")]
+  const left = leftMs < 2 * DAY_MS ? `${Math.floor(leftMs / 3_600_000)} hours` : `${Math.floor(leftMs / DAY_MS)} days`
+  const message = leftMs <= 0 ? "the certificate of BASE_URL has ended" : `the certificate of BASE_URL ends in ${left}`
+  const todo = "What renews it at the proxy should have done so by now: its log says why it did not."
+  return [{ part, check, level: "alarm", message, todo }]
+}
+
+/** From when to when the certificate of a server is valid. */
+async function validity(host: string, port: number, signal: AbortSignal): Promise<{ from: Date; to: Date }> {
+  const { promise, resolve, reject } = Promise.withResolvers<{ from: Date; to: Date }>()
+  // Whether it is to be trusted is checked by the request to BASE_URL.
+  const socket = connect({ host, port, servername: /[a-z]/i.test(host) ? host : "", rejectUnauthorized: false })
+  const stop = () => socket.destroy(new Error("stopped"))
+  signal.addEventListener("abort", stop, { once: true })
+  socket.setTimeout(TIMEOUT_MS, stop)
+  socket.once("error", reject)
+  socket.once("secureConnect", () => {
+    const { valid_from, valid_to } = socket.getPeerCertificate()
+    resolve({ from: new Date(valid_from), to: new Date(valid_to) })
+  })
+  return await promise.finally(() => {
+    signal.removeEventListener("abort", stop)
+    socket.destroy()
+  })
+}

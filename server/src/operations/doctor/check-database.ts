@@ -1,0 +1,270 @@
+/**
+ * Checks the database: that it is reachable, writable, durable and of this version, that its indexes are sorted as the
+ * system sorts, and that its clock agrees with ours.
+ */
+// I/O: asks the database through a function, since the command has no pool and no context.
+
+import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import { networkSetting } from "../../platform/chain/network-facts.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import { schemaState } from "../../platform/db/migrate.ts"
+import { TRY_WRITE, whyUnwritable } from "../../platform/db/try-write.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** Runs one statement; undefined where the database is embedded, because that serves only one process. */
+export type Query = (text: string) => Promise<Record<string, unknown>[]>
+
+/** With a greater difference, leases and expiries differ between processes. */
+const CLOCK_MS = 2_000
+
+const part = "database"
+const alarm = (check: string, message: string, todo: string): Finding => ({
+  part,
+  check,
+  level: "alarm",
+  message,
+  todo,
+})
+const fault = (check: string, message: string, todo: string): Finding => ({
+  part,
+  check,
+  level: "fault",
+  message,
+  todo,
+})
+
+/** Checks the database; `now` is the clock of this process. */
+export async function checkDatabase(settings: Settings, query: Query | undefined, now: () => Date): Promise<Finding[]> {
+  if (!query) return [embedded(settings)]
+  try {
+    return [
+      await connection(query),
+      await writes(query),
+      ...(await durability(query)),
+      await collation(query),
+      await clock(query, now),
+      await connections(query),
+      ...(await schema(settings, query)),
+      ...(await waiting(settings, query, now)),
+    ]
+  } catch (error) {
+    return [
+      fault(
+        "connection",
+        `the database can't be used: ${reasonOf(error)}`,
+        "Check DATABASE_URL, that Postgres is running, and that its pg_hba.conf admits this user from here.",
+      ),
+    ]
+  }
+}
+
+const embedded = ({ mode }: Settings): Finding =>
+  mode === "sandbox"
+    ? fine(part, "engine", "the embedded database in DATA_DIR")
+    : {
+        part,
+        check: "engine",
+        level: "note",
+        message:
+          "the embedded database is used: it serves one process, and has no replica and no point-in-time recovery",
+        todo: "Set DATABASE_URL to use Postgres. docs/operations.md says how to back up each of them.",
+      }
+
+/**
+ * The reason by the error's code where there is one: a message may repeat the address, which may contain a password.
+ */
+function reasonOf(error: unknown): string {
+  const { code, message, errors } = error as { code?: unknown; message?: string; errors?: { code?: unknown }[] }
+  const codes: Record<string, string> = {
+    "28P01": "the password is wrong",
+    "28000": "this user may not connect",
+    "3D000": "there is no such database",
+  }
+  const known = String(code ?? errors?.[0]?.code ?? "")
+  return codes[known] ?? (/^E[A-Z]+$/.test(known) ? `no connection (${known})` : (message ?? "no answer"))
+}
+
+async function connection(query: Query): Promise<Finding> {
+  const [row] = await query("select current_setting('server_version') as version, pg_is_in_recovery() as standby")
+  if (row?.standby)
+    return fault(
+      "connection",
+      "the database is a standby, where nothing can be written",
+      "Point DATABASE_URL at the primary.",
+    )
+  return fine(part, "connection", `Postgres ${String(row?.version).split(" ")[0]} answers`)
+}
+
+async function writes(query: Query): Promise<Finding> {
+  try {
+    await query(TRY_WRITE)
+    return fine(part, "writes", "the database takes writes")
+  } catch (error) {
+    const message = whyUnwritable(error)
+    if (message === undefined) throw error
+    return fault(
+      "writes",
+      message,
+      "Make room on the disk of Postgres, never by deleting files in its folder; or make it writable again. The service recovers by itself.",
+    )
+  }
+}
+
+/** Answers to callers, and the nonce of a signed payout, must survive a crash of the server. */
+async function durability(query: Query): Promise<Finding[]> {
+  const names = ["fsync", "synchronous_commit"]
+  const [row] = await query(`select ${names.map(name => `current_setting('${name}') as ${name}`).join(", ")}`)
+  const off = names.filter(name => row?.[name] === "off")
+  if (off.length === 0) return [fine(part, "durability", "a commit is on disk before it is answered")]
+  return off.map(name =>
+    alarm(
+      name,
+      `${name} is off in Postgres: a crash of the server loses payments and payouts that were already reported`,
+      `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. It may also be set for the user or the database: \`\\drds\` in psql.`,
+    ),
+  )
+}
+
+const MOST_USED = 0.9
+
+/** Finds the limit of connections that is reached first: the server's, the database's or the role's. */
+async function connections(query: Query): Promise<Finding> {
+  const check = "connections"
+  const limits = await query(`select * from (values
+    ('Postgres', (select sum(numbackends) from pg_stat_database)::int,
+      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+        - coalesce(current_setting('reserved_connections', true)::int, 0)),
+    ('the database', (select numbackends from pg_stat_database where datname = current_database()),
+      (select datconnlimit from pg_database where datname = current_database())),
+    ('the role', (select count(*)::int from pg_stat_activity where usename = current_user),
+      (select rolconnlimit from pg_roles where rolname = current_user))) l (name, used, most)`)
+  const full = limits.find(({ used, most }) => Number(most) >= 0 && Number(used) > MOST_USED * Number(most))
+  if (!full) return fine(part, check, "Postgres has connections left")
+  return alarm(
+    check,
+    `${full.used} of the ${full.most} connections of ${full.name} are in use: soon nothing more can connect`,
+    "Find who holds them (pg_stat_activity by application_name), or raise the limit. Each process of the service opens 21 at most.",
+  )
+}
+
+/** The first version that records which version of a collation its indexes were made with. */
+const RECORDS_COLLATIONS = 150_000
+
+/**
+ * Ids and keys are text. An upgrade of the system's library may sort text in another way than before, and then an index misses rows
+ * that it has: what is recorded once would be recorded twice. Bytes ("C") always have the same order.
+ * https://www.postgresql.org/docs/current/sql-altercollation.html
+ */
+async function collation(query: Query): Promise<Finding> {
+  const check = "collation"
+  const [server] = await query("select current_setting('server_version_num')::int as version")
+  const isRecorded = Number(server?.version) >= RECORDS_COLLATIONS
+  const [row] = await query(
+    `select datname, datcollate, ${
+      isRecorded
+        ? "datlocprovider, datcollversion as recorded, pg_database_collation_actual_version(oid) as actual"
+        : "'c' as datlocprovider, null as recorded, null as actual"
+    } from pg_database where datname = current_database()`,
+  )
+  const name = `"${String(row?.datname).replaceAll('"', '""')}"`
+  // Null before version 15, and for a collation without versions, such as C.utf8 of libc.
+  const isKnown = row?.recorded !== null
+  if (isKnown && row?.recorded !== row?.actual)
+    return alarm(
+      check,
+      "the system sorts text in another way than when the indexes of the database were made: they may miss rows, and let in what must be there only once",
+      `Stop all processes of Sluice, run \`reindex database ${name}\` and then \`alter database ${name} refresh collation version\`.`,
+    )
+  const isBytes =
+    row?.datlocprovider === "b" || (row?.datlocprovider === "c" && /^(C|POSIX)$/.test(`${row.datcollate}`))
+  if (isBytes) return fine(part, check, "text is sorted by its bytes")
+  return {
+    part,
+    check,
+    level: "note",
+    message:
+      "the database sorts text by a language, which takes a tenth more of its time, and an upgrade of the system can break its indexes",
+    todo: `${
+      isKnown
+        ? "This check raises an alarm if that happens."
+        : `Nothing records how its indexes are sorted, so no check can see that: run \`reindex database ${name}\` after each upgrade of the system.`
+    } A new database is better made with \`createdb --template template0 --lc-collate C\`.`,
+  }
+}
+
+async function clock(query: Query, now: () => Date): Promise<Finding> {
+  const before = now().getTime()
+  const [row] = await query("select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms")
+  const after = now().getTime()
+  const aheadMs = (before + after) / 2 - Number(row?.ms)
+  // The server read its clock at some time between the two.
+  if (Math.abs(aheadMs) <= CLOCK_MS + (after - before) / 2)
+    return fine(part, "clock", "the clocks of this machine and of Postgres agree")
+  const seconds = Math.round(Math.abs(aheadMs) / 1_000)
+  return alarm(
+    "clock",
+    `the clock of this machine is ${seconds} s ${aheadMs > 0 ? "ahead of" : "behind"} the clock of Postgres`,
+    "Synchronize both with NTP (chrony, systemd-timesyncd): leases and expiries depend on them.",
+  )
+}
+
+/** Reads the schema's state; it migrates nothing. */
+async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
+  const [there] = await query(
+    "select to_regclass('migrations') is not null as migrated, to_regclass('installation') is not null as installed",
+  )
+  if (!there?.migrated) return [fine(part, "schema", "the database is new: the first start creates its tables")]
+  const applied = await query("select name, checksum from migrations")
+  let missing: number
+  try {
+    missing = schemaState(applied)
+  } catch (error) {
+    return [fault("schema", (error as Error).message.replace(/\.$/, ""), "Run the version that wrote this database.")]
+  }
+  const [made] = there.installed ? await query("select value from installation where key = 'mode'") : []
+  const owner = made?.value
+  return [
+    missing === 0
+      ? fine(part, "schema", "the schema is this version's")
+      : {
+          part,
+          check: "schema",
+          level: "note",
+          message: `${missing} migrations are missing`,
+          todo: "The next start applies them. With several processes run `sluice migrate` first (docs/operations.md, Upgrade).",
+        },
+    ...(owner === undefined || owner === mode
+      ? []
+      : [
+          fault(
+            "installation",
+            `the database belongs to an installation with MODE=${owner}, and MODE is ${mode}`,
+            "Use another DATABASE_URL: play money and real money never share a database.",
+          ),
+        ]),
+  ]
+}
+
+const HOUR_MS = 3_600_000
+
+/**
+ * Finds payouts that wait for a process with the settings of another factory. Skipped where the schema is not this
+ * version's.
+ */
+async function waiting({ networks }: Settings, query: Query, now: () => Date): Promise<Finding[]> {
+  const [there] = await query("select to_regclass('payouts') is not null as payouts")
+  if (!there?.payouts) return []
+  const since = new Date(now().getTime() - HOUR_MS).toISOString()
+  const found: Finding[] = []
+  for (const { name, chainId, depositFactory } of networks) {
+    const rows = await query(`select to_address, count(*)::int as n from payouts where chain_id = ${Number(chainId)}
+      and lane = 'payout' and state = 'queued' and run_at < '${since}' group by 1 order by 1`)
+    const others = rows.filter(row => row.to_address !== depositFactory)
+    if (others.length === 0) continue
+    const list = others.map(row => `${row.n} of ${checksummed(String(row.to_address))}`).join(", ")
+    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; docs/alarms.md (\`unserved\`) says more.`
+    found.push({ part: name, check: "unserved", level: "alarm", message: UNSERVED, todo, isWatched: true })
+  }
+  return found
+}

@@ -1,0 +1,228 @@
+/** Checks a network by its settings: its endpoints, its clock, its token, its factory, and the wallets' gas. */
+// I/O: asks the endpoints, also before the service starts, when there is no context.
+import { formatEther } from "viem"
+import { checkFactory } from "../../ledger/deposits/check-factory.ts"
+import { NO_KEY } from "../../ledger/payouts/payout-alarms.ts"
+import { gasShortage, usualCost, walletAlarm } from "../../ledger/txmanager/wallet-alarms.ts"
+import { hasBatch } from "../../platform/chain/authorization-batch.ts"
+import { checkNetwork, NetworkMismatch } from "../../platform/chain/check-network.ts"
+import { endpointWords } from "../../platform/chain/endpoint-troubles.ts"
+import { type Endpoint, hostOf, newEndpoint } from "../../platform/chain/endpoints.ts"
+import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import { type NetworkName, networkSetting } from "../../platform/chain/network-facts.ts"
+import type { NetworkSettings } from "../../platform/chain/networks.ts"
+import { batch, hexNumber, type RpcResult } from "../../platform/chain/rpc.ts"
+import { readWalletState } from "../../platform/chain/wallet-state.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** If the newest block is further in the future, our clock is behind. */
+const AHEAD_MS = 15_000
+/** If the newest block is older, something is wrong: every network here makes a block every two seconds. */
+const OLD_MS = 120_000
+
+/** What the checks of a network need; `now` is the clock of this process. */
+export interface NetworkCheck {
+  settings: Settings
+  network: NetworkSettings
+  now: () => Date
+  signal: AbortSignal
+  /** Names of settings with a fault. Checks that depend on one are skipped. */
+  faulty: ReadonlySet<string>
+}
+
+/** The checks that a running service repeats each minute: endpoints, clock, keys and gas. */
+export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]> {
+  const { network, settings } = check
+  if (check.faulty.has(networkSetting("RPC", network.name))) return []
+  const answers = await Promise.all(network.rpcUrls.map(url => askEndpoint(network, url, check.signal)))
+  const serving = answers.some(each => each.finding.level === "ok")
+  const endpoints = serving
+    ? answers.map(each => each.finding)
+    : // Rounds note nothing about endpoints while none answers, so nothing else raises these alarms.
+      answers.map(({ finding }) => ({ ...finding, level: "fault" as const, isWatched: false }))
+  return [
+    ...endpoints,
+    ...enoughEndpoints(network),
+    ...clock(network, answers, check.now),
+    ...(serving ? await wallets(check) : []),
+    ...(settings.payoutWallet ? [] : noKey(check)),
+  ]
+}
+
+/** The checks that a start makes too: the token, the chain, and the deposit factory. */
+export async function checkContracts({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
+  const part = network.name
+  const setting = (name: "RPC" | "TOKEN" | "DEPOSIT_FACTORY") => networkSetting(name, network.name)
+  if (faulty.has(setting("RPC")) || faulty.has(setting("TOKEN"))) return []
+  const token = await attempt(part, "token", `Check ${setting("RPC")} and ${setting("TOKEN")}.`, async () => {
+    const { symbol, decimals } = (await checkNetwork(network, signal)).token
+    return `the token is ${symbol} with ${decimals} decimals, and the chain is ${network.chainId}`
+  })
+  if (faulty.has(setting("DEPOSIT_FACTORY"))) return [token]
+  const cure = `Deploy one with \`sluice deploy --network ${network.name} --guardian ADDRESS\`, which prints ${setting("DEPOSIT_FACTORY")}.`
+  const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
+  const factory = await attempt(part, "factory", cure, async () => {
+    const { payoutWallet } = settings
+    await checkFactory({ ...network, endpoints }, { payoutWallet, signal })
+    return `the deposit factory has this version's code${payoutWallet ? ", and its operator is the payout wallet" : ""}`
+  })
+  return [token, factory]
+}
+
+/** Runs a check that throws a sentence. A mismatch is a fault, and so is a chain that can't be asked. */
+async function attempt(part: string, check: string, todo: string, work: () => Promise<string>): Promise<Finding> {
+  try {
+    return fine(part, check, await work())
+  } catch (error) {
+    const message = (error as Error).message.replace(`${part}: `, "")
+    const cure = error instanceof NetworkMismatch ? todo : "See what is said of the endpoints."
+    return { part, check, level: "fault", message, todo: cure }
+  }
+}
+
+interface Answer {
+  finding: Finding
+  /** The time of the newest block, in milliseconds; undefined where the endpoint does not serve the network. */
+  blockMs?: number
+}
+
+async function askEndpoint(network: NetworkSettings, url: string, signal: AbortSignal): Promise<Answer> {
+  const position = network.rpcUrls.indexOf(url)
+  const name = (words: string) => endpointWords(network.rpcUrls.length, position, words)
+  const check = `endpoint_${position + 1}`
+  const host = hostOf({ url })
+  const bad = (words: string, todo: string, more: Partial<Finding> = {}): Answer => ({
+    finding: { part: network.name, check, level: "alarm", message: name(words), todo, isWatched: true, ...more },
+  })
+  const calls = [
+    { method: "eth_chainId", params: [] },
+    { method: "eth_getBlockByNumber", params: ["latest", false] },
+    { method: "eth_getBlockByNumber", params: ["finalized", false] },
+    { method: "eth_getLogs", params: [{ fromBlock: "latest", toBlock: "latest", address: network.token }] },
+  ]
+  const results = await batch({ url, network: network.name }, calls, signal).catch((error: Error) => error)
+  if (results instanceof Error)
+    return bad("does not answer", `Check the endpoint at ${host} (${results.message}), or replace it.`, {
+      said: results.message,
+    })
+  const [chain, latest, finalized, logs] = results
+  const chainId = chain?.ok ? String(chain.value) : undefined
+  if (chainId === undefined) return bad("does not answer", `The endpoint at ${host} says: ${errorOf(chain)}.`)
+  if (chainId !== hexNumber(network.chainId))
+    return bad(
+      `serves chain ${numberOf(chainId) ?? "without a number"}, not ${network.chainId}`,
+      `Put the endpoint at ${host} where it belongs: ${networkSetting("RPC", network.name)} is for chain ${network.chainId}.`,
+      { isWatched: false },
+    )
+  const block = blockOf(latest)
+  if (!block) return bad("does not answer", `The endpoint at ${host} reports no newest block: ${errorOf(latest)}.`)
+  if (!logs?.ok) return bad("refuses eth_getLogs", `The endpoint at ${host} says: ${errorOf(logs)}.`)
+  const finality = blockOf(finalized) ? "" : ", and reports no finalized block, so payments become final later"
+  return {
+    finding: fine(network.name, check, name(`answers at block ${block.number}${finality}`)),
+    blockMs: block.timeMs,
+  }
+}
+
+const errorOf = (result: RpcResult | undefined): string => (result?.ok === false ? result.error : "nothing usable")
+
+const numberOf = (text: unknown): number | undefined =>
+  typeof text === "string" && /^0x[0-9a-f]{1,12}$/i.test(text) ? Number.parseInt(text, 16) : undefined
+
+function blockOf(result: RpcResult | undefined): { number: number; timeMs: number } | undefined {
+  if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
+  const { number, timestamp } = result.value as Record<string, unknown>
+  const height = numberOf(number)
+  const seconds = numberOf(timestamp)
+  return height === undefined || seconds === undefined ? undefined : { number: height, timeMs: seconds * 1_000 }
+}
+
+/** Endpoints with the same host count as one: a provider that lies, or is down, does so at all of them. */
+function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
+  const hosts = new Set(rpcUrls.map(url => hostOf({ url })))
+  if (hosts.size > 1) return []
+  const message =
+    rpcUrls.length > 1
+      ? "all RPC endpoints have one host, so everything that it reports is taken as true"
+      : "there is one RPC endpoint, so everything that it reports is taken as true"
+  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; three for money that matters (docs/trust.md).`
+  return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
+}
+
+/** Compares the newest block of all endpoints with our clock. The rounds notice one endpoint that stands still. */
+function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () => Date): Finding[] {
+  const times = answers.map(each => each.blockMs).filter(ms => ms !== undefined)
+  if (times.length === 0) return []
+  const ageMs = now().getTime() - Math.max(...times)
+  const seconds = Math.round(Math.abs(ageMs) / 1_000)
+  const bad = (message: string, todo: string): Finding[] => [
+    { part: name, check: "clock", level: "alarm", message, todo },
+  ]
+  if (ageMs < -AHEAD_MS)
+    return bad(
+      `the newest block is ${seconds} s in the future: the clock of this machine is behind`,
+      "Synchronize the clock with NTP (chrony, systemd-timesyncd).",
+    )
+  if (ageMs > OLD_MS)
+    return bad(
+      `the newest block is ${seconds} s old: the clock of this machine is ahead, or the chain or its endpoints stand still`,
+      "Compare the clock with NTP, and the newest block with an explorer.",
+    )
+  return [fine(name, "clock", `the newest block is ${Math.max(0, Math.round(ageMs / 1_000))} s old`)]
+}
+
+function noKey({ network: { name } }: NetworkCheck): Finding[] {
+  const todo =
+    'Make a key (docs/operations.md, "From nothing to a live network"). Its wallet must be the operator of the deposit factory.'
+  return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
+}
+
+/** Whether agents' payments that are due together share a transaction on this network. */
+async function batchContract(name: NetworkName, endpoints: readonly Endpoint[]): Promise<Finding> {
+  const check = "authorization_batch"
+  if (await hasBatch(endpoints)) return fine(name, check, "agents' payments that are due together share a transaction")
+  const message =
+    "agents' payments are sent one by one, at most 16 in a block or two: the batch of authorizations is not deployed"
+  const todo = `Run \`sluice deploy --contract authorization-batch --network ${name}\`, from any account.`
+  return { part: name, check, level: "note", message, todo }
+}
+
+async function wallets({ network, settings, signal }: NetworkCheck): Promise<Finding[]> {
+  const { payoutWallet, relayWallet } = settings
+  const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
+  const gasOf = async (lane: "payout" | "relay", wallet: Address): Promise<Finding> => {
+    const check = `${lane}_wallet`
+    const { balance, market, dataFee } = await readWalletState({ ...network, endpoints }, wallet, signal)
+    if (balance === undefined || market === undefined) {
+      const todo = "See what is said of the endpoints."
+      return {
+        part: network.name,
+        check,
+        level: "alarm",
+        message: walletAlarm(lane, "rpc_unavailable"),
+        todo,
+        isWatched: true,
+      }
+    }
+    const shortage = gasShortage({ balance, market, dataFee }, settings.payoutMaxFee)
+    const payouts = balance / usualCost(market, dataFee)
+    if (!shortage) return fine(network.name, check, `the ${lane} wallet has gas for ${payouts} usual payouts`)
+    const todo = `Send ether to ${checksummed(wallet)}, which has ${formatEther(balance)}: 100 usual payouts cost ${formatEther(100n * usualCost(market, dataFee))} now.`
+    return { part: network.name, check, level: "alarm", message: walletAlarm(lane, shortage), todo }
+  }
+  return [
+    ...(payoutWallet ? [await gasOf("payout", payoutWallet)] : []),
+    ...(relayWallet
+      ? [await gasOf("relay", relayWallet), await batchContract(network.name, endpoints)]
+      : [
+          {
+            part: network.name,
+            check: "relay_key",
+            level: "note" as const,
+            message: "the service has no relay key, so buyers can't pay by signature",
+            todo: "Set RELAY_PRIVATE_KEY, RELAY_KEYSTORE or RELAY_SIGNER to offer gasless payments.",
+          },
+        ]),
+  ]
+}

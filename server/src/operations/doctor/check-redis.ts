@@ -1,0 +1,145 @@
+/**
+ * Checks whether the limits can be shared through Redis, by doing there what the limits do, on keys of its own. A Redis
+ * that answers PING can still refuse all of it: a replica, a full one, or a user without the rights.
+ */
+// I/O: makes requests, also before the service starts, when there is no context.
+import { randomUUID } from "node:crypto"
+import { setTimeout as sleep } from "node:timers/promises"
+import type { Redis } from "ioredis"
+import type { Settings } from "../../platform/config/settings.ts"
+import { WINDOW_MS } from "../../platform/limits/buckets.ts"
+import { parseRedisAddress } from "../../platform/limits/redis-address.ts"
+import { databaseFault } from "../../platform/limits/redis-database.ts"
+import { primariesOf, type RedisClient, redisConnection, sharedLog } from "../../platform/limits/shared-log.ts"
+import { type Finding, fine, type Level } from "./finding.ts"
+
+/** The rights that the user of Redis needs, as words of `ACL SETUSER`. */
+export const REDIS_RIGHTS =
+  "~sluice:* +evalsha +eval +time +lindex +lpush +ltrim +unlink +pexpire +zadd +zremrangebyscore +zcard +zrem +ping +info"
+
+const TIMEOUT_MS = 5_000
+/** Of keys that no installation uses. */
+const PREFIX = "sluice:doctor:"
+const part = "address"
+const check = "redis"
+const finding = (level: Level, message: string, todo: string): Finding => ({
+  part,
+  check,
+  level,
+  message,
+  todo,
+  isWatched: true,
+})
+
+/**
+ * Checks whether the limits can be shared through Redis, where it is set. On a cluster, through each of its primaries.
+ */
+export async function checkRedis({ redisUrl }: Settings): Promise<Finding[]> {
+  if (redisUrl === undefined) return []
+  const redis = redisConnection(redisUrl)
+  let refusal: Error | undefined
+  redis.on("error", (error: Error) => {
+    refusal = error
+  })
+  try {
+    return await Promise.race([examine(redis, redisUrl), late()])
+  } catch (error) {
+    // If Redis refused the connection, the failed call itself reports only that it can't write.
+    return [explained([error as Error, refusal].find(each => each?.name === "ReplyError") ?? (error as Error))]
+  } finally {
+    redis.disconnect()
+  }
+}
+
+/** If no sentinel answers, a connection is tried until one does. */
+const late = async (): Promise<never> => {
+  await sleep(TIMEOUT_MS, undefined, { ref: false })
+  throw new Error("no answer")
+}
+
+async function examine(redis: RedisClient, url: string): Promise<Finding[]> {
+  await redis.connect()
+  const fault = await databaseFault(redis, url)
+  if (fault) return [finding("fault", fault.message, `REDIS_URL: ${fault.todo}.`)]
+  const primaries = primariesOf(redis)
+  const infos = await Promise.all(primaries.map(each => each.info()))
+  if (parseRedisAddress(url).kind === "server" && infos.some(info => /^cluster_enabled:1/m.test(info)))
+    return [finding("alarm", "Redis is a Cluster", "REDIS_URL must be redis+cluster://HOST:PORT for a Cluster.")]
+  for (const each of primaries) await useAsLimits(redis, each)
+  const evicting = infos.flatMap(info => {
+    const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1]
+    return /^maxmemory:[1-9]/m.test(info) && policy !== undefined && policy !== "noeviction" ? [policy] : []
+  })
+  if (evicting.length > 0)
+    return [
+      finding(
+        "note",
+        `Redis drops keys when it is full (${evicting[0]}): a caller whose list is dropped has its limit from each process`,
+        "Set maxmemory-policy noeviction in Redis: then each process enforces its share while Redis is full.",
+      ),
+    ]
+  return [fine(part, check, "Redis answers, and the limits can be shared through it")]
+}
+
+/** Does on this primary what the limits do: each command of their scripts. It leaves nothing there. */
+async function useAsLimits(redis: RedisClient, primary: Redis): Promise<void> {
+  const id = await idOn(primary)
+  const instances = `${PREFIX}instances:{${id}}`
+  const counts = [{ key: `{${id}}`, limit: 10 }]
+  try {
+    await primary.ping()
+    await redis.sluiceBeat(instances, id, TIMEOUT_MS)
+    await redis.zrem(instances, id)
+    // With a clock of its own: the first entry leaves the window while the second stays. Then all leave it.
+    for (const clock of [1, 1.5, 2.25]) await sharedLog(redis, PREFIX, () => clock * WINDOW_MS).admit(counts)
+    await sharedLog(redis, PREFIX).admit(counts)
+    // A Redis that knows the scripts already was not sent them, so `eval` is tried too.
+    await primary.eval("return 0", 0)
+  } finally {
+    await redis.unlink(`${PREFIX}{${id}}`).catch(() => undefined)
+  }
+}
+
+/** Returns an id whose keys this primary stores; other primaries of a cluster refuse them. */
+async function idOn(primary: Redis): Promise<string> {
+  for (;;) {
+    const id = `doctor ${randomUUID()}`
+    try {
+      await primary.lindex(`${PREFIX}{${id}}`, 0)
+      return id
+    } catch (error) {
+      if (!(error as Error).message.startsWith("MOVED ")) throw error
+    }
+  }
+}
+
+/** Explains a failure, and what the operator should do about it. */
+function explained({ name, message }: Error): Finding {
+  if (name !== "ReplyError")
+    return finding(
+      "alarm",
+      "Redis can't be reached",
+      "Check REDIS_URL, and that Redis is running: until then each process enforces a part of the limits.",
+    )
+  const [, words, todo] = answers.find(([answer]) => answer.test(message)) ?? [
+    undefined,
+    "Redis refuses what the limits do there",
+    "Until Redis takes it, each process enforces a part of the limits.",
+  ]
+  return finding("alarm", words, `${todo} Redis answered: ${message}`)
+}
+
+const answers: [answer: RegExp, words: string, todo: string][] = [
+  [/^(WRONGPASS|NOAUTH)/, "Redis refuses the login", "Check the user and the password of REDIS_URL."],
+  [
+    /^NOPERM|can't (run this command|access)/,
+    "the user of REDIS_URL has too few rights in Redis",
+    `Give it these: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operations.md).`,
+  ],
+  [
+    /READONLY/,
+    "REDIS_URL leads to a replica, which takes no writes",
+    "Name the primary, or the sentinels or the Cluster that know it.",
+  ],
+  [/OOM/, "Redis is full", "Give it more memory (maxmemory): until then each process enforces a part of the limits."],
+]

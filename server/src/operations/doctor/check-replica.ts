@@ -1,0 +1,24 @@
+/** Checks the replica for reads: that it is reachable, a replica of the database in use, and up to date. */
+// I/O: connects to both, also before the service starts, when there is no context.
+import type { Settings } from "../../platform/config/settings.ts"
+import { replicaFault } from "../../platform/db/replica.ts"
+import type { Query } from "./check-database.ts"
+import { type Finding, fine } from "./finding.ts"
+
+const part = "database"
+
+/** Whether the replica, where one is set, can serve reads. `query` asks the primary. */
+export async function checkReplica({ replica }: Settings, query: Query | undefined): Promise<Finding[]> {
+  if (!replica || !query) return []
+  try {
+    const found = await replicaFault(replica, query)
+    if (found === undefined) return [fine(part, "replica", "the replica has what the primary has")]
+    const message = `the replica serves no reads: ${found}`
+    const todo =
+      "Check DATABASE_REPLICA_URL, and in pg_stat_replication of the primary whether it follows: until then the primary serves all reads."
+    return [{ part, check: "replica", level: "alarm", message, todo, isWatched: true }]
+  } catch {
+    // The primary can't be asked; that is a finding of its own.
+    return []
+  }
+}

@@ -1,0 +1,49 @@
+/** Checks that SECRET_KEY is the one that the installation's secrets are encrypted with. */
+// I/O: asks the database through a function, since the command has no pool and no context.
+import type { Settings } from "../../platform/config/settings.ts"
+import { fitOf, KEY_FAULTS, READ_SECRET_KEY } from "../../platform/db/secret-key.ts"
+import type { Query } from "./check-database.ts"
+import { type Finding, fine } from "./finding.ts"
+
+const part = "secrets"
+const check = "secret_key"
+
+/**
+ * The finding; none where the database is embedded or can't be asked, which other findings say. `isRunning`: this process
+ * serves already, and its key was right when it started.
+ */
+export async function checkSecretKey(
+  { secretKeys }: Pick<Settings, "secretKeys">,
+  query: Query | undefined,
+  isRunning: boolean,
+): Promise<Finding[]> {
+  if (!query || secretKeys.length === 0) return []
+  const recorded = await readRecord(query)
+  if (recorded === undefined) return []
+  const fit = fitOf(secretKeys, recorded)
+  if (fit === "right") return [fine(part, check, "SECRET_KEY is the one of this installation")]
+  if (fit !== "new") return [{ part, check, level: isRunning ? "alarm" : "fault", ...KEY_FAULTS[fit] }]
+  if (!isRunning)
+    return [
+      { part, check, level: "note", message: "SECRET_KEY is new: from the next start it encrypts what is written" },
+    ]
+  return [
+    {
+      part,
+      check,
+      level: "alarm",
+      message: "this process encrypts with a SECRET_KEY that the installation has put away",
+      todo: "Start it with the new one as SECRET_KEY, then run `sluice reencrypt` again: docs/operations.md (SECRET_KEY).",
+    },
+  ]
+}
+
+async function readRecord(query: Query): Promise<string | undefined> {
+  try {
+    const [there] = await query("select to_regclass('installation') is not null as installed")
+    const [row] = there?.installed ? await query(READ_SECRET_KEY) : []
+    return row && String(row.value)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,38 @@
+/** Checks the remote signers: that they answer, may sign, and sign for the wallets that are set. */
+// I/O: has each sign a sentence, also before the service starts, when there is no context.
+import { SignerError } from "../../platform/chain/signer.ts"
+import { trySigner } from "../../platform/chain/signers/remote-signer.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** The findings about each remote signer; none about a key in this process. */
+export async function checkSigners(
+  { payoutSigner, relaySigner }: Pick<Settings, "payoutSigner" | "relaySigner">,
+  signal: AbortSignal,
+): Promise<Finding[]> {
+  const signers = [{ lane: "payout", signer: payoutSigner } as const, { lane: "relay", signer: relaySigner } as const]
+  const found = signers.map(async ({ lane, signer }): Promise<Finding[]> => {
+    if (!signer?.remote) return []
+    const part = "secrets"
+    const check = `${lane}_signer`
+    const error = await trySigner(signer, signal).then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+    if (error === undefined) return [fine(part, check, `the ${lane} wallet's signer answers, and signs for the wallet`)]
+    const isWrong = error instanceof SignerError && error.isWrong
+    const words = error instanceof Error ? error.message : "failed"
+    return [
+      {
+        part,
+        check,
+        level: "alarm",
+        message: isWrong
+          ? `the ${lane} wallet's signer does not sign for the wallet, so its transactions wait`
+          : `the ${lane} wallet's signer does not sign, so its transactions wait`,
+        todo: `It ${words}. docs/operations.md ("Keys in a KMS") says what ${signer.remote} needs; check ${lane.toUpperCase()}_SIGNER.`,
+      },
+    ]
+  })
+  return (await Promise.all(found)).flat()
+}

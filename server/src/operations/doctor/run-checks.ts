@@ -1,0 +1,133 @@
+/**
+ * All checks of an installation, in order. `sluice doctor` runs all of them, and a running service repeats those whose
+ * results change.
+ */
+// I/O: passes its arguments to the checks, also before the service starts, when there is no context.
+import { liveWarnings } from "../../platform/config/live-mode.ts"
+import type { Examined } from "../../platform/config/read-settings.ts"
+import { type Role, roleFaults } from "../../platform/config/role-needs.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import { checkBaseUrl, checkIssuer } from "./check-address.ts"
+import { checkBackup } from "./check-backup.ts"
+import { checkCertificate } from "./check-certificate.ts"
+import { checkDatabase, type Query } from "./check-database.ts"
+import { checkEscrow } from "./check-escrow.ts"
+import { checkContracts, checkNetworkState } from "./check-network.ts"
+import { checkRedis } from "./check-redis.ts"
+import { checkReplica } from "./check-replica.ts"
+import { checkSecretKey } from "./check-secret-key.ts"
+import { checkSecrets } from "./check-secrets.ts"
+import { checkSigners } from "./check-signers.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** What is checked, and by which clock. */
+export interface Installation {
+  settings: Settings
+  /** Undefined: the database is embedded. */
+  query: Query | undefined
+  now: () => Date
+  signal: AbortSignal
+}
+
+/** Runs all checks for a process with this role; nothing is changed. Checks that depend on a setting with a fault are left out. */
+export async function checkAll(
+  installation: Installation,
+  { faults, unknown }: Pick<Examined, "faults" | "unknown">,
+  role: Role = "all",
+): Promise<Finding[]> {
+  const { settings, query, now, signal } = installation
+  const faulty = new Set(faults.map(fault => fault.split(" ", 1)[0] ?? ""))
+  const of = [checkSettings(settings, faults, role), strangers(unknown), checkSecrets(settings)]
+  // The sandbox creates everything around it when it starts.
+  if (settings.mode === "sandbox") return [...of.flat(), ...(await checkDatabase(settings, query, now))]
+  const parts = await Promise.all([
+    ...of,
+    checkSigners(settings, signal),
+    faulty.has("DATABASE_URL") ? [] : checkDatabase(settings, query, now),
+    ["DATABASE_URL", "SECRET_KEY"].some(name => faulty.has(name)) ? [] : checkSecretKey(settings, query, false),
+    ["DATABASE_URL", "DATABASE_REPLICA_URL"].some(name => faulty.has(name)) ? [] : checkReplica(settings, query),
+    ...settings.networks.flatMap(network => {
+      const check = { settings, network, now, signal, faulty }
+      return [checkNetworkState(check), checkContracts(check), checkEscrow(check)]
+    }),
+    ["DATABASE_URL", "BACKUP_MAX_AGE"].some(name => faulty.has(name)) ? [] : checkBackup(settings, query),
+    faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
+    faulty.has("BASE_URL") ? [] : checkCertificate(settings, now, signal),
+    faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),
+    faulty.has("REDIS_URL") ? [] : checkRedis(settings),
+  ])
+  return parts.flat()
+}
+
+/** Runs the checks that a running service repeats. `isServing`: it answers requests at BASE_URL. */
+export async function checkAgain(installation: Installation, isServing: boolean): Promise<Finding[]> {
+  const { settings, query, now, signal } = installation
+  if (settings.mode === "sandbox") return []
+  const parts = await Promise.all([
+    checkSecrets(settings),
+    checkDatabase(settings, query, now),
+    checkSecretKey(settings, query, true),
+    ...settings.networks.map(network => checkNetworkState({ settings, network, now, signal, faulty: new Set() })),
+    isServing ? checkBaseUrl(settings, signal).then(found => [found]) : [],
+    isServing ? checkCertificate(settings, now, signal) : [],
+  ])
+  return parts.flat()
+}
+
+function checkSettings(settings: Settings, ofSettings: readonly string[], role: Role): Finding[] {
+  const part = "settings"
+  const faults = [...ofSettings, ...roleFaults(settings, role)]
+  if (faults.length > 0)
+    return faults.map(message => {
+      const name = message.split(" ", 1)[0] ?? ""
+      const todo = stepOf(name, message)
+      return { part, check: name.toLowerCase(), level: "fault", message, ...(todo === undefined ? {} : { todo }) }
+    })
+  if (settings.mode === "sandbox")
+    return [
+      fine(
+        part,
+        "settings",
+        "all are valid. The sandbox is local and needs nothing else; set MODE to check another mode",
+      ),
+    ]
+  return [
+    fine(part, "settings", `all are valid for MODE=${settings.mode}`),
+    ...(settings.mode === "live" ? liveWarnings(settings, role) : []).map((message): Finding => {
+      return { part, check: "protection", level: "note", message }
+    }),
+  ]
+}
+
+/** How to get a value, for settings where the fault alone does not say it. */
+const steps: [setting: RegExp, step: string][] = [
+  [/^SECRET_KEY$/, "Set it to what `openssl rand -hex 32` prints, and keep a copy."],
+  [
+    /^(PAYOUT|RELAY)_PRIVATE_KEY$/,
+    'Make a key (docs/operations.md, "From nothing to a live network"), and keep a copy.',
+  ],
+  [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL where merchants sign in with their wallets."],
+  [
+    /^RPC_/,
+    "Set it to the addresses of nodes, comma-separated; of three operators for money that matters (docs/trust.md).",
+  ],
+  [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
+]
+
+/** The next step after a fault of a setting; undefined where the fault's own words are one. */
+function stepOf(name: string, fault: string): string | undefined {
+  const step = steps.find(([setting]) => setting.test(name))?.[1]
+  const [command] = /`[^`]+`/.exec(step ?? "") ?? []
+  return command !== undefined && fault.includes(command) ? undefined : step
+}
+
+/** Variables that look like settings but are none: nobody notices that a misspelt name has no effect. */
+function strangers(names: readonly string[]): Finding[] {
+  return names.map(name => ({
+    part: "settings",
+    check: "unknown",
+    level: "note",
+    message: `${name} is set, and it is no setting of the networks served`,
+    todo: "Is it misspelt, or does NETWORKS lack its network? docs/settings.md lists all settings.",
+  }))
+}

@@ -1,0 +1,100 @@
+/** The contracts of the sandbox's chain: a token, the deposit factory, the escrow, a sanctions list and Multicall3. */
+import { encodeDeployData, getContractAddress, type Hex, parseUnits } from "viem"
+import type { PrivateKeyAccount } from "viem/accounts"
+import { factoryDeployment } from "../../ledger/deposits/factory-deployment.ts"
+import {
+  authCaptureEscrowBytecode,
+  erc3009CollectorAbi,
+  erc3009CollectorBytecode,
+  multicall3Abi,
+  multicall3Bytecode,
+  sanctionsListAbi,
+  sanctionsListBytecode,
+  testUsdcAbi,
+  testUsdcBytecode,
+} from "../../platform/chain/abi.ts"
+import { batchDeployment } from "../../platform/chain/authorization-batch.ts"
+import { create2Deployment } from "../../platform/chain/create2.ts"
+import type { EscrowDeployment } from "../../platform/chain/escrow-deployments.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import { MULTICALL3 } from "../../platform/chain/multicall.ts"
+import { refundCollectorDeployment } from "../../platform/chain/refund-collector.ts"
+import type { ChainClient } from "./chain-client.ts"
+
+/** What an account that pays for gas gets, in wei. */
+export const GAS_MONEY = parseUnits("100", 18)
+
+/** The addresses of the contracts. */
+export interface Contracts {
+  token: Address
+  depositFactory: Address
+  sanctionsOracle: Address
+  escrow: EscrowDeployment & { refundCollector: Address }
+}
+
+/** The accounts that have rights in the contracts. */
+interface Parties {
+  guardian: Hex
+  /** Releases money out of deposits. */
+  operator: Hex
+  /** Operates the escrow. */
+  relay: Hex
+}
+
+/**
+ * Deploys what is missing. Tokens and lists use the deployer's first nonces; the others come from the CREATE2 deployer.
+ */
+export async function deployContracts(
+  wallet: ChainClient,
+  deployer: PrivateKeyAccount,
+  { guardian, operator, relay }: Parties,
+): Promise<Contracts> {
+  await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
+  const common = { account: deployer, chain: null }
+  const place = async (nonce: number, deploy: () => Promise<Hex>): Promise<Address> => {
+    const address = getContractAddress({ from: deployer.address, nonce: BigInt(nonce) })
+    if ((await wallet.getCode({ address })) === undefined)
+      await wallet.waitForTransactionReceipt({ hash: await deploy() })
+    return address.toLowerCase() as Address
+  }
+  /** By the shared deployer, as on a public network. */
+  const placeShared = async ({ address, ...deployment }: { to: Address; data: Hex; address: Address }) => {
+    if ((await wallet.getCode({ address })) === undefined)
+      await wallet.waitForTransactionReceipt({ hash: await wallet.sendTransaction({ ...common, ...deployment }) })
+    return address
+  }
+  const token = await place(0, () =>
+    wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
+  )
+  // On a new chain it takes the nonce 1.
+  const depositFactory = await placeShared(factoryDeployment({ guardian, operator }))
+  const multicall3 = await place(2, () =>
+    wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
+  )
+  const sanctionsOracle = await place(3, () =>
+    wallet.deployContract({ ...common, abi: sanctionsListAbi, bytecode: sanctionsListBytecode, args: [], nonce: 3 }),
+  )
+  // On public networks a pre-signed transaction deploys it at this address; here its code is set directly.
+  await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
+  const escrow = await placeEscrow(placeShared, relay)
+  await placeShared(batchDeployment)
+  return { token, depositFactory, sanctionsOracle, escrow }
+}
+
+/**
+ * Deploys the escrow with v1.1's interface, and its collectors. On a chain of an older version the next nonces are used
+ * already.
+ */
+async function placeEscrow(
+  place: (deployment: ReturnType<typeof create2Deployment>) => Promise<Address>,
+  operator: Hex,
+): Promise<Contracts["escrow"]> {
+  const address = await place(create2Deployment(authCaptureEscrowBytecode))
+  const collector = await place(
+    create2Deployment(
+      encodeDeployData({ abi: erc3009CollectorAbi, bytecode: erc3009CollectorBytecode, args: [address] }),
+    ),
+  )
+  const refundCollector = await place(refundCollectorDeployment({ escrow: address, operator }))
+  return { address, version: "v1.1", collector, refundCollector }
+}

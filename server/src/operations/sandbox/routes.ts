@@ -1,0 +1,170 @@
+/** `/sandbox/*`: a faucet, a buyer, a clock, blocks, and a webhook receiver. Only in the sandbox. */
+import { appendFile, readFile } from "node:fs/promises"
+import { Type } from "typebox"
+import { concat, encodeFunctionData, erc20Abi, isHex } from "viem"
+import { privateKeyToAccount } from "viem/accounts"
+import { testUsdcAbi } from "../../platform/chain/abi.ts"
+import { addressField } from "../../platform/chain/address-field.ts"
+import type { Context } from "../../platform/context.ts"
+import { invalid } from "../../platform/errors.ts"
+import { asWritten } from "../../platform/http/json.ts"
+import { Matching, MoneyInput, Strict } from "../../platform/http/schemas.ts"
+import type { Server } from "../../platform/http/server.ts"
+import { AmountError, parseAmount } from "../../platform/money/amount.ts"
+import type { ChainClient } from "./chain-client.ts"
+import type { LocalChain } from "./local-chain.ts"
+import { testWalletRoute } from "./test-wallet.ts"
+
+const FAUCET_AMOUNT = "1000"
+const MAX_ADVANCE_DAYS = 3_650
+/** How many requests GET /sandbox/inbox shows, newest first. */
+const INBOX_SHOWN = 100
+
+const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A duration such as 90s, 10m, 1h or 31d", { examples: ["31d"] })
+
+interface Parts {
+  ctx: Context
+  chain: LocalChain
+  wallet: ChainClient
+  deployer: ReturnType<typeof privateKeyToAccount>
+  buyers: { address: string; privateKey: `0x${string}` }[]
+  merchants: { payoutKey: `0x${string}` }[]
+  advance: (ms: number) => Promise<Date>
+  inboxFile: string
+}
+
+const hidden = { hide: true }
+
+export function sandboxRoutes(app: Server, parts: Parts): void {
+  moneyRoutes(app, parts)
+  timeRoutes(app, parts)
+  inboxRoutes(app, parts)
+}
+
+function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers, merchants }: Parts): void {
+  const token = ctx.chain.networks[0]?.token
+  if (!token) throw new Error("the sandbox has no network")
+  const mined = minedInTurn(chain, wallet)
+
+  app.post(
+    "/sandbox/faucet",
+    { schema: { ...hidden, body: Strict({ address: Type.String(), amount: Type.Optional(MoneyInput) }) } },
+    async request => {
+      const address = addressField("address", request.body.address)
+      const amount = amountAt(request.body, token.decimals, FAUCET_AMOUNT)
+      const txHash = await mined(async () => {
+        const gas = await wallet.getBalance({ address })
+        await wallet.setBalance({ address, value: gas + 10n ** 18n })
+        const mint = {
+          address: token.address,
+          abi: testUsdcAbi,
+          functionName: "mint",
+          args: [address, amount],
+        } as const
+        return await wallet.writeContract({ ...mint, account: deployer, chain: null })
+      })
+      return { txHash }
+    },
+  )
+
+  app.post(
+    "/sandbox/pay",
+    {
+      schema: {
+        ...hidden,
+        body: Strict({
+          to: Type.String(),
+          amount: MoneyInput,
+          buyer: Type.Optional(Type.Integer({ minimum: 0, maximum: buyers.length - 1 })),
+          data: Type.Optional(Type.String({ maxLength: 10_000 })),
+        }),
+      },
+    },
+    async request => {
+      const to = addressField("to", request.body.to)
+      const amount = amountAt(request.body, token.decimals)
+      const { data: suffix = "0x", buyer: index = 0 } = request.body
+      if (!isHex(suffix) || suffix.length % 2 !== 0)
+        throw invalid("data", "must be 0x followed by whole bytes in hexadecimal")
+      const buyer = buyers[index]
+      if (!buyer) throw invalid("buyer", "must be the index of one of the buyers")
+      const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])
+      const account = privateKeyToAccount(buyer.privateKey)
+      const txHash = await mined(() => wallet.sendTransaction({ account, chain: null, to: token.address, data }))
+      return { txHash }
+    },
+  )
+
+  testWalletRoute(app, { wallet, buyers, merchants, mined })
+}
+
+function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {
+  app.post("/sandbox/clock", { schema: { ...hidden, body: Strict({ advance: Advance }) } }, async request => {
+    const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+    const { advance: text } = request.body
+    const ms = Number.parseInt(text, 10) * unitMs[text.at(-1) as keyof typeof unitMs]
+    if (ms > MAX_ADVANCE_DAYS * unitMs.d) throw invalid("advance", `must be at most ${MAX_ADVANCE_DAYS} days`)
+    return { now: (await advance(ms)).toISOString() }
+  })
+
+  app.post(
+    "/sandbox/mine",
+    { schema: { ...hidden, body: Strict({ blocks: Type.Integer({ minimum: 1, maximum: 1_000 }) }) } },
+    async request => {
+      await chain.mine(request.body.blocks)
+      return { blockNumber: Number(await wallet.getBlockNumber()) }
+    },
+  )
+}
+
+function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
+  app.get("/sandbox/inbox", { schema: hidden }, async () => {
+    const lines = (await readFile(inboxFile, "utf8").catch(() => "")).split("\n").filter(line => line !== "")
+    const data = lines
+      .slice(-INBOX_SHOWN)
+      .reverse()
+      .map(line => JSON.parse(line))
+    return { data, total: lines.length }
+  })
+
+  app.register(async inbox => {
+    // The body as received, unparsed, because signatures cover bytes.
+    inbox.removeAllContentTypeParsers()
+    inbox.addContentTypeParser("*", { parseAs: "string" }, async (_request: unknown, body: string) => body)
+    inbox.post("/sandbox/inbox/:name", { schema: hidden }, async request => {
+      const { headers, body = "", params } = request
+      const { name } = params as { name: string }
+      const entry = { name, receivedAt: ctx.now().toISOString(), headers, body }
+      await appendFile(inboxFile, `${JSON.stringify(entry)}\n`)
+      return { received: true }
+    })
+  })
+}
+
+type Send = () => Promise<`0x${string}`>
+
+/** Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. */
+function minedInTurn(chain: LocalChain, wallet: ChainClient): (send: Send) => Promise<`0x${string}`> {
+  // One at a time: two concurrent transactions of one account would take the same nonce.
+  let last: Promise<unknown> = Promise.resolve()
+  return send => {
+    const mine = last.then(async () => {
+      const hash = await send()
+      await wallet.waitForTransactionReceipt({ hash })
+      await chain.save()
+      return hash
+    })
+    last = mine.catch(() => {})
+    return mine
+  }
+}
+
+/** Parses the amount of a body, in base units; throws `VALIDATION_ERROR`. */
+function amountAt(body: object, decimals: number, fallback = ""): bigint {
+  try {
+    return parseAmount(asWritten(body, "amount") ?? fallback, decimals)
+  } catch (error) {
+    if (error instanceof AmountError) throw invalid("amount", error.message)
+    throw error
+  }
+}

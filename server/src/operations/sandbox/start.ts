@@ -1,0 +1,355 @@
+/**
+ * The sandbox: everything that Sluice needs around it, real and local: a chain with a token and the deposit factory, an
+ * identity provider, two merchants, five funded buyers. Every step checks first and does only what is missing, so that
+ * a start after a kill at any moment completes the start before it.
+ */
+import { rmSync } from "node:fs"
+import { join } from "node:path"
+import type { JWK } from "jose"
+import type { Logger } from "pino"
+import { parseUnits } from "viem"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { keptOf, newApiKey } from "../../account/identity/api-keys.ts"
+import { accountSecret } from "../../account/webhooks/secrets.ts"
+import { testUsdcAbi } from "../../platform/chain/abi.ts"
+import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import { localSigner } from "../../platform/chain/signer.ts"
+import { readJsonIfThere, writeFileAtomic } from "../../platform/config/data-dir.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Server } from "../../platform/http/server.ts"
+import { newId } from "../../platform/ids.ts"
+import { type ChainClient, walletOn } from "./chain-client.ts"
+import { type Contracts, deployContracts, GAS_MONEY } from "./contracts.ts"
+import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
+import { type LocalChain, startLocalChain } from "./local-chain.ts"
+import { sandboxPageRoutes } from "./page.ts"
+import { sandboxRoutes } from "./routes.ts"
+
+const CHAIN_ID = 84532
+const NETWORK = "base-sepolia"
+const BUYERS = 5
+const BUYER_FUNDS = parseUnits("10000", 6)
+/** For this long a submitted hash counts as work. A hash that nobody sent must not produce blocks forever. */
+const BUSY_MS = 60_000
+
+type Hex = `0x${string}`
+type PrivateKey = Hex
+type Buyer = { address: string; privateKey: PrivateKey }
+
+/** Values that stay the same for the life of a sandbox and are not shown. */
+interface Keys {
+  deployer: PrivateKey
+  payout: PrivateKey
+  relay: PrivateKey
+  /** The key of the guardian, who may pause the factory's releases and name another operator. */
+  guardian: PrivateKey
+  signing: JWK
+  /** Hexadecimal; used as SECRET_KEY. */
+  secretKey: string
+  merchants: { id: string; name: string; secret: string; payoutKey: PrivateKey }[]
+}
+
+export interface Sandbox {
+  settings: Settings
+  now: () => Date
+  /** Adds the sandbox's routes and its identity provider, and the merchants to the database. */
+  extend(app: Server, ctx: Context): Promise<void>
+  /** Writes sandbox.json and prints where everything is; the API must be listening. */
+  announce(ctx: Context): Promise<void>
+}
+
+/** Starts the parts around the service, in `DATA_DIR`. `fail` is called when the chain stops unexpectedly. */
+export async function startSandbox(
+  given: Settings,
+  log: Logger,
+  options: { reset: boolean; cleanups: (() => Promise<unknown> | unknown)[]; fail: (error: Error) => void },
+): Promise<Sandbox> {
+  const dir = given.dataDir
+  const at = (name: string) => join(dir, name)
+  if (options.reset)
+    for (const name of ["db", "db.unfinished", "chain", "keys.json", "clock.json", "inbox.jsonl", "sandbox.json"])
+      rmSync(at(name), { recursive: true, force: true })
+
+  const keys = await ownKeys(at("keys.json"))
+  const clock = { offsetMs: 0, ...(readJsonIfThere(at("clock.json")) as { offsetMs: number } | undefined) }
+  const now = () => new Date(Date.now() + clock.offsetMs)
+  let waiting = async () => false
+  const chain = await startLocalChain({
+    dir: at("chain"),
+    port: given.rpcPort,
+    chainId: CHAIN_ID,
+    timeOffsetSeconds: Math.round(clock.offsetMs / 1_000),
+    busy: () => waiting(),
+    log,
+  })
+  options.cleanups.push(() => chain.stop())
+  chain.exited.then(
+    () => options.fail(new Error("The local chain stopped unexpectedly; start the sandbox again.")),
+    () => {},
+  )
+  const deployer = privateKeyToAccount(keys.deployer)
+  const buyers = buyersOf(at("sandbox.json"))
+  const apiKeys = apiKeysOf(at("sandbox.json"), keys)
+  const wallet = walletOn(chain.rpcUrl)
+  const [payout, relay] = [keys.payout, keys.relay].map(key => privateKeyToAccount(key).address) as [Hex, Hex]
+  const { address: guardian } = privateKeyToAccount(keys.guardian)
+  const contracts = await deployContracts(wallet, deployer, { guardian, operator: payout, relay })
+  const buyerAddresses = buyers.map(buyer => buyer.address)
+  const payoutAddresses = keys.merchants.map(({ payoutKey }) => privateKeyToAccount(payoutKey).address)
+  await fund(wallet, deployer, contracts.token, [payout, relay, ...payoutAddresses], buyerAddresses)
+  await chain.save()
+
+  const settings = sandboxSettings(given, keys, contracts, chain.rpcUrl)
+  return {
+    settings,
+    now,
+    extend: async (app, ctx) => {
+      waiting = () => somethingWaits(ctx)
+      await seedMerchants(ctx, keys, settings.oidcIssuer)
+      await seedApiKeys(ctx, apiKeys)
+      await app.register(identityProvider, {
+        issuer: settings.oidcIssuer,
+        audience: settings.oidcAudience,
+        jwks: { keys: [keys.signing] },
+        clients: keys.merchants.map(merchant => ({ clientId: merchant.id, clientSecret: merchant.secret })),
+      })
+      const advance = (ms: number) => moveClock(ctx, chain, at("clock.json"), clock, ms)
+      app.register(async routes => {
+        const { merchants } = keys
+        const accounts = { deployer, buyers, merchants }
+        sandboxRoutes(routes, { ctx, chain, wallet, ...accounts, advance, inboxFile: at("inbox.jsonl") })
+        sandboxPageRoutes(routes, { ctx, merchants, buyers, rpcUrl: chain.rpcUrl, file: at("sandbox.json") })
+      })
+    },
+    announce: async ctx => {
+      const file = await sandboxFile(ctx, { keys, apiKeys, buyers, contracts, rpcUrl: chain.rpcUrl })
+      await writeFileAtomic(at("sandbox.json"), `${JSON.stringify(file, null, 2)}\n`, 0o600)
+      const accessToken = file.merchants[0]?.accessToken ?? ""
+      process.stdout.write(welcome(settings.baseUrl, chain.rpcUrl, at("sandbox.json"), accessToken))
+    },
+  }
+}
+
+/** The settings of the service in this sandbox: its own chain, contracts, wallets and identity provider. */
+function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcUrl: string): Settings {
+  const payoutSigner = localSigner(keys.payout)
+  const relaySigner = localSigner(keys.relay)
+  return {
+    ...given,
+    oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,
+    secretKeys: given.secretKeys.length > 0 ? given.secretKeys : [Buffer.from(keys.secretKey, "hex")],
+    payoutSigner,
+    relaySigner,
+    payoutWallet: payoutSigner.address,
+    relayWallet: relaySigner.address,
+    serviceWallets: [payoutSigner.address, relaySigner.address],
+    networks: [
+      {
+        name: NETWORK,
+        chainId: CHAIN_ID,
+        rpcUrls: [rpcUrl],
+        token: contracts.token,
+        confirmations: given.networks[0]?.confirmations ?? 3,
+        depositFactory: contracts.depositFactory,
+        escrow: contracts.escrow,
+        sanctionsOracle: contracts.sanctionsOracle,
+      },
+    ],
+  }
+}
+
+/**
+ * The contents of sandbox.json: what a developer needs to know, with the tokens and keys of everyone in the sandbox.
+ */
+async function sandboxFile(ctx: Context, parts: Described) {
+  const { keys, apiKeys, buyers, contracts, rpcUrl } = parts
+  const { escrow } = contracts
+  const { baseUrl, oidcIssuer, oidcAudience } = ctx.settings
+  const token = ctx.chain.networks[0]?.token
+  const merchants = await Promise.all(
+    keys.merchants.map(async ({ id, name, secret, payoutKey }) => ({
+      id,
+      name,
+      payoutAddress: privateKeyToAccount(payoutKey).address,
+      accessToken: await requestToken(oidcIssuer, oidcAudience, { clientId: id, clientSecret: secret }),
+      apiKey: apiKeys.get(id) ?? null,
+      webhookSecret: await accountSecret(ctx, id),
+    })),
+  )
+  return {
+    baseUrl,
+    rpcUrl,
+    chain: NETWORK,
+    chainId: CHAIN_ID,
+    pid: process.pid,
+    token: token && { ...token, address: checksummed(token.address) },
+    merchants,
+    buyers,
+    wallets: { payout: privateKeyToAccount(keys.payout).address, relay: privateKeyToAccount(keys.relay).address },
+    depositFactory: checksummed(contracts.depositFactory),
+    escrow: {
+      address: checksummed(escrow.address),
+      version: escrow.version,
+      collector: checksummed(escrow.collector),
+      refundCollector: checksummed(escrow.refundCollector),
+    },
+  }
+}
+
+interface Described {
+  keys: Keys
+  apiKeys: Map<string, string>
+  buyers: Buyer[]
+  contracts: Contracts
+  rpcUrl: string
+}
+
+type Account = ReturnType<typeof privateKeyToAccount>
+
+async function ownKeys(path: string): Promise<Keys> {
+  const known = readJsonIfThere(path) as Keys | undefined
+  if (known?.secretKey && known.guardian) return known
+  const merchant = (name: string) => ({
+    id: newId("mer"),
+    name,
+    secret: generatePrivateKey().slice(2),
+    payoutKey: generatePrivateKey(),
+  })
+  const keys: Keys = {
+    deployer: generatePrivateKey(),
+    payout: generatePrivateKey(),
+    relay: generatePrivateKey(),
+    guardian: generatePrivateKey(),
+    signing: await newSigningKey(),
+    secretKey: generatePrivateKey().slice(2),
+    merchants: [merchant("Blue Bottle Books"), merchant("Harbour Radio")],
+    // A sandbox of an older version keeps the keys it has.
+    ...known,
+  }
+  await writeFileAtomic(path, JSON.stringify(keys), 0o600)
+  return keys
+}
+
+/** The buyers of the last start, or new ones when the file is gone. */
+function buyersOf(path: string): Buyer[] {
+  const before = readJsonIfThere(path) as { buyers?: Buyer[] } | undefined
+  if (before?.buyers?.length === BUYERS) return before.buyers
+  return Array.from({ length: BUYERS }, () => {
+    const privateKey = generatePrivateKey()
+    return { address: privateKeyToAccount(privateKey).address, privateKey }
+  })
+}
+
+/** The API key of each merchant: that of the last start, or a new one when the file is gone. */
+function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
+  const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
+  const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))
+  return new Map(merchants.map(({ id }) => [id, known.get(id) ?? newApiKey("sandbox")]))
+}
+
+/** Gives gas to every account without any, and tokens to buyers who never had any. */
+async function fund(
+  wallet: ChainClient,
+  deployer: Account,
+  token: Address,
+  wallets: string[],
+  buyers: string[],
+): Promise<void> {
+  for (const address of [...wallets, ...buyers] as Address[])
+    if ((await wallet.getBalance({ address })) === 0n) await wallet.setBalance({ address, value: GAS_MONEY })
+  for (const buyer of buyers as Address[]) {
+    const read = { address: token, abi: testUsdcAbi, functionName: "balanceOf", args: [buyer] } as const
+    const isNew =
+      (await wallet.getTransactionCount({ address: buyer })) === 0 && (await wallet.readContract(read)) === 0n
+    if (!isNew) continue
+    const mint = { address: token, abi: testUsdcAbi, functionName: "mint", args: [buyer, BUYER_FUNDS] } as const
+    const hash = await wallet.writeContract({ ...mint, account: deployer, chain: null })
+    await wallet.waitForTransactionReceipt({ hash })
+  }
+}
+
+/** Inserts the merchants by their ids: the issuer's address changes with the port, the ids do not. */
+async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
+  for (const { id, name, payoutKey } of keys.merchants) {
+    await ctx.db
+      .insertInto("merchants")
+      .values({ id, iss: issuer, sub: id, name, email: null, created_at: ctx.now() })
+      .onConflict(conflict => conflict.column("id").doUpdateSet({ iss: issuer }))
+      .execute()
+    const address = privateKeyToAccount(payoutKey).address.toLowerCase() as Address
+    await ctx.db
+      .insertInto("payout_addresses")
+      .values({ merchant_id: id, chain_id: CHAIN_ID, address })
+      .onConflict(conflict => conflict.doNothing())
+      .execute()
+  }
+}
+
+/** A merchant's sandbox key is always the same row: a new key replaces the old one. */
+async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
+  for (const [merchantId, key] of apiKeys) {
+    const id = merchantId.replace(/^mer_/, "key_")
+    await ctx.db
+      .insertInto("api_keys")
+      .values({ id, merchant_id: merchantId, name: "sandbox.json", ...keptOf(key), created_at: ctx.now() })
+      .onConflict(conflict => conflict.column("id").doUpdateSet(keptOf(key)))
+      .execute()
+  }
+}
+
+/** Whether blocks are needed: a transfer lacks confirmations, a payout is not final, or a hash was just submitted. */
+async function somethingWaits(ctx: Context): Promise<boolean> {
+  const transfer = await ctx.db
+    .selectFrom("transfers")
+    .select("id")
+    .where("state", "=", "seen")
+    .limit(1)
+    .executeTakeFirst()
+  if (transfer) return true
+  const payout = ctx.db.selectFrom("payouts").select("id").where("state", "in", ["assigned", "mined"])
+  if (await payout.limit(1).executeTakeFirst()) return true
+  const since = new Date(ctx.now().getTime() - BUSY_MS)
+  const submission = ctx.db
+    .selectFrom("submissions")
+    .select("id")
+    .where("status", "=", "verifying")
+    .where("submitted_at", ">", since)
+  return (await submission.limit(1).executeTakeFirst()) !== undefined
+}
+
+/**
+ * Moves the service's and the chain's time; writes the file first, so that a kill in between leaves no chain ahead of
+ * its clock.
+ */
+async function moveClock(
+  ctx: Context,
+  chain: LocalChain,
+  path: string,
+  clock: { offsetMs: number },
+  ms: number,
+): Promise<Date> {
+  const offsetMs = clock.offsetMs + ms
+  await writeFileAtomic(path, JSON.stringify({ offsetMs }), 0o600)
+  clock.offsetMs = offsetMs
+  await chain.advance(Math.round(ms / 1_000))
+  for (const channel of ["verify", "payouts", "deliveries", "housekeeping"] as const) await ctx.wakes.wake(channel)
+  return ctx.now()
+}
+
+const welcome = (baseUrl: string, rpcUrl: string, file: string, accessToken: string): string => `
+Sluice sandbox is running. Nothing here is worth anything; stop it with Ctrl-C.
+
+  look      ${baseUrl}/sandbox
+  API       ${baseUrl}
+  chain     ${rpcUrl} (${NETWORK}, chain id ${CHAIN_ID})
+  details   ${file}: tokens, keys, addresses
+
+Try this: make a paywall.
+
+  curl -s ${baseUrl}/api/console/paywalls \\
+    -H 'Authorization: Bearer ${accessToken}' \\
+    -H 'Content-Type: application/json' \\
+    -d '{"name":"My first paywall","price":5}'
+
+`

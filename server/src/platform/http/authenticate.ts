@@ -1,0 +1,130 @@
+/** Which credential a path needs. The server's `Identities` find out who a credential belongs to. */
+import type { IncomingHttpHeaders } from "node:http"
+import type { FastifyRequest } from "fastify"
+import { ApiError } from "../errors.ts"
+import { remember } from "../net/memoize.ts"
+
+/** The subject of a bearer token. */
+export interface Subject {
+  iss: string
+  sub: string
+}
+
+/**
+ * What an API key opens. `checkouts`: the routes of a merchant's server. `console`: those of the console, except API
+ * keys and settings, so that a server needs no token of a person. `read`: what of both only reads.
+ */
+export const SCOPES = ["checkouts", "read", "console"] as const
+export type Scope = (typeof SCOPES)[number]
+
+/** A valid API key. */
+export interface ApiKey {
+  id: string
+  merchantId: string
+  scopes: readonly Scope[]
+}
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Set on `/api/console/*` once the token is verified. */
+    subject: Subject | undefined
+    /** Set once an API key that was required or sent is verified. */
+    apiKey: ApiKey | undefined
+    /** The wallet (CAIP-10) that signed in; set on a subscriber's routes once the token is verified. */
+    wallet: string | undefined
+    /** The merchant of a console request, set once its route has asked. */
+    merchantId: string | undefined
+  }
+}
+
+/**
+ * `token`: a merchant's bearer token. `token or key`: that, or an API key with a scope for it. `wallet`: a subscriber's
+ * token. `key`: an API key. `optional key`: an API key, or none.
+ */
+export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key"
+
+/** All other paths are public. */
+const rules: { path: RegExp; credential: Credential }[] = [
+  // Whoever holds a stolen key must not make further ones, nor change where the merchant's money goes.
+  { path: /^\/api\/console\/(api-keys|settings)(\/|$)/, credential: "token" },
+  { path: /^\/api\/console(\/|$)/, credential: "token or key" },
+  { path: /^\/api\/subscriptions(?!\/(nonce|token)$)(\/|$)/, credential: "wallet" },
+  { path: /^\/api\/checkouts(\/|$)/, credential: "key" },
+  { path: /^\/x402\/(verify|settle|settlements)(\/|$)/, credential: "key" },
+  { path: /^\/api\/paywalls\/[^/]+\/consume$/, credential: "key" },
+  { path: /^\/api\/paywalls\/[^/]+\/verify$/, credential: "optional key" },
+]
+
+/** The credential that a path, or the pattern of a route, needs; undefined for none. */
+export const credentialOf = remember(
+  (path: string): Credential | undefined => rules.find(rule => rule.path.test(path))?.credential,
+)
+
+/** Whether a path is for merchants only. */
+export const isPrivate = (path: string): boolean => ["token", "token or key", "key"].includes(credentialOf(path) ?? "")
+
+/** The scopes of which an API key needs one for a request. */
+const scopesFor = (method: string, path: string): readonly Scope[] => {
+  const scope = credentialOf(path) === "token or key" ? "console" : "checkouts"
+  return method === "GET" || method === "HEAD" ? [scope, "read"] : [scope]
+}
+
+/** Throws `SCOPE_REQUIRED` if a key does not open a request. */
+export function checkScope({ scopes }: ApiKey, method: string, path: string): void {
+  const needed = scopesFor(method, path)
+  if (needed.some(scope => scopes.includes(scope))) return
+  const names = needed.map(scope => `\`${scope}\``).join(" or ")
+  throw new ApiError("SCOPE_REQUIRED", undefined, `This request needs an API key with the scope ${names}.`)
+}
+
+export interface Caller {
+  subject: Subject | undefined
+  apiKey: ApiKey | undefined
+  wallet?: string | undefined
+}
+
+type Identified = Caller & { refusal?: unknown }
+
+/** Answers the server's questions about callers. */
+export interface Identities {
+  /**
+   * Finds out who is calling, without a promise where no credential has to be verified; never throws. `refusal` is the
+   * error that the request must be answered with after it was counted. `isRefused`: the caller's address is over its
+   * limit.
+   */
+  authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Identified | Promise<Identified>
+  /** The id of a subject's merchant, created on first use; throws `SIGNUP_CLOSED`. */
+  merchantOf(subject: Subject): Promise<string>
+}
+
+/** For a server whose routes need no credential. */
+export const nobodyKnown: Identities = {
+  authenticate: () => ({ subject: undefined, apiKey: undefined }),
+  merchantOf: async () => {
+    throw new ApiError("UNAUTHORIZED")
+  },
+}
+
+/** The merchant whose API key a request carries; throws `UNAUTHORIZED` without one. */
+export function callingMerchantByKey(request: FastifyRequest): string {
+  if (!request.apiKey) throw keyNeeded()
+  return request.apiKey.merchantId
+}
+
+/** The wallet (CAIP-10) that signed in; throws `UNAUTHORIZED` without one. */
+export function callingWallet(request: FastifyRequest): string {
+  if (!request.wallet) throw walletNeeded()
+  return request.wallet
+}
+
+/** The refusal of a request whose wallet token is missing or invalid. */
+export const walletNeeded = () =>
+  new ApiError(
+    "UNAUTHORIZED",
+    undefined,
+    "This request needs a valid token of a wallet: `Authorization: Bearer <token>`. Sign in with `POST /api/subscriptions/token`.",
+  )
+
+/** The refusal of a request whose API key is missing or invalid. */
+export const keyNeeded = () =>
+  new ApiError("UNAUTHORIZED", undefined, "This request needs a valid API key: `x-api-key: sk_…`.")

@@ -1,0 +1,109 @@
+/**
+ * The OpenAPI document and its page at /docs. Routes declare their input and answers in their schemas, and their own
+ * errors in their `config`; `openapi-responses.ts` adds what holds by rule.
+ */
+import swagger from "@fastify/swagger"
+import type { FastifyContextConfig } from "fastify"
+import root from "../../../../package.json" with { type: "json" }
+import type { Settings } from "../config/settings.ts"
+import { type Credential, credentialOf } from "./authenticate.ts"
+import { docsPages } from "./docs-pages.ts"
+import { completed, facts } from "./openapi-responses.ts"
+import type { Server } from "./server.ts"
+
+const description = `Stablecoin payments that you host yourself.
+
+- **Amounts** are decimal strings in answers (\`"5.00"\`), and numbers or decimal strings in requests, taken exactly as written.
+- **Addresses** are accepted in any case and returned with their checksum; **hashes** are returned in lower case.
+- **Times** are ISO 8601 in UTC with milliseconds.
+- **Errors** have one flat shape, \`{ error, message, requestId, details? }\`; [the list of errors](/docs/errors) has every code.
+- **Bodies** with a field that the route does not know are refused; unknown query parameters are ignored.
+- **Lists** take \`limit\` and \`offset\`, are newest first, and return the \`total\`.`
+
+const tags = [
+  { name: "paywalls", description: "What a merchant sells behind paywalls, and the access that buyers were granted" },
+  {
+    name: "splits",
+    description: "How a merchant's payments are divided among recipients, and what became of each share",
+  },
+  { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
+  { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
+  { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
+  { name: "subscribers", description: "What a wallet has subscribed to; with a token for its signature" },
+  { name: "subscriptions", description: "Products that are billed again every period, and their invoices" },
+  { name: "products", description: "What is sold at checkouts, with a price" },
+  { name: "payment links", description: "Addresses that start a checkout for anyone who opens them" },
+  { name: "bundles", description: "APIs behind a price, route by route, that the service forwards calls to" },
+  { name: "transactions", description: "The payments a merchant received, and those that wait for its decision" },
+  {
+    name: "books",
+    description: "Every transfer into and out of a merchant's receiving addresses, and the terms of those addresses",
+  },
+  { name: "sign-in", description: "Sign-in with a wallet, and the public keys of the tokens that the service signs" },
+  { name: "webhooks", description: "Where events are delivered, and the result of each delivery" },
+  { name: "settings", description: "The merchant's profile, and the addresses its money goes to" },
+  { name: "audit log", description: "Who changed what of a merchant's configuration, and decided about its money" },
+  { name: "agents", description: "What agents buy by x402, without an account or an API key" },
+  { name: "facilitator", description: "Verifies and settles x402 payments for other servers, with an API key" },
+  { name: "operation", description: "For the operator of the service" },
+]
+
+const securitySchemes = {
+  bearer: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description:
+      "A token of the installation's OIDC issuer (`OIDC_ISSUER`) for its audience (`OIDC_AUDIENCE`), or of `POST /api/auth/verify`",
+  },
+  apiKey: {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+    description:
+      "A key that a merchant created with `POST /api/console/api-keys`, with a scope for the request: `console` or, for a GET, `read` on `/api/console/*`; `checkouts` or, for a GET, `read` elsewhere",
+  },
+  wallet: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description: "A token of `POST /api/subscriptions/token`, for the wallet that signed",
+  },
+  metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
+} as const
+
+/** The credentials that a route accepts; an empty list means none. */
+const securityOf = (url: string): Record<string, string[]>[] => {
+  const byCredential = {
+    token: [{ bearer: [] }],
+    "token or key": [{ bearer: [] }, { apiKey: [] }],
+    wallet: [{ wallet: [] }],
+    key: [{ apiKey: [] }],
+    "optional key": [{}, { apiKey: [] }],
+  }
+  const credential: Credential | undefined = credentialOf(url)
+  return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
+}
+
+/**
+ * Adds the document, its page at `/docs` and its JSON at `/docs/json`. Call it before any route is added. `webhooks`
+ * are the requests that the service sends.
+ */
+export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record<string, object>): void {
+  app.register(swagger, {
+    openapi: {
+      openapi: "3.1.0",
+      info: { title: "Sluice", version: root.version, description, license: { name: root.license } },
+      servers: [{ url: baseUrl }],
+      tags,
+      components: { securitySchemes },
+    },
+    transform: ({ schema, url, route }) => {
+      const { errors, idempotencyKey, walletLock }: FastifyContextConfig = route.config ?? {}
+      const more = facts({ method: String(route.method), url, errors, idempotencyKey, walletLock })
+      return { url, schema: { ...schema, ...more, security: securityOf(url) } }
+    },
+    transformObject: found => ("openapiObject" in found ? { ...completed(found.openapiObject), webhooks } : {}),
+  })
+  app.register(async routes => docsPages(routes, () => app.swagger()))
+}

@@ -1,0 +1,307 @@
+/**
+ * Pays a checkout with its payer's signed authorization (EIP-3009), which the relay wallet carries out. Everything is
+ * checked before anything is written, because each relay costs the service gas. The chain is asked outside the
+ * transaction, and the checks against the database are repeated inside it.
+ */
+import type { Hex } from "viem"
+import { watch } from "../../ledger/deposits/deposits.ts"
+import { pausedDeposits } from "../../ledger/payouts/pause.ts"
+import { checkRelay, relaysOf, writeRelay } from "../../ledger/relays/accept-relay.ts"
+import { failingPayers, isFull, MAX_REVERTED, MOST_OPEN } from "../../ledger/relays/payer-limits.ts"
+import { relayError } from "../../ledger/relays/relay-error.ts"
+import { replayable, replayableUntil, wasSigned } from "../../ledger/relays/relay-standing.ts"
+import { arrivingAt, voided } from "../../ledger/relays/relays.ts"
+import { type Authorization, authorizationDigest } from "../../platform/chain/authorizations.ts"
+import { type Address, checksummed, type Hash, parseAddress } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
+import type { PayoutState } from "../../platform/db/payout-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { isUsedUp } from "../../platform/db/used-up.ts"
+import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
+import { asWritten } from "../../platform/http/json.ts"
+import { formatAmount, parseAmount } from "../../platform/money/amount.ts"
+import { authorizeEscrow } from "../escrow/authorize-escrow.ts"
+import { sessionOf } from "./create-session.ts"
+import type { PayAuthorize } from "./schema.ts"
+import { replayCaution } from "./session-rules.ts"
+
+/** The time a relay needs from its submission to its block on a busy network. */
+const LEAST_TIME_MS = 60_000
+/**
+ * All relays of one session together. The limit stops anyone from filling the database with relays that end before they
+ * are signed.
+ */
+const MAX_RELAYS = 20
+/**
+ * How long an authorization may be valid after its checkout ends: wallets preset an hour or two. While it is valid
+ * anyone can carry it out, so a payer who pays in another way meanwhile may pay twice.
+ */
+const MOST_OVERTIME_S = 7_200n
+const MAX_UINT256 = 2n ** 256n - 1n
+
+interface Authorized {
+  status: SessionStatus
+  txHash: Hash | null
+}
+
+/**
+ * Accepts an authorization for a session and has it relayed. The same authorization again gets the same answer,
+ * whatever the session's state is by then. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`,
+ * `AUTHORIZATION_ALREADY_USED`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`,
+ * `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`,
+ * `PAYMENTS_PAUSED`; none of them leaves a trace.
+ */
+export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
+  try {
+    return await authorizeOnce(ctx, body)
+  } catch (error) {
+    // The same request, sent twice at once, may have been taken between two reads of this one: then it has an answer.
+    if (!(error instanceof ApiError) || (await sessionOf(ctx, body.sessionId)).status !== "verifying") throw error
+    return await authorizeOnce(ctx, body)
+  }
+}
+
+async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authorized> {
+  const authorization = authorizationOf(body.authorization)
+  const signature = body.signature.toLowerCase() as Hex
+  const session = await sessionOf(ctx, body.sessionId)
+  const network = networkOf(ctx.chain, session.chain_id)
+  if (session.capture !== "direct") return await authorizeEscrow(ctx, network, session, { authorization, signature })
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("resource_id", "=", session.id)
+    .executeTakeFirstOrThrow(notFound)
+  const asked = { network, deposit, authorization, digest: authorizationDigest(network, authorization) }
+  const known = await knownAnswer(ctx, session, asked)
+  if (known) return known
+  const { others, otherWay } = await assertPayable(ctx, session, asked)
+
+  const harmless = await voided(ctx, network, others)
+  assertOnlyOneMoves(others, harmless)
+  const checked = await checkRelay(ctx, network, {
+    merchantId: session.merchant_id,
+    purpose: `authorize:${session.id}`,
+    authorization,
+    digest: asked.digest,
+    signature,
+    deposit,
+  })
+  if ("refusal" in checked) throw await relayError(ctx, network, checked, otherWay)
+
+  const answer = await inTransaction(ctx, async ctx => {
+    const session = await ctx.db
+      .selectFrom("checkout_sessions")
+      .selectAll()
+      .where("id", "=", body.sessionId)
+      .forNoKeyUpdate()
+      .executeTakeFirstOrThrow(notFound)
+    const known = await knownAnswer(ctx, session, asked)
+    if (known) return known
+    const { relayBy, others } = await assertPayable(ctx, session, asked)
+    assertOnlyOneMoves(others, harmless)
+    const relay = {
+      kind: "authorize" as const,
+      authorization,
+      digest: asked.digest,
+      relayBy,
+      to: { depositId: deposit.id },
+      traceparent: session.traceparent,
+    }
+    if (!(await writeRelay(ctx, network, checked, relay))) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+    await ctx.db
+      .updateTable("checkout_sessions")
+      .set({ status: "verifying", message: null, updated_at: ctx.now() })
+      .where("id", "=", session.id)
+      .execute()
+    return { status: "verifying" as const, txHash: null }
+  })
+  await watch(ctx, session.id)
+  await ctx.wakes.wake("payouts")
+  return answer
+}
+
+/** It may be put away between two reads. */
+const notFound = () => new ApiError("SESSION_NOT_FOUND")
+
+/** What a request asks for, and the receiving address it pays. */
+interface Asked {
+  network: Network
+  deposit: Row<"deposits">
+  authorization: Authorization
+  digest: Hash
+}
+
+const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)
+
+/** Parses an authorization. Throws `VALIDATION_ERROR` with every fault that the schema does not find. */
+function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
+  const faults: ErrorDetail[] = []
+  const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
+  const address = (name: "from" | "to"): Address => {
+    const parsed = parseAddress(body[name])
+    if (!parsed) fault(name, "must have a valid checksum because its case is mixed")
+    return parsed ?? (body[name] as Address)
+  }
+  const uint = (name: "value" | "validAfter" | "validBefore"): bigint => {
+    const written = asWritten(body, name) ?? ""
+    if (typeof body[name] === "number" && !Number.isSafeInteger(body[name]))
+      fault(name, "must be sent as text: a JSON number of this size loses digits")
+    else if (!/^[0-9]+$/.test(written) || BigInt(written) > MAX_UINT256)
+      fault(name, "must be decimal digits, and at most 2^256 - 1")
+    else return BigInt(written)
+    return 0n
+  }
+  const authorization = {
+    from: address("from"),
+    to: address("to"),
+    value: uint("value"),
+    validAfter: uint("validAfter"),
+    validBefore: uint("validBefore"),
+    nonce: body.nonce.toLowerCase() as Hash,
+  }
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  return authorization
+}
+
+/**
+ * States of a relay that ended without moving money. Its authorization may be submitted again, as its nonce moves money
+ * at most once.
+ */
+const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
+
+/**
+ * The current answer to an authorization that was accepted before; undefined where it is new, or its relay moved
+ * nothing. `AUTHORIZATION_ALREADY_USED` where its nonce belongs to another authorization, or it pays another session.
+ */
+async function knownAnswer(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+  asked: Asked,
+): Promise<Authorized | undefined> {
+  const { network, authorization } = asked
+  const known = (await relaysOf(ctx, network, authorization.from, authorization.nonce)).find(
+    ({ state }) => !endedUnpaid.includes(state),
+  )
+  if (!known) return undefined
+  if (known.auth_digest !== asked.digest || known.deposit_id !== asked.deposit.id)
+    throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
+}
+
+/**
+ * Refuses an authorization while anyone can still carry out another one of the same checkout: both could move money.
+ * `others` leaves out those with the same wallet and nonce, as the token accepts a nonce once.
+ */
+function assertOnlyOneMoves(others: readonly Row<"payouts">[], harmless: ReadonlySet<string>): void {
+  const open = others.filter(({ id }) => !harmless.has(id))
+  const [first] = open
+  if (!first?.payer) return
+  const message = `An authorization of this checkout failed on chain, and anyone can submit it until ${replayableUntil(open)}. Sign with the same wallet ${checksummed(first.payer)} and nonce ${first.auth_nonce}, cancel it on chain (cancelAuthorization), or wait until then.`
+  throw new ApiError("INVALID_OPERATION", [{ path: "authorization.nonce", message }], message)
+}
+
+/** The result of {@link assertPayable}. */
+interface Payable {
+  /** The relay must be signed by this time. */
+  relayBy: Date
+  /** Reverted relays of this session, with another wallet or nonce, that anyone can still carry out. */
+  others: Row<"payouts">[]
+  /** How the payer can pay without a relay, and without paying twice. */
+  otherWay: string
+}
+
+/** Checks against the database that this session can be paid by this authorization now. */
+async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
+  const { deposit, network, authorization } = asked
+  const now = ctx.now().getTime()
+  const leftMs = session.expires_at.getTime() - now
+  if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
+  const relays = await ctx.db
+    .selectFrom("payouts")
+    .selectAll()
+    .select(wasSigned.as("was_signed"))
+    .where("deposit_id", "=", deposit.id)
+    .where("kind", "=", "authorize")
+    .execute()
+  const failed = replayable(ctx, relays)
+  const until = replayableUntil(failed)
+  if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
+    throw new ApiError("SESSION_EXPIRED", undefined, overWords(session.status === "expired" ? 0 : leftMs, until))
+  // While payments are paused, a relay would move the payer's money to an address that a holder of the payout key may
+  // empty.
+  if ((await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
+  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
+  const otherWay =
+    until === undefined
+      ? "Pay with a transfer of your own."
+      : `Pay with a transfer of your own after ${until}: until then anyone can submit the authorization that failed.`
+  const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
+  if (relays.some(({ state }) => ["queued", "held", "assigned", "mined"].includes(state)))
+    throw stop("Another authorization of this checkout is already being processed; wait for its result.")
+  if (
+    relays.filter(({ state, was_signed }) => state === "reverted" && was_signed).length >= MAX_REVERTED ||
+    relays.length >= MAX_RELAYS
+  )
+    throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
+  if ((await failingPayers(ctx, [authorization.from])).size > 0)
+    throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
+  if (await isFull(ctx, network, authorization.from))
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `${MOST_OPEN} authorizations of this wallet wait already. ${otherWay}`,
+    )
+
+  await assertExact(ctx, session, asked)
+  const validMs = authorization.validBefore * 1_000n
+  const expiresMs = session.expires_at.getTime()
+  const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
+  const { from, nonce } = authorization
+  const others = failed.filter(row => row.payer !== from || row.auth_nonce !== nonce)
+  return { relayBy: new Date(overMs - LEAST_TIME_MS), others, otherWay }
+}
+
+/** Checks that an authorization pays exactly what its session lacks, and early enough. */
+async function assertExact(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<void> {
+  const { deposit, network, authorization } = asked
+  const faults: ErrorDetail[] = []
+  const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
+  const { symbol, decimals } = network.token
+  const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
+  const { to, value, validAfter, validBefore } = authorization
+  if (to !== deposit.address) fault("to", `must be ${checksummed(deposit.address)}, the payTo of this checkout`)
+  const missing = session.amount - (await arrivingAt(ctx, deposit.id, network.token.address))
+  if (value !== missing)
+    fault(
+      "value",
+      missing > 0n
+        ? `must be ${missing}, the ${formatAmount(missing, decimals)} ${symbol} still to be paid`
+        : "is too much: the whole amount has arrived or is being verified",
+    )
+  else if (value < parseAmount(ctx.settings.minAmount, decimals))
+    fault(
+      "value",
+      `is less than ${ctx.settings.minAmount} ${symbol}, which is too little to relay: pay it with a transfer`,
+    )
+  if (validAfter >= seconds) fault("validAfter", `must be in the past; it is ${seconds} now`)
+  const least = BigInt(LEAST_TIME_MS / 1_000)
+  if (validBefore < seconds + least)
+    fault(
+      "validBefore",
+      `must be at least ${least} seconds from now, so that it can be mined in time; it is ${seconds} now`,
+    )
+  const most = BigInt(Math.floor(session.expires_at.getTime() / 1_000)) + MOST_OVERTIME_S
+  if (validBefore > most) fault("validBefore", `must be at most ${most}, two hours after this checkout ends`)
+  if (faults.length > 0) throw refused(faults)
+}
+
+/** The message for a checkout that takes no authorization any more: why, and when it is safe to start another one. */
+function overWords(leftMs: number, until: string | undefined): string {
+  const words =
+    leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."
+  return until === undefined ? `${words} Start a new one.` : `${words} ${replayCaution(until, "expired")}`
+}

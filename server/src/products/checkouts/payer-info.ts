@@ -1,0 +1,49 @@
+/** A payer's answers to the fields that a checkout asks for; independent of any payment. */
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import type { PayerInfo } from "./schema.ts"
+
+/** Stores the answers; `SESSION_NOT_FOUND`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `VALIDATION_ERROR`. */
+export async function answerPayer(ctx: Context, body: PayerInfo): Promise<{ sessionId: string }> {
+  await inTransaction(ctx, async ctx => {
+    const session = await ctx.db
+      .selectFrom("checkout_sessions")
+      .selectAll()
+      .where("id", "=", body.sessionId)
+      .forNoKeyUpdate()
+      .executeTakeFirst()
+    if (!session) throw new ApiError("SESSION_NOT_FOUND")
+    if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
+    if (session.status === "expired" || session.status === "failed") throw new ApiError("SESSION_EXPIRED")
+    assertAsked(session, body.payerInfo)
+    await storeAnswers(ctx, session, body)
+  })
+  return { sessionId: body.sessionId }
+}
+
+async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, body: PayerInfo): Promise<void> {
+  await ctx.db
+    .updateTable("checkout_sessions")
+    .set({
+      payer_info: JSON.stringify(body.payerInfo),
+      customer_email: body.customerEmail ?? session.customer_email,
+      updated_at: ctx.now(),
+    })
+    .where("id", "=", session.id)
+    .execute()
+}
+
+/** Throws `VALIDATION_ERROR` with every answer that the checkout did not ask for. */
+export function assertAsked(session: Row<"checkout_sessions">, answers: Record<string, string> = {}): void {
+  const asked = new Set(session.payer_fields ?? [])
+  const unknown = Object.keys(answers).filter(name => !asked.has(name))
+  if (unknown.length > 0)
+    throw new ApiError(
+      "VALIDATION_ERROR",
+      unknown.map(name => ({
+        path: `payerInfo.${name}`,
+        message: "is not a field that this checkout asks for: `payerFields` of its status lists them",
+      })),
+    )
+}

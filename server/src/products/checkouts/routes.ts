@@ -1,0 +1,249 @@
+/** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
+import type { FastifyRequest } from "fastify"
+import { withPutAway } from "../../ledger/deposits/put-away.ts"
+import { sharesOf } from "../../ledger/payouts/queries.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
+import { idempotently } from "../../platform/http/idempotency.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { refundsOfSession } from "../escrow/refund-queries.ts"
+import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
+import { closeSession, createSession, sessionOf } from "./create-session.ts"
+import { metadataFaults, redirectFaults } from "./input-faults.ts"
+import { returnedAt, returnedKey } from "./queries.ts"
+import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
+import { paidAtOf, sessionUrl, shownOf } from "./show-session.ts"
+
+const tags = ["checkouts"]
+
+/**
+ * The paths under which sessions are created, listed and read, with their credential and the suffix of their operation
+ * ids.
+ */
+const surfaces = [
+  {
+    prefix: "/api/checkouts",
+    by: "",
+    merchantOf: async (request: FastifyRequest) => callingMerchantByKey(request),
+  },
+  { prefix: "/api/console/checkouts", by: "InConsole", merchantOf: callingMerchant },
+] as const
+type Surface = (typeof surfaces)[number]
+
+export function checkoutRoutes(app: Server, ctx: Context): void {
+  for (const surface of surfaces) surfaceRoutes(app, ctx, surface)
+  changeRoutes(app, ctx)
+}
+
+function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Surface): void {
+  app.post(
+    prefix,
+    {
+      schema: {
+        operationId: `createCheckout${by}`,
+        summary: "Starts a checkout with its own receiving address",
+        tags,
+        body: CheckoutCreate,
+        response: { 201: Session },
+      },
+      config: {
+        errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE", "PAYMENTS_PAUSED"],
+        idempotencyKey: true,
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await merchantOf(request)
+      reply.code(201)
+      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+        wholeOf(ctx, await createSession(ctx, merchantId, request.body)),
+      )
+    },
+  )
+
+  app.get(
+    prefix,
+    {
+      schema: {
+        operationId: `listCheckouts${by}`,
+        summary: "All checkouts, newest first",
+        description:
+          "Without unpaid checkouts that ended more than 30 days ago. These are read by their id, as before, and are listed again for a day after that.",
+        tags,
+        querystring: SessionQuery,
+        response: { 200: SessionList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const { status, exception, ...page } = request.query
+      const query = read.db
+        .selectFrom("checkout_sessions")
+        .selectAll()
+        .where("merchant_id", "=", await merchantOf(request))
+        .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
+        .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
+      return await sendList(read, reply, page, newestFirst(query), rows => wholesOf(read, rows), inData)
+    },
+  )
+
+  app.get(
+    `${prefix}/:id`,
+    {
+      schema: {
+        operationId: `readCheckout${by}`,
+        summary: "One checkout with every field",
+        tags,
+        params: SessionId,
+        response: { 200: Session },
+      },
+      config: { errors: ["SESSION_NOT_FOUND"] },
+    },
+    async request => {
+      const { id } = request.params
+      const merchantId = await merchantOf(request)
+      const row = await withPutAway(ctx, { ids: [id] }, () => sessionOf(ctx, id, merchantId))
+      const whole = await wholeOf(ctx, row)
+      if (row.capture !== "direct")
+        return { ...whole, openCalls: await openCallsOf(ctx, row), refunds: await refundsOfSession(ctx, row) }
+      if (row.recipient_set_id === null) return whole
+      const payment = await ctx.db
+        .selectFrom("payments")
+        .select("id")
+        .where("resource_id", "=", row.id)
+        .where("status", "in", ["granted", "reversed"])
+        .where("beside", "=", false)
+        .orderBy("status")
+        .executeTakeFirst()
+      return { ...whole, splits: payment ? await sharesOf(ctx, payment.id) : [] }
+    },
+  )
+}
+
+function changeRoutes(app: Server, ctx: Context): void {
+  app.put(
+    "/api/console/checkouts/:id",
+    {
+      schema: {
+        operationId: "changeCheckout",
+        summary: "Changes the given fields; the payer still pays what was asked before",
+        tags,
+        params: SessionId,
+        body: SessionChange,
+        response: { 200: Session },
+      },
+      config: { errors: ["SESSION_NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { description, redirectUrl, metadata } = request.body
+      const faults = [...metadataFaults(metadata), ...redirectFaults(redirectUrl)]
+      if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+      const change = {
+        ...(description === undefined ? {} : { description }),
+        ...(redirectUrl === undefined ? {} : { redirect_url: redirectUrl }),
+        ...(metadata === undefined ? {} : { metadata: metadata && JSON.stringify(metadata) }),
+        updated_at: ctx.now(),
+      }
+      const { id } = request.params
+      const write = () =>
+        inTransaction(ctx, ({ db }) =>
+          db
+            .updateTable("checkout_sessions")
+            .set(change)
+            .where("id", "=", id)
+            .where("merchant_id", "=", merchantId)
+            .returningAll()
+            .executeTakeFirstOrThrow(() => new ApiError("SESSION_NOT_FOUND")),
+        )
+      return await wholeOf(ctx, await withPutAway(ctx, { ids: [id] }, write))
+    },
+  )
+
+  app.delete(
+    "/api/console/checkouts/:id",
+    {
+      schema: {
+        operationId: "closeCheckout",
+        summary: "Ends a checkout that nobody has started to pay",
+        description: "It expires now. Money that arrives afterwards counts as late, and is still found.",
+        tags,
+        params: SessionId,
+        response: { 200: Deleted },
+      },
+      config: { errors: ["SESSION_NOT_FOUND", "INVALID_OPERATION"] },
+    },
+    async request => {
+      const { id } = request.params
+      await closeSession(ctx, await callingMerchant(request), id)
+      // Whoever has its page open must not pay any more.
+      await ctx.wakes.wake("payments", [id])
+      return { deleted: true as const, id }
+    },
+  )
+}
+
+const wholeOf = async (ctx: TxContext, row: Row<"checkout_sessions">) => {
+  const [whole] = await wholesOf(ctx, [row])
+  if (!whole) throw new Error("a session has no receiving address")
+  return whole
+}
+
+/** Formats sessions as their merchant sees them. */
+async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
+  const paidAts = await paidAtOf(ctx, rows)
+  const keyOf = ({ id, chain_id }: Row<"checkout_sessions">) =>
+    returnedKey(id, networkOf(ctx.chain, chain_id).token.address)
+  const returned = await returnedAt(ctx.db, rows.map(keyOf))
+  const linkIds = [...new Set(rows.flatMap(row => row.link_id ?? []))]
+  const links =
+    linkIds.length === 0
+      ? []
+      : await ctx.db.selectFrom("payment_links").select(["id", "slug"]).where("id", "in", linkIds).execute()
+  return rows.flatMap(row => {
+    const paidAt = paidAts.get(row.id)
+    if (!paidAt) return []
+    const { escrow } = paidAt
+    return [
+      {
+        id: row.id,
+        merchantId: row.merchant_id,
+        url: sessionUrl(ctx, row.id),
+        ...shownOf(ctx, row, paidAt, returned.get(keyOf(row))),
+        callbackUrl: row.callback_url,
+        slug: links.find(link => link.id === row.link_id)?.slug ?? null,
+        productId: row.product_id,
+        splitId: row.split_id,
+        capture: row.capture,
+        authId: escrow?.auth_id ?? null,
+        escrow: escrow ? shownEscrow(networkOf(ctx.chain, row.chain_id), escrow) : null,
+        customerEmail: row.customer_email,
+        payerFields: row.payer_fields ?? [],
+        payerInfo: row.payer_info,
+        metadata: row.metadata,
+        payer: row.payer && checksummed(row.payer),
+        confirmedAt: row.confirmed_at?.toISOString() ?? null,
+        createdAt: row.created_at.toISOString(),
+        updatedAt: row.updated_at.toISOString(),
+      },
+    ]
+  })
+}
+
+const openCallsOf = async (ctx: Context, { id, chain_id: chainId }: Row<"checkout_sessions">) =>
+  shownCalls(
+    networkOf(ctx.chain, chainId),
+    await ctx.db
+      .selectFrom("payouts")
+      .select(["id", "kind", "amount", "state", "held_reason", "held_detail"])
+      .where("escrow_id", "=", id)
+      .where("kind", "in", ["capture", "void"])
+      .where("state", "in", ["queued", "held", "assigned"])
+      .orderBy("created_at")
+      .orderBy("id")
+      .execute(),
+  )

@@ -1,0 +1,186 @@
+/**
+ * The rules of a checkout session. Pure: they take what the session asked for and what the chain brought, and return
+ * its status. {@link transitions} lists every status that may follow another.
+ */
+import type { Token } from "../../platform/chain/network-facts.ts"
+import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
+import type { PaymentException } from "../../platform/db/columns.ts"
+import { formatAmount } from "../../platform/money/amount.ts"
+
+/** The statuses of a direct session. An escrow's are folded from its calls (`escrow/fold-escrow.ts`). */
+type DirectStatus = Exclude<SessionStatus, "authorized" | "voided" | "partially_refunded" | "refunded">
+
+/**
+ * Which status may follow which. `failed` and `expired` end the payer's page but not the payment: money that was paid
+ * in time and is found later still confirms the session. `confirmed` is left only when a reorg removes the payment.
+ */
+export const transitions: Record<DirectStatus, readonly DirectStatus[]> = {
+  pending: ["verifying", "confirmed", "failed", "expired"],
+  verifying: ["confirmed", "failed", "expired", "pending"],
+  confirmed: ["verifying", "failed", "expired", "pending"],
+  failed: ["verifying", "confirmed", "expired", "pending"],
+  // Never `pending` again: an ended session stays ended, unless money shows that it was paid or is on its way.
+  expired: ["verifying", "confirmed", "failed"],
+}
+
+/** A transfer in the settlement token to the session's address that is not gone, in the order of the chain. */
+export interface Arrival {
+  id: bigint
+  value: bigint
+  minedAt: Date
+  /** Deep enough to count. */
+  confirmed: boolean
+  /** Part of the payment that the merchant accepted as the session's. */
+  accepted?: boolean
+}
+
+export interface Facts {
+  amount: bigint
+  expiresAt: Date
+  /** Whether other sessions have taken all uses of the link. */
+  usedUp: boolean
+  /** Whether a hash that was submitted in time is still being verified, or an authorization is in flight. */
+  submitted: boolean
+  /**
+   * Whether a submitted hash turned out to be no payment. Anyone may submit one, so it only decides how a session ends.
+   */
+  refused: boolean
+  /** How the session had ended at the last settlement; null if it had not. */
+  ended: "failed" | "expired" | null
+  /** Whether money in another token arrived. */
+  wrongAsset: boolean
+  /** Whether everything mined before the expiry has certainly been scanned. */
+  scannedPastExpiry: boolean
+  /** The payment that the merchant accepted, with its exception; null where there is none. */
+  accepted: { exception: PaymentException | null } | null
+  /** The sum accepted beside the session's payment, in base units. It counts as received and needs no decision. */
+  beside: bigint
+  /** The surplus of the session's payment that the merchant has returned, in base units. It is not received any more. */
+  returnedSurplus: bigint
+}
+
+export interface Folded {
+  status: DirectStatus
+  exception: PaymentException | null
+  /** The confirmed sum without what the merchant has returned, in base units. */
+  received: bigint
+  /** Whether more may come without the payer: transfers seen, hashes submitted, authorizations in flight. */
+  inFlight: boolean
+  /** The transfers that pay the session, up to the one that reached the amount; empty while it is not reached. */
+  paid: Arrival[]
+  /** Confirmed transfers that pay nothing, and why: they need the merchant's decision. */
+  rest: { arrivals: Arrival[]; exception: PaymentException } | undefined
+}
+
+/**
+ * Computes a session's state. Transfers mined by its expiry add up. Those that reach the amount pay it, with all that
+ * the last of them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the
+ * expiry `late`. A payment that the merchant has accepted pays the session, whatever it lacks.
+ */
+export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
+  const confirmed = arrivals.filter(arrival => arrival.confirmed)
+  const received = sum(confirmed) + facts.beside
+  const inTime = confirmed.filter(arrival => arrival.minedAt <= facts.expiresAt)
+  // One addition for each transfer: an address can receive a hundred thousand of them.
+  let soFar = 0n
+  const reached = inTime.findIndex(({ value }) => {
+    soFar += value
+    return soFar >= facts.amount
+  })
+  const inFlight = facts.submitted || arrivals.some(arrival => !arrival.confirmed)
+  const rest = (arrivals: Arrival[], exception: PaymentException) =>
+    arrivals.length > 0 ? { arrivals, exception } : undefined
+
+  if (facts.accepted !== null || (reached >= 0 && !facts.usedUp)) {
+    const paid = facts.accepted === null ? inTime.slice(0, reached + 1) : confirmed.filter(each => each.accepted)
+    const counted = new Set(paid)
+    const more = confirmed.filter(arrival => !counted.has(arrival))
+    const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
+    const surplus = sum(paid) - facts.amount
+    // After a reorg less may be there than was returned: then nothing of it counts as returned here.
+    const returned = surplus >= facts.returnedSurplus ? facts.returnedSurplus : 0n
+    const own = surplus > returned ? "overpaid" : null
+    const exception = more.length > 0 ? over : facts.accepted ? facts.accepted.exception : own
+    const left = received - returned
+    return { status: "confirmed", exception, received: left, inFlight, paid, rest: rest(more, over) }
+  }
+  const isOver = now > facts.expiresAt && facts.scannedPastExpiry && !inFlight
+  const wrong = facts.wrongAsset ? "wrong_asset" : null
+  const exception: PaymentException | null =
+    confirmed.length === 0
+      ? wrong
+      : reached >= 0
+        ? "duplicate"
+        : confirmed.length > inTime.length
+          ? "late"
+          : "underpaid"
+  const status = statusOf()
+  return { status, exception, received, inFlight, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
+
+  function statusOf(): DirectStatus {
+    // Others have used up the link: this money can't pay, and more money couldn't either.
+    if (reached >= 0) return "failed"
+    const nothing = confirmed.length === 0 && !inFlight
+    // A hash submitted after the end does not change how it ended.
+    if (nothing && facts.ended !== null) return facts.ended
+    if (isOver) return nothing && !facts.wrongAsset && facts.refused ? "failed" : "expired"
+    return nothing ? "pending" : "verifying"
+  }
+}
+
+const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
+
+/**
+ * The sentence that keeps a payer from paying twice, to follow any other message: until `until`, anyone can carry out
+ * an earlier authorization of the payer that failed on chain.
+ */
+export const replayCaution = (until: string, status: SessionStatus): string =>
+  status === "expired"
+    ? `Wait until ${until} before you pay again: until then anyone can carry out your authorization that failed.`
+    : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
+
+/**
+ * The message for the payer: the session's state and what to do. `reason`: why the last attempt was no payment.
+ * `returned`: whether the merchant has sent some of its money back.
+ */
+export function messageOf(
+  session: Pick<Folded, "exception" | "received" | "inFlight"> & { status: SessionStatus; amount: bigint },
+  token: Token,
+  reason?: string | null,
+  returned = false,
+): string {
+  const text = (amount: bigint) => `${formatAmount(amount, token.decimals)}`
+  const { status, exception, received, inFlight, amount } = session
+  const ask = "the merchant can accept or return it."
+  if (status === "confirmed") {
+    if (exception === "duplicate") return `The payment is confirmed. It was paid more than once: ${ask}`
+    if (exception === "overpaid")
+      return `The payment is confirmed. ${text(received)} of ${text(amount)} ${token.symbol} arrived; ask the merchant for the rest.`
+    if (returned) return "The payment is confirmed, and the merchant has sent back what came beyond it."
+    return "The payment is confirmed."
+  }
+  if (status === "failed" && exception === "duplicate")
+    return `This link was used up by another payment while yours was on its way: ${ask}`
+  if (status === "expired") {
+    if (exception === "late") return `The payment came after the time was over: ${ask}`
+    if (exception === "underpaid")
+      return `${text(received)} of ${text(amount)} ${token.symbol} arrived before the time was over: ${ask}`
+    if (exception === "wrong_asset") return `Another token arrived instead of ${token.symbol}: ${ask}`
+    if (returned) return "The time to pay is over, and the merchant has sent back what arrived."
+    return "The time to pay is over. Start a new checkout."
+  }
+  if (status === "failed" && exception === null && !reason)
+    return "The time to pay is over, and no transaction that was submitted paid this checkout. Start a new checkout."
+  if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
+  // A payer who is asked for money that is already on its way pays twice.
+  if (exception === "underpaid" && inFlight)
+    return `${text(received)} of ${text(amount)} ${token.symbol} arrived, and more is being verified. Wait before you send the rest.`
+  if (exception === "underpaid")
+    return `${text(received)} of ${text(amount)} ${token.symbol} arrived; send ${text(amount - received)} more.`
+  if (reason) return reason
+  if (returned && exception === null && status !== "verifying")
+    return `The merchant has sent back what arrived. To pay, send ${text(amount)} ${token.symbol}.`
+  if (exception === "wrong_asset") return `Another token arrived instead of ${token.symbol}: ${ask}`
+  if (status === "verifying") return "The payment is being verified. It is confirmed once it is deep enough on chain."
+  return `Send ${text(amount)} ${token.symbol}.`
+}

@@ -1,0 +1,122 @@
+/** The parts of a session that answers show to everyone, and where it is paid. */
+
+import { pausedDeposits } from "../../ledger/payouts/pause.ts"
+import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { formatAmount } from "../../platform/money/amount.ts"
+import { escrowRow, escrowsOf } from "../escrow/load-escrow.ts"
+import { depositOfSession } from "./queries.ts"
+import { messageOf } from "./session-rules.ts"
+
+/**
+ * The public view of a session. `returned`: what its merchant has returned, in base units. While payments are paused, its
+ * message asks nobody to pay.
+ */
+export function shownOf(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+  { address: payTo, paused }: PaidAt,
+  returned = 0n,
+) {
+  const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
+  return {
+    status: session.status,
+    exception: session.exception,
+    message: shownMessage(ctx, session, paused),
+    amount: formatAmount(session.amount, token.decimals),
+    amountReceived: formatAmount(session.received, token.decimals),
+    amountReturned: formatAmount(returned, token.decimals),
+    currency: session.currency,
+    chain,
+    chainId,
+    token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
+    payTo: payTo && checksummed(payTo),
+    paused,
+    description: session.description,
+    redirectUrl: session.redirect_url,
+    txHash: session.tx_hash,
+    expiresAt: session.expires_at.toISOString(),
+  }
+}
+
+/**
+ * The message of a session now. Its row follows the end of its time only once all blocks up to that time are read, and
+ * money that a payer sends meanwhile is late.
+ */
+function shownMessage(ctx: TxContext, session: Row<"checkout_sessions">, paused: boolean): string {
+  const { token } = networkOf(ctx.chain, session.chain_id)
+  const isAsked = session.status === "pending" || session.exception === "underpaid"
+  if (isTimeOver(ctx, session) && !isOver(session) && isAsked) return TIME_OVER
+  if (paused && !isOver(session)) return PAUSED
+  // The row has no message from the time something is submitted until it is settled.
+  return session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)
+}
+
+/** Whether what is sent to a session now comes after its time. A session that is deleted ends at that moment. */
+export const isTimeOver = (ctx: TxContext, { expires_at }: Pick<Row<"checkout_sessions">, "expires_at">): boolean =>
+  ctx.now() > expires_at
+
+const TIME_OVER =
+  "The time to pay is over: do not send money now. What was sent before is still found and counted. Once the network is read up to that time, this says whether anything came; start a new checkout only then."
+
+/** The URL of the page where a session is paid. */
+export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
+
+const PAUSED =
+  "Payments on this network are paused: do not send money now. Money sent earlier is still found and counted."
+
+/** Whether a session has ended: neither `pending` nor `verifying`. */
+export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
+  status !== "pending" && status !== "verifying"
+
+/** Where a session is paid, and whether payments there are paused. */
+export interface PaidAt {
+  /** Its receiving address; null where an escrow is paid by a signature. */
+  address: Address | null
+  escrow: Row<"escrows"> | undefined
+  paused: boolean
+}
+
+/** Where one session is paid, for whoever waits for its state; throws for one that is paid nowhere. */
+export async function paidAtOfSession(ctx: TxContext, session: Row<"checkout_sessions">): Promise<PaidAt> {
+  const isEscrowed = session.capture !== "direct"
+  const [paused, escrow, deposit] = await Promise.all([
+    pausedDeposits(ctx),
+    isEscrowed ? escrowRow(ctx.db, session.id) : undefined,
+    isEscrowed ? undefined : depositOfSession(ctx.db, session.id),
+  ])
+  const network = networkOf(ctx.chain, session.chain_id)
+  const ours = { factory: network.depositFactory, older_factory: false }
+  if (escrow) return { address: null, escrow, paused: paused(network, ours) }
+  if (!deposit) throw new Error("a session has no receiving address")
+  return { address: deposit.address, escrow: undefined, paused: paused(network, deposit) }
+}
+
+/** Where each of these sessions is paid, by session id. */
+export async function paidAtOf(
+  ctx: TxContext,
+  sessions: readonly Row<"checkout_sessions">[],
+): Promise<Map<string, PaidAt>> {
+  const ids = sessions.map(({ id }) => id)
+  if (ids.length === 0) return new Map()
+  const rows = await ctx.db
+    .selectFrom("deposits")
+    .select(["resource_id", "chain_id", "factory", "older_factory", "address"])
+    .where("resource_id", "in", ids)
+    .execute()
+  const paused = await pausedDeposits(ctx)
+  const escrows = [...(await escrowsOf(ctx, sessions)).values()].map((escrow): [string, PaidAt] => {
+    const network = networkOf(ctx.chain, escrow.chain_id)
+    const ours = { factory: network.depositFactory, older_factory: false }
+    return [escrow.session_id, { address: null, escrow, paused: paused(network, ours) }]
+  })
+  return new Map([
+    ...rows.map((row): [string, PaidAt] => [
+      row.resource_id,
+      { address: row.address, escrow: undefined, paused: paused(networkOf(ctx.chain, row.chain_id), row) },
+    ]),
+    ...escrows,
+  ])
+}

@@ -1,0 +1,125 @@
+/** Carries out a merchant's decision about reserved money: capture some of it, or void the rest. */
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError, invalid } from "../../platform/errors.ts"
+import { asWritten } from "../../platform/http/json.ts"
+import { formatAmount, readAmount } from "../../platform/money/amount.ts"
+import { ofKind } from "./fold-escrow.ts"
+import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { insertCall, limitOf } from "./make-calls.ts"
+import type { CaptureOrder } from "./schema.ts"
+import { withdrawCall } from "./withdraw-call.ts"
+
+/** A call that was just made, and its amount for the answer. */
+export interface Decided {
+  call: Row<"payouts">
+  /** Decimal text. */
+  amount: string
+}
+
+const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
+
+/**
+ * Captures `amount`, by default all that is left. Throws `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`,
+ * `VALIDATION_ERROR`. A held void is withdrawn first. Call it inside a transaction, and wake `payouts` after it.
+ */
+export async function captureEscrow(ctx: TxContext, merchantId: string, order: CaptureOrder): Promise<Decided> {
+  const found = await heldOf(ctx, merchantId, order.sessionId)
+  const { void_at: voidAt } = found.escrow
+  if (ctx.now() >= voidAt)
+    throw stop(
+      `The time to capture this payment ended at ${voidAt.toISOString()}; what is left is released.${heldWords(found)}`,
+    )
+  const standing = await withoutHeld(ctx, found, "void", "Its merchant captured instead.")
+  const { folded } = standing
+  const { text } = wordsFor(ctx, standing)
+  if (folded.open.void > 0) throw stop("What is left of this payment is being released; nothing more can be captured.")
+  const free = folded.freeToCapture
+  if (free === 0n) throw stop("All of this payment is captured already, or is being captured.")
+  const amount = amountOf(ctx, standing, order)
+  const limit = await limitOf(ctx, standing, "capture", amount === free)
+  if (limit) throw stop(limit)
+  const call = await insertCall(ctx, standing, { kind: "capture", amount })
+  return { call, amount: text(call.amount) }
+}
+
+/** Returns the requested amount in base units: at most what other captures leave, or by default all of it. */
+function amountOf(ctx: TxContext, standing: Standing, order: CaptureOrder): bigint {
+  const { session, folded } = standing
+  const free = folded.freeToCapture
+  if (order.amount === undefined) return free
+  const { token } = networkOf(ctx.chain, session.chain_id)
+  const written = asWritten(order, "amount")
+  const amount = readAmount("amount", written, token, formatAmount(1n, token.decimals))
+  if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
+  if (amount > free) {
+    const { text } = wordsFor(ctx, standing)
+    throw stop(`Only ${text(free)} ${token.symbol} can still be captured: ${text(folded.authorized)} were reserved.`)
+  }
+  // Each capture costs the service gas, so there is a minimum; all that is left can always be captured.
+  const fault = readAmount("amount", written, token, ctx.settings.minAmount)
+  if (typeof fault !== "bigint" && amount < free) throw invalid("amount", `${fault.message}, or all that is left`)
+  return amount
+}
+
+/**
+ * Releases all that is left to the payer; call it as {@link captureEscrow}, whose errors it throws. Held captures are
+ * withdrawn first.
+ */
+export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
+  const found = await heldOf(ctx, merchantId, sessionId)
+  if (found.folded.open.void > 0)
+    throw stop(`What is left of this payment is already being released.${heldWords(found)}`)
+  const standing = await withoutHeld(ctx, found, "capture", "Its merchant released it instead.")
+  const { folded } = standing
+  if (folded.open.capture > 0) throw stop("A capture of this payment is under way; wait for its result.")
+  const call = await insertCall(ctx, standing, { kind: "void", amount: folded.capturable })
+  return { call, amount: wordsFor(ctx, standing).text(call.amount) }
+}
+
+/** Returns the escrow after its held calls of a kind are withdrawn: a held call must not prevent the other decision. */
+async function withoutHeld(
+  ctx: TxContext,
+  standing: Standing,
+  kind: "capture" | "void",
+  reason: string,
+): Promise<Standing> {
+  const held = ofKind(standing.calls, kind).filter(({ state }) => state === "held")
+  if (held.length === 0) return standing
+  for (const { id } of held) await withdrawCall(ctx, id, reason)
+  return await standingOfEscrow(ctx, standing)
+}
+
+/** Returns why a void is held, as a sentence to append; empty if none is held. */
+function heldWords({ calls }: Standing): string {
+  const held = ofKind(calls, "void").find(({ state }) => state === "held")
+  return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
+}
+
+/** Locks and returns the merchant's escrow; it has something left that this service can move. */
+async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Promise<Standing> {
+  const own = await ctx.db
+    .selectFrom("checkout_sessions")
+    .select("capture")
+    .where("id", "=", sessionId)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  if (!own) throw new ApiError("SESSION_NOT_FOUND")
+  const locked = own.capture === "direct" ? undefined : await lockEscrow(ctx, sessionId)
+  if (!locked) throw stop("This checkout is paid directly: nothing is reserved for it.")
+  const standing = await standingOfEscrow(ctx, locked)
+  const { folded, escrow } = standing
+  if (folded.authorized === 0n) throw stop(`Nothing is reserved for this checkout; it is ${folded.status}.`)
+  if (folded.capturable === 0n) throw stop("Nothing is left of what was reserved for this checkout.")
+  if (escrow.operator !== ctx.settings.relayWallet) throw new ApiError("RELAY_UNAVAILABLE", undefined, OTHER_OPERATOR)
+  return standing
+}
+
+const OTHER_OPERATOR =
+  "This payment was reserved with an earlier relay wallet, and only that one can capture or release it. Ask the operator of the service; the payer can take back what is left when the time to capture is over."
+
+function wordsFor(ctx: TxContext, { session }: Standing) {
+  const { decimals } = networkOf(ctx.chain, session.chain_id).token
+  return { text: (amount: bigint) => formatAmount(amount, decimals) }
+}

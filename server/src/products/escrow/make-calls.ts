@@ -1,0 +1,159 @@
+/** Writes the calls of an escrow that need no payer's signature: captures, voids and refunds. */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import { NEVER } from "../../ledger/txmanager/recheck.ts"
+import { captureCall, type PaymentInfo, refundCall, voidCall } from "../../platform/chain/escrow.ts"
+import { type Address, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
+import { marked } from "../../platform/chain/release-call.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { EscrowCallKind } from "../../platform/db/payout-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { dueNow } from "../../platform/jobs/due-now.ts"
+import { continueTrace } from "../../platform/tracing/trace.ts"
+import { ofKind, standingOf } from "./fold-escrow.ts"
+import type { Standing } from "./load-escrow.ts"
+import { paymentInfoOf } from "./payment-info.ts"
+
+/** A call must be signed this long before the contract refuses it. */
+export const LEAST_TIME_MS = 300_000
+
+/**
+ * How many captures, or refunds, of one payment may be open at once: all relays share 16 places in flight, and one
+ * merchant must not take them all.
+ */
+const MOST_OPEN = 8
+/**
+ * How many captures, or refunds, of one payment may be made, including withdrawn ones: each request and each fold reads
+ * them.
+ */
+const MOST_MADE = 100
+/** The same with calls for all that was left, which can be withdrawn and made again. */
+const MOST_EVER = 200
+
+const LIMIT_WORDS = {
+  capture: {
+    open: "captures of this payment are under way; wait until one of them has its result.",
+    made: "A payment is captured 100 times at most. Leave `amount` out to capture all that is left.",
+    ever: "This payment was captured too often. What is left goes back to the payer.",
+  },
+  refund: {
+    open: "refunds of this payment are open; wait until one of them has its result, or withdraw one.",
+    made: "A payment is refunded 100 times at most, withdrawn refunds included. Leave `amount` out to refund all that is left.",
+    ever: "Too many refunds of this payment were made. Send what is left to the payer from your payout wallet.",
+  },
+} as const
+
+/**
+ * Returns why no further capture, or refund, of a payment can be made, as sentences for its merchant; undefined if one
+ * can. A call for `all` that is left is refused only while eight others are being carried out: held ones do not count.
+ */
+export async function limitOf(
+  ctx: TxContext,
+  { escrow, calls }: Standing,
+  kind: "capture" | "refund",
+  all: boolean,
+): Promise<string | undefined> {
+  const words = LIMIT_WORDS[kind]
+  const open = ofKind(calls, kind).filter(call => standingOf(call) === "open" && !(all && call.state === "held"))
+  if (open.length >= MOST_OPEN) return `${MOST_OPEN} ${words.open}`
+  const { n } = await ctx.db
+    .selectFrom("payouts")
+    .select(sql<number>`count(*)::int`.as("n"))
+    .where("escrow_id", "=", escrow.session_id)
+    .where("kind", "=", kind)
+    .executeTakeFirstOrThrow()
+  if (n >= MOST_EVER) return words.ever
+  return n >= MOST_MADE && !all ? words.made : undefined
+}
+
+interface CallOfKind {
+  /** The gas limit: about three times what docs/contracts.md measures, because the live token is behind a proxy. */
+  gas: bigint
+  recipient(escrow: Row<"escrows">, payer: Address): Address
+  data(escrow: Row<"escrows">, info: PaymentInfo, amount: bigint): Hex
+  /** Until when the call is worth signing. */
+  by(escrow: Row<"escrows">): Date
+}
+
+const beforeEnd = (end: Date): Date => new Date(end.getTime() - LEAST_TIME_MS)
+
+/** What differs between the calls. */
+const CALLS: Record<NewCall["kind"], CallOfKind> = {
+  capture: {
+    gas: 250_000n,
+    recipient: ({ receiver }) => receiver,
+    data: ({ version }, info, amount) => captureCall(version, info, amount),
+    by: ({ authorization_expiry: expiry }) => beforeEnd(expiry),
+  },
+  void: {
+    gas: 200_000n,
+    recipient: (_escrow, payer) => payer,
+    data: (_escrow, info) => voidCall(info),
+    // The contract accepts it as long as it holds the money.
+    by: () => NEVER,
+  },
+  refund: {
+    gas: 350_000n,
+    recipient: (_escrow, payer) => payer,
+    data: ({ refund_collector: collector }, info, amount) => refundCall(info, amount, collector ?? ZERO_ADDRESS),
+    by: ({ refund_expiry: expiry }) => beforeEnd(expiry),
+  },
+}
+
+interface NewCall {
+  kind: Exclude<EscrowCallKind, "reserve">
+  /** Base units. */
+  amount: bigint
+  /** When it is checked first, if it waits for the allowance of a merchant's wallet. */
+  heldUntil?: Date | undefined
+  /** What was sent, for a call that is on chain already. */
+  sent?: Pick<Row<"payouts">, "id" | "data" | "gas"> | undefined
+}
+
+/**
+ * Writes a call as a payout of the relay lane and returns its row. Call it under the escrow's lock (`lockEscrow`), for
+ * at most what is free under that lock, and wake `payouts` after the commit.
+ */
+export async function insertCall(
+  ctx: TxContext,
+  { escrow, session }: Pick<Standing, "escrow" | "session">,
+  call: NewCall,
+): Promise<Row<"payouts">> {
+  const { kind, amount } = call
+  const { session_id: sessionId, payer } = escrow
+  if (payer === null) throw new Error(`nothing is reserved for ${sessionId}`)
+  const id = call.sent?.id ?? randomUUID()
+  const now = ctx.now()
+  return await ctx.db
+    .insertInto("payouts")
+    .values({
+      id,
+      chain_id: escrow.chain_id,
+      kind,
+      source_key: keyOf(sessionId, kind),
+      escrow_id: sessionId,
+      merchant_id: escrow.merchant_id,
+      token: escrow.token,
+      recipient: CALLS[kind].recipient(escrow, payer),
+      amount,
+      to_address: escrow.escrow,
+      data: call.sent?.data ?? marked(CALLS[kind].data(escrow, paymentInfoOf(escrow, payer), amount), id),
+      gas: call.sent?.gas ?? CALLS[kind].gas,
+      relay_by: CALLS[kind].by(escrow),
+      reserved: false,
+      state: call.heldUntil ? "held" : "queued",
+      held_reason: call.heldUntil ? "allowance" : null,
+      run_at: call.heldUntil ?? dueNow(now),
+      created_at: now,
+      updated_at: now,
+      traceparent: continueTrace(ctx, session.traceparent),
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** SQL: the key of the next call of a kind; the statement that writes the call counts the earlier ones. */
+const keyOf = (sessionId: string, kind: NewCall["kind"]) =>
+  sql<string>`${`escrow:${sessionId}:${kind}:`}::text || (select count(*) from payouts i
+    where i.escrow_id = ${sessionId} and i.kind = ${kind})`

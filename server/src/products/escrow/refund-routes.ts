@@ -1,0 +1,104 @@
+/** `/api/console/payments/refund`: sends money from the merchant's wallet back to a payer. */
+import { type Context, inTransaction, reading } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { makeRefund, prepareRefund } from "./make-refund.ts"
+import { refundsShown, refundsWhere } from "./refund-queries.ts"
+import { Refund, RefundCreate, RefundId, RefundList, RefundQuery } from "./refund-schema.ts"
+import { withdrawRefund } from "./withdraw-call.ts"
+
+const tags = ["transactions"]
+
+export function refundRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/payments/refund",
+    {
+      schema: {
+        operationId: "refundPayment",
+        summary: "Refunds a captured payment through escrow, in full or in part",
+        description:
+          "The money comes out of the payout wallet that got the payment, which allows it once for all of its open refunds: `approval.call` is what it signs. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds count against what is left. Only one refund of a wallet is under way at a time.",
+        tags,
+        body: RefundCreate,
+        response: { 201: Refund },
+      },
+      config: { errors: ["SESSION_NOT_FOUND", "INVALID_OPERATION"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      reply.code(201)
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => await prepareRefund(ctx, merchantId, request.body),
+        work: async (ctx, prepared) => await makeRefund(ctx, merchantId, request.body, prepared),
+      })
+      await ctx.wakes.wake("payouts")
+      return made
+    },
+  )
+
+  app.get(
+    "/api/console/payments/refunds",
+    {
+      schema: {
+        operationId: "listRefunds",
+        summary: "All refunds, newest first",
+        tags,
+        querystring: RefundQuery,
+        response: { 200: RefundList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const { sessionId, status, ...page } = request.query
+      const query = refundsWhere(read, { merchantId: await callingMerchant(request), sessionId, status })
+      return await sendList(read, reply, page, newestFirst(query, orderedBy), rows => refundsShown(ctx, rows), inData)
+    },
+  )
+
+  app.get(
+    "/api/console/payments/refunds/:id",
+    {
+      schema: {
+        operationId: "readRefund",
+        summary: "One refund",
+        tags,
+        params: RefundId,
+        response: { 200: Refund },
+      },
+      config: { errors: ["NOT_FOUND"] },
+    },
+    async request => {
+      const { id } = request.params
+      const rows = await refundsWhere(ctx, { merchantId: await callingMerchant(request), id }).execute()
+      const [shown] = await refundsShown(ctx, rows)
+      if (!shown) throw new ApiError("NOT_FOUND", undefined, "No refund has this id.")
+      return shown
+    },
+  )
+
+  app.delete(
+    "/api/console/payments/refunds/:id",
+    {
+      schema: {
+        operationId: "withdrawRefund",
+        summary: "Withdraws a refund that is not signed yet",
+        description:
+          "The refund is `failed` then and keeps its id; its amount can be refunded again. One that waits for your wallet's approval can always be withdrawn. What the wallet has approved by then stays approved: withdraw that there.",
+        tags,
+        params: RefundId,
+        response: { 200: Refund },
+      },
+      config: { errors: ["NOT_FOUND", "INVALID_OPERATION"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const withdrawn = await inTransaction(ctx, ctx => withdrawRefund(ctx, merchantId, request.params.id))
+      await ctx.wakes.wake("payments", [withdrawn.sessionId])
+      return withdrawn
+    },
+  )
+}
+
+const orderedBy = { at: "refunds.created_at", id: "refunds.id" }

@@ -1,0 +1,104 @@
+/** The rules of refunds, pure: what may be refunded, the state of a refund, and what its merchant is notified of. */
+import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+
+/** The state of a refund, as its merchant sees it. */
+export type RefundStatus = "pending" | "needs_approval" | "succeeded" | "failed"
+
+/** What decides whether a payment can be refunded, and how much of it. */
+export interface RefundFacts {
+  status: SessionStatus
+  /** Base units: captured, and neither refunded nor about to be. */
+  left: bigint
+  /** No refund is signed from then on. */
+  refundBy: Date
+  now: Date
+}
+
+/** Says why a checkout that was not paid through escrow has no refund, and how its money goes back. */
+export const NOT_ESCROW =
+  "Only a payment through escrow can be refunded here, and this checkout was paid straight to its receiving address. Money that needs your decision goes back with `POST /api/console/payments/:id/return`; what was paid is yours, so send it to the payer from your payout wallet."
+
+/** Says why no refund of an earlier escrow can be made. */
+export const NOT_OURS =
+  "This service can't call the escrow of this checkout: it has another relay wallet now, or no refund collector. Send the money to the payer from your payout wallet."
+
+/** The message of a refund that its merchant withdrew. */
+export const WITHDRAWN =
+  "You withdrew it, and nothing was refunded. If your payout wallet has approved it already, approve what the other open refunds need, or nothing: `approve(collector, 0)`."
+
+/** The message while a refund that had counted, and that a reorg removed, has not been made again. */
+export const REMADE =
+  "A refund of this payment had counted, and a reorg removed it. It is made again by itself: read it again in a minute."
+
+/** Returns why a checkout without a capture can't be refunded. */
+export const notCaptured = (status: SessionStatus): string =>
+  status === "authorized"
+    ? "Nothing of this checkout is captured yet, so nothing can be refunded: release it with `POST /api/console/payments/void`, or capture less."
+    : `Only a captured payment can be refunded; this checkout is ${status}.`
+
+/** Returns how much can be refunded now, in base units and above zero; or why nothing can, in sentences. */
+export function refundable({ status, left, refundBy, now }: RefundFacts): bigint | string {
+  if (status !== "confirmed" && status !== "partially_refunded" && status !== "refunded") return notCaptured(status)
+  if (status === "refunded") return "All of this checkout is refunded."
+  if (now >= refundBy)
+    return `The time to refund this checkout ended at ${refundBy.toISOString()}: send the money to the payer from your payout wallet.`
+  if (left > 0n) return left
+  return "All of this checkout is refunded, or about to be: `GET /api/console/payments/refunds` lists its refunds."
+}
+
+/** The columns of a refund's call that decide its state. */
+interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "held_detail"> {
+  /** Whether it waits for an allowance while another refund of its wallet is about to be mined. */
+  behind: boolean
+  /** Whether this service can still call its escrow. */
+  ours: boolean
+  /** When its merchant was notified that it had counted. */
+  notified_at: Date | null
+}
+
+/** Returns the status of a refund by its call on chain. `counts`: the call succeeded in a block that is deep enough. */
+export function statusByChain({ state }: Pick<Row<"payouts">, "state">, counts: boolean): Row<"refunds">["status"] {
+  if (counts) return "succeeded"
+  return state === "cancelled" || state === "reverted" ? "failed" : "pending"
+}
+
+/** Returns a refund's status as its merchant sees it: `needs_approval` if it waits for the payout wallet's approval. */
+export function shownStatus(status: Row<"refunds">["status"], call: RefundCall): RefundStatus {
+  const isShort = call.state === "held" && call.held_reason === "allowance"
+  return status === "pending" && isShort && call.ours && !call.behind ? "needs_approval" : status
+}
+
+/** Returns what its merchant should know about a refund, in sentences; null if there is nothing to do or to know. */
+export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
+  const { state, held_reason: reason, held_detail, behind, ours } = call
+  if (state === "reverted" && call.notified_at) return REMADE
+  if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
+  if (state === "cancelled") return held_detail ?? "It was not carried out."
+  if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS
+  if (status !== "pending" || state !== "held") return null
+  switch (reason) {
+    case "allowance":
+      if (behind)
+        return "It waits until another refund of your payout wallet is mined. Read it again then: it says what the wallet has to approve."
+      return "Your payout wallet has to approve it: send `approval.call` from there. The refund then continues."
+    case "balance":
+      return "Your payout wallet holds too little for it. It continues once there is enough."
+    case "sanctions":
+      return "It waits, as its payer is on a sanctions list."
+    default:
+      return "It can't be carried out now, and is retried."
+  }
+}
+
+/**
+ * Returns the total that was refunded once this refund counts, and the payment's status then. `captured` and `before`,
+ * what other refunds returned, are base units.
+ */
+export function totalWith(
+  amount: bigint,
+  { captured, before }: { captured: bigint; before: bigint },
+): { total: bigint; status: "refunded" | "partially_refunded" } {
+  const total = before + amount
+  return { total, status: total >= captured ? "refunded" : "partially_refunded" }
+}

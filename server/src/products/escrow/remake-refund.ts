@@ -1,0 +1,68 @@
+/** Makes refunds again that merchants were notified of and that a reorg removed for good. */
+
+import { firstLook } from "../../ledger/relays/refund-funds.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ofKind } from "./fold-escrow.ts"
+import type { Standing } from "./load-escrow.ts"
+import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
+
+/** A refund whose calls failed this often is not made again: each call cost gas. */
+const MAX_REVERTED = 3
+
+/**
+ * Whether failed refunds of this escrow can still be made again once there is room for them. The process with the key
+ * of its relay wallet makes them, which may not be this one.
+ */
+export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing, "escrow" | "calls">): boolean {
+  const failed = ofKind(calls, "refund").filter(({ state }) => state === "reverted").length
+  return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
+}
+
+/** Returns until when a refund of an escrow can be made again. */
+export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "refund_expiry">): Date =>
+  new Date(expiry.getTime() - LEAST_TIME_MS)
+
+/**
+ * Returns the first refund that had counted, that a reorg removed for good, and that can be made again. Until it is, no
+ * other is made: its merchant would refund the same money twice.
+ */
+export async function lostRefund(ctx: TxContext, standing: Standing): Promise<Row<"refunds"> | undefined> {
+  const { escrow, folded, calls } = standing
+  const reverted = ofKind(calls, "refund").filter(({ state }) => state === "reverted")
+  if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return undefined
+  if (escrow.operator !== ctx.settings.relayWallet) return undefined
+  return await ctx.db
+    .selectFrom("refunds")
+    .selectAll()
+    .where("session_id", "=", escrow.session_id)
+    .where("notified_at", "is not", null)
+    .where("amount", "<=", folded.freeToRefund)
+    .where(
+      "payout_id",
+      "in",
+      reverted.map(({ id }) => id),
+    )
+    .orderBy("created_at")
+    .orderBy("id")
+    .executeTakeFirst()
+}
+
+/**
+ * Makes the call of one such refund again; returns whether it did. Its first call had counted. Then a reorg displaced
+ * it together with the allowance, or the allowance was withdrawn before it was mined again, so it failed. The new call
+ * waits for the wallet as any new refund does. Call it under the escrow's lock.
+ */
+export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<boolean> {
+  const { escrow } = standing
+  const lost = await lostRefund(ctx, standing)
+  if (!lost) return false
+  const now = ctx.now()
+  const { id } = await insertCall(ctx, standing, { kind: "refund", amount: lost.amount, heldUntil: firstLook(now) })
+  await ctx.db.updateTable("refunds").set({ payout_id: id, updated_at: now }).where("id", "=", lost.id).execute()
+  ctx.log.error(
+    { refundId: lost.id, sessionId: escrow.session_id },
+    "a refund that had counted failed after a reorg; it is made again, and needs an allowance",
+  )
+  return true
+}

@@ -1,0 +1,64 @@
+/** `/api/console/payments/capture` and `/void`: a merchant captures or releases reserved money. */
+import type { Context } from "../../platform/context.ts"
+import { idempotently } from "../../platform/http/idempotency.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { payoutIdOf } from "../../platform/ids.ts"
+import { captureEscrow, type Decided, voidEscrow } from "./decide-escrow.ts"
+import { Captured, CaptureOrder, Voided, VoidOrder } from "./schema.ts"
+
+const tags = ["transactions"]
+const errors = ["SESSION_NOT_FOUND", "INVALID_OPERATION", "RELAY_UNAVAILABLE"] as const
+
+export function escrowRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/payments/capture",
+    {
+      schema: {
+        operationId: "capturePayment",
+        summary: "Captures reserved money, all of it or a part",
+        description:
+          "The amount is on its way to your payout address; the checkout's `escrow.captured` has it once its transaction is confirmed, and the first capture confirms the checkout. Captures add up. What is not captured before `escrow.captureBefore` goes back to the payer.",
+        tags,
+        body: CaptureOrder,
+        response: { 200: Captured },
+      },
+      config: { errors: [...errors], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { body } = request
+      const answer = await idempotently(ctx, request, reply, merchantId, async ctx => {
+        const { call, ...rest } = await captureEscrow(ctx, merchantId, body)
+        return { captureId: payoutIdOf(call.id), sessionId: body.sessionId, ...begun(rest) }
+      })
+      await ctx.wakes.wake("payouts")
+      return answer
+    },
+  )
+
+  app.post(
+    "/api/console/payments/void",
+    {
+      schema: {
+        operationId: "voidPayment",
+        summary: "Releases what is left of reserved money to its payer",
+        tags,
+        body: VoidOrder,
+        response: { 200: Voided },
+      },
+      config: { errors: [...errors], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { sessionId } = request.body
+      const answer = await idempotently(ctx, request, reply, merchantId, async ctx => {
+        const { call, ...rest } = await voidEscrow(ctx, merchantId, sessionId)
+        return { voidId: payoutIdOf(call.id), sessionId, ...begun(rest) }
+      })
+      await ctx.wakes.wake("payouts")
+      return answer
+    },
+  )
+}
+
+const begun = ({ amount }: Omit<Decided, "call">) => ({ amount, status: "pending" as const, txHash: null })

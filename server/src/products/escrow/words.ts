@@ -1,0 +1,70 @@
+/** Describes the state of a session with an escrow, in words for its payer. Pure. */
+import type { Token } from "../../platform/chain/network-facts.ts"
+import { formatAmount } from "../../platform/money/amount.ts"
+import type { FoldedEscrow } from "./fold-escrow.ts"
+
+type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided" | "reclaimed" | "refunded" | "open">
+
+/** The message while a payment is being reserved. */
+export const RESERVING = "The payment is being reserved."
+
+/**
+ * A session's times: its end, until when its merchant may capture, and from when on its payer can take back what is
+ * left.
+ */
+interface Times {
+  now: Date
+  expiresAt: Date
+  voidAt: Date
+  reclaimAt: Date
+}
+
+/** Returns the message of a session; `failure` is why the last reservation failed. */
+export function wordsOf(
+  { status, authorized, captured, voided, reclaimed, refunded, open }: Stands,
+  { amount, token, failure, ...times }: { amount: bigint; token: Token; failure: string | null } & Times,
+): string {
+  const text = (base: bigint) => `${formatAmount(base, token.decimals)} ${token.symbol}`
+  const left = authorized - captured - voided - reclaimed
+  const over = () => (open.capture > 0 && times.now < times.reclaimAt ? CAPTURING : leftWords(text(left), times))
+  switch (status) {
+    case "pending":
+      return failure ?? firstWords(amount, token)
+    case "verifying":
+      return RESERVING
+    case "authorized":
+      if (times.now >= times.voidAt) return over()
+      return `${text(authorized)} are reserved for the merchant until ${times.voidAt.toISOString()}. What is not captured by then is released.`
+    case "voided":
+      return reclaimed > 0n
+        ? "The payer took the reserved money back. Nothing was paid."
+        : "The reserved money was released to the payer. Nothing was paid."
+    case "confirmed":
+      if (captured === authorized) return "The payment is confirmed."
+      return `The payment is confirmed: ${text(captured)} of ${text(authorized)} were captured${voided + reclaimed > 0n ? ", and the rest was released" : ""}.${left > 0n && times.now >= times.voidAt ? ` ${over()}` : ""}`
+    case "partially_refunded":
+      return `${text(refunded)} of ${text(captured)} were refunded.`
+    case "refunded":
+      return "The payment was refunded."
+    case "failed":
+      if (times.now < times.expiresAt)
+        return "Too many payments that were signed for this checkout failed. Nothing was paid. Start a new checkout."
+      return "The time to pay is over, and the payment that was signed failed on chain. Start a new checkout."
+    case "expired":
+      return "The time to pay is over. Start a new checkout."
+  }
+}
+
+/** The message while a capture is carried out that was requested in time, after the time to capture is over. */
+const CAPTURING =
+  "A capture that the merchant asked for in time is being carried out. What it does not take is released to the payer."
+
+/** Returns what happens to money that was not captured in time. */
+const leftWords = (left: string, { now, reclaimAt }: Times): string =>
+  now < reclaimAt
+    ? `The time to capture is over: ${left} are being released to the payer. What is not back by ${reclaimAt.toISOString()}, the payer can take back without the service.`
+    : `${left} could not be released yet, which is still tried. The payer can take them back now, without the service: with the transaction in \`reclaim\`.`
+
+/** Returns the message of a session that nobody has begun to pay. */
+export const firstWords = (amount: bigint, token: Token): string =>
+  `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. It is reserved for the merchant, who captures it later.`

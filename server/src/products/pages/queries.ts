@@ -1,0 +1,133 @@
+/** The rows of what pages show. Whoever reads at the same time shares each statement, however many wait. */
+import { sql } from "kysely"
+import { isArriving } from "../../ledger/relays/relays.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import { gatherRows } from "../../platform/db/gather.ts"
+import { givenRows } from "../../platform/db/given-rows.ts"
+import type { Db } from "../../platform/db/open.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+
+/** A stranger can send any number of small payments: pages name the greatest, and the oldest transactions. */
+export const MOST_SHOWN = 10
+
+/** The key of what arrives somewhere: parts without spaces. */
+export const arrivalKey = (...parts: string[]): string => parts.join(" ")
+
+/** What is on its way to a session's address, in base units of its token. */
+interface Arriving {
+  /** Seen on chain and not deep enough yet. */
+  seen: bigint
+  /** What counts, or will count. */
+  arriving: bigint
+  /** Whether a relay may still move money to it. */
+  relaying: boolean
+}
+
+/** The money at a session's address, by the session and the token. */
+export const moneyOfSession = gatherRows(async (db: Db, keys: readonly string[]) => {
+  const wanted = keys.map(key => {
+    const [id, token] = key.split(" ")
+    return { key, id, token }
+  })
+  const { rows } = await sql<Arriving & { key: string }>`
+    select /* named: money_of_sessions */ k.key, t.seen, t.arriving, exists (select from payouts i
+        where i.deposit_id = d.id and i.kind = 'authorize' and i.state in ('queued', 'held', 'assigned', 'mined')) as relaying
+    from (${givenRows(wanted, "key text, id text, token text")}) k join deposits d on d.resource_id = k.id
+      cross join lateral (select
+          coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
+          coalesce(sum(t.value) filter (where ${isArriving}), 0)::numeric(78,0) as arriving
+        from transfers t left join claims c on c.transfer_id = t.id where t.deposit_id = d.id and t.token = k.token) t`.execute(
+    db,
+  )
+  return new Map(rows.map(({ key, ...money }) => [key, money]))
+})
+
+/** A payment, or its surplus, whose payer may say where it is to be sent back to; in base units. */
+type WaitingPayment = Pick<Row<"payments">, "id" | "chain_id" | "payer" | "token" | "amount">
+
+/**
+ * The money of a session that waits for its merchant, by the session and its token: that token's first, the greatest
+ * first. Without that of a sanctioned sender, which is never returned.
+ */
+export const waitingPayments = gatherRows(async (db: Db, keys: readonly string[]) => {
+  const wanted = keys.map(key => {
+    const [id, token] = key.split(" ")
+    return { key, id, token }
+  })
+  const { rows } = await sql<WaitingPayment & { key: string }>`
+    select /* named: waiting_payments */ k.key, w.id, w.chain_id, w.payer, w.token, w.amount
+    from (${givenRows(wanted, "key text, id text, token text")}) k cross join lateral (
+      select p.id, p.chain_id, p.payer, p.token, coalesce(s.amount, p.amount) as amount
+      from payments p left join surpluses s on s.payment_id = p.id and p.status = 'granted' and s.state = 'open'
+      where p.resource_id = k.id and (p.status = 'open' or s.payment_id is not null)
+        and (p.exception is null or p.exception <> 'sanctioned')
+      order by p.token <> k.token, coalesce(s.amount, p.amount) desc, p.id limit ${MOST_SHOWN}) w
+    order by k.key, w.token <> k.token, w.amount desc, w.id`.execute(db)
+  return new Map(
+    [...Map.groupBy(rows, row => row.key)].map(([key, of]) => [
+      key,
+      of.map(({ key: _, ...row }): WaitingPayment => row),
+    ]),
+  )
+})
+
+/** True for a session with a payment that a reorg removed. */
+export const reversedPayment = gatherRows(async (db: Db, ids: readonly string[]) => {
+  const rows = await db
+    .selectFrom("payments")
+    .select("resource_id")
+    .distinct()
+    .where(sql<boolean>`resource_id = any(${sqlArray("text", ids)})`)
+    .where("status", "=", "reversed")
+    .execute()
+  return new Map(rows.map(row => [row.resource_id, true]))
+})
+
+/** The status of a wallet, by its network's chain id and its address. */
+export const walletStatus = gatherRows(async (db: Db, keys: readonly string[]) => {
+  const addresses = keys.map(key => key.split(" ")[1] as Address)
+  const rows = await db
+    .selectFrom("wallets")
+    .select(["chain_id", "address", "status"])
+    .where("address", "in", addresses)
+    .execute()
+  return new Map(rows.map(row => [`${row.chain_id} ${row.address}`, row.status]))
+})
+
+/** What one sender paid at a paywall and what has bought nothing yet, in base units. */
+interface Open {
+  /** Seen on chain, and not deep enough. */
+  seen: bigint
+  confirmed: bigint
+}
+
+/** The open money of a payer, by paywall, token and address. */
+export const openOfPayer = gatherRows(async (db: Db, keys: readonly string[]) => {
+  const wanted = keys.map(key => {
+    const [id, token, payer] = key.split(" ")
+    return { key, id, token, payer }
+  })
+  const { rows } = await sql<Open & { key: string }>`
+    select /* named: open_of_payers */ k.key, coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
+      coalesce(sum(t.value) filter (where t.state <> 'seen'), 0)::numeric(78,0) as confirmed
+    from (${givenRows(wanted, "key text, id text, token text, payer text")}) k
+      join deposits d on d.resource_id = k.id
+      join transfers t on t.deposit_id = d.id and t.from_address = k.payer and t.token = k.token and t.state <> 'gone'
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where p.id is null or p.status = 'open'
+    group by k.key`.execute(db)
+  return new Map(rows.map(({ key, ...open }) => [key, open]))
+})
+
+/** The invoice that a session pays, with the state of its subscription; undefined for a session without one. */
+export const invoiceOfSession = gatherRows(async (db: Db, ids: readonly string[]) => {
+  const rows = await db
+    .selectFrom("invoices")
+    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
+    .selectAll("invoices")
+    .select(["subscriptions.status", "subscriptions.access_until"])
+    .where(sql<boolean>`invoices.session_id = any(${sqlArray("text", ids)})`)
+    .execute()
+  return new Map(rows.map(row => [row.session_id, row]))
+})

@@ -1,0 +1,70 @@
+/** Applies a granted payment at a paywall: gives access, ends its submissions and notifies the merchant. */
+
+import { notifyPaid } from "../../ledger/settlement/notify-paid.ts"
+import type { PaidWith, SellingTx } from "../../ledger/settlement/sellable.ts"
+import type { Hash } from "../../platform/chain/hex.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { newId } from "../../platform/ids.ts"
+import type { AccessPart } from "./access-part.ts"
+import { grantSubmissions } from "./end-submissions.ts"
+import { notifyPayment } from "./events.ts"
+import { callsOf } from "./paywall.ts"
+
+/**
+ * Gives access for a payment that has become `granted`, or restores the access that a reorg had removed. Where the
+ * merchant had revoked the access, the payment is granted again but gives none. Call it in the transaction that granted
+ * the payment, under the payer's access row, which must be folded afterwards.
+ */
+export async function giveAccess(
+  ctx: SellingTx,
+  { paywall, network }: Pick<AccessPart, "paywall" | "network">,
+  payment: PaidWith,
+  hashes: readonly Hash[],
+): Promise<void> {
+  const { id: paymentId, payer, tx_hash } = payment
+  if (!(await writeGrant(ctx, paywall, payment))) return await notifyPaid(ctx, network, paymentId)
+  await grantSubmissions(ctx, paywall.id, payer, hashes)
+  await notifyPayment(ctx, network, paymentId, "granted")
+  ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
+}
+
+/** Writes the grant, or restores it after a reorg. False where the merchant revoked it: it stays revoked. */
+async function writeGrant(
+  ctx: TxContext,
+  paywall: Row<"paywalls">,
+  { id, payer, tx_hash }: PaidWith,
+): Promise<boolean> {
+  const now = ctx.now()
+  const known = await ctx.db.selectFrom("grants").select("revoked_by").where("payment_id", "=", id).executeTakeFirst()
+  if (known?.revoked_by === "merchant") return false
+  if (known?.revoked_by === "reorg") {
+    const restored = { revoked_at: null, revoked_by: null, revoke_reason: null, granted_at: now, tx_hash }
+    await ctx.db.updateTable("grants").set(restored).where("payment_id", "=", id).execute()
+    return true
+  }
+  await ctx.db
+    .insertInto("grants")
+    .values({
+      id: newId("grant"),
+      payment_id: id,
+      paywall_id: paywall.id,
+      address: payer,
+      tx_hash,
+      duration_s: paywall.access_duration_s,
+      calls: callsOf(paywall.pricing_model),
+      granted_at: now,
+    })
+    .execute()
+  return true
+}
+
+/** Revokes the access that a payment had bought, unless it is revoked already. */
+export async function takeAccess(ctx: TxContext, paymentId: string): Promise<void> {
+  await ctx.db
+    .updateTable("grants")
+    .set({ revoked_at: ctx.now(), revoked_by: "reorg", revoke_reason: "a reorg removed the payment" })
+    .where("payment_id", "=", paymentId)
+    .where("revoked_at", "is", null)
+    .execute()
+}

@@ -1,0 +1,92 @@
+/**
+ * This process's cache of access, kept while it lasts. It holds only access that exists: for an address without access,
+ * the database is read each time. The database notifies of each change in the order of the commits. So access that
+ * another process revoked leaves this cache after a round trip, and access that this process revoked leaves it at once.
+ * While notifications can't be relied on, everything is read from the database.
+ */
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+
+export interface Access {
+  expiresAt: Date
+  txHash: Hash
+}
+
+/** What was read, and whether the database notifies of every change to it. */
+export interface ReadAccess {
+  access: Access | undefined
+  isNotified: boolean
+}
+
+/** Returns an address's access: at once where it is in the cache, as for most calls. */
+export type KnownAccess = (paywallId: string, address: Address) => Access | undefined | Promise<Access | undefined>
+
+/** About 43 MB (measured). When the cache reaches this size it is emptied. */
+const MOST_KNOWN = 100_000
+/** After this time an entry is read again. The read also keeps the paywall's address watched. */
+const LONGEST_MS = 600_000
+
+/** Opens a cache of what `read` returns. It keeps each answer as long as it is true. */
+export function openKnownAccess(
+  ctx: Pick<Context, "wakes" | "now">,
+  read: (paywallId: string, address: Address) => Promise<ReadAccess>,
+): KnownAccess {
+  const known = new Map<string, Access & { readAt: number }>()
+  /**
+   * Reads in progress. A change notified meanwhile removes its key, because the read may have happened before the
+   * change.
+   */
+  const reading = new Map<string, Promise<Access | undefined>>()
+  const forget = (key: string) => {
+    known.delete(key)
+    reading.delete(key)
+  }
+  ctx.wakes.onChange("access", {
+    changed: what => {
+      if (what.includes(" ")) return forget(what)
+      for (const key of [...known.keys(), ...reading.keys()]) if (key.startsWith(`${what} `)) forget(key)
+    },
+    missed: () => {
+      known.clear()
+      reading.clear()
+    },
+  })
+
+  function readAgain(key: string, paywallId: string, address: Address): Promise<Access | undefined> {
+    const started = read(paywallId, address).then(
+      ({ access, isNotified }) => {
+        const isCurrent = reading.get(key) === started
+        if (isCurrent) reading.delete(key)
+        if (isCurrent && isNotified && access) {
+          if (known.size >= MOST_KNOWN) known.clear()
+          known.set(key, { ...access, readAt: performance.now() })
+        }
+        return access
+      },
+      error => {
+        if (reading.get(key) === started) reading.delete(key)
+        throw error
+      },
+    )
+    reading.set(key, started)
+    return started
+  }
+
+  return (paywallId, address) => {
+    const key = keyOf(paywallId, address)
+    if (!ctx.wakes.areChangesHeard()) return read(paywallId, address).then(({ access }) => access)
+    const held = known.get(key)
+    if (held && held.expiresAt > ctx.now() && performance.now() - held.readAt < LONGEST_MS) return held
+    known.delete(key)
+    return readAgain(key, paywallId, address)
+  }
+}
+
+const keyOf = (paywallId: string, address: Address): string => `${paywallId} ${address}`
+
+/**
+ * Removes an address's access from this process's cache when the transaction commits. The database notifies other
+ * processes.
+ */
+export const accessChanged = (ctx: TxContext, paywallId: string, address: Address): void =>
+  ctx.onCommit(() => ctx.wakes.changedHere("access", keyOf(paywallId, address)))

@@ -1,0 +1,36 @@
+/** The rules of a paywall that a schema can't express. Pure. */
+import type { ErrorDetail } from "../../platform/errors.ts"
+
+const PER_CALL_S = 300n
+const CONTENT_DATA_BYTES = 64 * 1024
+
+/** How long a payment gives access where the merchant does not set it, in seconds; null is for ever. */
+export const defaultDuration = (pricingModel: string): bigint | null =>
+  pricingModel === "per_call" ? PER_CALL_S : null
+
+/** How many calls a payment gives; null is as many as fit into its time. */
+export const callsOf = (pricingModel: string): number | null => (pricingModel === "per_call" ? 1 : null)
+
+/**
+ * The duration after a change, in seconds: the given one; else the default of the new pricing model, if the duration
+ * was the old model's default; else unchanged.
+ */
+export function durationAfter(
+  before: { pricingModel: string; durationS: bigint | null },
+  change: { pricingModel?: string; accessDuration?: number | null },
+): bigint | null {
+  if (change.accessDuration !== undefined) return change.accessDuration === null ? null : BigInt(change.accessDuration)
+  if (change.pricingModel === undefined || before.durationS !== defaultDuration(before.pricingModel))
+    return before.durationS
+  return defaultDuration(change.pricingModel)
+}
+
+/** Returns the faults of a paywall's content that its schema does not find. */
+export function contentFaults(content: { contentData?: unknown; contentUrl?: string | null }): ErrorDetail[] {
+  const faults: ErrorDetail[] = []
+  if (content.contentData && Buffer.byteLength(JSON.stringify(content.contentData)) > CONTENT_DATA_BYTES)
+    faults.push({ path: "contentData", message: "must be at most 64 KB as JSON" })
+  if (content.contentUrl && !URL.canParse(content.contentUrl))
+    faults.push({ path: "contentUrl", message: "must be a valid http(s) address" })
+  return faults
+}

@@ -1,0 +1,229 @@
+/** One exchange with an origin: the whole request is sent, and the answer is streamed. */
+// I/O: sends requests to origins; needs no context, only the settings.
+import { Readable } from "node:stream"
+import { setImmediate } from "node:timers/promises"
+import { Agent, type Dispatcher } from "undici"
+import { wordsOf } from "../../account/webhooks/send.ts"
+import type { Settings } from "../../platform/config/settings.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { joinedParts } from "../../platform/http/joined-parts.ts"
+import { guardedConnector, openResolver, type Resolve } from "../../platform/net/connector.ts"
+import { addressRule } from "../../platform/net/public-address.ts"
+import { openAgents } from "./agents.ts"
+import { failureOf } from "./origin-answer.ts"
+import { openPatience } from "./patience.ts"
+
+const CONNECT_TIMEOUT_MS = 10_000
+/** To one origin for one merchant: more than a busy one needs, and less than the file descriptors of a process. */
+const CONNECTIONS_TO_ONE = 100
+/**
+ * How much of an answer is read ahead of a caller slower than its origin. One part may be larger. Of one-byte parts,
+ * each 114 bytes in memory, it is also the number of parts: with 16 KB, 95 callers of an origin that sent one-byte
+ * parts ended a process of 256 MB.
+ */
+const READ_AHEAD_BYTES = 256
+/**
+ * Parts of one answer that are read before other work gets its turn: parsing a chunk takes a microsecond, and one read
+ * may bring 10,000.
+ */
+const PARTS_PER_TURN = 256
+/** Smaller parts are joined, up to this. */
+const PART_BYTES = 16 * 1024
+/**
+ * How many times as long as for its beginning an origin may be waited for in the whole of its answer: ten minutes by the
+ * default setting, after which the clients of language models give up too.
+ */
+const WHOLE_WAITS = 10
+
+interface OriginCall {
+  /** Whose connections to the origin are used. */
+  merchantId: string
+  originUrl: string
+  method: string
+  /** Written by `path.ts`, with the query appended. */
+  path: string
+  /** Name, value, name, value. */
+  headers: string[]
+  body: Buffer | undefined
+}
+
+/**
+ * The origin's answer, or why there is none: for the merchant (`failure`), and for the caller (`shown`), without
+ * addresses. `wasSent`: whether the origin may have received any of the request.
+ */
+export type OriginAnswer =
+  | { status: number; headers: Record<string, string | string[] | undefined>; body: Readable; failure?: undefined }
+  | { failure: string; shown: string; wasSent: boolean }
+
+export interface Forwarder {
+  /** Forwards one request; never rejects. `signal` ends the request and the answer's body. */
+  forward(call: OriginCall, signal: AbortSignal): Promise<OriginAnswer>
+  close(): Promise<void>
+}
+
+/**
+ * A forwarder for these settings; `resolve` and `ca` replace the system's name resolution and root certificates, and
+ * `mostWaitMs` the time for which an origin may be waited for during one answer.
+ */
+export function openForwarder(
+  { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
+  {
+    resolve,
+    ca,
+    mostWaitMs = WHOLE_WAITS * originTimeoutMs,
+  }: { resolve?: Resolve; ca?: string; mostWaitMs?: number } = {},
+): Forwarder {
+  const connect = guardedConnector({
+    allows: addressRule(allowCidrs),
+    resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
+    timeoutMs: Math.min(CONNECT_TIMEOUT_MS, originTimeoutMs),
+    ca,
+    // Answers of any size are passed on, as fast as the caller reads them.
+    answerBytes: Number.POSITIVE_INFINITY,
+  })
+  const agents = openAgents(
+    () =>
+      new Agent({
+        connect,
+        connections: CONNECTIONS_TO_ONE,
+        allowH2: false,
+        // The deadline of `exchange` also covers connecting, and informational answers do not extend it.
+        headersTimeout: 0,
+        // The longest time between two parts, not counting the time in which the caller does not read.
+        bodyTimeout: originTimeoutMs,
+      }),
+  )
+  return {
+    forward: (call, signal) =>
+      exchange(agents.of(call.merchantId), call, signal, { timeoutMs: originTimeoutMs, mostWaitMs }),
+    close: () => agents.close(),
+  }
+}
+
+/**
+ * Streams the same bytes, joining all parts that have arrived. If each chunk of the origin became a part, each would
+ * take three writes to the caller. Waits for the first, and rejects where the answer ends before it: then nothing of it
+ * has gone to the caller.
+ */
+async function joined(body: Readable, mostWaitMs: number): Promise<Readable> {
+  body.on("error", () => undefined)
+  const rest = partsOf(body, mostWaitMs)
+  const first = await rest.next()
+  async function* all() {
+    if (!first.done) yield first.value
+    yield* rest
+  }
+  const parts = Readable.from(all(), { objectMode: false, highWaterMark: READ_AHEAD_BYTES })
+  // Needed because a generator that was never started ends nothing. One that was started passes errors on itself.
+  parts.once("close", () => body.destroy())
+  return parts
+}
+
+const UNENDED = "did not end its answer"
+
+async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buffer> {
+  const patience = openPatience(mostWaitMs, () => body.destroy(new Error("its answer took too long")))
+  const joined = joinedParts(PART_BYTES)
+  const take = function* () {
+    const part = joined.take()
+    if (part) yield part
+  }
+  let parts = 0
+  try {
+    patience.waits(0)
+    for await (const first of body as AsyncIterable<Buffer>) {
+      patience.ends()
+      let bytes = 0
+      for (let part: Buffer | null = first; part !== null; part = body.read()) {
+        bytes += part.length
+        if (++parts % PARTS_PER_TURN === 0) await setImmediate()
+        if (joined.add(part)) continue
+        yield* take()
+        if (!joined.add(part)) yield part
+      }
+      yield* take()
+      // The time in which the caller did not read is not the origin's.
+      patience.waits(bytes)
+    }
+  } catch (error) {
+    throw new ApiError("ORIGIN_FAILED", undefined, `The API behind this address ${UNENDED}.`, error)
+  } finally {
+    patience.ends()
+  }
+}
+
+const UNASKED_CONTINUE =
+  "answered 100 Continue to a request without `Expect: 100-continue`, which is never sent to it; let it send its answer alone"
+
+/** How undici ends an exchange whose answer begins with a status 100. No option makes it skip that. */
+const isUnaskedContinue = (error: unknown): boolean => {
+  const { code, message } = error as { code?: string; message?: string }
+  return code === "UND_ERR_SOCKET" && message === "bad response"
+}
+
+/** Calls `onSend` before the first byte of a request is written to a connection. */
+const noting =
+  (onSend: () => void): Dispatcher.DispatcherComposeInterceptor =>
+  dispatch =>
+  (options, handler) => {
+    const start = handler.onRequestStart?.bind(handler)
+    handler.onRequestStart = (controller, context) => {
+      start?.(controller, context)
+      // A request that was aborted while it waited for its connection is never written.
+      if (!controller.aborted) onSend()
+    }
+    return dispatch(options, handler)
+  }
+
+async function exchange(
+  agent: Agent,
+  { originUrl, method, path, headers, body }: OriginCall,
+  signal: AbortSignal,
+  { timeoutMs, mostWaitMs }: { timeoutMs: number; mostWaitMs: number },
+): Promise<OriginAnswer> {
+  let wasSent = false
+  const sender = agent.compose(noting(() => (wasSent = true)))
+  const late = new AbortController()
+  const either = AbortSignal.any([signal, late.signal])
+  // undici aborts a request only once it has a connection. While it is still connecting, this promise rejects instead.
+  const aborted = new Promise<never>((_, reject) => {
+    if (either.aborted) reject(either.reason)
+    either.addEventListener("abort", () => reject(either.reason), { once: true })
+  })
+  aborted.catch(() => undefined)
+  const timer = setTimeout(() => late.abort("late"), timeoutMs)
+  try {
+    const { origin, pathname } = new URL(originUrl)
+    const request = sender.request({
+      origin,
+      path: (pathname === "/" ? "" : pathname) + path,
+      method: method as "GET",
+      headers,
+      ...(body === undefined || body.length === 0 ? {} : { body }),
+      signal: either,
+      highWaterMark: READ_AHEAD_BYTES,
+    })
+    // When the deadline is first, nobody reads how the request ends.
+    request.catch(() => undefined)
+    const response = await Promise.race([request, aborted])
+    const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])
+    // From now on its pauses are counted.
+    clearTimeout(timer)
+    if (failure === undefined)
+      return { status: response.statusCode, headers: response.headers, body: await joined(response.body, mostWaitMs) }
+    response.body.on("error", () => undefined).destroy()
+    return { failure, shown: `answered ${response.statusCode}`, wasSent }
+  } catch (error) {
+    if (late.signal.aborted) {
+      const shown = `did not begin its answer within ${timeoutMs / 1_000} s`
+      return { failure: shown, shown, wasSent }
+    }
+    if (signal.aborted)
+      return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end", wasSent }
+    if (error instanceof ApiError) return { failure: UNENDED, shown: UNENDED, wasSent }
+    if (isUnaskedContinue(error)) return { failure: UNASKED_CONTINUE, shown: "answered 100", wasSent }
+    return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked", wasSent }
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,30 @@
+/** `/api/p/{slug}/{path}`: the APIs that merchants sell, each with its own methods, bodies and answers. */
+import type { Context } from "../../platform/context.ts"
+import type { Server } from "../../platform/http/server.ts"
+import { openForwarder } from "./forward.ts"
+import { bundleFinder } from "./load-bundle.ts"
+import { methods } from "./match-route.ts"
+import type { Payments } from "./payments.ts"
+import { openPlaces, STREAM_BYTES } from "./places.ts"
+import { serveCall } from "./serve-call.ts"
+
+/** `payments` settles priced calls. Without it they are answered `PAYMENTS_PAUSED`. */
+export function proxyRoutes(app: Server, ctx: Context, payments?: Payments): void {
+  const forwarder = openForwarder(ctx.settings)
+  const parts = { find: bundleFinder(), forwarder, places: openPlaces(), payments }
+  app.addHook("onClose", () => forwarder.close())
+  // Bodies of any type are read as raw bytes here; the other routes read only JSON.
+  app.register(async calls => {
+    calls.removeAllContentTypeParsers()
+    calls.addContentTypeParser("*", { parseAs: "buffer" }, async (_request: unknown, body: Buffer) => body)
+    calls.route({
+      method: [...methods, "HEAD"],
+      url: "/api/p/:slug/*",
+      exposeHeadRoute: false,
+      // The origins define the answers, so OpenAPI leaves it out; docs/x402-proxy.md describes it.
+      schema: { hide: true },
+      config: { streamBytes: STREAM_BYTES },
+      handler: (request, reply) => serveCall(ctx, parts, request, reply),
+    })
+  })
+}

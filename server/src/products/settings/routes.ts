@@ -1,0 +1,201 @@
+/** `/api/console/settings`: the merchant's profile and the addresses that receive its money. */
+import { Type } from "typebox"
+import { payoutAddresses } from "../../account/identity/payout-addresses.ts"
+import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
+import { accountSecret, masked } from "../../account/webhooks/secrets.ts"
+import { type Approver, approverOr } from "../../ledger/deposits/parties.ts"
+import { gasBudgetOf } from "../../ledger/txmanager/gas-budget.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import { type Context, inTransaction } from "../../platform/context.ts"
+import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { brandingOf, changeBranding } from "./branding.ts"
+import { changeSettings } from "./merchant-settings.ts"
+import { protectedPart } from "./protected-settings.ts"
+
+const ApproverName = Type.Unsafe<Approver>({
+  type: "string",
+  enum: ["wallet", "service"],
+  description:
+    "Who sends money back to payers, at receiving addresses made from now on: `wallet`, your payout address by its signature, without which nobody can; or `service`, which does so when you ask for a return. With `service`, whoever steals the service's key can send your money anywhere until it is swept, and until the service's guardian stops it. Without a choice it is `wallet` in live mode, else `service`",
+})
+
+const Settings = Type.Object({
+  merchantId: Type.String(),
+  name: Type.String(),
+  email: Nullable(Type.String()),
+  walletLock: Type.Boolean({ description: "Whether a change of who is paid needs the payout wallet's signature" }),
+  approver: ApproverName,
+  payoutAddress: Nullable(AddressText),
+  payoutAddresses: Type.Record(Type.String(), AddressText),
+  pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
+  gasBudget: Nullable(
+    Type.Object(
+      {
+        limit: Type.String({ examples: ["0.02"] }),
+        spent: Type.String({
+          description:
+            "What the payouts of the last 24 hours cost; those not mined yet count with the most they may cost",
+        }),
+        heldPayouts: Type.Integer({ description: "Payouts that wait for room in the budget" }),
+        freesAt: Described(Nullable(Timestamp), "When the first of them is tried again"),
+      },
+      { description: "What payouts may cost in 24 hours, in ether; null where there is no limit" },
+    ),
+  ),
+  webhookSecret: Described(Type.String(), "The secret that signs callbacks, masked. It can be shown once"),
+  branding: Type.Object(
+    {
+      accentColor: Nullable(Type.String({ examples: ["#1b4fd8"] })),
+      logoUrl: Nullable(Type.String({ examples: ["https://pay.example/logo/kZ0vJ3qRr2m1"] })),
+    },
+    { description: "How the payers' pages look" },
+  ),
+  allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
+})
+
+/** 64 KB in base64, with the prefix of the data: address. */
+const LOGO_CHARACTERS = 87_500
+const MOST_ORIGINS = 20
+
+const BrandingChange = Strict({
+  accentColor: Type.Optional(
+    Described(
+      Nullable(Matching("^#[0-9a-fA-F]{6}$", "A colour: # and 6 hexadecimal digits")),
+      "The colour of the main button. Text in it is darkened or brightened until it can be read; null removes it",
+    ),
+  ),
+  logo: Type.Optional(
+    Described(
+      Nullable(
+        Matching(
+          "^data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/]+={0,2}$",
+          "A PNG, JPEG or WebP picture as a data: address in base64",
+          { maxLength: LOGO_CHARACTERS },
+        ),
+      ),
+      "A picture as a `data:` address: PNG, JPEG or WebP, at most 64 KB and 2,048 pixels a side. It is served by this service. Null removes it",
+    ),
+  ),
+})
+
+const SettingsChange = Strict(
+  {
+    name: Type.Optional(Matching("^$|\\S", "Text that is not blank; an empty text removes it", { maxLength: 200 })),
+    email: Type.Optional(Nullable(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 }))),
+    walletLock: Type.Optional(
+      Type.Boolean({
+        description:
+          "When on, payout addresses, splits, what they are attached to, the approver and the address an open payment is returned to change only with the payout wallet's signature. Switching it off needs the signature too, and switching it on the signature of every payout address",
+      }),
+    ),
+    approver: Type.Optional(ApproverName),
+    payoutAddress: Type.Optional(Described(AddressText, "The address that receives the money on the default network")),
+    payoutAddresses: Type.Optional(
+      Type.Record(Type.String(), AddressText, {
+        maxProperties: 16,
+        description: "The addresses that receive the money, by the network's name",
+      }),
+    ),
+    branding: Type.Optional(Described(BrandingChange, "How the payers' pages look")),
+    allowedOrigins: Type.Optional(
+      Type.Array(Type.String({ maxLength: 260 }), {
+        maxItems: MOST_ORIGINS,
+        description:
+          "The sites that may show the payers' pages in a frame, such as `https://shop.example`; all others may not. The list replaces the one before",
+      }),
+    ),
+  },
+  { name: "Film shop", payoutAddress: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" },
+)
+
+const tags = ["settings"]
+
+export function identityRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/settings",
+    {
+      schema: {
+        operationId: "readSettings",
+        summary: "The merchant's settings",
+        tags,
+        response: { 200: Settings },
+      },
+    },
+    async request => await settingsOf(ctx, await callingMerchant(request)),
+  )
+
+  app.put(
+    "/api/console/settings",
+    {
+      schema: {
+        operationId: "changeSettings",
+        summary: "Changes the given settings",
+        description:
+          "In live mode a new payout address takes effect after 24 hours, and is shown until then. While " +
+          "the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect " +
+          "longest. Signed by the very address that it replaces, it takes effect at once. Switching the lock on needs the " +
+          "signature of every payout address, also of one on a network that is not served now. A new payout address or `approver` gives " +
+          "every paywall a new receiving address: what reaches the old one more than an hour later is an exception.",
+        tags,
+        body: SettingsChange,
+        response: { 200: Settings },
+      },
+      config: { walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { payoutAddress, payoutAddresses = {}, branding, allowedOrigins, ...rest } = request.body
+      const defaultName = ctx.chain.networks[0]?.name ?? ""
+      const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
+      const change = { ...rest, payoutAddresses: addresses }
+      const approval = await approvedByWallet(ctx, request, merchantId, ctx => protectedPart(ctx, merchantId, change))
+      await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        await changeSettings(ctx, merchantId, change, approval.signer)
+        await changeBranding(ctx, merchantId, { ...branding, ...(allowedOrigins ? { allowedOrigins } : {}) })
+      })
+      ctx.wakes.wakeSoon("deliveries")
+      return await settingsOf(ctx, merchantId)
+    },
+  )
+}
+
+async function settingsOf(ctx: Context, merchantId: string) {
+  const { accentColor, logo, allowedOrigins } = await brandingOf(ctx, merchantId)
+  const { name, email, wallet_lock, approver } = await ctx.db
+    .selectFrom("merchants")
+    .select(["name", "email", "wallet_lock", "approver"])
+    .where("id", "=", merchantId)
+    .executeTakeFirstOrThrow()
+  // Addresses on networks that are not served now are kept for when they are served again.
+  const rows = (await payoutAddresses(ctx, merchantId)).flatMap(row => {
+    const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)?.name
+    return network === undefined ? [] : [{ ...row, network }]
+  })
+  const addresses = Object.fromEntries(rows.map(row => [row.network, checksummed(row.address)]))
+  const pending = rows.flatMap(row =>
+    row.pending_address && row.pending_at
+      ? [
+          [
+            row.network,
+            { address: checksummed(row.pending_address), effectiveAt: row.pending_at.toISOString() },
+          ] as const,
+        ]
+      : [],
+  )
+  return {
+    merchantId,
+    name,
+    email,
+    walletLock: wallet_lock,
+    approver: approverOr(ctx, approver),
+    payoutAddress: addresses[ctx.chain.networks[0]?.name ?? ""] ?? null,
+    payoutAddresses: addresses,
+    pendingPayoutAddresses: Object.fromEntries(pending),
+    gasBudget: await gasBudgetOf(ctx, merchantId),
+    webhookSecret: masked(await accountSecret(ctx, merchantId)),
+    branding: { accentColor, logoUrl: logo && `${ctx.settings.baseUrl}${logo}` },
+    allowedOrigins,
+  }
+}

@@ -1,0 +1,212 @@
+/**
+ * What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asking again changes
+ * nothing.
+ */
+
+import { emitAttached, type SplitChange } from "../../ledger/splits/split-guard.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError, invalid } from "../../platform/errors.ts"
+import { isRecurring } from "../checkouts/begin-subscription.ts"
+import { ownProduct } from "../checkouts/catalog.ts"
+import { advance, asOfNow } from "./advance-subscription.ts"
+import { claimFirst } from "./first-subscription.ts"
+import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
+import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
+import { writeInvoices } from "./queries.ts"
+
+/** The merchant or subscriber that the subscription must belong to. */
+export type Owner = { merchantId: string } | { payer: string }
+
+const refused = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
+
+/** Pauses a subscription: its open invoice is closed, and no other is created until it is resumed. */
+export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
+  change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
+
+/**
+ * How many invoices of one period are created for a subscriber that cancels and resumes again and again. Each is an
+ * event.
+ */
+export const MOST_VOIDED = 3
+
+/** Resumes a paused subscription, or withdraws the caller's own request to end it with its period. */
+export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
+  change(ctx, owner, id, ({ subscription, invoices, session }) => {
+    const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
+    // After too many voided invoices the service refuses the subscriber. The merchant may then withdraw any
+    // cancellation.
+    const lastOnes = invoices.slice(-MOST_VOIDED)
+    const isOnePeriod = new Set(lastOnes.map(each => each.period_start?.getTime())).size === 1
+    const isUsedUp = isOnePeriod && lastOnes.every(each => each.voided_at && each.void_asked_by === "subscriber")
+    const left = "merchantId" in owner && isUsedUp ? null : removeAsker(cancel_asked_by, askerOf(owner))
+    const isKept = left !== cancel_asked_by
+    // Only the merchant can end a pause.
+    const isPaused = paused_at !== null && "merchantId" in owner
+    if (!isKept && !isPaused) {
+      if (paused_at) throw refused("This subscription is paused by its merchant, who alone can resume it.")
+      if (!cancel_asked_by) return {}
+      throw refused(
+        "payer" in owner
+          ? "The merchant has ended this subscription with the time that is paid, and alone can take that back."
+          : "Its subscriber has canceled this subscription with the time that is paid, and alone can take that back.",
+      )
+    }
+    const last = lastOf(invoices)
+    // The open invoice can be paid until it is closed. A second one would be for the same period.
+    if (last.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session)) throw refused(stillOpen(session))
+    if ("payer" in owner && isUsedUp)
+      throw refused(
+        "This subscription was canceled and resumed too often for its next period. Ask its merchant to resume it.",
+      )
+    const kept = { cancel_asked_by: left, cancel_at_period_end: left !== null }
+    if (!isPaused || !anchor || !paid_until) return kept
+    return { ...kept, paused_at: null, anchor: anchorAtResume(anchor, paid_until, ctx.now()) }
+  })
+
+/** Why the open invoice's session is not over, and what will end it. */
+function stillOpen({ status, exception }: Row<"checkout_sessions">): string {
+  if (status === "pending") return "The open invoice of this subscription is being closed. Try again in a minute."
+  if (exception === "underpaid")
+    return "A part of the open invoice of this subscription is paid. Its merchant accepts that payment or returns it first (`/api/console/payments`)."
+  return "Somebody is paying the open invoice of this subscription. Try again once that payment is confirmed or over."
+}
+
+type Asker = "merchant" | "subscriber"
+type AskedBy = Row<"subscriptions">["cancel_asked_by"]
+
+const askerOf = (owner: Owner): Asker => ("payer" in owner ? "subscriber" : "merchant")
+
+const addAsker = (by: AskedBy, asker: Asker): AskedBy => (by === null || by === asker ? asker : "both")
+
+function removeAsker(by: AskedBy, asker: Asker): AskedBy {
+  if (by === "both") return asker === "merchant" ? "subscriber" : "merchant"
+  return by === asker ? null : by
+}
+
+/** Cancels a subscription at once, or at the end of the paid time. */
+export const cancelSubscription = (
+  ctx: TxContext,
+  owner: Owner,
+  id: string,
+  at: "now" | "period_end",
+): Promise<Row<"subscriptions">> =>
+  change(ctx, owner, id, ({ subscription: { cancel_asked_by, paid_until } }) => {
+    const asked = { cancel_asked_by: addAsker(cancel_asked_by, askerOf(owner)) }
+    // If the paid time is over, its end is now.
+    const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
+    if (isNow) return { ...asked, canceled_at: ctx.now() }
+    return asked.cancel_asked_by === cancel_asked_by ? {} : { ...asked, cancel_at_period_end: true }
+  })
+
+/**
+ * Moves a subscription to another product from its next invoice on. If the new periods have another length, they are
+ * counted from the end of the paid time.
+ */
+export async function moveSubscription(
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+  productId: string,
+): Promise<Row<"subscriptions">> {
+  const product = await ownProduct(ctx, merchantId, productId)
+  const splits = await splitsOfMove(ctx, merchantId, id, productId)
+  const row = await change(ctx, { merchantId }, id, async ({ subscription, invoices, session }) => {
+    if (!product?.active || !isRecurring(product))
+      throw invalid("productId", "must be the id of one of your active products with `billingInterval`")
+    if (product.chain_id !== subscription.chain_id)
+      throw invalid("productId", "must be a product on the network of the subscription")
+    if (product.id === subscription.product_id) return {}
+    const { id: product_id, billing_interval, billing_count, max_periods } = product
+    const { payer, anchor, paid_until, started_at: startedAt } = subscription
+    if (!payer || !startedAt || !anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
+    const first = await claimFirst(ctx, [{ payer, productId, subscriptionId: id, startedAt }])
+    const terms = { product_id, billing_interval, billing_count, max_periods, is_first: first.has(id) }
+    const isSamePace =
+      billing_interval === subscription.billing_interval && billing_count === subscription.billing_count
+    if (isSamePace) return terms
+    const last = invoices.at(-1)
+    if (last && !last.paid_at && !last.voided_at && !isEnded(session))
+      throw refused(
+        "An invoice of this subscription is open, and the new product has periods of another length. Change it once that invoice is paid, or pause the subscription first.",
+      )
+    return { ...terms, anchor: anchorAtMove(anchor, paid_until) }
+  })
+  if (splits.after !== undefined) await emitAttached(ctx, merchantId, id, splits.before, splits.after, productId)
+  return row
+}
+
+/**
+ * The splits of a merchant's subscription before and after it is moved to another product; `after` is undefined where
+ * there is no such subscription or product.
+ */
+export async function splitsOfMove(
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+  productId: string,
+): Promise<SplitChange> {
+  const present = await ctx.db
+    .selectFrom("subscriptions")
+    .innerJoin("products", "products.id", "subscriptions.product_id")
+    .select("products.split_id")
+    .where("subscriptions.id", "=", id)
+    .where("subscriptions.merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  const after = present && (await ownProduct(ctx, merchantId, productId))?.split_id
+  return { before: present?.split_id ?? null, after }
+}
+
+type Change = Partial<
+  Pick<
+    Row<"subscriptions">,
+    | "paused_at"
+    | "canceled_at"
+    | "cancel_at_period_end"
+    | "cancel_asked_by"
+    | "anchor"
+    | "product_id"
+    | "billing_interval"
+    | "billing_count"
+    | "max_periods"
+    | "is_first"
+  >
+>
+
+/**
+ * Changes a subscription that has begun and is not canceled, and advances it at once; `NOT_FOUND`, `INVALID_OPERATION`.
+ */
+async function change(
+  ctx: TxContext,
+  owner: Owner,
+  id: string,
+  changeOf: (held: Held) => Change | Promise<Change>,
+): Promise<Row<"subscriptions">> {
+  const held = await holdSubscription(ctx, id)
+  const { subscription } = held ?? {}
+  const isTheirs =
+    "merchantId" in owner ? subscription?.merchant_id === owner.merchantId : subscription?.payer === owner.payer
+  if (!held || !subscription?.status || !isTheirs) throw new ApiError("NOT_FOUND")
+  const present = asOfNow(ctx, held)
+  if (present.subscription.status === "canceled")
+    throw refused("This subscription is canceled. Its subscriber can start a new one with a new checkout.")
+  const fields = await changeOf(present)
+  if (Object.keys(fields).length > 0)
+    await ctx.db.updateTable("subscriptions").set(fields).where("id", "=", id).execute()
+  const asked = { ...held, subscription: { ...subscription, ...fields } }
+  const [row] = await advance(ctx, [fields.canceled_at ? await closeLast(ctx, asked, fields.canceled_at) : asked])
+  if (!row) throw new Error("a subscription was not advanced")
+  return row
+}
+
+/**
+ * Marks the last invoice as unpaid at the time of the cancellation. If it is paid later, that payment opens its own
+ * period.
+ */
+async function closeLast(ctx: TxContext, held: Held, canceledAt: Date): Promise<Held> {
+  const last = lastOf(held.invoices)
+  if (last.paid_at || held.session.status === "confirmed") return held
+  const closed = { ...last, void_asked_at: canceledAt }
+  await writeInvoices(ctx, [closed])
+  return { ...held, invoices: [...held.invoices.slice(0, -1), closed] }
+}

@@ -1,0 +1,337 @@
+/** `/api/console/subscriptions` and `/api/console/invoices`. */
+import { Type } from "typebox"
+import { approveSplits } from "../../ledger/splits/split-guard.ts"
+import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { CsvAnswer, csv, csvQuery, sendCsv } from "../../platform/http/csv.ts"
+import { idempotently } from "../../platform/http/idempotency.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import {
+  cancelSubscription,
+  moveSubscription,
+  pauseSubscription,
+  resumeSubscription,
+  splitsOfMove,
+} from "./ask-subscription.ts"
+import {
+  type InvoiceFilter,
+  type InvoiceRow,
+  invoicesOf,
+  type SubscriptionFilter,
+  sessionsOfSubscription,
+  subscriptionsOf,
+} from "./queries.ts"
+import {
+  Invoice,
+  InvoiceFilters,
+  InvoiceId,
+  InvoiceList,
+  InvoiceQuery,
+  Subscription,
+  SubscriptionCancel,
+  SubscriptionChange,
+  SubscriptionFilters,
+  SubscriptionId,
+  SubscriptionList,
+  SubscriptionQuery,
+  SubscriptionWhole,
+} from "./schema.ts"
+import { shownInvoice, shownSubscription } from "./show-subscription.ts"
+
+const path = "/api/console/subscriptions"
+const tags = ["subscriptions"]
+const byStart = { at: "started_at", id: "id" }
+const byInvoice = { at: "invoices.created_at", id: "invoices.id" }
+const INVOICES_SHOWN = 100
+
+export function subscriptionRoutes(app: Server, ctx: Context): void {
+  listRoutes(app, ctx)
+  askRoutes(app, ctx)
+  invoiceRoutes(app, ctx)
+}
+
+function listRoutes(app: Server, ctx: Context): void {
+  app.get(
+    path,
+    {
+      schema: {
+        operationId: "listSubscriptions",
+        summary: "All subscriptions that have begun, newest first",
+        tags,
+        querystring: SubscriptionQuery,
+        response: { 200: SubscriptionList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const { limit, offset, after, ...filter } = request.query
+      const source = newestFirst(subscriptionsOf(read, await callingMerchant(request), filter), byStart)
+      const format = (rows: Row<"subscriptions">[]) => rows.map(row => shownSubscription(read, row))
+      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
+    },
+  )
+  app.get(
+    `${path}.csv`,
+    {
+      schema: {
+        operationId: "exportSubscriptions",
+        summary: "All subscriptions that match the filter, as CSV",
+        tags,
+        querystring: Type.Object({ ...SubscriptionFilters.properties, ...csvQuery }),
+        response: CsvAnswer,
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      return await sendCsv(
+        read,
+        reply,
+        "subscriptions.csv",
+        subscriptionsCsv(read, merchantId, request.query),
+        request.query,
+      )
+    },
+  )
+  app.get(
+    `${path}/:id`,
+    {
+      schema: {
+        operationId: "readSubscription",
+        summary: "One subscription with its invoices",
+        tags,
+        params: SubscriptionId,
+        response: { 200: SubscriptionWhole },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const row = await subscriptionsOf(ctx, merchantId, {}).where("id", "=", id).executeTakeFirst()
+      if (!row) throw new ApiError("NOT_FOUND")
+      const invoices = invoicesOf(ctx, merchantId, { subscriptionId: id }).orderBy("sequence", "desc")
+      const shown = await invoices.limit(INVOICES_SHOWN).execute()
+      return { ...shownSubscription(ctx, row), invoices: shown.map(each => shownInvoice(ctx, each)) }
+    },
+  )
+}
+
+/** Makes a change once for each Idempotency-Key, and wakes the delivery of its events. */
+async function asked(
+  ctx: Context,
+  request: Parameters<typeof idempotently>[1],
+  reply: Parameters<typeof idempotently>[2],
+  merchantId: string,
+  work: (ctx: TxContext) => Promise<Row<"subscriptions">>,
+) {
+  const answer = await idempotently(ctx, request, reply, merchantId, async ctx =>
+    shownSubscription(ctx, await work(ctx)),
+  )
+  ctx.wakes.wakeSoon("deliveries")
+  await ctx.wakes.wake("payments", await sessionsOfSubscription(ctx, answer.id))
+  return answer
+}
+
+function askRoutes(app: Server, ctx: Context): void {
+  app.post(
+    `${path}/:id/pause`,
+    {
+      schema: {
+        operationId: "pauseSubscription",
+        summary: "Pauses a subscription",
+        description:
+          "Its open invoice is closed, and none is made until it is resumed. What is paid stays open to the subscriber.",
+        tags,
+        params: SubscriptionId,
+        response: { 200: Subscription },
+      },
+      config: { errors: ["INVALID_OPERATION"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      return await asked(ctx, request, reply, merchantId, ctx =>
+        pauseSubscription(ctx, { merchantId }, request.params.id),
+      )
+    },
+  )
+  app.post(
+    `${path}/:id/resume`,
+    {
+      schema: {
+        operationId: "resumeSubscription",
+        summary: "Resumes a paused subscription, or keeps one that was to end with its period",
+        description: "After the paid time is over, periods are counted from now: time that nobody had is not billed.",
+        tags,
+        params: SubscriptionId,
+        response: { 200: Subscription },
+      },
+      config: { errors: ["INVALID_OPERATION"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      return await asked(ctx, request, reply, merchantId, ctx =>
+        resumeSubscription(ctx, { merchantId }, request.params.id),
+      )
+    },
+  )
+  app.post(
+    `${path}/:id/cancel`,
+    {
+      schema: {
+        operationId: "cancelSubscription",
+        summary: "Cancels a subscription, at once or at its period's end",
+        description:
+          "`period_end` can be taken back until then with `resume`. A subscription that is canceled can't be resumed.",
+        tags,
+        params: SubscriptionId,
+        body: SubscriptionCancel,
+        response: { 200: Subscription },
+      },
+      config: { errors: ["INVALID_OPERATION"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { params, body } = request
+      return await asked(ctx, request, reply, merchantId, ctx =>
+        cancelSubscription(ctx, { merchantId }, params.id, body.at),
+      )
+    },
+  )
+  app.put(
+    `${path}/:id`,
+    {
+      schema: {
+        operationId: "changeSubscription",
+        summary: "Moves a subscription to another product, from its next invoice on",
+        tags,
+        params: SubscriptionId,
+        body: SubscriptionChange,
+        response: { 200: Subscription },
+      },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const { productId } = request.body
+      const approval = await approveSplits(ctx, request, merchantId, id, async ctx => [
+        await splitsOfMove(ctx, merchantId, id, productId),
+      ])
+      const row = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await moveSubscription(ctx, merchantId, id, productId)
+      })
+      ctx.wakes.wakeSoon("deliveries")
+      return shownSubscription(ctx, row)
+    },
+  )
+}
+
+function invoiceRoutes(app: Server, ctx: Context): void {
+  const invoices = "/api/console/invoices"
+  app.get(
+    invoices,
+    {
+      schema: {
+        operationId: "listInvoices",
+        summary: "All invoices, newest first",
+        tags,
+        querystring: InvoiceQuery,
+        response: { 200: InvoiceList },
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const { limit, offset, after, ...filter } = request.query
+      const source = newestFirst(invoicesOf(read, await callingMerchant(request), filter), byInvoice)
+      const format = (rows: InvoiceRow[]) => rows.map(row => shownInvoice(read, row))
+      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
+    },
+  )
+  app.get(
+    `${invoices}.csv`,
+    {
+      schema: {
+        operationId: "exportInvoices",
+        summary: "All invoices that match the filter, as CSV",
+        tags,
+        querystring: Type.Object({ ...InvoiceFilters.properties, ...csvQuery }),
+        response: CsvAnswer,
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      return await sendCsv(read, reply, "invoices.csv", invoicesCsv(read, merchantId, request.query), request.query)
+    },
+  )
+  app.get(
+    `${invoices}/:id`,
+    {
+      schema: {
+        operationId: "readInvoice",
+        summary: "One invoice",
+        tags,
+        params: InvoiceId,
+        response: { 200: Invoice },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const row = await invoicesOf(ctx, merchantId, { id: request.params.id }).executeTakeFirst()
+      if (!row) throw new ApiError("NOT_FOUND")
+      return shownInvoice(ctx, row)
+    },
+  )
+}
+
+/** Leaves out the e-mail address: no text in the CSV comes from outside. */
+const subscriptionsCsv = (ctx: TxContext, merchantId: string, filter: SubscriptionFilter): AsyncGenerator<string> => {
+  const source = newestFirst(subscriptionsOf(ctx, merchantId, filter), byStart)
+  return csv(
+    [
+      "id",
+      "status",
+      "cancelReason",
+      "productId",
+      "billingInterval",
+      "billingCount",
+      "maxPeriods",
+      "chain",
+      "payer",
+      "startedAt",
+      "paidUntil",
+      "accessUntil",
+      "pausedAt",
+      "endedAt",
+    ],
+    (rows: Row<"subscriptions">[]) => rows.map(row => shownSubscription(ctx, row)),
+    (last, limit) => source.read(last, limit, 0),
+  )
+}
+
+const invoicesCsv = (ctx: TxContext, merchantId: string, filter: InvoiceFilter): AsyncGenerator<string> => {
+  const source = newestFirst(invoicesOf(ctx, merchantId, filter), byInvoice)
+  return csv(
+    [
+      "id",
+      "subscriptionId",
+      "sequence",
+      "status",
+      "amount",
+      "currency",
+      "chain",
+      "productId",
+      "checkoutSessionId",
+      "periodStart",
+      "periodEnd",
+      "dueAt",
+      "paidAt",
+      "createdAt",
+    ],
+    (rows: InvoiceRow[]) => rows.map(row => shownInvoice(ctx, row)),
+    (last, limit) => source.read(last, limit, 0),
+  )
+}

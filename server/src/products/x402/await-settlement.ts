@@ -1,0 +1,52 @@
+/** Waits for a settlement while a request is open. */
+import type { FastifyReply } from "fastify"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { awaitEnd } from "../../platform/http/long-poll.ts"
+import type { Shared } from "../../platform/http/shared-reads.ts"
+import type { Holder } from "../../platform/http/waiting-places.ts"
+import { waitsOf } from "../../platform/http/waits.ts"
+import { readSettlement, readUnlessPending, type Settlement } from "./outcome.ts"
+
+/** How often a settlement is read without a wake-up while nothing moved, and while its depth or its lease may change. */
+const PENDING_PAUSE_MS = 5_000
+const MOVED_PAUSE_MS = 1_000
+
+/** How long a request waits, and as whom. */
+interface Patience {
+  waitS: number
+  holder: Holder
+}
+
+/**
+ * Waits until a settlement is no longer pending by its rows and `isOver` accepts it, for at most `waitS` seconds, or
+ * until the caller has hung up or somebody else needs its place. Returns the row as last read. Throws where there is
+ * none.
+ */
+export async function awaitSettlement(
+  ctx: Context,
+  reply: FastifyReply,
+  { id, payout_id: payoutId }: Pick<Row<"settlements">, "id" | "payout_id">,
+  { waitS, holder }: Patience,
+  isOver: (row: Settlement) => boolean | Promise<boolean>,
+): Promise<Settlement> {
+  const shared: Shared<Settlement | undefined> = {
+    key: ["settlement", id],
+    names: [id, payoutId],
+    read: () => readUnlessPending(ctx, id),
+    pauseMs: row => (row ? MOVED_PAUSE_MS : PENDING_PAUSE_MS),
+    // The depth of a transfer is not in its row.
+    isNews: row => row !== undefined,
+    // All are read in one statement.
+    isCheap: true,
+  }
+  const row = await awaitEnd(ctx, reply, shared, {
+    waitS,
+    places: waitsOf(ctx).agents,
+    holder,
+    isOver: async row => row !== undefined && (await isOver(row)),
+  })
+  const last = row ?? (await readSettlement(ctx, id))
+  if (!last) throw new Error(`the settlement ${id} is not there`)
+  return last
+}

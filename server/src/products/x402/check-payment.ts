@@ -1,0 +1,104 @@
+/** Checks whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
+
+import { type CheckedRelay, checkRelay, type RefusedRelay } from "../../ledger/relays/accept-relay.ts"
+import { isFailing } from "../../ledger/relays/payer-limits.ts"
+import { authorizationDigest } from "../../platform/chain/authorizations.ts"
+import type { Hash } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { Context } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
+import { type Reason, type Refusal, refuse } from "./reasons.ts"
+
+/** The time an authorization needs from its claim to its block, in seconds; the specification's own margin. */
+export const LEAST_S = 6n
+
+/** The prices that a payment may have been signed for. The first is the one asked for now. */
+export type Prices<P extends Price = Price> = readonly [P, ...P[]]
+
+/**
+ * Returns the price that a payment was signed for, or why it pays none, whenever it was signed: a payment that was
+ * claimed in time may be asked for later.
+ */
+export function matchTerms<P extends Price>(prices: Prices<P>, payment: Payment): P | Refusal {
+  const { scheme, network, version, accepted, authorization } = payment
+  const [current] = prices
+  if (scheme !== SCHEME) return refuse("unsupported_scheme")
+  if (network !== networkName(current.network, version)) return refuse("invalid_network")
+  const to = prices.filter(price => price.payTo === authorization.to)
+  if (to.length === 0) return refuse("invalid_exact_evm_payload_recipient_mismatch")
+  const price = to.find(each => each.amount === authorization.value)
+  if (!price) return refuse("invalid_exact_evm_payload_authorization_value")
+  if (accepted && !isAccepted(price, accepted)) return refuse("invalid_payment_requirements")
+  return price
+}
+
+/**
+ * Returns the price that a payment pays now, or why it pays none. An old price takes only authorizations that end with
+ * it: so nobody can carry one out when the books count it no more.
+ */
+export function matchPrice<P extends Price>(
+  ctx: Pick<Context, "now">,
+  prices: Prices<P>,
+  payment: Payment,
+): P | Refusal {
+  const price = matchTerms(prices, payment)
+  if ("reason" in price) return price
+  const { authorization } = payment
+  if (price.pricedUntil && authorization.validBefore * 1_000n > BigInt(price.pricedUntil.getTime()))
+    return refuse(
+      "invalid_exact_evm_payload_authorization_value",
+      `This price has changed. An authorization of the old one must end by ${price.pricedUntil.toISOString()}; pay what is asked for now.`,
+    )
+  const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
+  if (authorization.validAfter > seconds) return refuse("invalid_exact_evm_payload_authorization_valid_after")
+  if (authorization.validBefore < seconds + LEAST_S)
+    return refuse("invalid_exact_evm_payload_authorization_valid_before")
+  return price
+}
+
+const isAccepted = (price: Price, accepted: NonNullable<Payment["accepted"]>): boolean => {
+  const { amount, asset, payTo } = requirementsV2(price)
+  const same = (a: string, b: string) => a.toLowerCase() === b.toLowerCase()
+  return accepted.amount === amount && same(accepted.asset, asset) && same(accepted.payTo, payTo)
+}
+
+/** A payment that passed the checks and can be carried out. */
+export interface Checked {
+  digest: Hash
+  relay: CheckedRelay
+}
+
+/**
+ * Checks that the relay wallet can carry a payment out: the signature, the balance and the nonce are checked on chain.
+ * Throws `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays
+ * keep failing.
+ */
+export async function checkPayment(
+  ctx: Context,
+  network: Network,
+  { authorization, signature }: Payment,
+  { merchantId, purpose }: { merchantId: string; purpose: string },
+): Promise<Checked | Refusal> {
+  if (await isFailing(ctx, authorization.from))
+    throw new ApiError("INVALID_OPERATION", undefined, "Too many authorizations of this wallet failed today.")
+  const digest = authorizationDigest(network, authorization)
+  const relay = await checkRelay(ctx, network, { merchantId, purpose, authorization, digest, signature })
+  return "refusal" in relay ? refusalOf(relay) : { digest, relay }
+}
+
+const byRelay: Partial<Record<RefusedRelay["refusal"], Reason>> = {
+  signature: "invalid_exact_evm_payload_signature",
+  used: "invalid_exact_evm_nonce_already_used",
+  short: "insufficient_funds",
+  fails: "invalid_transaction_state",
+}
+
+function refusalOf({ refusal, words }: RefusedRelay): Refusal {
+  const reason = byRelay[refusal]
+  if (reason) return refuse(reason, refusal === "signature" ? `The signature ${words}.` : words || undefined)
+  if (refusal === "listed") throw new ApiError("SANCTIONS_MATCH")
+  if (refusal === "no_wallet" || refusal === "budget")
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${words} Nothing was paid; try again later.`.trim())
+  throw new ApiError("CHAIN_UNAVAILABLE")
+}

@@ -1,0 +1,37 @@
+/**
+ * Finds payments of calls that somebody else carried out and that nobody has asked about since. Otherwise their money
+ * would wait for the merchant as money that bought nothing, and would be returned beside the call.
+ */
+import { sql } from "kysely"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { Context } from "../../platform/context.ts"
+import { isKind } from "../../platform/db/is-kind.ts"
+import { readSettlement, recentOutcome } from "./outcome.ts"
+
+/** Payments that the chain is asked about in one round, the newest first: each takes a few RPC requests. */
+const ASKED_AT_ONCE = 10
+
+/**
+ * Asks the chain about payments whose relay moved nothing, where as much money of their payers has just arrived by a
+ * transaction that is not ours. A call's own time for that is ten minutes (`proxy/plan-bundle.ts`).
+ */
+export async function findCarriedOut(ctx: Context, network: Network): Promise<void> {
+  const { rows } = await sql<{ id: string }>`
+    with arrived as materialized (
+      select t.token, t.from_address, t.value, d.resource_id from transfers t join deposits d on d.id = t.deposit_id
+      where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and t.state in ('confirmed', 'final')
+        and ${isKind("d.resource_id", "bdl")} and not exists (select from transaction_attempts a where a.hash = t.tx_hash))
+    select distinct s.id, s.created_at from arrived t
+      join settlements s on s.chain_id = ${network.chainId} and s.token = t.token and s.payer = t.from_address
+        and s.resource_id = t.resource_id and s.amount = t.value and s.found_hash is null and s.failed_at is null
+      join payouts i on i.id = s.payout_id and (i.state = 'cancelled' or i.succeeded = false)
+    order by s.created_at desc limit ${ASKED_AT_ONCE}`.execute(ctx.db)
+  for (const { id } of rows)
+    try {
+      const settlement = await readSettlement(ctx, id)
+      if (settlement) await recentOutcome(ctx, network, settlement)
+    } catch (error) {
+      // The scan comes next, and everybody's payments wait for it.
+      ctx.log.error({ err: error, settlementId: id }, "whether a payment was carried out could not be read")
+    }
+}

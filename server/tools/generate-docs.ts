@@ -1,0 +1,135 @@
+/**
+ * Generates docs/openapi.json, docs/errors.md and docs/settings.md from the code. With --check it writes nothing, and
+ * fails when a committed file differs from the generated one.
+ */
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { openApp } from "../src/app.ts"
+import type { SellingContext } from "../src/ledger/settlement/sellable.ts"
+import { listSettings, readSettings } from "../src/platform/config/read-settings.ts"
+import { secretFileNames } from "../src/platform/config/secret-files.ts"
+import { type ErrorCode, errorTable } from "../src/platform/errors.ts"
+import { openLog } from "../src/platform/log.ts"
+import { sales } from "../src/sales.ts"
+
+const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
+
+/** The routes are declared and not called, so a small part of the context is enough. */
+async function openDocument() {
+  const settings = readSettings({ METRICS_TOKEN: "so that /metrics is a route" })
+  const context = { settings, sells: sales, log: openLog("silent"), wakes: { onChange: () => {} } }
+  const app = openApp(context as unknown as SellingContext, { verify: async () => undefined })
+  await app.ready()
+  const document = app.swagger()
+  await app.close()
+  return document
+}
+
+interface Responses {
+  [status: string]: { $ref?: string }
+}
+
+/** `METHOD path` of each route, and the codes that it can answer. */
+function routesOf(document: { paths?: object }): { route: string; codes: string[] }[] {
+  const paths = Object.entries(document.paths ?? {}) as [string, Record<string, { responses: Responses }>][]
+  return paths.flatMap(([path, item]) =>
+    Object.entries(item).map(([method, { responses }]) => ({
+      route: `${method.toUpperCase()} ${path}`,
+      codes: Object.values(responses).flatMap(({ $ref = "" }) => $ref.split("/").at(-1)?.split(".") ?? []),
+    })),
+  )
+}
+
+/** Names for sets of routes whose errors can be described together, widest first. */
+const groups: [name: string, has: RegExp][] = [
+  ["every route", /./],
+  ["every route under `/api`", / \/api\//],
+  ["every route under `/api/console`", / \/api\/console\//],
+  ["every route but a GET", /^(?!GET)/],
+  ["every route with a parameter in its path", /\{/],
+]
+
+function errorsDocument(document: object): string {
+  const routes = routesOf(document)
+  const whereOf = (code: ErrorCode): string => {
+    const among = routes.filter(({ codes }) => codes.includes(code)).map(({ route }) => route)
+    const group = groups.find(([_, has]) => {
+      const members = routes.filter(({ route }) => has.test(route))
+      return members.every(({ route }) => among.includes(route))
+    })
+    const others = among.filter(route => !group?.[1].test(route)).map(route => `\`${route}\``)
+    return [...(group ? [group[0]] : []), ...others].join(", ")
+  }
+  const sections = (Object.keys(errorTable) as ErrorCode[]).map(code => {
+    const { status, message, help } = errorTable[code]
+    return `## ${code}\n\n**${status}** ${message}\n\n${help}\n\nAnswered by: ${whereOf(code)}.`
+  })
+  return `${MADE_BY}
+
+# Errors
+
+Every error has the same flat shape. \`error\` is for programs and stays as it is; \`message\` is for people and may change;
+\`requestId\` is also in the header \`X-Request-Id\` and in the service's log.
+
+\`\`\`json
+{
+  "error": "VALIDATION_ERROR",
+  "message": "${errorTable.VALIDATION_ERROR.message}",
+  "requestId": "3f0c2d5e-7a41-4b8e-9c55-0d6f1a2b3c4d",
+  "details": [{ "path": "pirce", "message": "\`pirce\` is not a field of this request: did you mean \`price\`?" }]
+}
+\`\`\`
+
+\`details\` is there where single fields are at fault. A \`RATE_LIMITED\` error has \`retryAfter\`, the seconds to wait.
+
+${sections.join("\n\n")}
+`
+}
+
+function settingsDocument(): string {
+  const row = (cells: string[]) => `| ${cells.map(cell => cell.replaceAll("|", "\\|")).join(" | ")} |`
+  const rows = listSettings().map(({ name, meaning, standsIn, live }) => row([`\`${name}\``, meaning, standsIn, live]))
+  return `${MADE_BY}
+
+# Settings
+
+All are environment variables, read once at the start; every fault is reported at once. \`<NETWORK>\` is a network's name
+in upper case with \`_\` for \`-\`: \`RPC_BASE_SEPOLIA\`.
+
+A command's \`--env-file FILE\` adds the variables of a file: NAME=VALUE in each line, as \`sluice --help\` says. Nothing in a value is
+special, and a variable that is set already counts.
+
+A secret can be in a file of its own, which another setting names: ${secretFileNames.map(name => `\`${name}\``).join(", ")}.
+One newline at the end of the file is no part of the value. Setting both forms is a fault.
+
+| setting | meaning | default | live mode demands |
+|---|---|---|---|
+${rows.join("\n")}
+
+## What the scan costs
+
+While nobody pays, each RPC endpoint of each network gets 228,000 calls a day in 63,000 requests. 104,000 of the calls are the scan's: six in
+each of 17,280 rounds, at the default \`VERIFY_INTERVAL\` of 5 seconds. The others are about the wallets, about what left receiving addresses,
+and about other tokens. With a minute they are 132,000 in all, and payments are confirmed up to a minute later. 27,000 of the
+calls are \`eth_getLogs\` (11,000 with a minute); each further thousand addresses in the scan adds one to each round.
+
+Measured on 2026-11-28 with \`script/bench calls\` on a busy machine: one process, three endpoints, blocks of two seconds, 60 to 120 seconds that
+stand for a day, without what runs hourly or daily. In the same run 20 payments were confirmed 2.8 s (p50) and at most 6.1 s after
+they had their confirmations.
+`
+}
+
+const document = await openDocument()
+const files = {
+  "docs/openapi.json": `${JSON.stringify(document, null, 2)}\n`,
+  "docs/errors.md": errorsDocument(document),
+  "docs/settings.md": settingsDocument(),
+}
+for (const [name, text] of Object.entries(files)) {
+  const path = fileURLToPath(new URL(`../../${name}`, import.meta.url))
+  if (!process.argv.includes("--check")) writeFileSync(path, text)
+  else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
+    process.stderr.write(`${name} is not what the code gives: run \`npm run docs\` and commit it\n`)
+    process.exitCode = 1
+  }
+}
