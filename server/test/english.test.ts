@@ -6,7 +6,8 @@ import { describe, expect, it } from "vitest"
 const root = new URL("../../", import.meta.url).pathname
 
 /** Decisions keep the words of their day, an applied migration must not change, and these two files are generated or this one. */
-const exempt = /^docs\/decisions\/|\/migrations\/|^server\/src\/chain\/abi\.ts$|^server\/test\/english\.test\.ts$/
+const exempt =
+  /^docs\/decisions\/|\/migrations\/|^server\/src\/platform\/chain\/abi\.ts$|^server\/test\/english\.test\.ts$/
 
 /** A phrase, and the words to use in its place. A pattern has no other use in this repository's prose. */
 const banned: [pattern: RegExp, instead: string][] = [
@@ -96,7 +97,9 @@ describe("plain English", () => {
 
   it("has no identifier of an old name", () => {
     // The tests of the migrations name what older versions stored.
-    const code = files.filter(path => path.endsWith(".ts") && !/^server\/src\/db\/|^web\/src\/i18n\//.test(path))
+    const code = files.filter(
+      path => path.endsWith(".ts") && !/^server\/src\/platform\/db\/|^web\/src\/i18n\//.test(path),
+    )
     const found = code.flatMap(path => {
       const lines = readFileSync(`${root}${path}`, "utf8").split("\n")
       return oldNames.flatMap(([pattern, instead]) =>

@@ -7,6 +7,7 @@ import { errorTable } from "../src/platform/errors.ts"
 import { onBoth, ownDatabase } from "./engines.ts"
 import { longFunctions } from "./long-functions.ts"
 import { longest } from "./longest.ts"
+import { rings } from "./rings.ts"
 
 const root = new URL("../../", import.meta.url).pathname
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
@@ -17,9 +18,11 @@ const textOf = (path: string): string => readFileSync(`${root}${path}`, "utf8")
 const sources = files.filter(path => path.startsWith("server/src/") && path.endsWith(".ts"))
 const product = sources.filter(path => !/\.test(-d)?\.ts$/.test(path))
 
-/** They know no feature. `limits` counts requests and knows nothing of what they are for. */
-const foundations = ["config", "db", "http", "jobs", "money", "chain", "limits", "tracing"]
-const roomOf = (path: string): string | undefined => /^server\/src\/([a-z-]+)\//.exec(path)?.[1]
+/** The wings of `server/src`: each imports only itself and those before it. */
+const wings = ["platform", "account", "ledger", "products", "operations"]
+const wingOf = (path: string): string | undefined => /^server\/src\/([a-z]+)\//.exec(path)?.[1]
+const roomOf = (path: string): string | undefined => /^server\/src\/[a-z]+\/([a-z0-9-]+)\//.exec(path)?.[1]
+const folderOf = (path: string): string => path.slice(0, path.lastIndexOf("/"))
 const importsOf = (path: string): { target: string; typeOnly: boolean }[] =>
   [...textOf(path).matchAll(/^(?:import|export)\s+(type\s)?[^"']*?from\s+"(\.[^"]+)"/gms)].map(match => ({
     target: new URL(match[2] ?? "", `file:///${path}`).pathname.slice(1),
@@ -85,7 +88,7 @@ describe("the style law", () => {
   })
 
   it("only the files of config read the environment", () => {
-    const readers = hits(/process\.env/).filter(hit => !/^server\/src\/config\/[\w-]+\.ts/.test(hit))
+    const readers = hits(/process\.env/).filter(hit => !/^server\/src\/platform\/config\/[\w-]+\.ts/.test(hit))
     expect(readers).toEqual([])
   })
 
@@ -109,11 +112,52 @@ describe("the style law", () => {
     expect(hits(/parseFloat|toFixed|(?<!Type\.)\bNumber\(/, rooms).filter(hit => !allowed.test(hit))).toEqual([])
   })
 
-  it("no two folders import each other", () => {
-    const imports = product.flatMap(path => importsOf(path).map(({ target }) => `${roomOf(path)} ${roomOf(target)}`))
-    const both = (edge: string) => imports.includes(edge.split(" ").reverse().join(" "))
-    const pairs = new Set(imports.filter(edge => !edge.includes("undefined") && !/^(\S+) \1$/.test(edge) && both(edge)))
-    expect([...pairs]).toEqual([])
+  it("a wing imports only itself and the wings before it", () => {
+    const wrong = product.flatMap(path => {
+      const wing = wings.indexOf(wingOf(path) ?? "")
+      const outside = ({ target }: { target: string }) => {
+        if (wing < 0 || !target.startsWith("server/")) return false
+        const other = wings.indexOf(wingOf(target) ?? "")
+        return other < 0 ? !/package\.json$/.test(target) : other > wing
+      }
+      return importsOf(path)
+        .filter(outside)
+        .map(({ target }) => `${path} imports ${target}`)
+    })
+    expect(wrong).toEqual([])
+    const inWings = product.filter(path => wingOf(path) !== undefined)
+    expect(inWings.filter(path => !wings.includes(wingOf(path) ?? ""))).toEqual([])
+    // The program and its lists alone stand outside.
+    const outside = product.filter(path => wingOf(path) === undefined)
+    expect(outside.map(path => path.slice("server/src/".length))).toEqual([
+      "app.ts",
+      "connect-networks.ts",
+      "lanes.ts",
+      "main.ts",
+      "sales.ts",
+      "worker.ts",
+    ])
+  })
+
+  it("no folders import each other in a ring, and no files, not even for types", () => {
+    const files = new Map(product.map(path => [path, importsOf(path).map(({ target }) => target)]))
+    expect(rings(files)).toEqual([])
+    const folders = new Map<string, string[]>()
+    for (const path of product) {
+      // Files at the top of a wing, such as `context.ts` and `ids.ts`, are everybody's.
+      if (roomOf(path) === undefined) continue
+      const values = importsOf(path).flatMap(({ target, typeOnly }) =>
+        typeOnly || roomOf(target) === undefined ? [] : folderOf(target),
+      )
+      folders.set(folderOf(path), [...(folders.get(folderOf(path)) ?? []), ...values])
+    }
+    expect(rings(folders)).toEqual([])
+    const ring = new Map([
+      ["a", ["b"]],
+      ["b", ["c", "d"]],
+      ["c", ["a"]],
+    ])
+    expect(rings(ring)).toEqual([["a", "b", "c"]])
   })
 
   it("docs/architecture.md says what each folder holds", () => {
@@ -122,34 +166,15 @@ describe("the style law", () => {
     expect([...rooms].filter(room => !table.includes(`\`${room}\``))).toEqual([])
   })
 
-  it("the foundations know no feature, and features not each other's routes", () => {
-    const wrong = product.flatMap(path => {
-      const room = roomOf(path)
-      return importsOf(path).flatMap(({ target }) => {
-        const other = roomOf(target)
-        if (room === undefined || other === undefined || other === room || room === "cli") return []
-        const upward = foundations.includes(room) && !foundations.includes(other)
-        return upward || /routes\.ts$/.test(target) || other === "sandbox" ? [`${path} imports ${target}`] : []
-      })
-    })
-    expect(wrong).toEqual([])
-  })
-
-  it("the engine knows no lane and no feature: it imports foundations alone", () => {
+  it("the engine knows no lane and no feature: it imports the platform alone", () => {
     const engine = product.filter(path => roomOf(path) === "txmanager")
     expect(engine.length).toBeGreaterThan(20)
     const wrong = engine.flatMap(path =>
-      importsOf(path).flatMap(({ target }) => {
-        const other = roomOf(target)
-        const isOwn = other === undefined || other === "txmanager" || foundations.includes(other)
-        return isOwn && !/src\/(lanes|sales)\.ts$/.test(target) ? [] : [`${path} imports ${target}`]
-      }),
+      importsOf(path)
+        .filter(({ target }) => wingOf(target) !== "platform" && roomOf(target) !== "txmanager")
+        .map(({ target }) => `${path} imports ${target}`),
     )
     expect(wrong).toEqual([])
-    // What is left beside the foundations is their like: nothing that knows money or a merchant.
-    const roots = engine.flatMap(path => importsOf(path).filter(({ target }) => roomOf(target) === undefined))
-    const names = new Set(roots.map(({ target }) => target.replace("server/src/", "")))
-    expect([...names].sort()).toEqual(["context.ts", "metrics.ts"])
   })
 
   it("a decision about a kind of payout is a column of its table", () => {
@@ -159,23 +184,24 @@ describe("the style law", () => {
     expect(hits(new RegExp(`\\bkind\\)? [!=]== "(${names})"|case "(${names})":`), rooms)).toEqual([])
   })
 
-  it("no feature knows app.ts, worker.ts or main.ts", () => {
-    const wrong = product.filter(
-      path =>
-        roomOf(path) !== undefined &&
-        roomOf(path) !== "cli" &&
-        importsOf(path).some(({ target }) => /src\/(app|worker|main)\.ts$/.test(target)),
+  it("no folder uses another's routes", () => {
+    const wrong = product.flatMap(path =>
+      importsOf(path)
+        .filter(
+          ({ target }) => /routes\.ts$/.test(target) && wingOf(path) !== undefined && roomOf(target) !== roomOf(path),
+        )
+        .map(({ target }) => `${path} imports ${target}`),
     )
     expect(wrong).toEqual([])
   })
 
   it("a file of a feature without a Context is pure: nothing waits in it, and no clock or chance; or says `I/O:` why", () => {
     // What has no context, database or endpoint in its arguments has nothing to reach them with: the types hold the rest.
-    const features = product.filter(
-      path => ![undefined, ...foundations, "cli", "operator", "sandbox"].includes(roomOf(path)),
-    )
+    const features = product.filter(path => ["account", "ledger", "products"].includes(wingOf(path) ?? ""))
     const pure = features.filter(
-      path => !importsOf(path).some(({ target }) => /src\/(context|db\/open)\.ts$/.test(target)),
+      path =>
+        !importsOf(path).some(({ target }) => /src\/platform\/(context|db\/open)\.ts$/.test(target)) &&
+        !/\bSelling(Context|Tx)\b/.test(textOf(path)),
     )
     expect(pure.length).toBeGreaterThan(15)
     const impure = /\b(async|await)\b|\bfetch\(|\bsql`|Date\.now|new Date\(\)|Math\.random|process\./

@@ -3,12 +3,12 @@
  * payouts, and subscriptions.
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { waitingAlarms } from "../../lanes.ts"
 import { scanAlarms } from "../../ledger/scanner/scan-lag.ts"
 import { alarmsInWords } from "../../ledger/txmanager/all-alarms.ts"
 import { troublesInWords } from "../../platform/chain/endpoint-troubles.ts"
 import type { Context } from "../../platform/context.ts"
 import { failingSubscriptions } from "../../products/subscriptions/advance-subscriptions.ts"
+import { waitingAlarms } from "./waiting-alarms.ts"
 
 const WATCH_MS = 10_000
 

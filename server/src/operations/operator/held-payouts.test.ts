@@ -9,13 +9,13 @@ import { onPostgres } from "../../../test/database.ts"
 import { type Operator, openOperator } from "../../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../../test/service.ts"
-import { waitingAlarms } from "../../lanes.ts"
 import { makePayouts, sweepDue } from "../../ledger/payouts/make-payouts.ts"
 import { sharesSettled } from "../../ledger/payouts/queries.ts"
 import { alarmsInWords } from "../../ledger/txmanager/all-alarms.ts"
 import { recheckBudgets } from "../../ledger/txmanager/gas-budget.ts"
 import { testUsdcAbi } from "../../platform/chain/abi.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import { waitingAlarms } from "../doctor/waiting-alarms.ts"
 
 const DAY_MS = 86_400_000
 let rig: PayoutRig
