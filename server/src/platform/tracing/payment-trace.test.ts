@@ -239,9 +239,14 @@ api POST /api/checkouts
       ["GET /api/p/:slug", ...relayed],
       ["GET /api/p/:slug", ...relayed],
     ])
-    const traces = payments.map(({ traceparent }) => spans.filter(span => span.traceId === traceparent?.slice(3, 35)))
-    for (const trace of traces)
-      expect(trace.map(({ name }) => name)).toEqual(expect.arrayContaining(["scan", "settle", "transaction"]))
+    const traceOf = (payment: { traceparent: string | null }) =>
+      spans.filter(span => span.traceId === payment.traceparent?.slice(3, 35)).map(({ name }) => name)
+    for (const payment of payments) expect(traceOf(payment)).toEqual(expect.arrayContaining(["scan", "settle"]))
+    expect(checkout.map(traceOf)).toEqual([expect.arrayContaining(["transaction"])])
+    // Claims that come together are written in one transaction, which has a trace of its own.
+    const written =
+      spans.some(({ name }) => name === "claim payments") || agents.flatMap(traceOf).includes("transaction")
+    expect(written).toBe(true)
     const submitted = spans.find(({ name }) => name === "POST /api/pay/authorize")
     expect(submitted?.links).toHaveLength(1)
   })
