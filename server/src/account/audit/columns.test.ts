@@ -59,6 +59,7 @@ const unaudited: Record<string, string> = {
   operator_actions: "the operator's own log; what a command changes of a merchant's is in this one too",
   deliveries: "what was sent, with its attempts; `by_hand` marks what a merchant sent again",
   events: "written by what it reports, which is in the log",
+  first_subscriptions: "which subscription of a payer is the first: it follows from their payments",
   idempotency_keys: "the answer of a request whose change is in the log",
   recipient_sets: "an entry of its split has the recipients",
   recipients: "an entry of its split has the recipients",

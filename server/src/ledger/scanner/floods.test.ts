@@ -11,8 +11,11 @@ import { ensureCursor } from "./scan-round.ts"
 
 const BUYER = `0x${"a".repeat(40)}` as Address
 const PRICE = 5_000_000n
-/** The embedded database runs its statements in this thread, so what it does is not ours to divide. */
-const MOST_MS = process.env.DATABASE_URL ? 50 : 500
+/**
+ * CPU of one stretch without a turn. It was minutes once. `script/bench dust` measures 32 ms on a quiet machine; beside other
+ * tests the same work took 70. The embedded database runs its statements in this thread, which is not ours to divide.
+ */
+const MOST_MS = process.env.DATABASE_URL ? 250 : 500
 
 let service: TestService
 let floods: Floods
@@ -84,10 +87,14 @@ describe("one endpoint of three answers", () => {
       expect(longestMs).toBeLessThan(MOST_MS)
       // Nothing is wrong with blocks that are only large.
       if (shape === "odd numbers" || shape === "large blocks") return
-      // What is no answer at all is a silence, and an alarm once it has lasted.
-      service.advance(31_000)
-      await round()
-      expect((await alarms()).filter(words => words.includes("endpoint 3 of 3")).length).toBeGreaterThan(0)
+      // What is no answer at all is a silence, and an alarm once it has lasted. A flood may be late as well: it is asked again
+      // after a while, and then named.
+      const named = async () => (await alarms()).some(words => words.includes("endpoint 3 of 3"))
+      for (let more = 0; more < 5 && !(await named()); more++) {
+        service.advance(31_000)
+        await round()
+      }
+      expect(await named()).toBe(true)
       // A flood may also be late, and is then not waited for; what only fills memory is always noted.
       if (shape !== "small values" && shape !== "nesting") return
       const liar = network().endpoints[2]
