@@ -1,5 +1,4 @@
 /** The worker: the list of all background loops. */
-
 import { forgetExpiredNonces } from "./account/identity/nonces.ts"
 import { forgetRetiredKeys } from "./account/identity/signing-keys.ts"
 import { forgetOldEvents, runDeliveries } from "./account/webhooks/deliver-events.ts"

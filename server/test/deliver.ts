@@ -1,5 +1,4 @@
 /** A worker that only delivers, as a process of its own on `DATABASE_URL`, for tests that kill it. */
-
 import { runDeliveries } from "../src/account/webhooks/deliver-events.ts"
 import { openSender } from "../src/account/webhooks/send.ts"
 import { readSettings } from "../src/platform/config/read-settings.ts"

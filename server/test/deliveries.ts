@@ -1,5 +1,4 @@
 /** Webhook deliveries in a test: the service, receivers on loopback, and the deliverer that sends to them. */
-
 import { type Deliverer, openDeliverer } from "../src/account/webhooks/deliver-events.ts"
 import { emit, type NewEvent } from "../src/account/webhooks/emit.ts"
 import { openSender, type Sender } from "../src/account/webhooks/send.ts"

@@ -1,5 +1,4 @@
 /** Money through a whole service in a test: the real scan, payouts, sweeps and recoveries, until all of it is final. */
-
 import { sweepDue } from "../src/ledger/payouts/make-payouts.ts"
 import { ensureCursor } from "../src/ledger/scanner/scan-round.ts"
 import { verifyRound } from "../src/ledger/settlement/verify-payments.ts"

@@ -2,7 +2,6 @@
  * Emits what merchants are notified of about payments, by checkouts and paywalls alike, in the published payloads'
  * fields.
  */
-
 import { emit, emitAll } from "../../account/webhooks/emit.ts"
 import type { EventType } from "../../account/webhooks/webhook.ts"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"

@@ -1,5 +1,4 @@
 /** `/api/pay/return-address`: a payer with an open payment says, by signature, where it wants the money back. */
-
 import { offerNonce } from "../../account/identity/wallets.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"

@@ -1,5 +1,4 @@
 /** `/api/console/splits`: how payments are divided among recipients. */
-
 import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"

@@ -2,7 +2,6 @@
  * The event about who is paid. Every endpoint of the merchant gets it, so nobody can change that silently with a stolen
  * console token.
  */
-
 import { emit } from "../../account/webhooks/emit.ts"
 import type { EventData } from "../../account/webhooks/events.ts"
 import { checksummed } from "../../platform/chain/hex.ts"

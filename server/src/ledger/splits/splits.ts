@@ -3,7 +3,6 @@
  * gives every paywall and bundle that the split is attached to a new address that commits to the new set. Money at the
  * old address is divided by the old set.
  */
-
 import { refusalsOf } from "../../account/identity/address-refusals.ts"
 import { parseAddress } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"

@@ -1,5 +1,4 @@
 /** What `sluice doctor` prints for a person. Pure. */
-
 import { wrapped } from "../../platform/config/wrapped-text.ts"
 import { type Finding, isBad, type Level } from "../doctor/finding.ts"
 

@@ -1,6 +1,5 @@
 /** Checks the other services that must be reachable: BASE_URL and the identity provider. */
 // I/O: makes requests, also before the service starts, when there is no context.
-
 import { tokenIssuer } from "../../account/identity/tokens.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { boundedText } from "../../platform/net/bounded-body.ts"

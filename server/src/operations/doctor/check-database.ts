@@ -3,7 +3,6 @@
  * system sorts, and that its clock agrees with ours.
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
-
 import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"

@@ -1,5 +1,4 @@
 /** Halts a wallet by hand, and resumes it when that is safe. */
-
 import { lockWallet, USED_BEFORE } from "../../ledger/txmanager/wallet-row.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"

@@ -1,5 +1,4 @@
 /** Watches the receiving addresses that an unknown transaction moved money out of. */
-
 import { watch } from "../../ledger/deposits/deposits.ts"
 import { depositsAmong } from "../../ledger/scanner/queries.ts"
 import type { Network } from "../../platform/chain/networks.ts"

@@ -17,13 +17,15 @@ export interface Subscriptions {
   product_id: string
   billing_interval: BillingInterval
   billing_count: number
-  /** What it was given: 0 where it is not its payer's first of the product. */
+  /** What its checkout promised; given where `has_trial`. */
   trial_days: number
   max_periods: number | null
   /** The wallet that paid first. It has the access, whichever wallet pays later. */
   payer: Optional<Address>
-  /** Whether it is its payer's first of its product: it alone has a trial and days of grace. */
+  /** Whether it is its payer's first of the product of its last invoice: it alone has days of grace. */
   is_first: Generated<boolean>
+  /** Whether it was that of the product that it began with: it alone has a trial. */
+  has_trial: Generated<boolean>
   customer_email: string | null
   started_at: Optional<Date>
   /** The time from which periods are counted. */

@@ -1,5 +1,4 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
-
 import { approveAttachment, noSplit } from "../../ledger/splits/split-guard.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"

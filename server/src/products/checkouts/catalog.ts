@@ -1,5 +1,4 @@
 /** What a merchant sells at checkouts: products, and payment links that sell them or ask for an amount. */
-
 import { payoutAddressOn } from "../../account/identity/payout-addresses.ts"
 import { partsFaults } from "../../ledger/splits/split.ts"
 import { emitAttached } from "../../ledger/splits/split-guard.ts"

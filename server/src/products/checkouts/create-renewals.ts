@@ -1,5 +1,4 @@
 /** Creates the sessions for the next periods of subscriptions, as many as one transaction bills at once. */
-
 import { makeDeposits, type Parties } from "../../ledger/deposits/deposits.ts"
 import { sellersOn } from "../../ledger/deposits/parties.ts"
 import { pausedDeposits } from "../../ledger/payouts/pause.ts"

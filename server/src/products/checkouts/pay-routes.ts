@@ -1,5 +1,4 @@
 /** `/api/pay`: what a payer's page asks of a checkout. Anyone who has a session's id may ask. */
-
 import { keepWatched } from "../../ledger/deposits/deposits.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"

@@ -2,7 +2,6 @@
  * Plans what follows from everything that arrived for a session: its payment, what needs the merchant's decision, and
  * its status. Pure.
  */
-
 import type { relayStanding } from "../../ledger/relays/relay-standing.ts"
 import { sanctioned } from "../../ledger/scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"

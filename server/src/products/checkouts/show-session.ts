@@ -1,5 +1,4 @@
 /** The parts of a session that answers show to everyone, and where it is paid. */
-
 import { pausedDeposits } from "../../ledger/payouts/pause.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"

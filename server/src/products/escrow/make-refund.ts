@@ -1,5 +1,4 @@
 /** Makes refunds: each is a row, and a call of the escrow that is held until the merchant's wallet allows it. */
-
 import { type Funds, firstLook, type Purse, readFunds } from "../../ledger/relays/refund-funds.ts"
 import { OTHER_OWNER, refundOwners } from "../../ledger/relays/refund-owners.ts"
 import type { Address } from "../../platform/chain/hex.ts"

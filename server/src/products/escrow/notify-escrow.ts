@@ -1,5 +1,4 @@
 /** Notifies merchants of a session with an escrow, through `settlement/notify-checkout.ts`. */
-
 import { noticeOf } from "../../ledger/settlement/checkout-notice.ts"
 import { notifyCheckout } from "../../ledger/settlement/notify-checkout.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"

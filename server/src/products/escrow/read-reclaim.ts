@@ -2,7 +2,6 @@
  * Finds payers who took their money back after the authorization ended. Only the chain shows it, because no call of
  * ours does it.
  */
-
 import { askEach } from "../../ledger/txmanager/simulate-on-each.ts"
 import { paymentStateCall, readPaymentState } from "../../platform/chain/escrow.ts"
 import type { Hash } from "../../platform/chain/hex.ts"

@@ -1,5 +1,4 @@
 /** Makes refunds again that merchants were notified of and that a reorg removed for good. */
-
 import { firstLook } from "../../ledger/relays/refund-funds.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"

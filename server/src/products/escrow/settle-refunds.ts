@@ -1,5 +1,4 @@
 /** Writes the state of refunds on chain, and notifies merchants of those that count. */
-
 import { emit } from "../../account/webhooks/emit.ts"
 import { noticeOf } from "../../ledger/settlement/checkout-notice.ts"
 import { nextSequence } from "../../ledger/settlement/event-sequence.ts"

@@ -74,13 +74,14 @@ export async function renewalOf(ctx: TxContext, session: Row<"checkout_sessions"
     .selectFrom("invoices")
     .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
     .innerJoin("products", "products.id", "invoices.product_id")
-    .select(["invoices.sequence", "products.name", "subscriptions.trial_days", "subscriptions.max_periods"])
+    .select(["invoices.sequence", "products.name", "subscriptions.max_periods"])
+    .select(["subscriptions.trial_days", "subscriptions.has_trial"])
     .select(["subscriptions.billing_interval as interval", "subscriptions.billing_count as count"])
     .where("invoices.session_id", "=", session.id)
     .executeTakeFirst()
   if (!row) return undefined
   const { interval, count, sequence, max_periods } = row
-  const trialDays = sequence === 1 ? row.trial_days : 0
+  const trialDays = sequence === 1 && row.has_trial ? row.trial_days : 0
   return { product: shown(row.name), interval, count, trialDays, maxPeriods: max_periods }
 }
 

@@ -1,5 +1,4 @@
 /** What is settled together at a paywall. */
-
 import type { Group, Part } from "../../ledger/settlement/sellable.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"

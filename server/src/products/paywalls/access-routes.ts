@@ -2,7 +2,6 @@
  * `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts the buyer's
  * calls.
  */
-
 import { NoBody, NonceAnswer } from "../../account/identity/schema.ts"
 import { signToken, TOKEN_TYPES } from "../../account/identity/signing-keys.ts"
 import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../../account/identity/wallets.ts"

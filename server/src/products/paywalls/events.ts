@@ -1,5 +1,4 @@
 /** What merchants are notified of about their paywalls. */
-
 import { emit } from "../../account/webhooks/emit.ts"
 import { nextSequence } from "../../ledger/settlement/event-sequence.ts"
 import { notifyPaid, notifyReversed } from "../../ledger/settlement/notify-paid.ts"

@@ -1,5 +1,4 @@
 /** Applies a granted payment at a paywall: gives access, ends its submissions and notifies the merchant. */
-
 import { notifyPaid } from "../../ledger/settlement/notify-paid.ts"
 import type { PaidWith, SellingTx } from "../../ledger/settlement/sellable.ts"
 import type { Hash } from "../../platform/chain/hex.ts"

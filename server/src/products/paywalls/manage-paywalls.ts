@@ -1,5 +1,4 @@
 /** What a merchant does with its paywalls. */
-
 import { payoutAddressOn } from "../../account/identity/payout-addresses.ts"
 import type { Approval } from "../../account/identity/wallet-lock.ts"
 import { makeStandingDeposit } from "../../ledger/deposits/deposits.ts"

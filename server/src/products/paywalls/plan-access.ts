@@ -1,5 +1,4 @@
 /** Plans what to do with one sender's open transfers to a paywall. Pure. */
-
 import { type Failure, late, noBuyer, sanctioned, underpaid } from "../../ledger/scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
 import type { ClaimedTransfer, Paid, Plan, Waiting } from "../../ledger/settlement/sellable.ts"

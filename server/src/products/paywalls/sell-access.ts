@@ -3,7 +3,6 @@
  * payment revokes it. Settled under the `access` row of (paywall, sender).
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
-
 import { classify } from "../../ledger/settlement/classify.ts"
 import { notifyPaid, sessionNotice } from "../../ledger/settlement/notify-paid.ts"
 import { withoutPublic } from "../../ledger/settlement/public-approval.ts"

@@ -1,5 +1,4 @@
 /** Starts a checkout of the subscription that opens a paywall. */
-
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"

@@ -1,5 +1,4 @@
 /** `/api/console/bundles`: a merchant's APIs behind a price. */
-
 import { bundleDeposit } from "../../ledger/deposits/bundle-deposits.ts"
 import { approveAttachment, noSplit } from "../../ledger/splits/split-guard.ts"
 import { checksummed } from "../../platform/chain/hex.ts"

@@ -1,5 +1,4 @@
 /** The description of a bundle for agents: its routes and prices. */
-
 import { bundleDeposit } from "../../ledger/deposits/bundle-deposits.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"

@@ -2,7 +2,6 @@
  * Plans what to do with one sender's open transfers to a bundle. Each transfer that settled a call is a payment of its
  * own. Pure.
  */
-
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
 import type { Paid, Plan } from "../../ledger/settlement/sellable.ts"
 import { againAfter, againTogether } from "../../ledger/settlement/waits.ts"

@@ -4,7 +4,6 @@
  * no event is emitted (agents' payments have none).
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
-
 import { classify } from "../../ledger/settlement/classify.ts"
 import { sessionNotice } from "../../ledger/settlement/notify-paid.ts"
 import { type Part, type Sellable, withoutRests } from "../../ledger/settlement/sellable.ts"

@@ -1,5 +1,4 @@
 /** Which changes of a merchant's settings its payout wallet has to approve. */
-
 import { payoutAddresses } from "../../account/identity/payout-addresses.ts"
 import { isLocked, type ProtectedChange } from "../../account/identity/wallet-lock.ts"
 import { checksummed } from "../../platform/chain/hex.ts"

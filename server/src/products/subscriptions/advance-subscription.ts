@@ -3,7 +3,6 @@
  * are due next. The job and the requests share this code. Each kind of read and write is one statement for all
  * subscriptions together.
  */
-
 import { emitAll, type NewEvent } from "../../account/webhooks/emit.ts"
 import type { EventData } from "../../account/webhooks/events.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
@@ -13,7 +12,7 @@ import { newId } from "../../platform/ids.ts"
 import { subscriptionChanges } from "../../platform/metrics.ts"
 import { type BlockedBy, createRenewals } from "../checkouts/create-renewals.ts"
 import { endPending } from "../checkouts/create-session.ts"
-import { begins, noteFirst } from "./first-subscription.ts"
+import { begins, claimFirst, type FirstClaim, noteFirst } from "./first-subscription.ts"
 import {
   anchorAtResume,
   CANCEL_AFTER_MS,
@@ -111,7 +110,8 @@ function begun(held: Held): Held {
   const { subscription, invoices, session } = held
   const { startedAt, payer } = beginning
   const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
-  const { anchor, periodEnd } = firstPeriod(billing, subscription.trial_days, startedAt)
+  const trialDays = subscription.has_trial ? subscription.trial_days : 0
+  const { anchor, periodEnd } = firstPeriod(billing, trialDays, startedAt)
   // Anyone with the checkout's link can enter an e-mail address; it does not replace the one that the merchant set.
   const customer_email = subscription.customer_email ?? session.customer_email
   return withLast(
@@ -226,6 +226,10 @@ async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Pro
       return { product, before: held.session, customerEmail, expiresAt }
     }),
   )
+  await noteMoved(
+    ctx,
+    due.flatMap(({ standing }, i) => (typeof made[i] === "string" ? [] : [standing])),
+  )
   const invoices: Row<"invoices">[] = []
   for (const [i, { standing, next }] of due.entries()) {
     const session = made[i]
@@ -234,6 +238,23 @@ async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Pro
     else invoices.push(bill(ctx, standing, next, session))
   }
   await insertInvoices(ctx, invoices)
+}
+
+/** Records of subscriptions that were moved whether they are first of the product that they are billed for now. */
+async function noteMoved(ctx: TxContext, standings: readonly Standing[]): Promise<void> {
+  const moved = standings.filter(
+    ({ held: { subscription, invoices } }) => lastOf(invoices).product_id !== subscription.product_id,
+  )
+  const claims = moved.flatMap(({ held: { subscription } }): FirstClaim[] => {
+    const { id: subscriptionId, product_id: productId, chain_id: chainId, payer, started_at: startedAt } = subscription
+    return payer && startedAt ? [{ payer, productId, subscriptionId, chainId, startedAt }] : []
+  })
+  const isFirst = await claimFirst(ctx, claims)
+  for (const standing of moved) {
+    const { subscription } = standing.held
+    const is_first = isFirst(subscription.id, subscription.product_id)
+    standing.held = { ...standing.held, subscription: { ...subscription, is_first } }
+  }
 }
 
 type Next = NonNullable<FoldedSubscription["next"]>

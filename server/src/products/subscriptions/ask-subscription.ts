@@ -2,7 +2,6 @@
  * What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asking again changes
  * nothing.
  */
-
 import { emitAttached, type SplitChange } from "../../ledger/splits/split-guard.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -10,7 +9,7 @@ import { ApiError, invalid } from "../../platform/errors.ts"
 import { isRecurring } from "../checkouts/begin-subscription.ts"
 import { ownProduct } from "../checkouts/catalog.ts"
 import { advance, asOfNow } from "./advance-subscription.ts"
-import { claimFirst } from "./first-subscription.ts"
+import { claimFirst, isUndone } from "./first-subscription.ts"
 import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
@@ -120,8 +119,9 @@ export async function moveSubscription(
     const { id: product_id, billing_interval, billing_count, max_periods } = product
     const { payer, anchor, paid_until, started_at: startedAt } = subscription
     if (!payer || !startedAt || !anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
-    const first = await claimFirst(ctx, [{ payer, productId, subscriptionId: id, startedAt }])
-    const terms = { product_id, billing_interval, billing_count, max_periods, is_first: first.has(id) }
+    // Its grace changes with its next invoice: an open one keeps what it was made with.
+    await claimFirst(ctx, [{ payer, productId, subscriptionId: id, chainId: subscription.chain_id, startedAt }])
+    const terms = { product_id, billing_interval, billing_count, max_periods }
     const isSamePace =
       billing_interval === subscription.billing_interval && billing_count === subscription.billing_count
     if (isSamePace) return terms
@@ -169,7 +169,6 @@ type Change = Partial<
     | "billing_interval"
     | "billing_count"
     | "max_periods"
-    | "is_first"
   >
 >
 
@@ -186,7 +185,7 @@ async function change(
   const { subscription } = held ?? {}
   const isTheirs =
     "merchantId" in owner ? subscription?.merchant_id === owner.merchantId : subscription?.payer === owner.payer
-  if (!held || !subscription?.status || !isTheirs) throw new ApiError("NOT_FOUND")
+  if (!held || !subscription?.status || !isTheirs || isUndone(held)) throw new ApiError("NOT_FOUND")
   const present = asOfNow(ctx, held)
   if (present.subscription.status === "canceled")
     throw refused("This subscription is canceled. Its subscriber can start a new one with a new checkout.")

@@ -5,15 +5,18 @@
  */
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
+import { mayBuy } from "../../platform/chain/may-buy.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import type { Held } from "./load-subscription.ts"
+import { type Held, lastOf } from "./load-subscription.ts"
 
 /** What is claimed: to be the first subscription of a payer to a product. */
 export interface FirstClaim {
   payer: Address
   productId: string
   subscriptionId: string
+  chainId: number
   startedAt: Date
 }
 
@@ -35,37 +38,59 @@ export function begins({ subscription, invoices, session, payer: sender }: Held)
 
 /**
  * Records for subscriptions that begin whether they are first. A later one has no trial. One whose only payment was
- * removed by a reorg leaves its place to the next.
+ * removed by a reorg leaves its place to the next. If it was moved before that, it takes its places at both products.
  */
 export async function noteFirst(ctx: TxContext, all: readonly Held[]): Promise<Held[]> {
   const undone = all.filter(isUndone).map(({ subscription }) => subscription.id)
   if (undone.length > 0)
     await sql`delete from first_subscriptions where subscription_id = any(${sqlArray("text", undone)})`.execute(ctx.db)
-  const beginning = all.flatMap(held => {
-    const { id: subscriptionId, product_id: productId } = held.subscription
-    const found = begins(held)
-    return found ? [{ ...found, productId, subscriptionId }] : []
-  })
-  const claimed = new Set(beginning.map(({ subscriptionId }) => subscriptionId))
-  const first = await claimFirst(ctx, beginning)
+  const beginning = all.filter(held => begins(held))
+  const isFirst = await claimFirst(
+    ctx,
+    beginning.flatMap(held => {
+      const found = begins(held)
+      const { id: subscriptionId, chain_id: chainId, product_id } = held.subscription
+      const products = new Set([lastOf(held.invoices).product_id, product_id])
+      return found ? [...products].map(productId => ({ ...found, productId, subscriptionId, chainId })) : []
+    }),
+  )
+  const claimed = new Set(beginning)
   return all.map((held): Held => {
-    const { subscription } = held
-    if (!claimed.has(subscription.id)) return held
-    const is_first = first.has(subscription.id)
-    const trial_days = is_first ? subscription.trial_days : 0
-    return { ...held, subscription: { ...subscription, is_first, trial_days } }
+    if (!claimed.has(held)) return held
+    const { subscription, invoices } = held
+    const is_first = isFirst(subscription.id, lastOf(invoices).product_id)
+    return { ...held, subscription: { ...subscription, is_first, has_trial: is_first } }
   })
 }
 
-const isUndone = ({ subscription, invoices, session }: Held): boolean =>
+/** Whether the only payment of a subscription was removed by a reorg, which the job has not seen yet. */
+export const isUndone = ({ subscription, invoices, session }: Held): boolean =>
   subscription.status !== null && invoices.length === 1 && session.status !== "confirmed"
 
+/** Returns whether a subscription is its payer's first to a product. */
+type IsFirst = (subscriptionId: string, productId: string) => boolean
+
 /**
- * Claims to be the first, and returns the subscriptions that are. The claims are inserted in the order of their keys, so
- * that two transactions never wait for each other.
+ * Claims to be the first, and returns which claims hold. The claims are inserted in the order of their keys, so that two
+ * transactions never wait for each other. A sender that nobody is has many payers behind it: each of its subscriptions
+ * is first, and none takes a place.
  */
-export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]): Promise<Set<string>> {
-  if (claims.length === 0) return new Set()
+export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]): Promise<IsFirst> {
+  const isSomebody = ({ chainId, payer }: FirstClaim) => mayBuy(networkOf(ctx.chain, chainId), payer)
+  const holding = await insertClaims(ctx, claims.filter(isSomebody))
+  const first = new Set(
+    [...holding, ...claims.filter(each => !isSomebody(each))].map(each => keyOf(each.subscriptionId, each.productId)),
+  )
+  return (subscriptionId, productId) => first.has(keyOf(subscriptionId, productId))
+}
+
+const keyOf = (subscriptionId: string, productId: string): string => `${subscriptionId} ${productId}`
+
+type Holding = Pick<FirstClaim, "subscriptionId" | "productId">
+
+/** Inserts the claims of places that are free, and returns those of these claims that hold. */
+async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Promise<Holding[]> {
+  if (claims.length === 0) return []
   const rows = JSON.stringify(
     claims.map(({ payer, productId: product_id, subscriptionId: id, startedAt: at }) => ({
       payer,
@@ -75,13 +100,20 @@ export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]):
     })),
   )
   const claimed = sql`jsonb_to_recordset(${rows}::jsonb) as c(payer evm_address, product_id text, id text, at timestamptz)`
+  // While a new version is rolled out, processes of the version before begin subscriptions and take no place for them.
+  // Such a one has the place. One that was begun as a later one has not, as it never had a trial.
   await sql`insert into first_subscriptions (payer, product_id, subscription_id)
-    select payer, product_id, id from ${claimed} order by payer, product_id, at, id
+    select payer, product_id, coalesce((select s.id from subscriptions s
+        where s.payer = c.payer and s.product_id = c.product_id and s.id <> c.id and s.status is not null and s.has_trial
+        order by s.started_at, s.id limit 1), c.id)
+    from ${claimed}
+    where not exists (select from first_subscriptions f where f.payer = c.payer and f.product_id = c.product_id)
+    order by payer, product_id, at, id
     on conflict do nothing`.execute(ctx.db)
   // Another statement, because this one also sees what was committed while the insert waited.
-  const found = await sql<{ id: string }>`select c.id from ${claimed}
+  const found = await sql<Holding>`select c.id as "subscriptionId", c.product_id as "productId" from ${claimed}
     join first_subscriptions f on f.payer = c.payer and f.product_id = c.product_id and f.subscription_id = c.id`.execute(
     ctx.db,
   )
-  return new Set(found.rows.map(({ id }) => id))
+  return found.rows
 }

@@ -1,5 +1,4 @@
 /** The events that merchants get about subscriptions. */
-
 import type { NewEvent } from "../../account/webhooks/emit.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"

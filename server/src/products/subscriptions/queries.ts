@@ -116,8 +116,8 @@ export async function writeSubscriptions(
   const rows = JSON.stringify(
     subscriptions.map(row => {
       const { id, status, cancel_reason, paid_until, access_until, run_at, ended_at, event_sequence } = row
-      const { started_at, anchor, payer, customer_email, is_first, trial_days, blocked_by, updated_at } = row
-      const begun = { started_at, anchor, payer, customer_email, is_first, trial_days }
+      const { started_at, anchor, payer, customer_email, is_first, has_trial, blocked_by, updated_at } = row
+      const begun = { started_at, anchor, payer, customer_email, is_first, has_trial }
       return {
         id,
         status,
@@ -136,9 +136,9 @@ export async function writeSubscriptions(
   await sql`update subscriptions s set status = r.status, cancel_reason = r.cancel_reason, paid_until = r.paid_until,
       access_until = r.access_until, run_at = r.run_at, ended_at = r.ended_at, event_sequence = r.event_sequence,
       started_at = r.started_at, anchor = r.anchor, payer = r.payer, customer_email = r.customer_email, is_first = r.is_first,
-      trial_days = r.trial_days, blocked_by = r.blocked_by, failed_rounds = 0, updated_at = r.updated_at
+      has_trial = r.has_trial, blocked_by = r.blocked_by, failed_rounds = 0, updated_at = r.updated_at
     from jsonb_to_recordset(${rows}::jsonb) as r(id text, status text, cancel_reason text, paid_until timestamptz,
       access_until timestamptz, run_at timestamptz, ended_at timestamptz, event_sequence integer, started_at timestamptz,
-      anchor timestamptz, payer evm_address, customer_email text, is_first boolean, trial_days integer, blocked_by text, updated_at timestamptz)
+      anchor timestamptz, payer evm_address, customer_email text, is_first boolean, has_trial boolean, blocked_by text, updated_at timestamptz)
     where s.id = r.id`.execute(ctx.db)
 }

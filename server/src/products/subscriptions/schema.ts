@@ -75,7 +75,7 @@ export const Subscription = Type.Object({
   ),
   graceDays: Described(
     Type.Integer(),
-    "How long access goes on after the paid time: 3, or 0 where the payer had begun a subscription to the product before",
+    "How long access goes on after the paid time: 3, or 0 where the payer had begun a subscription to the product of its last invoice before",
   ),
   maxPeriods: Nullable(Type.Integer()),
   chain: Type.String(),

@@ -20,7 +20,7 @@ export function shownSubscription(ctx: TxContext, row: Row<"subscriptions">) {
     productId: row.product_id,
     billingInterval: row.billing_interval,
     billingCount: row.billing_count,
-    trialDays: row.trial_days,
+    trialDays: row.has_trial ? row.trial_days : 0,
     graceDays: row.is_first ? GRACE_DAYS : 0,
     maxPeriods: row.max_periods,
     chain: networkOf(ctx.chain, row.chain_id).name,

@@ -1,8 +1,9 @@
 // However often a wallet subscribes to one product, it has one trial and the grace once.
 import fc from "fast-check"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { paperNetwork } from "../../../test/service.ts"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../../test/subscription-rig.ts"
-import type { Address } from "../../platform/chain/hex.ts"
+import { type Address, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { accessOf } from "../paywalls/access.ts"
 import { advance } from "./advance-subscription.ts"
@@ -123,7 +124,7 @@ it("of many that begin at the same time one is the first", async () => {
   const rows = await ctx.db.selectFrom("subscriptions").selectAll().where("status", "is not", null).execute()
   expect(rows).toHaveLength(sessions.length)
   expect(rows.filter(each => each.is_first)).toHaveLength(1)
-  expect(rows.filter(each => each.trial_days > 0)).toHaveLength(1)
+  expect(rows.filter(each => each.has_trial)).toHaveLength(1)
 })
 
 it("a reorg that removes the first payment leaves the trial to the next subscription, and gives it once", async () => {
@@ -141,6 +142,99 @@ it("a reorg that removes the first payment leaves the trial to the next subscrip
   await rig.reorg(session, "confirmed")
   await rig.look()
   expect(await rig.read(first)).toMatchObject({ trialDays: 0, graceDays: 0 })
+})
+
+it("of two that a reorg removes, the one that comes back has the trial", async () => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const product = await productOf({ trialDays: 7 })
+  const sessions = [await rig.start(product), await rig.start(product)]
+  const [first = "", second = ""] = sessions
+  for (const session of sessions) {
+    await rig.pay(session, { state: "confirmed" })
+    await rig.look()
+  }
+  expect(await rig.read(await idOf(second))).toMatchObject({ trialDays: 0, graceDays: 0 })
+  for (const session of sessions) await rig.reorg(session, "gone")
+  await rig.look()
+  await rig.reorg(second, "confirmed")
+  await rig.look()
+  const back = await rig.read(await idOf(second))
+  expect(back).toMatchObject({ trialDays: 7, graceDays: 3 })
+  expect(Date.parse(back.paidUntil) - Date.parse(back.startedAt)).toBe(8 * DAY_MS)
+  await rig.reorg(first, "confirmed")
+  await rig.look()
+  expect(await rig.read(await idOf(first))).toMatchObject({ trialDays: 0, graceDays: 0 })
+})
+
+it.each([
+  { kind: "minted", from: ZERO_ADDRESS },
+  { kind: "sent by its token", from: paperNetwork.token.address },
+])("what is $kind is from many payers, and each of their subscriptions is first", async ({ from }) => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const product = await productOf({ trialDays: 7 })
+  const other = await productOf()
+  const ids = [await subscribe(product, from), await subscribe(product, from)]
+  for (const id of ids) expect(await rig.read(id)).toMatchObject({ trialDays: 7, graceDays: 3 })
+  for (const id of ids) await rig.call("PUT", `subscriptions/${id}`, { productId: other })
+  rig.to(later(rig.now(), 8))
+  await rig.look()
+  for (const id of ids) {
+    expect(await rig.invoices(id)).toMatchObject([{ product_id: product }, { product_id: other }])
+    expect(await rig.read(id)).toMatchObject({ trialDays: 7, graceDays: 3 })
+  }
+  expect(await rig.service.ctx.db.selectFrom("first_subscriptions").selectAll().execute()).toEqual([])
+})
+
+it("one that a process of the version before began has the trial and the grace of its payer", async () => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const product = await productOf({ trialDays: 7 })
+  const before = await subscribe(product)
+  // That process writes no such row.
+  await rig.service.ctx.db.deleteFrom("first_subscriptions").execute()
+  expect(await rig.read(await subscribe(product))).toMatchObject({ trialDays: 0, graceDays: 0 })
+  expect(await rig.read(await subscribe(product))).toMatchObject({ trialDays: 0, graceDays: 0 })
+  expect(await rig.read(before)).toMatchObject({ trialDays: 7, graceDays: 3 })
+  expect(await rig.read(await subscribe(product, OTHER))).toMatchObject({ trialDays: 7, graceDays: 3 })
+})
+
+it("a move to a product that the payer had before ends no grace that runs, and gives none afterwards", async () => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const one = await productOf({ trialDays: 2 })
+  const other = await productOf()
+  await rig.ask(await subscribe(other), "cancel", { at: "now" })
+  const id = await subscribe(one)
+  rig.to(later(rig.now(), 3.5))
+  await rig.look()
+  const inGrace = await rig.read(id)
+  expect(inGrace).toMatchObject({ status: "payment_due", graceDays: 3 })
+  const { accessUntil } = inGrace
+  const moved = await rig.call("PUT", `subscriptions/${id}`, { productId: other })
+  expect(moved.body).toMatchObject({ status: "payment_due", accessUntil, productId: other })
+  await rig.pay(await rig.open(id))
+  await rig.look()
+  expect((await rig.invoices(id)).at(-1)).toMatchObject({ product_id: other, paid_at: null })
+  expect(await rig.read(id)).toMatchObject({ trialDays: 2, graceDays: 0 })
+})
+
+it("one that was moved and that a reorg removes comes back with its trial, and takes its place at both products", async () => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const one = await productOf({ trialDays: 7 })
+  const other = await productOf({ trialDays: 5 })
+  const session = await rig.start(one)
+  await rig.pay(session, { state: "confirmed" })
+  await rig.look()
+  const id = await idOf(session)
+  expect((await rig.call("PUT", `subscriptions/${id}`, { productId: other })).status).toBe(200)
+  await rig.reorg(session, "gone")
+  // The job has not seen the reorg yet, and nothing can be asked of what has not begun.
+  expect((await rig.call("PUT", `subscriptions/${id}`, { productId: one })).status).toBe(404)
+  expect((await rig.ask(id, "cancel", { at: "now" })).status).toBe(404)
+  await rig.look()
+  await rig.reorg(session, "confirmed")
+  await rig.look()
+  expect(await rig.read(id)).toMatchObject({ productId: other, trialDays: 7, graceDays: 3 })
+  for (const product of [one, other])
+    expect(await rig.read(await subscribe(product))).toMatchObject({ trialDays: 0, graceDays: 0 })
 })
 
 it("without grace nobody loses access where the service makes an invoice late", async () => {

@@ -1,5 +1,4 @@
 /** `/api/subscriptions`: a wallet signs in, sees what it has subscribed to, and cancels it. */
-
 import { NoBody, NonceAnswer } from "../../account/identity/schema.ts"
 import { SUBSCRIBERS, signToken, TOKEN_TYPES } from "../../account/identity/signing-keys.ts"
 import { type Door, offerNonce, proveWallet, useProof } from "../../account/identity/wallets.ts"

@@ -1,5 +1,4 @@
 /** Checks whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
-
 import { type CheckedRelay, checkRelay, type RefusedRelay } from "../../ledger/relays/accept-relay.ts"
 import { isFailing } from "../../ledger/relays/payer-limits.ts"
 import { authorizationDigest } from "../../platform/chain/authorizations.ts"

@@ -3,7 +3,6 @@
  * anyone can verify later. The key is named by `did:web`, because the stock verifiers resolve nothing else, and is
  * published in `/.well-known/did.json` and `/.well-known/jwks.json`.
  */
-
 import { publishedKeys, signStatement } from "../../account/identity/signing-keys.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { checksummed, type Hash } from "../../platform/chain/hex.ts"

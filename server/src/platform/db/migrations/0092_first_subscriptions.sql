@@ -3,7 +3,7 @@
 --
 -- Locks: `subscriptions` against reads and writes until all migrations of this start are committed. Subscriptions that have begun keep
 -- what they were given.
-alter table subscriptions add column is_first boolean not null default true;
+alter table subscriptions add column is_first boolean not null default true, add column has_trial boolean not null default true;
 
 create table first_subscriptions (
   payer evm_address not null,
