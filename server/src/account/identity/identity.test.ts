@@ -125,6 +125,17 @@ describe("a bearer token", () => {
     }
   })
 
+  it("are valid by the service's time, whatever this machine's clock says", async () => {
+    const { issuer } = service.issuer
+    const nowMs = Date.now()
+    const token = await service.issuer.token("alice", { exp: Math.floor(nowMs / 1_000) + 600 })
+    const at = (ms: number) => tokenIssuer(issuer, AUDIENCE, () => new Date(nowMs + ms)).verify(token)
+    expect([await at(0), await at(700_000)]).toEqual([{ iss: issuer, sub: "alice" }, undefined])
+    const expired = await service.issuer.token("alice", { exp: Math.floor(nowMs / 1_000) - 600 })
+    const before = tokenIssuer(issuer, AUDIENCE, () => new Date(nowMs - 700_000))
+    expect(await before.verify(expired)).toEqual({ iss: issuer, sub: "alice" })
+  })
+
   it("asks an issuer that fails once in two seconds, whatever comes, and never for who is refused in any case", async () => {
     let asked = 0
     let isFailing = true

@@ -50,8 +50,11 @@ const SUBJECT_CHARACTERS = 255
  */
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
-/** Verifies tokens of one issuer for one audience. Fetches nothing before the first token that may be one. */
-export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
+/**
+ * Verifies tokens of one issuer for one audience, by the time `now`, as the service's own tokens are. Fetches nothing
+ * before the first token that may be one.
+ */
+export function tokenIssuer(issuer: string, audience: string, now: () => Date = () => new Date()): TokenIssuer {
   const keys = issuerKeys(issuer)
   const rules = { issuer, audience, algorithms: ALGORITHMS, clockTolerance: LEEWAY_S, requiredClaims: ["exp", "sub"] }
   let trouble: string | undefined
@@ -67,11 +70,15 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
     },
     troubles: () => (trouble === undefined ? [] : [trouble]),
     verify: async (token, isRefused = false) => {
-      if (!mayBeValid(token, { issuer, audience })) return undefined
+      const currentDate = now()
+      if (!mayBeValid(token, { issuer, audience, currentDate })) return undefined
       const { failure, known } = keys.standing(isRefused)
       try {
         if (failure !== undefined && !known) throw failure
-        const { payload, protectedHeader } = await jwtVerify(token, known ?? (await keys.now()), rules)
+        const { payload, protectedHeader } = await jwtVerify(token, known ?? (await keys.now()), {
+          ...rules,
+          currentDate,
+        })
         if (!known) keys.answered()
         const { sub } = payload
         if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
@@ -96,11 +103,14 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
  * Whether a token names our issuer, audience and an algorithm of ours, and has not expired. It says so itself: this only
  * keeps what can't be valid from asking the issuer for anything.
  */
-function mayBeValid(token: string, { issuer, audience }: { issuer: string; audience: string }): boolean {
+function mayBeValid(
+  token: string,
+  { issuer, audience, currentDate }: { issuer: string; audience: string; currentDate: Date },
+): boolean {
   try {
     const { alg } = decodeProtectedHeader(token)
     const { iss, aud, exp } = decodeJwt(token)
-    const isCurrent = typeof exp === "number" && exp > Date.now() / 1_000 - LEEWAY_S
+    const isCurrent = typeof exp === "number" && exp > currentDate.getTime() / 1_000 - LEEWAY_S
     return ALGORITHMS.includes(alg ?? "") && iss === issuer && [aud].flat().includes(audience) && isCurrent
   } catch {
     return false
