@@ -3,12 +3,12 @@
  * system sorts, and that its clock agrees with ours.
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
-import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { schemaState } from "../../platform/db/migrate.ts"
-import { TRY_WRITE, whyUnwritable } from "../../platform/db/try-write.ts"
+import { isTrialTooLarge, TRY_WRITE, whyUnwritable } from "../../platform/db/try-write.ts"
+import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** Runs one statement; undefined where the database is embedded, because that serves only one process. */
@@ -100,6 +100,14 @@ async function writes(query: Query): Promise<Finding> {
     await query(TRY_WRITE)
     return fine(part, "writes", "the database takes writes")
   } catch (error) {
+    if (isTrialTooLarge(error))
+      return {
+        part,
+        check: "writes",
+        level: "note",
+        message: "temp_file_limit does not let this user try whether the disk of the database has room",
+        todo: "`alter role … set temp_file_limit = '4MB'`, or more.",
+      }
     const message = whyUnwritable(error)
     if (message === undefined) throw error
     return fault(

@@ -19,12 +19,23 @@ end $$`
 /** A trial failed for a reason that has no words of its own, or is not over in time. */
 export const UNWRITABLE = "the database takes no writes: nothing can be recorded"
 
-/** Why Postgres refused the trial, as the sentence of an alarm; undefined where it was not asked. */
-export function whyUnwritable(error: unknown): string | undefined {
+const stateOf = (error: unknown): string => {
   const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } }
-  const state = String(cause?.code ?? code)
-  return words[state] ?? (/^[0-9A-Z]{5}$/.test(state) && !/^E[A-Z]+$/.test(state) ? UNWRITABLE : undefined)
+  return String(cause?.code ?? code)
 }
+
+/**
+ * Why the database takes no writes, as the sentence of an alarm; undefined where the error says nothing of that. It does
+ * where its system refuses (58…, no more open files, a file system that is read-only: 42501), where a file is damaged
+ * (XX…), and where a statement or its lock is not had in time.
+ */
+export const whyUnwritable = (error: unknown): string | undefined => {
+  const state = stateOf(error)
+  return words[state] ?? (/^(58...|XX...|53000|42501|57014|55P03)$/.test(state) ? UNWRITABLE : undefined)
+}
+
+/** Whether the trial failed because this user may not write a file of its size (`temp_file_limit`). */
+export const isTrialTooLarge = (error: unknown): boolean => stateOf(error) === "53400"
 
 const words: Record<string, string> = {
   "53100": "the disk of the database is full: nothing can be recorded",
