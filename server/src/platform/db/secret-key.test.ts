@@ -49,6 +49,18 @@ async function writeSecrets(): Promise<void> {
   await secretsOf(service.ctx, { merchantId, webhookId: null })
 }
 
+/** Encrypts a table's secrets as a process with this key would have. */
+async function sealAgain(table: string, key: Uint8Array): Promise<void> {
+  const place = SEALED.find(each => each.table === table)
+  if (!place) throw new Error(table)
+  const { rows } = await sql<{ owner: string; sealed: string }>`
+    select ${sql.raw(place.owner)} as owner, sealed from ${sql.table(table)}`.execute(service.ctx.db)
+  for (const { owner, sealed } of rows)
+    await sql`update ${sql.table(table)} set sealed = ${seal([key], place.purpose, owner, "x")} where sealed = ${sealed}`.execute(
+      service.ctx.db,
+    )
+}
+
 /** What a process with these keys reads of what was written. Its own cache knows none of it. */
 async function readSecrets(...keys: Uint8Array[]) {
   const ctx = ctxWith(...keys)
@@ -79,7 +91,7 @@ describe("the key of an installation", () => {
   })
 
   it("is recorded at the first start, and no other starts after it", async () => {
-    expect(await claim(key)).toBe(0)
+    expect(await claim(key)).toEqual([])
     const before = await recorded()
     await claim(key)
     await expect(claim(next)).rejects.toThrow(WRONG)
@@ -96,9 +108,48 @@ describe("the key of an installation", () => {
     // A process with a wrong key wrote this one.
     const sealed = seal([next], "signing-key", "k", "x")
     await sql`insert into signing_keys values ('k', '{}', ${sealed}, now())`.execute(service.ctx.db)
-    expect(await claim(key)).toBe(1)
+    expect(await claim(key)).toEqual([{ table: "signing_keys", readable: 1, unreadable: 1 }])
     await expect(claim(next)).rejects.toThrow(WRONG)
   })
+
+  it("is refused with the counts of each table where it reads nothing, or little and not the key that signs", async () => {
+    await writeSecrets()
+    const none =
+      /decrypted with it \(signing_keys: 0 of 1 can be, webhook_secrets: 0 of 1 can be, bundle_headers: 0 of 2 can be\)\. Set/
+    await expect(claim(next)).rejects.toThrow(none)
+    await sealAgain("webhook_secrets", next)
+    await expect(claim(next)).rejects.toThrow(/webhook_secrets: 1 of 1 can be, bundle_headers: 0 of 2/)
+    expect(await recorded()).toBeUndefined()
+  })
+
+  it.each(["the rows of signing_keys deleted", "only some secrets set again"])(
+    "is taken with a warning after an older version's lost key, with %s",
+    async how => {
+      await writeSecrets()
+      const { db } = service.ctx
+      await sealAgain("bundle_headers", other)
+      if (how.startsWith("only")) {
+        // The service has made a new key for tokens since, and the old one is still there.
+        await sealAgain("webhook_secrets", other)
+        const row = seal([other], "signing-key", "old", "x")
+        await sql`insert into signing_keys values ('old', '{}', ${row}, now() - interval '30 days')`.execute(db)
+      } else {
+        await db.deleteFrom("signing_keys").execute()
+      }
+      const headers = { table: "bundle_headers", readable: 0, unreadable: 2 }
+      expect(await claim(key)).toEqual(
+        how.startsWith("only")
+          ? [
+              { table: "signing_keys", readable: 1, unreadable: 1 },
+              { table: "webhook_secrets", readable: 0, unreadable: 1 },
+              headers,
+            ]
+          : [headers],
+      )
+      await claim(key)
+      await expect(claim(other)).rejects.toThrow(WRONG)
+    },
+  )
 
   it("is recorded once by processes that start together, whichever is right", async () => {
     await writeSecrets()

@@ -24,6 +24,13 @@ export const READ_SECRET_KEY = `select value from installation where key = '${RO
 /** How many secrets of each kind are tried where nothing was recorded yet. */
 const TRIED = 200
 
+/** How many of the newest secrets of a table the keys decrypt. */
+export interface Tried {
+  table: string
+  readable: number
+  unreadable: number
+}
+
 /** How the keys of a process are to those of an installation. */
 export type Fit =
   | "right"
@@ -38,7 +45,7 @@ export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: st
   wrong: {
     message:
       "SECRET_KEY is not the one of this installation: what its database keeps encrypted can't be decrypted with it",
-    todo: "Set the one that the other processes have. docs/operations.md says how to change it (SECRET_KEY).",
+    todo: "Set the one that the other processes have. docs/operations.md says how to change it, and what to do where it is lost (SECRET_KEY).",
   },
   partial: {
     message: "SECRET_KEY of this installation is being changed, and this process has only one of its two keys",
@@ -61,9 +68,9 @@ const checkOf = (key: Uint8Array): string => seal([key], "check", OWNER, "sluice
 
 /**
  * Records the first key where it is new, and throws a sentence where the keys are not those of the installation. Nothing
- * is written then. Returns how many of the newest secrets none of the keys decrypts, where nothing was recorded yet.
+ * is written then. Returns the tables with secrets that none of the keys decrypts, where nothing was recorded yet.
  */
-export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<number> {
+export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<Tried[]> {
   const [first] = keys
   if (!first) throw new Error("SECRET_KEY is not set")
   const recorded = await readRecord(db)
@@ -83,10 +90,11 @@ export async function claimSecretKey(db: Db, keys: SecretKeys): Promise<number> 
   if (fit === "wrong" || fit === "partial") throw new Error(wordsOf(fit))
   if (fit === "new" && !(await replaceRecord(db, recorded, [...checksIn(recorded), checkOf(first)])))
     await claimSecretKey(db, keys)
-  return 0
+  return []
 }
 
-const wordsOf = (fit: keyof typeof KEY_FAULTS): string => `${KEY_FAULTS[fit].message}. ${KEY_FAULTS[fit].todo}`
+const wordsOf = (fit: keyof typeof KEY_FAULTS, counts = ""): string =>
+  `${KEY_FAULTS[fit].message}${counts}. ${KEY_FAULTS[fit].todo}`
 
 async function readRecord(db: Db): Promise<string | undefined> {
   return (await db.selectFrom("installation").select("value").where("key", "=", ROW).executeTakeFirst())?.value
@@ -104,29 +112,35 @@ async function replaceRecord(db: Db, before: string, checks: readonly string[]):
 }
 
 /**
- * Tries the keys on the newest secrets; throws where most can't be decrypted. Not where a single one can't: before the key
- * was recorded, a process with a wrong one may have written some.
+ * Tries the keys on the newest secrets. Throws where they read none, and where they read neither the newest key that signs
+ * tokens nor the greater part. Not where one of both holds. A process with a wrong key may have written some before the key was recorded. And where the
+ * key was lost, what merchants have not set again is still there.
  */
-async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: number }> {
+async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: Tried[] }> {
   const used = new Set<Uint8Array>()
-  let readable = 0
-  let unreadable = 0
+  const tried: Tried[] = []
+  let signs: boolean | undefined
   for (const { table, purpose, owner, id } of SEALED) {
     const order = table === "signing_keys" ? "created_at" : id.join(" desc, ")
     const { rows } = await sql<{ owner: string; sealed: string }>`
       select ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} order by ${sql.raw(order)} desc limit ${TRIED}`.execute(
       db,
     )
-    for (const { owner, sealed } of rows) {
-      const key = keys.find(each => isSealedWith(each, purpose, owner, sealed))
-      if (key) used.add(key)
-      if (key) readable += 1
-      else unreadable += 1
-    }
+    const found = rows.map(({ owner, sealed }) => keys.find(each => isSealedWith(each, purpose, owner, sealed)))
+    const readable = found.filter(key => key !== undefined)
+    for (const key of readable) used.add(key)
+    if (table === "signing_keys" && found.length > 0) signs = found[0] !== undefined
+    if (rows.length > 0) tried.push({ table, readable: readable.length, unreadable: rows.length - readable.length })
   }
-  if (unreadable > readable) throw new Error(wordsOf("wrong"))
-  return { used: [...used], unreadable }
+  const readable = tried.reduce((sum, each) => sum + each.readable, 0)
+  const unreadable = tried.reduce((sum, each) => sum + each.unreadable, 0)
+  // Without a key that signs tokens nothing says which key is the later one.
+  if (unreadable > 0 && (readable === 0 || (signs === false && unreadable > readable)))
+    throw new Error(wordsOf("wrong", ` (${tried.map(countOf).join(", ")})`))
+  return { used: [...used], unreadable: tried.filter(each => each.unreadable > 0) }
 }
+
+const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`
 
 /** The result of {@link reencrypt}. */
 export interface Reencrypted {
