@@ -21,7 +21,6 @@ import type { SellingContext } from "./ledger/settlement/sellable.ts"
 import { splitRoutes } from "./ledger/splits/routes.ts"
 import { alarmsNow } from "./operations/doctor/current-alarms.ts"
 import { type Context, wallTime } from "./platform/context.ts"
-import { CLOCK_WRONG } from "./platform/db/clock.ts"
 import { ApiError } from "./platform/errors.ts"
 import { healthRoutes } from "./platform/http/health.ts"
 import { documentApi } from "./platform/http/openapi.ts"
@@ -107,8 +106,8 @@ export function openApp(
 
 /** What comes anyway: a load balancer takes the process away only after it asked `/readyz` again. */
 function refuseBesideTheClock({ clock }: Context, url: string): void {
-  if (/^\/(healthz|readyz|metrics)\b/.test(url) || !clock?.isWrong()) return
-  throw new ApiError("NOT_READY", undefined, `Not ready: ${CLOCK_WRONG}.`)
+  const trouble = /^\/(healthz|readyz|metrics)\b/.test(url) ? undefined : clock?.trouble()
+  if (trouble !== undefined) throw new ApiError("NOT_READY", undefined, `Not ready: ${trouble}.`)
 }
 
 function closeWhile(draining: AbortSignal, reply: FastifyReply): void {

@@ -19,6 +19,7 @@ import { isBad } from "./operations/doctor/finding.ts"
 import { standingAlarms } from "./operations/doctor/standing-alarms.ts"
 import { openAdmin } from "./operations/operator/admin.ts"
 import { serveOnSocket } from "./operations/operator/socket.ts"
+import { newestBlockMs } from "./platform/chain/newest-block.ts"
 import { sanctionedAddresses } from "./platform/chain/sanctions.ts"
 import { lockDataDir } from "./platform/config/data-dir.ts"
 import { liveWarnings } from "./platform/config/live-mode.ts"
@@ -27,7 +28,7 @@ import { isRole, roleFaults } from "./platform/config/role-needs.ts"
 import { secretFileNames } from "./platform/config/secret-files.ts"
 import { type Settings, SettingsError } from "./platform/config/settings.ts"
 import { wrapped } from "./platform/config/wrapped-text.ts"
-import { atOnce, type Context } from "./platform/context.ts"
+import { atOnce, type Context, wallTime } from "./platform/context.ts"
 import { openClock, watchClock } from "./platform/db/clock.ts"
 import { claimInstallation } from "./platform/db/installation.ts"
 import { type OpenDatabase, openDatabase } from "./platform/db/open.ts"
@@ -150,7 +151,7 @@ async function serve(start: Start): Promise<void> {
   const { ctx, database } = await openContext(start, settings, startup, sandbox?.now)
   await checkBeforeWork(ctx, flags.role)
   const standing = standingAlarms(ctx, !isWorker)
-  const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
+  const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience, () => wallTime(ctx))
   if (port !== undefined) {
     const app = isWorker
       ? openHealthServer(ctx, () => alarmsNow(ctx, standing.alarms()), draining)
@@ -209,14 +210,17 @@ async function openContext(
   const database = await openDatabase(settings, onError, sentence => log.info(sentence))
   cleanups.push(() => database.close())
   startup?.setPhase("the networks are being connected")
-  const clock = settings.databaseUrl === undefined ? undefined : await openClock(database.background)
+  const clock =
+    settings.databaseUrl === undefined
+      ? undefined
+      : await openClock(database.background, { newestBlockMs: () => newestBlockMs(settings.networks, signal) })
   if (clock) void watchClock(clock, log, signal)
   const { db } = database
   const isApi = flags.role === "api"
   const networks = await connectNetworks({ db, settings, log, signal, isApi, fail })
   const installation = await claimInstallation(db, settings.mode, networks)
-  const unreadable = await claimSecretKey(db, settings.secretKeys)
-  if (unreadable > 0) log.warn({ unreadable }, "some secrets in the database can't be decrypted with SECRET_KEY")
+  for (const tried of await claimSecretKey(db, settings.secretKeys))
+    log.warn(tried, "some secrets of a table can't be decrypted with SECRET_KEY: docs/operations.md (SECRET_KEY)")
   if (isApi) await keepNetworks(db, settings, networks)
   for (const shared of await sharedSlugs(database.db))
     log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")

@@ -280,7 +280,7 @@ export const errorTable = {
   NOT_READY: {
     status: 503,
     message: "The service is not ready.",
-    help: "Every path but `/healthz` answers this while the process starts or stops, or its machine's clock is wrong: nothing was done, so send the request again after the seconds in `Retry-After`. From `/readyz`, the message says whether the process is starting or stopping, its database does not answer, or the clock of its machine is wrong.",
+    help: "Every path but `/healthz` answers this while the process starts or stops, or the clocks of its machine and of its database differ by more than a minute: nothing was done, so send the request again after the seconds in `Retry-After`. From `/readyz`, the message says whether the process is starting or stopping, its database does not answer, or the clocks differ, and which is wrong by the newest block.",
     retryAfterS: 1,
   },
 } as const satisfies Record<string, ErrorWords>

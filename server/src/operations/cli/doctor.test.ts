@@ -28,6 +28,7 @@ import { startService } from "../../../test/service.ts"
 import { batchDeployment } from "../../platform/chain/authorization-batch.ts"
 import { examineSettings } from "../../platform/config/read-settings.ts"
 import { openPostgres } from "../../platform/db/open.ts"
+import { checkDatabase } from "../doctor/check-database.ts"
 import { type Finding, isBad } from "../doctor/finding.ts"
 import { checkAll } from "../doctor/run-checks.ts"
 import { standingAlarms } from "../doctor/standing-alarms.ts"
@@ -151,6 +152,18 @@ describe("what the doctor finds", () => {
     expect(text).toContain("RPC endpoint 2 of 2 answers at block")
     expect(text).toContain("the payout wallet has gas for")
     for (const key of [payoutKey, relayKey, env.SECRET_KEY ?? ""]) expect(JSON.stringify(findings)).not.toContain(key)
+  })
+
+  it("a note where an API process has a wallet's key", async () => {
+    const signal = new AbortController().signal
+    const notes = async (change: Record<string, string>, role: "api" | "worker") => {
+      const { settings, ...wrong } = examineSettings({ ...env, ...change })
+      const found = await checkAll({ settings, query: undefined, now: () => new Date(), signal }, wrong, role)
+      return found.filter(({ check }) => /^(payout|relay)_key$/.test(check)).map(seen)
+    }
+    expect(await notes({}, "api")).toEqual(["settings payout_key note", "settings relay_key note"])
+    expect(await notes(bySigner(), "api")).toEqual(["settings relay_key note"])
+    expect(await notes({}, "worker")).toEqual([])
   })
 
   it("a note where agents' payments can't share a transaction", async () => {
@@ -443,6 +456,18 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     await client.end()
     const none = await diagnosis({ DATABASE_URL: durable.url.replace(/\/postgres$/, "/none") })
     expect(none.text).toContain("the database can't be used: there is no such database.")
+  })
+
+  it("takes a limit of temporary files for no full disk", async () => {
+    await (await openPostgres(durable.url, () => {})).close()
+    const client = new pg.Client({ connectionString: durable.url })
+    await client.connect()
+    await client.query("set temp_file_limit = '512kB'")
+    const query = async (text: string) => (await client.query(text)).rows
+    const found = await checkDatabase(examineSettings(env).settings, query, () => new Date())
+    await client.end()
+    expect(found.filter(({ level }) => level !== "ok" && level !== "note")).toEqual([])
+    expect(found.find(({ check }) => check === "writes")).toMatchObject({ level: "note" })
   })
 
   it("raises an alarm where the system sorts text in another way than the indexes", async () => {

@@ -3,12 +3,12 @@
  * system sorts, and that its clock agrees with ours.
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
+import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { schemaState } from "../../platform/db/migrate.ts"
 import { isTrialTooLarge, TRY_WRITE, whyUnwritable } from "../../platform/db/try-write.ts"
-import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** Runs one statement; undefined where the database is embedded, because that serves only one process. */

@@ -11,6 +11,7 @@ import { type Endpoint, hostOf, newEndpoint } from "../../platform/chain/endpoin
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { type NetworkName, networkSetting } from "../../platform/chain/network-facts.ts"
 import type { NetworkSettings } from "../../platform/chain/networks.ts"
+import { blockOf, NEWEST_BLOCK, numberOf } from "../../platform/chain/newest-block.ts"
 import { batch, hexNumber, type RpcResult } from "../../platform/chain/rpc.ts"
 import { readWalletState } from "../../platform/chain/wallet-state.ts"
 import type { Settings } from "../../platform/config/settings.ts"
@@ -97,7 +98,7 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
   })
   const calls = [
     { method: "eth_chainId", params: [] },
-    { method: "eth_getBlockByNumber", params: ["latest", false] },
+    NEWEST_BLOCK,
     { method: "eth_getBlockByNumber", params: ["finalized", false] },
     { method: "eth_getLogs", params: [{ fromBlock: "latest", toBlock: "latest", address: network.token }] },
   ]
@@ -126,17 +127,6 @@ async function askEndpoint(network: NetworkSettings, url: string, signal: AbortS
 }
 
 const errorOf = (result: RpcResult | undefined): string => (result?.ok === false ? result.error : "nothing usable")
-
-const numberOf = (text: unknown): number | undefined =>
-  typeof text === "string" && /^0x[0-9a-f]{1,12}$/i.test(text) ? Number.parseInt(text, 16) : undefined
-
-function blockOf(result: RpcResult | undefined): { number: number; timeMs: number } | undefined {
-  if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
-  const { number, timestamp } = result.value as Record<string, unknown>
-  const height = numberOf(number)
-  const seconds = numberOf(timestamp)
-  return height === undefined || seconds === undefined ? undefined : { number: height, timeMs: seconds * 1_000 }
-}
 
 /** Endpoints with the same host count as one: a provider that lies, or is down, does so at all of them. */
 function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {

@@ -93,10 +93,26 @@ function checkSettings(settings: Settings, ofSettings: readonly string[], role: 
     ]
   return [
     fine(part, "settings", `all are valid for MODE=${settings.mode}`),
+    ...(role === "api" ? needlessKeys(settings) : []),
     ...(settings.mode === "live" ? liveWarnings(settings, role) : []).map((message): Finding => {
       return { part, check: "protection", level: "note", message }
     }),
   ]
+}
+
+/** Who takes over an API process should find no key. One in a KMS is not there, and the settings of both roles may name it. */
+function needlessKeys({ payoutSigner, relaySigner }: Settings): Finding[] {
+  const held = [
+    { lane: "payout", signer: payoutSigner },
+    { lane: "relay", signer: relaySigner },
+  ].filter(({ signer }) => signer !== undefined && signer.remote === undefined)
+  return held.map(({ lane }) => ({
+    part: "settings",
+    check: `${lane}_key`,
+    level: "note",
+    message: `this process has the key of the ${lane} wallet, and --role api signs nothing`,
+    todo: `Set ${lane.toUpperCase()}_WALLET to its address, and take out the key.`,
+  }))
 }
 
 /** How to get a value, for settings where the fault alone does not say it. */

@@ -12,29 +12,39 @@ export interface DatabaseClock {
   /** The database's time, as exact as half a round trip to it. */
   now(): Date
   /**
-   * Whether this machine's clock is more than a minute beside the database's. A process with such a clock does nothing
-   * that outlives it: certificates, tokens of others and what remote signers do depend on that clock.
+   * A clause, where this machine's clock is more than a minute beside the database's; it names the wrong one where the newest block
+   * says so. The process then does nothing that outlives it, whichever it is. Certificates and remote signers depend on
+   * this machine's clock. And what is stored has the database's time: a wrong one would expire checkouts and delete nonces
+   * for good, while payments on chain wait without a loss.
    */
-  isWrong(): boolean
+  trouble(): string | undefined
   /** Compares both clocks now. Rejects where the database does not answer. */
   measure(): Promise<void>
 }
 
-/** What a process with such a clock says of itself, as a clause. */
-export const CLOCK_WRONG = "the clock of this machine is more than a minute beside that of Postgres"
+const CLOCK_WRONG = "the clock of this machine is more than a minute beside that of Postgres"
 
 const MOST_BESIDE_MS = 60_000
+/** A clock is right that is this near to the newest block. So two that are a minute apart can't both be. */
+const NEAR_BLOCK_MS = MOST_BESIDE_MS / 2
 const MEASURED_MS = 5_000
 
-/** Measures the clock of the database; `clocks` replace those of this machine. */
-export async function openClock(
-  db: Db,
-  clocks: { wallMs: () => number; monotonicMs: () => number } = {
-    wallMs: () => Date.now(),
-    monotonicMs: () => performance.now(),
-  },
-): Promise<DatabaseClock> {
-  const { wallMs, monotonicMs } = clocks
+/** The clocks that that of the database is compared with. */
+export interface OtherClocks {
+  /** This machine's. */
+  wallMs?: () => number
+  monotonicMs?: () => number
+  /** The time of the newest block of any chain; asked while the two clocks differ. It decides nothing but the words. */
+  newestBlockMs?: () => Promise<number | undefined>
+}
+
+/** Measures the clock of the database. */
+export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<DatabaseClock> {
+  const {
+    wallMs = () => Date.now(),
+    monotonicMs = () => performance.now(),
+    newestBlockMs = async () => undefined,
+  } = clocks
   /** The database's time when the monotonic clock was 0, and how far it may be from that. */
   let zeroMs = 0
   let errorMs = Number.POSITIVE_INFINITY
@@ -52,9 +62,30 @@ export async function openClock(
       zeroMs = foundMs
       errorMs = halfMs
     })
-  await measure()
   const nowMs = () => zeroMs + monotonicMs()
-  return { now: () => new Date(nowMs()), isWrong: () => Math.abs(wallMs() - nowMs()) > MOST_BESIDE_MS, measure }
+  const isWrong = () => Math.abs(wallMs() - nowMs()) > MOST_BESIDE_MS
+  let verdict = ""
+  const judge = async () => {
+    const blockMs = await newestBlockMs().catch(() => undefined)
+    verdict = blockMs === undefined ? "" : verdictOf(blockMs, { machineMs: wallMs(), databaseMs: nowMs() })
+  }
+  await measure()
+  return {
+    now: () => new Date(nowMs()),
+    trouble: () => (isWrong() ? `${CLOCK_WRONG}${verdict}` : undefined),
+    measure: async () => {
+      await measure()
+      if (isWrong()) await judge()
+      else verdict = ""
+    },
+  }
+}
+
+/** The end of the clause. Nothing where the chain agrees with neither clock: it may stand still. */
+function verdictOf(blockMs: number, { machineMs, databaseMs }: { machineMs: number; databaseMs: number }): string {
+  const isNear = (ms: number) => Math.abs(ms - blockMs) < NEAR_BLOCK_MS
+  if (isNear(machineMs)) return "; by the newest block, that of Postgres is wrong"
+  return isNear(databaseMs) ? "; by the newest block, that of this machine is wrong" : ""
 }
 
 /** Compares the clocks every five seconds until `signal` aborts, and logs when this machine's is wrong, and right again. */
@@ -63,14 +94,15 @@ export async function watchClock(clock: DatabaseClock, log: Logger, signal: Abor
   while (!signal.aborted) {
     // Where the database is gone, its own faults say so.
     await clock.measure().catch(() => undefined)
-    const isWrong = clock.isWrong()
-    if (isWrong && !wasWrong)
+    const trouble = clock.trouble()
+    // Once: the words follow an endpoint that comes and goes.
+    if (trouble !== undefined && !wasWrong)
       log.error(
         { todo: "Synchronize both clocks with NTP (chrony, systemd-timesyncd). It recovers by itself." },
-        `${CLOCK_WRONG}: this process works on nothing and is not ready`,
+        `${trouble}: this process works on nothing and is not ready`,
       )
-    if (!isWrong && wasWrong) log.info("the clock of this machine agrees with that of Postgres again")
-    wasWrong = isWrong
+    if (trouble === undefined && wasWrong) log.info("the clock of this machine agrees with that of Postgres again")
+    wasWrong = trouble !== undefined
     await sleep(MEASURED_MS, undefined, { signal }).catch(() => undefined)
   }
 }

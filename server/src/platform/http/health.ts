@@ -9,7 +9,6 @@ import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
-import { CLOCK_WRONG } from "../db/clock.ts"
 import { TRY_WRITE, UNWRITABLE, whyUnwritable } from "../db/try-write.ts"
 import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
@@ -112,7 +111,8 @@ function stateReader(ctx: Context, alarmsNow: () => Promise<string[]>, draining:
   let last: string[] = []
   return async () => {
     if (draining.aborted) return { fault: "the process is stopping", alarms: [] }
-    if (ctx.clock?.isWrong()) return { fault: CLOCK_WRONG, alarms: [] }
+    const clockTrouble = ctx.clock?.trouble()
+    if (clockTrouble !== undefined) return { fault: clockTrouble, alarms: [] }
     const [reached, alarms, unwritable] = await Promise.all([
       inTime(databaseNow()),
       inTime(sharedAlarms()),

@@ -32,7 +32,7 @@ export async function runLoop<C extends Context>(ctx: C, loop: Loop<C>): Promise
   const { signal } = ctx
   const wakes = ctx.wakes.subscribe(loop.wokenBy)
   while (!signal.aborted) {
-    if (ctx.clock?.isWrong()) {
+    if (ctx.clock?.trouble() !== undefined) {
       await sleep(CLOCK_WRONG_MS, undefined, { signal }).catch(() => {})
       continue
     }
