@@ -3,7 +3,8 @@
  * factory can send its money to anyone, without a signature. The factory reports that in the same transaction
  * (`GivenBack`), so one question for each range of blocks covers all deposits, whatever strangers send to them. A report
  * about a transaction that this database did not sign halts the payout wallets. The hourly comparison would do so too,
- * but only for final blocks: on some networks those are a quarter of an hour old.
+ * but only for final blocks: on some networks those are a quarter of an hour old. What the key does without such an event
+ * shows in the wallet's count of transactions, which the same round reads (`watch-keys.ts`).
  *
  * It reads blocks that are not final. A reorg can remove such a transaction, but not the fact that somebody else signed
  * it. What is recorded in the books is left to the comparison.
@@ -20,6 +21,7 @@ import { depositsNamed } from "./compared-deposits.ts"
 import { notedOutflows, noticedAmong } from "./note-outflows.ts"
 import { type Given, givenBackFrom } from "./read-given-back.ts"
 import { haltPayoutWallets, reportUnproven } from "./report.ts"
+import { confirmSuspects, watchKeys } from "./watch-keys.ts"
 
 /** How often the blocks are read: with the interval of the scan and a failed round, a theft is known within a minute. */
 const EVERY_MS = 20_000
@@ -30,19 +32,22 @@ const LEASE_MS = 60_000
 const RESCAN_BLOCKS = 20n
 /** After downtime the blocks are read over several rounds. */
 const RANGES_PER_ROUND = 20
-/** Endpoints that do not agree, or do not answer, for this long are reported. */
+/** What was not read to its end for this long is reported. */
 const UNREAD_MS = 60_000
+const DISAGREED = "endpoints do not answer, or do not agree on what was given back"
+const UNCOUNTED = "endpoints do not answer, or do not agree on the payout wallet's count of transactions"
 
 type Watch = Row<"outflow_watches">
 
 /** Runs one round if it is due; returns how many milliseconds the next may wait. `wallet`: the payout wallet. */
 export async function watchOutflows(ctx: Context, network: Network, wallet: Address): Promise<number> {
+  await confirmSuspects(ctx, network, wallet)
   // A halted wallet's outflows are read when a person has resumed it: until then its nonces may be unexplained.
   if (!(await isBegun(ctx, network, wallet))) return LOOK_MS
   const now = ctx.now()
   const nextRunAt = new Date(now.getTime() + EVERY_MS)
   const job = { table: "outflow_watches", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
-  await withLease(ctx.db, job, watch => watchOn(ctx, network, watch))
+  await withLease(ctx.db, job, watch => watchOn(ctx, network, wallet, watch))
   return LOOK_MS
 }
 
@@ -62,8 +67,26 @@ async function isBegun(ctx: Context, { chainId }: Network, address: Address): Pr
   return true
 }
 
-/** Reads on to the block that the scan has reached. */
-async function watchOn(ctx: Context, network: Network, watch: Watch): Promise<void> {
+/** Looks at everything once, and records how far that got. */
+async function watchOn(ctx: Context, network: Network, wallet: Address, watch: Watch): Promise<void> {
+  const { at, unread } = await readOn(ctx, network, watch)
+  // After the events, because those say more: the reason of a halt is the first that was found.
+  const areCounted = await watchKeys(ctx, network, wallet)
+  const words = unread ?? (areCounted ? undefined : UNCOUNTED)
+  await ctx.db
+    .updateTable("outflow_watches")
+    .set({ block_number: at, ...(words === undefined ? { read_at: ctx.now() } : {}) })
+    .where("chain_id", "=", network.chainId)
+    .execute()
+  if (words === undefined || ctx.now().getTime() - watch.read_at.getTime() < UNREAD_MS) return
+  reportUnproven(ctx, network, `deposits can't be watched: ${words}`, { from: `${at + 1n}` })
+}
+
+/**
+ * Reads on to the block that the scan has reached. Returns the last block that was read, and why there is more to read
+ * if there is.
+ */
+async function readOn(ctx: Context, network: Network, watch: Watch): Promise<{ at: bigint; unread?: string }> {
   const { block_number: last } = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
@@ -74,22 +97,12 @@ async function watchOn(ctx: Context, network: Network, watch: Watch): Promise<vo
   let from = at > RESCAN_BLOCKS ? at - RESCAN_BLOCKS + 1n : 0n
   for (let ranges = 0; from <= last && ranges < RANGES_PER_ROUND; ranges++) {
     const read = await givenBackFrom(ctx, network, from, last)
-    if (!read) return reportUnread(ctx, network, watch)
+    if (!read) return { at, unread: DISAGREED }
     await haltForTheft(ctx, network, read.given)
     at = read.to > at ? read.to : at
     from = read.to + 1n
   }
-  await ctx.db
-    .updateTable("outflow_watches")
-    .set({ block_number: at, read_at: ctx.now() })
-    .where("chain_id", "=", network.chainId)
-    .execute()
-}
-
-function reportUnread(ctx: Context, network: Network, { read_at, block_number }: Watch): void {
-  if (ctx.now().getTime() - read_at.getTime() < UNREAD_MS) return
-  const words = "deposits can't be watched: endpoints do not answer, or do not agree on what was given back"
-  reportUnproven(ctx, network, words, { from: `${block_number + 1n}` })
+  return from > last ? { at } : { at, unread: `${last - at} blocks wait, and are read over the next rounds` }
 }
 
 /** Halts the payout wallets if money was sent on the operator's word alone, in a transaction that is not ours. */

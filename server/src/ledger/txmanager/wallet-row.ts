@@ -90,13 +90,22 @@ export async function haltAhead(
   wallet: Row<"wallets">,
   count: bigint | undefined,
 ): Promise<void> {
-  // `next_nonce` only grows, so an older row is enough to know that all is well.
-  if (count === undefined || count <= wallet.next_nonce) return
-  const { next_nonce: next } = await walletRow(ctx, wallet)
-  if (count <= next) return
+  const next = count === undefined ? undefined : await fewerSigned(ctx, wallet, count)
+  if (next === undefined) return
   const words = `the chain has ${count} transactions of the wallet, and this database signed ${next}`
   const why = "it was restored from an old backup, or the key is used elsewhere"
   await haltWallet(ctx, chain, wallet, "foreign_nonce", `${words}: ${why}`)
+}
+
+/**
+ * Returns how many transactions this database signed for the wallet, if they are fewer than the chain has; else
+ * undefined. A nonce is stored before it is signed with, so the chain's count must have been read before this.
+ */
+export async function fewerSigned(ctx: Context, wallet: Row<"wallets">, count: bigint): Promise<bigint | undefined> {
+  // `next_nonce` only grows, so an older row is enough to know that all is well.
+  if (count <= wallet.next_nonce) return undefined
+  const { next_nonce: next } = await walletRow(ctx, wallet)
+  return count > next ? next : undefined
 }
 
 /** Observes the wallet at the start of the process, so that an old backup is noticed before anything is signed. */

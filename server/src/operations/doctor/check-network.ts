@@ -13,7 +13,7 @@ import { type NetworkName, networkSetting } from "../../platform/chain/network-f
 import type { NetworkSettings } from "../../platform/chain/networks.ts"
 import { blockOf, NEWEST_BLOCK, numberOf } from "../../platform/chain/newest-block.ts"
 import { batch, hexNumber, type RpcResult } from "../../platform/chain/rpc.ts"
-import { readWalletState } from "../../platform/chain/wallet-state.ts"
+import { readGas } from "../../platform/chain/wallet-state.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { type Finding, fine } from "./finding.ts"
 
@@ -183,7 +183,7 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
   const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
   const gasOf = async (lane: "payout" | "relay", wallet: Address): Promise<Finding> => {
     const check = `${lane}_wallet`
-    const { balance, market, dataFee } = await readWalletState({ ...network, endpoints }, wallet, signal)
+    const { balance, market, dataFee } = await readGas({ ...network, endpoints }, wallet, signal)
     if (balance === undefined || market === undefined) {
       const todo = "See what is said of the endpoints."
       return {

@@ -12,7 +12,7 @@ import type { Market } from "./fees.ts"
 import type { Address } from "./hex.ts"
 import { askAgreed } from "./in-time.ts"
 import type { Network } from "./networks.ts"
-import type { RpcResult } from "./rpc.ts"
+import type { RpcCall, RpcResult } from "./rpc.ts"
 
 export interface WalletState {
   /**
@@ -83,55 +83,91 @@ export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => v
  * endpoints are only as good as the worse one, so where they differ a third is waited for.
  */
 function isAlike(a: readonly RpcResult[], b: readonly RpcResult[]): boolean {
-  const areEqual = [0, 1, 6].every(i => quantity(a[i]) === quantity(b[i]))
+  const areEqual = [4, 5, 6].every(i => quantity(a[i]) === quantity(b[i]))
   const amountsOf = (results: readonly RpcResult[]) => [
+    quantity(results[0]),
+    baseFeeOf(results[1]),
     quantity(results[2]),
-    baseFeeOf(results[3]),
-    quantity(results[4]),
   ]
   const others = amountsOf(b)
   return areEqual && amountsOf(a).every((each, i) => !isFar(each ?? 0n, others[i] ?? 0n))
 }
 
+const countCall = (wallet: Address, block: "latest" | "finalized" | "pending"): RpcCall => ({
+  method: "eth_getTransactionCount",
+  params: [wallet, block],
+})
+
+const gasCalls = (wallet: Address): RpcCall[] => [
+  { method: "eth_getBalance", params: [wallet, "latest"] },
+  { method: "eth_getBlockByNumber", params: ["latest", false] },
+  { method: "eth_maxPriorityFeePerGas", params: [] },
+  dataFeeCall,
+]
+
 /** Asks all endpoints of a network about a wallet. */
-export async function readWalletState(
+export const readWalletState = (
   network: Pick<Network, "endpoints">,
   wallet: Address,
   signal: AbortSignal,
+): Promise<WalletState> =>
+  readState(
+    network,
+    [...gasCalls(wallet), countCall(wallet, "latest"), countCall(wallet, "finalized"), countCall(wallet, "pending")],
+    signal,
+  )
+
+/** What a wallet has for gas, and what gas costs: all that {@link readWalletState} asks about but the counts. */
+export const readGas = (
+  network: Pick<Network, "endpoints">,
+  wallet: Address,
+  signal: AbortSignal,
+): Promise<Pick<WalletState, "balance" | "market" | "dataFee">> => readState(network, gasCalls(wallet), signal)
+
+/** Asks all endpoints for the counts of wallets in mined blocks; returns each `agreedLatest` in the same order. */
+export async function readCounts(
+  network: Pick<Network, "endpoints">,
+  wallets: readonly Address[],
+  signal: AbortSignal,
+): Promise<(bigint | undefined)[]> {
+  const needed = quorumOf(network)
+  const calls = wallets.map(wallet => countCall(wallet, "latest"))
+  const answers = await askAgreed(awake(network.endpoints), calls, { needed }, signal)
+  return calls.map((_, i) => {
+    const counts = answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
+    return descending(counts)[needed - 1]
+  })
+}
+
+async function readState(
+  network: Pick<Network, "endpoints">,
+  calls: readonly RpcCall[],
+  signal: AbortSignal,
 ): Promise<WalletState> {
-  const calls = [
-    { method: "eth_getTransactionCount", params: [wallet, "latest"] },
-    { method: "eth_getTransactionCount", params: [wallet, "finalized"] },
-    { method: "eth_getBalance", params: [wallet, "latest"] },
-    { method: "eth_getBlockByNumber", params: ["latest", false] },
-    { method: "eth_maxPriorityFeePerGas", params: [] },
-    dataFeeCall,
-    { method: "eth_getTransactionCount", params: [wallet, "pending"] },
-  ]
   const asked = awake(network.endpoints)
   const answers = await askAgreed(asked, calls, { needed: quorumOf(network), isSame: isAlike }, signal)
   const reported = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
-  const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
+  const baseFees = answers.map(answer => baseFeeOf(answer?.[1])).filter(n => n !== undefined)
   // If a lie makes the bid too low, the bid is raised until it is mined; if too high, the money would be lost.
   const baseFee = agreed(baseFees)
-  const tip = agreed(reported(4))
-  const counts = descending(reported(0))
+  const tip = agreed(reported(2))
+  const counts = descending(reported(4))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {
     lowest: counts.at(-1),
     latest: careful(counts),
     pending: careful(descending(reported(6))),
     agreedLatest: agreed(counts),
-    agreedFinalized: agreed(reported(1)),
-    balance: cautious(descending(reported(2)).reverse()),
+    agreedFinalized: agreed(reported(5)),
+    balance: cautious(descending(reported(0)).reverse()),
     market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
-    dataFee: MARGIN * (agreed(answers.filter(answer => answer).map(answer => word(answer?.[5]))) ?? 0n),
+    dataFee: MARGIN * (agreed(answers.filter(answer => answer).map(answer => word(answer?.[3]))) ?? 0n),
     words: answers.map((answer, i) => ({
       position: network.endpoints.indexOf(asked[i] as Endpoint),
-      latest: quantity(answer?.[0]),
-      balance: quantity(answer?.[2]),
-      baseFee: baseFeeOf(answer?.[3]),
+      latest: quantity(answer?.[4]),
+      balance: quantity(answer?.[0]),
+      baseFee: baseFeeOf(answer?.[1]),
     })),
   }
 }

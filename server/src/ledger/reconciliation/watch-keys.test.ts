@@ -1,0 +1,182 @@
+// Theft with the payout key that leaves no event of its own, and what looks like it, on a real chain.
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../../test/payouts.ts"
+import { type Endpoint, newEndpoint } from "../../platform/chain/endpoints.ts"
+import { releaseData } from "../../platform/chain/release-call.ts"
+import { payeesOfSets } from "../deposits/deposits.ts"
+import { payoutAlarms } from "../../platform/metrics.ts"
+import { ensureCursor } from "../scanner/scan-round.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
+import { watchOutflows } from "./watch-outflows.ts"
+
+const EVERY_MS = 20_000
+const PAYOUT_ID = "00000000-0000-4000-8000-000000000000"
+let rig: PayoutRig
+let endpoints: Endpoint[]
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  endpoints = rig.network.endpoints as Endpoint[]
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  await rig.empty()
+  await ensureCursor(rig.service.ctx, rig.network)
+  await look()
+  await look()
+})
+afterEach(() => {
+  endpoints.splice(1)
+  rig.proxy.spoil = (_method, _params, result) => result
+})
+
+const wallet = () => rig.service.ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+const watched = () => rig.service.ctx.db.selectFrom("outflow_watches").selectAll().executeTakeFirstOrThrow()
+const count = async () => BigInt(await rig.anvil.client.getTransactionCount({ address: rig.signer.address }))
+const another = () => newEndpoint(rig.network.name, rig.anvil.rpcUrl)
+const isCountCall = (method: string, params: unknown[]) =>
+  method === "eth_getTransactionCount" && params[1] === "latest"
+const alarms = async () => {
+  const { values } = await payoutAlarms.get()
+  return values.find(({ labels }) => labels.reason === "books" && labels.wallet === "payout")?.value ?? 0
+}
+const watch = async () => {
+  for (const endpoint of endpoints) endpoint.silentUntil = 0
+  await watchOutflows(rig.service.ctx, rig.network, rig.signer.address)
+}
+/** A round of the scan, and then one of the watch. */
+const look = async () => {
+  rig.service.advance(EVERY_MS)
+  await verifyRound(rig.service.ctx, rig.network)
+  await watch()
+}
+
+/** Pays all of a deposit to the payee who is to get 40 % of it, with the operator's key, past the service. */
+async function steal(): Promise<void> {
+  const { service, anvil, token } = rig
+  const { deposit } = await rig.sell([60, 40])
+  await rig.mint(deposit.address, 50n)
+  const set = deposit.recipient_set_id ?? 0n
+  const payees = [...(await payeesOfSets(service.ctx, [set])).values()].flat()
+  const data = releaseData(PAYOUT_ID, deposit, payees, { token, recipient: recipient(1), amount: 50n })
+  const before = await rig.balanceOf(recipient(1))
+  await anvil.client.sendTransactionSync({ to: deposit.factory, data, account: anvil.accounts[1], gas: 1_000_000n })
+  expect(await rig.balanceOf(recipient(1))).toBe(before + 50n)
+}
+
+const lookTwice = async () => {
+  await look()
+  await look()
+}
+
+it("halts for a release that the service did not sign, within two rounds and long before its block is final", async () => {
+  await rig.paid(await rig.sell([60, 40]), 500_000n)
+  await rig.round()
+  expect(await rig.states()).toEqual(["mined", "mined"])
+  await lookTwice()
+  expect(await wallet()).toMatchObject({ status: "active" })
+  await steal()
+  await look()
+  // One reading of the only endpoint halts nothing.
+  expect(await wallet()).toMatchObject({ status: "active" })
+  // The next look, whether or not the round is due or another process has it.
+  await watch()
+  const signed = (await wallet()).next_nonce
+  expect((await wallet()).halted_reason).toBe(
+    `the chain has ${signed + 1n} transactions of the wallet, and this database signed ${signed}: it was restored from an old backup, or the key is used elsewhere`,
+  )
+})
+
+it("halts the wallet of another process's factory, but none that nobody serves", async () => {
+  const { db } = rig.service.ctx
+  const { id: _id, ...row } = await wallet()
+  const [other, unserved] = [rig.anvil.accounts[4], rig.anvil.accounts[5]]
+  const of = ({ address }: { address: string }, run_at: Date) =>
+    ({ ...row, address: address.toLowerCase() as typeof row.address, next_nonce: 0n, run_at }) as const
+  await db
+    .insertInto("wallets")
+    .values([of(other, rig.service.ctx.now()), of(unserved, new Date(0))])
+    .execute()
+  for (const account of [other, unserved])
+    await rig.anvil.client.sendTransactionSync({ to: recipient(7), value: 1n, account })
+  await lookTwice()
+  const rows = await db.selectFrom("wallets").select(["address", "status"]).where("status", "=", "halted").execute()
+  expect(rows).toEqual([{ address: other.address.toLowerCase(), status: "halted" }])
+})
+
+it("does not halt for what another process gives a nonce, sends and has mined while the count is read", async () => {
+  await rig.paid(await rig.sell([50, 50]), 500_000n)
+  let isInside = false
+  const before = await count()
+  rig.proxy.spoil = async (method, params, result) => {
+    if (isInside || !isCountCall(method, params)) return result
+    isInside = true
+    await rig.round()
+    return `0x${(await count()).toString(16)}`
+  }
+  rig.service.advance(EVERY_MS)
+  await watch()
+  await watch()
+  expect(isInside).toBe(true)
+  expect(await count()).toBe(before + 2n)
+  expect(await rig.states()).toEqual(["mined", "mined"])
+  await lookTwice()
+  expect(await wallet()).toMatchObject({ status: "active", halted_reason: null })
+})
+
+it("does not halt for one answer that is wrong, for a lagging endpoint, nor for a liar beside an honest one", async () => {
+  const answer = (value: (honest: bigint) => bigint) => {
+    rig.proxy.spoil = (method, params, result) =>
+      isCountCall(method, params) ? `0x${value(BigInt(String(result))).toString(16)}` : result
+  }
+  answer(honest => honest + 9n)
+  await look()
+  answer(honest => honest)
+  await lookTwice()
+  answer(honest => honest + 9n)
+  await look()
+  answer(honest => honest)
+  await watch()
+  endpoints.push(another())
+  answer(honest => honest - 1n)
+  await lookTwice()
+  answer(honest => honest + 9n)
+  await lookTwice()
+  expect(await wallet()).toMatchObject({ status: "active", halted_reason: null })
+  // Nor does the endpoint that lags hide what two others report.
+  endpoints.push(another())
+  answer(honest => honest - 1n)
+  await steal()
+  await lookTwice()
+  expect(await wallet()).toMatchObject({ status: "halted" })
+})
+
+it("reports after a minute that too few endpoints report the count, and that blocks wait after downtime", async () => {
+  endpoints.push(another())
+  const since = (await watched()).read_at
+  const had = await alarms()
+  rig.proxy.spoil = (method, params, result) => (isCountCall(method, params) ? null : result)
+  await lookTwice()
+  expect(await watched()).toMatchObject({ read_at: since })
+  expect(await alarms()).toBe(had)
+  await look()
+  expect(await alarms()).toBe(had + 1)
+  rig.proxy.spoil = (_method, _params, result) => result
+  await look()
+  const { read_at: read } = await watched()
+  expect(read.getTime()).toBeGreaterThan(since.getTime())
+  // More blocks than two rounds of 20 ranges reach.
+  await rig.anvil.client.mine({ blocks: 130 })
+  rig.service.advance(EVERY_MS)
+  await verifyRound(rig.service.ctx, rig.network)
+  // The first is 40 s after the last read, and the second a minute.
+  for (const n of [0, 1, 2]) {
+    for (const endpoint of endpoints) endpoint.logRange = 3n
+    rig.service.advance(EVERY_MS)
+    await watch()
+    expect((await watched()).read_at).toEqual(read)
+    expect(await alarms()).toBe(had + 1 + n)
+  }
+  await look()
+  expect((await watched()).read_at.getTime()).toBeGreaterThan(read.getTime())
+  expect(await alarms()).toBe(had + 3)
+})
