@@ -104,21 +104,21 @@ it("halts the wallet of another process's factory, but none that nobody serves",
 })
 
 it("does not halt for what another process gives a nonce, sends and has mined while the count is read", async () => {
-  await rig.paid(await rig.sell([50, 50]), 500_000n)
-  let isInside = false
   const before = await count()
+  let isInside = false
   rig.proxy.spoil = async (method, params, result) => {
     if (isInside || !isCountCall(method, params)) return result
     isInside = true
     await rig.round()
     return `0x${(await count()).toString(16)}`
   }
-  rig.service.advance(EVERY_MS)
-  await watch()
-  await watch()
-  expect(isInside).toBe(true)
-  expect(await count()).toBe(before + 2n)
-  expect(await rig.states()).toEqual(["mined", "mined"])
+  for (const n of [1, 2]) {
+    await rig.paid(await rig.sell([50, 50]), 500_000n)
+    rig.service.advance(EVERY_MS)
+    isInside = false
+    await watch()
+    expect(await count()).toBe(before + BigInt(2 * n))
+  }
   await lookTwice()
   expect(await wallet()).toMatchObject({ status: "active", halted_reason: null })
 })
