@@ -108,13 +108,13 @@ ${rows.join("\n")}
 
 ## What the scan costs
 
-While nobody pays, each RPC endpoint of each network gets 228,000 calls a day in 63,000 requests. 104,000 of the calls are the scan's: six in
+While nobody pays, each RPC endpoint of each network gets 198,000 calls a day in 68,000 requests. 104,000 of the calls are the scan's: six in
 each of 17,280 rounds, at the default \`VERIFY_INTERVAL\` of 5 seconds. The others are about the wallets, about what left receiving addresses,
-and about other tokens. With a minute they are 132,000 in all, and payments are confirmed up to a minute later. 27,000 of the
-calls are \`eth_getLogs\` (11,000 with a minute); each further thousand addresses in the scan adds one to each round.
+and about other tokens. With a minute they are 104,000 in all, and payments are confirmed up to a minute later. 27,000 of the
+calls are \`eth_getLogs\` (12,000 with a minute); each further thousand addresses in the scan adds one to each round.
 
 Measured on 2026-11-28 with \`script/bench calls\` on a busy machine: one process, three endpoints, blocks of two seconds, 60 to 120 seconds that
-stand for a day, without what runs hourly or daily. In the same run 20 payments were confirmed 2.8 s (p50) and at most 6.1 s after
+stand for a day, without what runs hourly or daily. In an earlier run 20 payments were confirmed 2.8 s (p50) and at most 6.1 s after
 they had their confirmations.
 `
 }

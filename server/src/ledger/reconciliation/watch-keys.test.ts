@@ -89,7 +89,7 @@ it("halts for a release that the service did not sign, within two rounds and lon
 it("halts the wallet of another process's factory, but none that nobody serves", async () => {
   const { db } = rig.service.ctx
   const { id: _id, ...row } = await wallet()
-  const [other, unserved] = [rig.anvil.accounts[4], rig.anvil.accounts[5]]
+  const [, , , , other, unserved] = rig.anvil.accounts
   const of = ({ address }: { address: string }, run_at: Date) =>
     ({ ...row, address: address.toLowerCase() as typeof row.address, next_nonce: 0n, run_at }) as const
   await db

@@ -75,7 +75,7 @@ async function watchOn(ctx: Context, network: Network, wallet: Address, watch: W
   const words = unread ?? (areCounted ? undefined : UNCOUNTED)
   await ctx.db
     .updateTable("outflow_watches")
-    .set({ block_number: at, ...(words === undefined ? { read_at: ctx.now() } : {}) })
+    .set({ block_number: at, read_at: words === undefined ? ctx.now() : watch.read_at })
     .where("chain_id", "=", network.chainId)
     .execute()
   if (words === undefined || ctx.now().getTime() - watch.read_at.getTime() < UNREAD_MS) return
