@@ -30,7 +30,7 @@ type Charged = Pick<Row<"payouts">, "kind" | "chain_id" | "token" | "amount">
 export const timesInHalf = ({ budget, gasTimes }: PayoutKind): bigint => (budget === "half" ? gasTimes : 0n)
 
 /** {@link timesInHalf} in SQL, for rows `i`. */
-export const timesOf = (): RawBuilder<bigint> => numberByKind(sql.ref("i.kind"), timesInHalf)
+export const timesOf = (): RawBuilder<bigint> => numberByKind(timesInHalf)
 const cheapTimesOf = (ctx: TxContext) =>
   sql<bigint>`(case when i.kind in ${kindsThat(kind => kind.budget !== "by_amount")} then ${timesOf()}
     when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`

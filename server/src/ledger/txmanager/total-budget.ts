@@ -41,7 +41,7 @@ export const isContractRelay = ({ kind, data, gas }: Relayed): boolean => {
 
 const ofContracts = (chainId: number) =>
   sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and (i.data like ${`${CONTRACT_RELAY}%`}
-    or i.gas <> ${numberByKind(sql.ref("i.kind"), kind => kind.gasOfKey)})`
+    or i.gas <> ${numberByKind(kind => kind.gasOfKey)})`
 
 const ONCE = sql<bigint>`1`
 
@@ -84,7 +84,7 @@ async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
     spentOn(
       ctx,
       sql<boolean>`not ${isPrepaidCall()}`,
-      numberByKind(sql.ref("i.kind"), ({ gasTimes }) => gasTimes),
+      numberByKind(({ gasTimes }) => gasTimes),
     ),
     spentOn(ctx, sql<boolean>`i.lane = 'relay'`, timesOf()),
   ])
