@@ -239,7 +239,7 @@ describe("without an endpoint", () => {
       const urls = []
       registerHooks({ load(url, context, next) { urls.push(url); return next(url, context) } })
       const { openTracing } = await import("${root}server/src/platform/tracing/open-tracing.ts")
-      const { readSettings } = await import("${root}server/src/platform/config/settings.ts")
+      const { readSettings } = await import("${root}server/src/platform/config/read-settings.ts")
       await import("${root}server/src/main.ts")
       const tracing = await openTracing(readSettings({}).tracing, () => {})
       const packages = urls.flatMap(url => /node_modules\\/(@opentelemetry\\/[^/]+)/.exec(url)?.[1] ?? [])
