@@ -173,7 +173,6 @@ async function accept(url: string): Promise<void> {
         data,
       } as const
       await inTransaction(ctx, ctx => emit(ctx, event))
-      ctx.wakes.wakeSoon("deliveries")
       response.statusCode = 202
       response.end()
     })

@@ -320,7 +320,6 @@ async function steadily({ ctx, merchantId }: Place, ms: number): Promise<void> {
         data: { ...data, sentAt: clock() } as never,
       }),
     )
-    ctx.wakes.wakeSoon("deliveries")
     await sleep(Math.max(0, startedAt + n * gapMs - clock()))
   }
 }

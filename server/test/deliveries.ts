@@ -61,16 +61,12 @@ export async function startDeliveryRig(): Promise<DeliveryRig> {
       await ctx.db.deleteFrom("events").where("type", "=", "settings.webhook_changed").execute()
       return body.data
     },
-    send: (more = {}) =>
-      inTransaction(ctx, ctx =>
-        emit(ctx, {
-          merchantId: rig.merchantId,
-          type: "subscription.renewal.created",
-          orderKey: `cs_${Math.random()}`,
-          data: { n: 1 } as never,
-          ...more,
-        }),
-      ),
+    send: async (more = {}) => {
+      const event = { type: "subscription.renewal.created" as const, orderKey: `cs_${Math.random()}`, ...more }
+      const data = { n: 1 } as never
+      const [id = ""] = await inTransaction(ctx, ctx => emit(ctx, { merchantId: rig.merchantId, data, ...event }))
+      return id
+    },
     deliver: async (by = rig.deliverer) => {
       do await by.idle()
       while ((await by.round()) > 0)

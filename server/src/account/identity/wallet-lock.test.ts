@@ -133,8 +133,9 @@ describe("settings.split_changed", () => {
     ] as const) {
       const wakes = vi.spyOn(service.ctx.wakes, "wakeSoon")
       const plain = await made(path, body)
+      expect(wakes, path).not.toHaveBeenCalled()
       const split = await made(path, { ...body, slug: undefined, splitId })
-      expect(wakes.mock.calls, path).toEqual([["deliveries"], ["deliveries"]])
+      expect(wakes.mock.calls, path).toEqual([["deliveries"]])
       wakes.mockRestore()
       await send(console_("PUT", `${path}/${plain}`, { splitId }))
       await send(console_("PUT", `${path}/${plain}`, { splitId: null }))

@@ -8,7 +8,7 @@ import { until } from "../../../test/e2e/program.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { claimDeliveries } from "./claim-deliveries.ts"
 import { openDeliverer } from "./deliver-events.ts"
-import { emitAll, type NewEvent } from "./emit.ts"
+import { emit, type NewEvent } from "./emit.ts"
 import { resend } from "./manage-endpoints.ts"
 import { recordAttempts } from "./record-attempts.ts"
 import { type EventType, eventTypes, subscribable } from "./webhook.ts"
@@ -52,7 +52,7 @@ describe("an event that is emitted alone", () => {
         dedupeKey: `${n}`,
         ...(calls ? { callbackUrl: "https://shop.example/call" } : {}),
       })
-      const emitted = (...events: NewEvent<EventType>[]) => inTransaction(rig.service.ctx, ctx => emitAll(ctx, events))
+      const emitted = (...events: NewEvent<EventType>[]) => inTransaction(rig.service.ctx, ctx => emit(ctx, ...events))
       const [alone] = await emitted(event(1))
       const [beside] = await emitted(event(2), event(3))
       const [again = ""] = await emitted(event(1))
@@ -108,13 +108,10 @@ describe("a claim", () => {
     const ahead = { ...ctx, now: () => new Date(ctx.now().getTime() + 3_600_000) }
     const event = { merchantId: rig.merchantId, type: "checkout.failed" as const, orderKey: "cs_1", data: {} as never }
     const callbackUrl = `${to.url}/callback`
-    await inTransaction(ahead, ctx => emitAll(ctx, [{ ...event, callbackUrl }]))
-    await inTransaction(ahead, ctx => emitAll(ctx, [{ ...event, type: "checkout.session.completed" }]))
+    await inTransaction(ahead, ctx => emit(ctx, { ...event, callbackUrl }))
+    await inTransaction(ahead, ctx => emit(ctx, { ...event, type: "checkout.session.completed" }))
     await inTransaction(ahead, ctx =>
-      emitAll(ctx, [
-        { ...event, callbackUrl, orderKey: "cs_2" },
-        { ...event, callbackUrl, orderKey: "cs_3" },
-      ]),
+      emit(ctx, { ...event, callbackUrl, orderKey: "cs_2" }, { ...event, callbackUrl, orderKey: "cs_3" }),
     )
     await rig.deliver()
     expect(to.received).toHaveLength(1 + 4)

@@ -2,7 +2,7 @@ import { once } from "node:events"
 import type { AddressInfo } from "node:net"
 import { createServer, type Server, type Socket } from "node:net"
 import { sql } from "kysely"
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../../test/database.ts"
 import { type DeliveryRig, startDeliveryRig } from "../../../test/deliveries.ts"
 import { until } from "../../../test/e2e/program.ts"
@@ -238,6 +238,28 @@ describe("a delivery", () => {
     ).rejects.toThrow("no")
     await rig.deliver()
     expect(to.received).toHaveLength(2)
+  })
+
+  it("wakes who sends it when its transaction commits, not before, and not when that is rolled back", async () => {
+    const wakes = vi.spyOn(rig.service.ctx.wakes, "wakeSoon")
+    const { merchantId } = rig
+    const plain = { merchantId, type: "subscription.renewal.created", orderKey: "x", data: {} as never } as const
+    const back = { ...plain, takesBack: ["checkout.confirmed"], onlyBack: true } as const
+    for (const event of [plain, back]) {
+      await inTransaction(rig.service.ctx, async ctx => {
+        await emit(ctx, event)
+        expect(wakes).not.toHaveBeenCalled()
+      })
+      expect(wakes.mock.calls).toEqual([["deliveries"]])
+      wakes.mockClear()
+      const failing = inTransaction(rig.service.ctx, async ctx => {
+        await emit(ctx, event)
+        throw new Error("no")
+      })
+      await expect(failing).rejects.toThrow("no")
+      expect(wakes).not.toHaveBeenCalled()
+    }
+    wakes.mockRestore()
   })
 
   it("is refused for a merchant that does not exist, whatever its kind", async () => {

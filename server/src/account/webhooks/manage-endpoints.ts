@@ -211,9 +211,9 @@ export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<str
 
 /** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
 export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
-  const deliveryId = await inTransaction(ctx, async ctx => {
+  return await inTransaction(ctx, async ctx => {
     await readWebhook(ctx, merchantId, id)
-    const eventId = await emit(ctx, {
+    const [eventId = ""] = await emit(ctx, {
       merchantId,
       type: PING,
       data: { webhookId: id },
@@ -227,8 +227,6 @@ export async function sendTest(ctx: Context, merchantId: string, id: string): Pr
       .executeTakeFirstOrThrow()
     return deliveryId
   })
-  ctx.wakes.wakeSoon("deliveries")
-  return deliveryId
 }
 
 /**

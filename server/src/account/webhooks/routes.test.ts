@@ -5,7 +5,7 @@ import { type Received, type Receiver, startReceiver } from "../../../test/recei
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../../test/service.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { openDeliverer } from "./deliver-events.ts"
-import { emit, emitAll } from "./emit.ts"
+import { emit } from "./emit.ts"
 import { forgetExpiredSecrets } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
 import { skipRest } from "./skip-deliveries.ts"
@@ -349,7 +349,7 @@ describe("settings.webhook_changed", () => {
       orderKey: "settings splits",
       data: {} as never,
     }
-    await inTransaction(service.ctx, ctx => emitAll(ctx, Array(650).fill(notice)))
+    await inTransaction(service.ctx, ctx => emit(ctx, ...Array(650).fill(notice)))
     const refused = await put("/api/console/settings", { payoutAddress: B })
     expect([refused.status, refused.body.message]).toEqual([429, expect.stringContaining("revoke your API keys")])
     await payout(PAYOUT_ADDRESS)

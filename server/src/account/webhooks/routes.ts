@@ -55,7 +55,6 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
-      ctx.wakes.wakeSoon("deliveries")
       const { id, url, events, active } = webhook
       reply.code(201).headers(noticeOf(sender, url))
       return { data: { id, url, secret, events, active } }
@@ -127,7 +126,6 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const webhook = await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)
-      ctx.wakes.wakeSoon("deliveries")
       reply.headers(noticeOf(sender, request.body.url))
       return { data: wholeOf(webhook) }
     },
@@ -148,7 +146,6 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     },
     async request => {
       await deleteWebhook(ctx, await callingMerchant(request), request.params.id)
-      ctx.wakes.wakeSoon("deliveries")
       return { data: { success: true as const } }
     },
   )
@@ -192,7 +189,6 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
       const secret = await rollWebhookSecret(ctx, merchantId, id)
-      ctx.wakes.wakeSoon("deliveries")
       return { data: { id, secret, previousExpiresAt: overlapEnd(ctx) } }
     },
   )
@@ -231,7 +227,6 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     },
     async request => {
       const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(request))
-      ctx.wakes.wakeSoon("deliveries")
       return { data: { webhookSecret, previousExpiresAt: overlapEnd(ctx) } }
     },
   )

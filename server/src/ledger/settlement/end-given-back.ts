@@ -34,7 +34,6 @@ export async function followGivenBack(ctx: SellingContext, network: Network): Pr
   if (ended === 0) return
   await ctx.wakes.wake("payments")
   await ctx.wakes.wake("payouts")
-  ctx.wakes.wakeSoon("deliveries")
 }
 
 async function waitingAt(ctx: TxContext, { chainId }: NetworkInfo): Promise<Waiting[]> {

@@ -228,5 +228,4 @@ async function wakeAfterDecision(ctx: SellingContext, ids: readonly string[]): P
     namesOf(sellableOf(ctx, resourceId), [{ resourceId, senders: [payer] }]),
   )
   await ctx.wakes.wake("payments", names)
-  ctx.wakes.wakeSoon("deliveries")
 }

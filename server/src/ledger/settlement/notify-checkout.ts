@@ -2,7 +2,7 @@
  * Emits what merchants are notified of about payments, by checkouts and paywalls alike, in the published payloads'
  * fields.
  */
-import { emit, emitAll } from "../../account/webhooks/emit.ts"
+import { emit } from "../../account/webhooks/emit.ts"
 import type { EventType } from "../../account/webhooks/webhook.ts"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -48,8 +48,8 @@ export async function notifyCheckout(
     ...(sequence === 1 ? {} : { dedupeKey: `${type}:${notice.id}:${sequence}` }),
   })
   if (change === "paid") {
-    const completed = each("checkout.session.completed")
-    await emitAll(ctx, callbackUrl === null ? [completed, each("checkout.confirmed")] : [completed])
+    const confirmed = callbackUrl === null ? [each("checkout.confirmed")] : []
+    await emit(ctx, each("checkout.session.completed"), ...confirmed)
   }
   const reserved = notice.isUnreserved ? (["checkout.authorized", "checkout.voided"] as const) : []
   if (change === "reversed")

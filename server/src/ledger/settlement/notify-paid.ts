@@ -55,7 +55,6 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
       await ctx.db.updateTable("payments").set({ notify_by: null }).where("id", "=", id).execute()
       return 1
     })
-  if (notified > 0) ctx.wakes.wakeSoon("deliveries")
   return waiting.length - notified
 }
 

@@ -1,6 +1,6 @@
 /** Notifies merchants of money that needs their decision. */
 import { type RawBuilder, sql } from "kysely"
-import { emitAll } from "../../account/webhooks/emit.ts"
+import { emit } from "../../account/webhooks/emit.ts"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -51,7 +51,7 @@ export async function notifyWaiting(ctx: TxContext, network: NetworkInfo, ids: r
     const { merchant_id: merchantId, id: orderKey, traceparent } = row
     return [{ type: "payment.exception" as const, merchantId, orderKey, traceparent, data }]
   })
-  await emitAll(ctx, events)
+  await emit(ctx, ...events)
   if (rows.some(({ reopened }) => reopened)) await takeReopened(ctx, sql`id in (${sql.join(ids)})`)
 }
 
@@ -74,7 +74,6 @@ export async function notifyReopened(ctx: SellingContext, network: NetworkInfo):
         where id in (${sql.join(ids)})`.execute(ctx.db)
     await notifyWaiting(ctx, network, ids)
   })
-  ctx.wakes.wakeSoon("deliveries")
 }
 
 /**

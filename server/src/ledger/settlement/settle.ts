@@ -77,7 +77,6 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
   // before it again.
   if (isMore) await verifySoon(ctx, network.chainId)
   await ctx.wakes.wake("payments", namesOf(sellable, due.groups))
-  ctx.wakes.wakeSoon("deliveries")
   await ctx.wakes.wake("payouts")
   return due.groups.length
 }

@@ -39,7 +39,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       reply.code(201)
-      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      return await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
           const recipients = await checkedRecipients(ctx, request.body.recipients)
           const from = recipientWords([])
@@ -52,8 +52,6 @@ export function splitRoutes(app: Server, ctx: Context): void {
           return wholeOf(await createSplit(ctx, merchantId, request.body, recipients))
         },
       })
-      ctx.wakes.wakeSoon("deliveries")
-      return made
     },
   )
 
@@ -133,7 +131,6 @@ export function splitRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         return await changeSplit(ctx, merchantId, id, body, recipients)
       })
-      ctx.wakes.wakeSoon("deliveries")
       const { name, updated_at } = split
       return { id, name, recipients: split.recipients.map(shown), updatedAt: updated_at.toISOString() }
     },
@@ -161,7 +158,6 @@ export function splitRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         await deleteSplit(ctx, merchantId, id)
       })
-      ctx.wakes.wakeSoon("deliveries")
       return { deleted: true as const, id }
     },
   )

@@ -43,15 +43,13 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { name, splitId } = request.body
       reply.code(201)
-      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      return await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: () => approveAttachment(ctx, request, merchantId, `new product ${name}`, noSplit, splitId),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
           return productOf(ctx, await createProduct(ctx, merchantId, request.body))
         },
       })
-      ctx.wakes.wakeSoon("deliveries")
-      return made
     },
   )
   app.get(
@@ -122,7 +120,6 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         return await changeProduct(ctx, merchantId, params.id, body)
       })
-      ctx.wakes.wakeSoon("deliveries")
       return productOf(ctx, row)
     },
   )
@@ -165,15 +162,13 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { title, splitId } = request.body
       reply.code(201)
-      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      return await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: () => approveAttachment(ctx, request, merchantId, `new payment link ${title}`, noSplit, splitId),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
           return linkOf(ctx, await createLink(ctx, merchantId, request.body))
         },
       })
-      ctx.wakes.wakeSoon("deliveries")
-      return made
     },
   )
   app.get(
@@ -249,7 +244,6 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         return await changeLink(ctx, merchantId, params.id, body)
       })
-      ctx.wakes.wakeSoon("deliveries")
       return linkOf(ctx, row)
     },
   )

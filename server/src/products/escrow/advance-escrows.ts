@@ -105,10 +105,7 @@ async function tryAdvancing(each: Context, { session_id: sessionId, clock }: Due
   const ctx: Context = { ...each, now: () => clock }
   try {
     const { isCalling, isNews } = await inTransaction(ctx, ctx => advance(ctx, sessionId, emptied))
-    if (isNews) {
-      ctx.wakes.wakeSoon("deliveries")
-      await ctx.wakes.wake("payments", [sessionId])
-    }
+    if (isNews) await ctx.wakes.wake("payments", [sessionId])
     return isCalling
   } catch (error) {
     ctx.log.error({ err: error, sessionId }, "an escrow could not be advanced and will be tried again")

@@ -68,7 +68,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { name, splitId, subscriptionProductId } = request.body
       reply.code(201)
-      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      return await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: () =>
           approveSplits(ctx, request, merchantId, `new paywall ${name}`, async ctx => [
             { before: null, after: splitId },
@@ -79,8 +79,6 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
           return createdOf(ctx, await createPaywall(ctx, merchantId, request.body))
         },
       })
-      ctx.wakes.wakeSoon("deliveries")
-      return made
     },
   )
 
@@ -158,7 +156,6 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         return [own, await subscriptionSplits(ctx, merchantId, paywall, body.subscriptionProductId)]
       })
       const row = await changePaywall(ctx, merchantId, params.id, body, approval)
-      ctx.wakes.wakeSoon("deliveries")
       return { ...createdOf(ctx, row), updatedAt: row.updated_at.toISOString() }
     },
   )

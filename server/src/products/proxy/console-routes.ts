@@ -47,15 +47,13 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { name, splitId } = request.body
       reply.code(201)
-      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      return await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: () => approveAttachment(ctx, request, merchantId, `new bundle ${name}`, noSplit, splitId),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
           return await wholeOf(ctx, await createBundle(ctx, merchantId, request.body))
         },
       })
-      ctx.wakes.wakeSoon("deliveries")
-      return made
     },
   )
   app.get(
@@ -109,7 +107,6 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       const before = async (ctx: TxContext) => (await readBundle(ctx, merchantId, params.id)).split_id
       const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
       const row = await changeBundle(ctx, merchantId, params.id, body, approval)
-      ctx.wakes.wakeSoon("deliveries")
       return await wholeOf(ctx, row)
     },
   )

@@ -155,7 +155,6 @@ export function identityRoutes(app: Server, ctx: Context): void {
         await changeSettings(ctx, merchantId, change, approval.signer)
         await changeBranding(ctx, merchantId, { ...branding, ...(allowedOrigins ? { allowedOrigins } : {}) })
       })
-      ctx.wakes.wakeSoon("deliveries")
       return await settingsOf(ctx, merchantId)
     },
   )

@@ -3,7 +3,7 @@
  * are due next. The job and the requests share this code. Each kind of read and write is one statement for all
  * subscriptions together.
  */
-import { emitAll, type NewEvent } from "../../account/webhooks/emit.ts"
+import { emit, type NewEvent } from "../../account/webhooks/emit.ts"
 import type { EventData } from "../../account/webhooks/events.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -58,10 +58,7 @@ export async function advance(ctx: TxContext, given: readonly Held[]): Promise<R
   await makeInvoices(ctx, standings)
   const rows = standings.map(standing => rowOf(ctx, standing))
   await writeSubscriptions(ctx, rows)
-  await emitAll(
-    ctx,
-    standings.flatMap(({ events }) => events),
-  )
+  await emit(ctx, ...standings.flatMap(({ events }) => events))
   return rows
 }
 

@@ -33,7 +33,6 @@ export async function advanceSubscriptions(ctx: Context): Promise<number> {
     ctx.log.warn({ err: error, subscriptions: due.length }, "a round of subscriptions failed, and each is tried alone")
     for (const each of due) await advanceAlone(ctx, each)
   }
-  if (due.length > 0) ctx.wakes.wakeSoon("deliveries")
   if (due.length === SUBSCRIPTIONS_PER_ROUND) return 0
   const next = await ctx.db
     .selectFrom("subscriptions")

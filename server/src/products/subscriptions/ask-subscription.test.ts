@@ -2,7 +2,7 @@
 // wrong sender.
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../../test/subscription-rig.ts"
-import { emitAll } from "../../account/webhooks/emit.ts"
+import { emit } from "../../account/webhooks/emit.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { cancelSubscription, resumeSubscription } from "./ask-subscription.ts"
@@ -364,7 +364,7 @@ describe("a merchant", () => {
     const events = Array.from({ length: 70 }, (_, i) => {
       return { merchantId, type: "subscription.renewal.created" as const, orderKey: `sub_${i}`, data: {} as never }
     })
-    await inTransaction(ctx, ctx => emitAll(ctx, events))
+    await inTransaction(ctx, ctx => emit(ctx, ...events))
     expect(await ctx.db.selectFrom("deliveries").select("id").execute()).toHaveLength(7_000)
   })
 })

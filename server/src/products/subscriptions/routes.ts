@@ -118,7 +118,7 @@ function listRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** Makes a change once for each Idempotency-Key, and wakes the delivery of its events. */
+/** Makes a change once for each Idempotency-Key, and wakes those who wait for its payments. */
 async function asked(
   ctx: Context,
   request: Parameters<typeof idempotently>[1],
@@ -129,7 +129,6 @@ async function asked(
   const answer = await idempotently(ctx, request, reply, merchantId, async ctx =>
     shownSubscription(ctx, await work(ctx)),
   )
-  ctx.wakes.wakeSoon("deliveries")
   await ctx.wakes.wake("payments", await sessionsOfSubscription(ctx, answer.id))
   return answer
 }
@@ -223,7 +222,6 @@ function askRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         return await moveSubscription(ctx, merchantId, id, productId)
       })
-      ctx.wakes.wakeSoon("deliveries")
       return shownSubscription(ctx, row)
     },
   )

@@ -194,7 +194,6 @@ async function changed(
     return await shownToSubscriber(ctx, [await ownSubscription(ctx, wallet, id)])
   })
   if (!shown) throw new Error("a subscription is not there after it was changed")
-  ctx.wakes.wakeSoon("deliveries")
   await ctx.wakes.wake("payments", await sessionsOfSubscription(ctx, id))
   return shown
 }
