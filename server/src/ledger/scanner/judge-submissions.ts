@@ -1,6 +1,7 @@
 /**
  * Ends the submissions of a round whose transaction pays nothing here, or was never found, and postpones the others.
  */
+import { backoffMs } from "../../platform/backoff.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -21,8 +22,7 @@ const UNREADABLE_MS = 7 * DAY_MS
  * Returns the wait before a receipt is read again, in milliseconds, after `attempts` without one: 5 s, doubling, at
  * most an hour, so that invented hashes cost little (17 calls in their day).
  */
-export const receiptBackoffMs = (attempts: number): number =>
-  Math.min(5 * SECOND_MS * 2 ** Math.min(attempts, 12), HOUR_MS)
+export const receiptBackoffMs = (attempts: number): number => backoffMs(5 * SECOND_MS, attempts, HOUR_MS)
 
 /** The wait before a receipt that is not deep enough to be judged is read again. */
 const SHALLOW_MS = 5_000

@@ -1,4 +1,5 @@
 /** When a payout that could not be made is checked again. Pure. */
+import { backoffMs } from "../../platform/backoff.ts"
 
 /** The due time of a payout that is held until a person retries it. */
 export const NEVER = new Date("9998-01-01T00:00:00Z")
@@ -10,7 +11,7 @@ const DAY_MS = 24 * 60 * MINUTE_MS
  * How long a payout that could not be made is held until the next check, in milliseconds: a minute, doubling, at most a
  * day.
  */
-export const recheckMs = (checks: number): number => Math.min(MINUTE_MS * 2 ** Math.min(checks, 12), DAY_MS)
+export const recheckMs = (checks: number): number => backoffMs(MINUTE_MS, checks, DAY_MS)
 
 const HELD_CALL_MS = 5 * MINUTE_MS
 const SECOND_MS = 1_000

@@ -4,8 +4,10 @@
  * request with different signatures, and each would make another transaction of the same nonce. So only the first
  * stored signature is ever sent: a broadcast reads it back from the database.
  */
+
 import { sql } from "kysely"
 import type { Hex } from "viem"
+import { backoffMs } from "../../platform/backoff.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { type Signer, SignerError, signTransaction } from "../../platform/chain/signer.ts"
 import type { WalletState } from "../../platform/chain/wallet-state.ts"
@@ -70,7 +72,7 @@ export async function signAttempts(
   for (const { reason } of failed) report(ctx, lane, reason)
   const signed = answers.flatMap(answer => (answer.status === "fulfilled" ? [answer.value] : []))
   if (failed.length > 0) {
-    const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** failures)
+    const waitMs = backoffMs(FIRST_WAIT_MS, failures, LONGEST_WAIT_MS)
     failingHere.set(chain.name, { failures: failures + 1, againAt: performance.now() + waitMs })
   } else if (signed.length > 0) failingHere.delete(chain.name)
   const stored = await store(ctx, wallet, signed)

@@ -3,6 +3,7 @@
  * once, its highest finalized block, when it failed. Kept for the life of the process and learned again after a
  * restart.
  */
+import { backoffMs } from "../backoff.ts"
 import type { NetworkName } from "./network-facts.ts"
 import { batch, MOST_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 
@@ -139,7 +140,7 @@ export function noteSuccess(endpoint: Endpoint): void {
 /** Records that the endpoint could not be asked; it is not asked again for a while. */
 function noteFailure(endpoint: Endpoint): void {
   endpoint.failures++
-  endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
+  endpoint.silentUntil = Date.now() + backoffMs(1_000, endpoint.failures - 1, MAX_SILENCE_MS)
 }
 
 /** Records a failed exchange: it could not be asked, or answered what is of no use. */
@@ -157,7 +158,7 @@ export function noteUseless(endpoint: Endpoint): void {
   const now = Date.now()
   endpoint.useless = now - endpoint.uselessAt < USELESS_KEPT_MS ? endpoint.useless + 1 : 1
   endpoint.uselessAt = now
-  endpoint.silentUntil = now + Math.min(USELESS_MS * 2 ** Math.min(endpoint.useless - 1, 10), MAX_SILENCE_MS)
+  endpoint.silentUntil = now + backoffMs(USELESS_MS, endpoint.useless - 1, MAX_SILENCE_MS)
 }
 
 /** Whether its answers were of no use in the last ten minutes. */

@@ -3,7 +3,9 @@
  * change its status. A round advances many in one transaction, so that a process that dies leaves nothing half done. If
  * that fails, each is advanced alone, so that one failing subscription does not delay the others.
  */
+
 import { sql } from "kysely"
+import { backoffMs } from "../../platform/backoff.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -67,7 +69,7 @@ async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"
   } catch (error) {
     ctx.log.error({ err: error, subscriptionId: id }, "a subscription could not be advanced and will be tried again")
     subscriptionChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change: "failed" })
-    const again = new Date(ctx.now().getTime() + Math.min(AFTER_FAILURE_MS * 2 ** failed_rounds, MAX_AFTER_FAILURE_MS))
+    const again = new Date(ctx.now().getTime() + backoffMs(AFTER_FAILURE_MS, failed_rounds, MAX_AFTER_FAILURE_MS))
     await ctx.db
       .updateTable("subscriptions")
       .set(eb => ({ run_at: again, failed_rounds: eb("failed_rounds", "+", 1) }))
