@@ -21,7 +21,7 @@ import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 const DUST = Number(process.env.BENCH_DUST ?? 20_000)
 const LINKED = 350
 /** Rounds follow each other at once here: what the scan costs beside settling is not measured. */
-const MOST_ROUNDS = 2_000
+const MAX_ROUNDS = 2_000
 const PRICE = 5_000_000n
 const ONE_SENDER = `0x${"a2".repeat(20)}`
 const PAYER = `0x${"a1".repeat(20)}`
@@ -114,7 +114,7 @@ async function settleAll(waits: Promise<unknown> = Promise.resolve()): Promise<n
   void waits.then(() => {
     isOver = true
   })
-  while (rounds < MOST_ROUNDS) {
+  while (rounds < MAX_ROUNDS) {
     if (await isDue()) {
       await settleDue(service.ctx, network)
       rounds++

@@ -86,7 +86,7 @@ export interface ScriptedNode {
   /** Whether it packs its answers, as many providers do. */
   packs: boolean
   /** The largest request it accepts; a larger one is a 413. */
-  mostBytes: number
+  maxBytes: number
   /** Refuses requests as a whole, with one error: a list of so many entries, or 0 where it is one call and no list. */
   refuses: (listed: number) => { status: number; message: string } | undefined
   /** Bytes and number of the requests that it received. */
@@ -114,7 +114,7 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     request.on("end", () => {
       node.requests++
       node.bytes += body.length
-      if (body.length > node.mostBytes) return void response.writeHead(413).end("request entity too large")
+      if (body.length > node.maxBytes) return void response.writeHead(413).end("request entity too large")
       if (node.broken === "hang up") return void request.socket.destroy()
       if (node.broken !== undefined) return void response.writeHead(node.broken).end("broken")
       const asked = JSON.parse(body) as Asked | Asked[]
@@ -156,7 +156,7 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     broken: undefined,
     raw: undefined,
     packs: false,
-    mostBytes: Number.POSITIVE_INFINITY,
+    maxBytes: Number.POSITIVE_INFINITY,
     refuses: () => undefined,
     bytes: 0,
     requests: 0,

@@ -67,7 +67,7 @@ const TRIES = 5
  * The longest pause before each retry. Two transactions that retry at once can deadlock again; on a loaded machine that
  * happened three times.
  */
-const mostPauseMs = (tried: number): number => 10 * 2 ** tried
+const maxPauseMs = (tried: number): number => 10 * 2 ** tried
 
 /**
  * Runs `work` in one database transaction. The context that `work` gets has the transaction as its `db`; it must not
@@ -103,6 +103,6 @@ async function commit<C extends Context, T>(ctx: C, work: (ctx: InTransaction<C>
     } catch (error) {
       if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
       ctx.log.info({ tried }, "transaction deadlocked; retrying")
-      await sleep(Math.random() * mostPauseMs(tried))
+      await sleep(Math.random() * maxPauseMs(tried))
     }
 }

@@ -15,7 +15,7 @@ describe.runIf(postgresBinaries())("escrows through chaos", () => {
   })
   afterAll(() => postgres?.stop())
 
-  const usual = { waves: 1, mostWaves: 5, reorgs: true, seed: 20_261_123, limitMs: 300_000 }
+  const usual = { waves: 1, maxWaves: 5, reorgs: true, seed: 20_261_123, limitMs: 300_000 }
 
   it("are what the chain says they are, each call once; and rows that a careless service would leave are found", async () => {
     // One of each kind of step. Which of them one wave meets is chance; script/chaos goes on until each was met.

@@ -38,7 +38,7 @@ const BLOCK_MS = 150
 const LEASE_MS = 200
 const RECONCILE_MS = 2_000
 /** Blocks that wait until a call that is to be displaced has counted. */
-const MOST_HELD = 100
+const MAX_HELD = 100
 const ELSEWHERE = `0x${"e1".repeat(20)}` as Address
 
 /** Every point at which a process can be ended. */
@@ -46,9 +46,9 @@ export const allPoints = [...apiPoints, ...workerPoints, ...sendPoints]
 
 export interface EscrowChaosOptions extends Dooms {
   postgresUrl: string
-  /** Waves of checkouts, one of each story; more come, up to `mostWaves`, until enough ways of being ended were met. Without more they need not be. */
+  /** Waves of checkouts, one of each story; more come, up to `maxWaves`, until enough ways of being ended were met. Without more they need not be. */
   waves: number
-  mostWaves: number
+  maxWaves: number
   stories?: readonly Story[]
   reorgs: boolean
   /** Whether the service is a careless one, which is to be caught. */
@@ -98,7 +98,7 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
     try {
       if (options.mutant) await waitCareless(play, await playDeals(play, options.stories ?? carelessStories))
       else
-        for (let n = 0; n < options.waves || (n < options.mostWaves && !isEnough(stage, options)); n++) {
+        for (let n = 0; n < options.waves || (n < options.maxWaves && !isEnough(stage, options)); n++) {
           await playWave(play, options.stories ?? allStories)
           say(`wave ${n + 1}: ${JSON.stringify(report)}`)
         }
@@ -108,7 +108,7 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
     over.abort()
     for (const { child } of stage.playing.values()) child.kill("SIGKILL")
     await Promise.all(playing)
-    if (options.mostWaves > options.waves && !isEnough(stage, options))
+    if (options.maxWaves > options.waves && !isEnough(stage, options))
       report.violations.push(`not every kill was met: ${unmetPoints(stage, options).join(", ")}`)
     report.violations.push(...stage.errors, ...(await escrowViolations(stage, play.deals)))
     if (options.tamper) {
@@ -183,7 +183,7 @@ async function strike(play: Play): Promise<boolean> {
 /** How many blocks have to go for a call of a deal to go, once it counts; undefined where it is not mined, or is final. */
 async function depthOf(play: Play, deal: Deal, kind: "reserve" | "refund"): Promise<bigint | undefined> {
   const { rig } = play.stage
-  for (let n = 0; n < MOST_HELD && !play.signal.aborted; n++) {
+  for (let n = 0; n < MAX_HELD && !play.signal.aborted; n++) {
     const row = await rig.service.ctx.db
       .selectFrom("payouts")
       .select(["state", "block_number"])

@@ -61,10 +61,10 @@ try {
     ...say,
   }
   if (escrowKills > 0) {
-    const careless = { ...escrows, points: ["after row capture"], killsOfEach: 1, waves: 1, mostWaves: 1, mutant: true }
+    const careless = { ...escrows, points: ["after row capture"], killsOfEach: 1, waves: 1, maxWaves: 1, mutant: true }
     const caught = await runEscrowChaos({ ...careless, limitMs: 120_000 })
     const missed = caughtAll.filter(words => !caught.violations.some(each => words.test(each)))
-    const most = { waves: 4 * escrowKills, mostWaves: 24 * escrowKills, limitMs: 7_200_000 }
+    const most = { waves: 4 * escrowKills, maxWaves: 24 * escrowKills, limitMs: 7_200_000 }
     reports.escrows = await runEscrowChaos({ ...escrows, ...most, points: allPoints })
     reports.escrows.violations.push(...missed.map(words => `a careless service was not caught: ${words}`))
   }

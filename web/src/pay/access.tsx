@@ -10,7 +10,7 @@ import { momentOf } from "../ui/moments.ts"
 import { shown } from "../ui/shown.ts"
 import { post, Refusal } from "./api.ts"
 import { newTab } from "./embedded.ts"
-import { problemWords } from "./problems.ts"
+import { problemMessage } from "./problems.ts"
 import { remember } from "./store.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
 import type { Wallet } from "./wallets.ts"
@@ -86,7 +86,7 @@ export function Access({ page, status, wallets, changed, isPaid }: Props) {
       <p class="center">{t("proveWords")}</p>
       {error && (
         <p class="note bad" role="alert">
-          {problemWords(t, error, { symbol: page.token.symbol })}
+          {problemMessage(t, error, { symbol: page.token.symbol })}
         </p>
       )}
       {wallets.length === 0 && <p class="note">{t("noWallet")}</p>}

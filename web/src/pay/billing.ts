@@ -4,7 +4,7 @@ import type { Translate } from "../i18n/words.ts"
 import type { BillingPeriod, CheckoutStatus, PageBase, Renewal } from "../page-data.ts"
 import { momentOf } from "../ui/moments.ts"
 import type { Stage } from "./stage.ts"
-import type { StageWords } from "./words-of.ts"
+import type { StageMessage } from "./words-of.ts"
 
 const single: Record<BillingPeriod["interval"], keyof Catalogue> = {
   day: "everyDay",
@@ -26,7 +26,7 @@ export const everyOf = (t: Translate, language: string, period: BillingPeriod): 
   period.count === 1 ? t(single[period.interval]) : t("everyMany", { period: lengthOf(language, period) })
 
 /** Says that a checkout begins or renews a subscription, and that nothing is charged automatically. */
-export function renewalWords(t: Translate, language: string, renewal: Renewal): string {
+export function renewalMessage(t: Translate, language: string, renewal: Renewal): string {
   const { trialDays, maxPeriods } = renewal
   const free = lengthOf(language, { interval: "day", count: trialDays })
   return [
@@ -43,11 +43,11 @@ export function periodOf(start: string, end: string, language: string, zone?: "U
 }
 
 /** The heading and the sentence of an invoice; undefined where they are the same as for any checkout. */
-export function invoiceWords(
+export function invoiceMessage(
   t: Translate,
   page: PageBase,
   { invoice, exception, stage, zone }: Pick<CheckoutStatus, "invoice" | "exception"> & Shown,
-): StageWords | undefined {
+): StageMessage | undefined {
   if (!invoice || exception !== null) return undefined
   const time = (at: string) => momentOf(at, page.lang, { zone })
   const { merchant } = page

@@ -9,7 +9,7 @@ import { notifyPaid } from "./embedded.ts"
 import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
 import { follow, type Offline } from "./live.ts"
-import { problemWords, submissionProblem } from "./problems.ts"
+import { problemMessage, submissionProblem } from "./problems.ts"
 import { InvoiceFacts, ManageLink, Renews, Subscribe } from "./renewal.tsx"
 import { Returns } from "./returns.tsx"
 import { isDone, isPayable, isSettled, type Stage, stageOf } from "./stage.ts"
@@ -298,7 +298,7 @@ function MaybeSent({ page, live, paying }: { page: PayPage; live: Live; paying: 
     <div class="stack">
       {step.at === "problem" && (
         <p class="note bad" role="alert">
-          {problemWords(t, step.error, { symbol: page.token.symbol, network: page.network.title })}
+          {problemMessage(t, step.error, { symbol: page.token.symbol, network: page.network.title })}
         </p>
       )}
       <p class="note wait" role="alert" tabIndex={-1} ref={note}>

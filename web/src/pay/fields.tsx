@@ -3,10 +3,10 @@ import { useState } from "preact/hooks"
 import { useWords } from "../ui/context.ts"
 import { Field } from "../ui/field.tsx"
 import { post } from "./api.ts"
-import { problemWords } from "./problems.ts"
+import { problemMessage } from "./problems.ts"
 import { recall, remember } from "./store.ts"
 
-const MOST_LETTERS = 500
+const MAX_LETTERS = 500
 
 interface Kind {
   type: "text" | "email" | "tel"
@@ -54,7 +54,7 @@ export function Fields({ sessionId, names, done }: Props) {
   const faultOf = (name: string): string | undefined => {
     const text = (ownOf(answers, name) ?? "").trim()
     if (text === "") return t("fieldRequired")
-    if (text.length > MOST_LETTERS) return t("fieldLong")
+    if (text.length > MAX_LETTERS) return t("fieldLong")
     if (kindOf(name).type === "email" && !/^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(text)) return t("fieldEmail")
     return undefined
   }
@@ -78,7 +78,7 @@ export function Fields({ sessionId, names, done }: Props) {
       remember(sessionId, { answered: true, answers: undefined })
       done()
     } catch (error) {
-      setProblem(problemWords(t, error as Error, {}))
+      setProblem(problemMessage(t, error as Error, {}))
     }
   }
   return (

@@ -6,7 +6,7 @@ import { useWords } from "../ui/context.ts"
 import { Field } from "../ui/field.tsx"
 import { post, Refusal } from "./api.ts"
 import { Amount, Card, What } from "./card.tsx"
-import { problemWords } from "./problems.ts"
+import { problemMessage } from "./problems.ts"
 import { recall, remember } from "./store.ts"
 
 const keyOf = ({ slug }: LinkPage) => `link:${slug}`
@@ -64,7 +64,7 @@ export function Link({ page }: { page: LinkPage }) {
   }
   const isBadAmount = error instanceof Refusal && error.code === "BAD_AMOUNT"
   const problem =
-    error && (isBadAmount ? t("linkAmountInvalid") : problemWords(t, error, { symbol, merchant: page.merchant }))
+    error && (isBadAmount ? t("linkAmountInvalid") : problemMessage(t, error, { symbol, merchant: page.merchant }))
   return (
     <Card
       page={page}

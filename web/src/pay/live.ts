@@ -12,10 +12,10 @@ const ANSWER_MS = 10_000
 /** After this time without a state, the page may be out of date. A stream reconnects faster than that. */
 const LOST_MS = 10_000
 const RETRY_MS = 3_000
-const MOST_RETRY_MS = 24_000
+const MAX_RETRY_MS = 24_000
 const WAIT_S = 25
 /** A proxy may ask for any pause; this is the longest that is respected. */
-const MOST_WAIT_MS = 3_600_000
+const MAX_WAIT_MS = 3_600_000
 /**
  * After its end a payment may still be paid twice or reversed. That is rare, so the page polls and holds no connection.
  */
@@ -154,7 +154,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
       if (response.status === 429) {
         const waitMs = waitOf(response)
         // Too many pages of this network are open: ask less often, as all of them ask.
-        pauseMs = Math.max(waitMs, Math.min(2 * Math.max(pauseMs, RETRY_MS), MOST_RETRY_MS))
+        pauseMs = Math.max(waitMs, Math.min(2 * Math.max(pauseMs, RETRY_MS), MAX_RETRY_MS))
         if (waitMs > LOST_MS) silent({ until: Date.now() + waitMs })
         else lost()
         continue
@@ -179,7 +179,7 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
 function waitOf({ headers }: Response): number {
   const text = headers.get("retry-after") ?? ""
   const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now()
-  return ms > 0 ? Math.min(ms, MOST_WAIT_MS) : 0
+  return ms > 0 ? Math.min(ms, MAX_WAIT_MS) : 0
 }
 
 /** A request that fails after `ms` without an answer. */

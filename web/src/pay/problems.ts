@@ -45,7 +45,7 @@ export function submissionProblem(t: Translate, reason: string | null, message: 
  * What went wrong with a wallet or at the server. `isReserving`: the payment is a reservation, so no transfer can
  * replace the signature.
  */
-export function problemWords(t: Translate, error: Error, values: Values, isReserving = false): string {
+export function problemMessage(t: Translate, error: Error, values: Values, isReserving = false): string {
   if (error instanceof WalletFault) {
     if (error.kind === "rejected") return t("rejected")
     return error.kind === "busy"

@@ -2,7 +2,7 @@
 import type { CheckoutStatus, PaywallPage, Renewal } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { momentOf } from "../ui/moments.ts"
-import { everyOf, periodOf, renewalWords } from "./billing.ts"
+import { everyOf, periodOf, renewalMessage } from "./billing.ts"
 import { newTab } from "./embedded.ts"
 
 /** The days that an invoice is for, and when it is due. Nothing for a checkout that is no invoice yet. */
@@ -34,7 +34,7 @@ export function InvoicePeriod({ invoice }: { invoice: NonNullable<CheckoutStatus
 /** Says that it renews, and that nothing is charged automatically. */
 export function Renews({ renewal }: { renewal: Renewal }) {
   const { t, lang } = useWords()
-  return <p class="quiet renews">{renewalWords(t, lang, renewal)}</p>
+  return <p class="quiet renews">{renewalMessage(t, lang, renewal)}</p>
 }
 
 /** A link to the subscriber's own page. */
@@ -63,7 +63,7 @@ export function Subscribe({ page }: { page: PaywallPage }) {
       <button type="submit" class="secondary">
         {t("subscribeFor", values)}
       </button>
-      <p class="quiet center">{renewalWords(t, lang, subscription)}</p>
+      <p class="quiet center">{renewalMessage(t, lang, subscription)}</p>
     </form>
   )
 }

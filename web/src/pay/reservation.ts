@@ -5,7 +5,7 @@ import type { CheckoutStatus, PageBase, Reservation } from "../page-data.ts"
 import { localAmount } from "../ui/amounts.ts"
 import { momentOf } from "../ui/moments.ts"
 import { isZero, type Stage } from "./stage.ts"
-import type { StageWords } from "./words-of.ts"
+import type { StageMessage } from "./words-of.ts"
 
 /** An amount with the transactions that moved it. */
 interface LedgerLine {
@@ -44,11 +44,11 @@ export const reclaimFacts = ({ phase, reclaim }: Reservation): { name: keyof Cat
     : []
 
 /** The heading and the sentence of a stage of such a payment; undefined where they are the same as for any checkout. */
-export function reservationWords(
+export function reservationMessage(
   t: Translate,
   page: PageBase,
   { amount, reservation, stage, zone }: Pick<CheckoutStatus, "amount" | "reservation"> & Shown,
-): StageWords | undefined {
+): StageMessage | undefined {
   if (!reservation) return undefined
   const local = (amount: string) => localAmount(amount, page.lang)
   const { capture, captured, left, released, refunded, captureBefore, phase, reclaim } = reservation

@@ -6,7 +6,7 @@ import { useWords } from "../ui/context.ts"
 import { CodeField } from "../ui/field.tsx"
 import { post, Refusal } from "./api.ts"
 import { Amount, Card } from "./card.tsx"
-import { problemWords } from "./problems.ts"
+import { problemMessage } from "./problems.ts"
 import { currencyShown } from "./waiting.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
 import { useWallets, type Wallet } from "./wallets.ts"
@@ -34,7 +34,7 @@ export function Return({ page }: { page: ReturnPage }) {
       await post("/api/pay/return-address", { ...named, message: complete, signature })
       setSaved(to)
     } catch (error) {
-      setProblem(problemWords(t, error as Error, values))
+      setProblem(problemMessage(t, error as Error, values))
     }
   }
   return (

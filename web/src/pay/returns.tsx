@@ -2,7 +2,7 @@
 import type { PageBase, WaitingMoney } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { newTab } from "./embedded.ts"
-import { waitingWords } from "./waiting.ts"
+import { waitingMessage } from "./waiting.ts"
 
 /** One link, or a list where money of several payments waits; nothing where none does. */
 export function Returns({ page, waiting }: { page: PageBase; waiting: readonly WaitingMoney[] }) {
@@ -22,7 +22,7 @@ export function Returns({ page, waiting }: { page: PageBase; waiting: readonly W
       <ul class="lines">
         {waiting.map(each => (
           <li key={each.paymentId}>
-            <a {...linkOf(each)}>{waitingWords(t, page.lang, each)}</a>
+            <a {...linkOf(each)}>{waitingMessage(t, page.lang, each)}</a>
           </li>
         ))}
       </ul>

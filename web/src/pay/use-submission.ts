@@ -6,7 +6,7 @@ import { type Memory, remember } from "./store.ts"
 
 /** The wait before the second try; each further one is twice as long. */
 const AGAIN_MS = 5_000
-const MOST_AGAIN_MS = 60_000
+const MAX_AGAIN_MS = 60_000
 
 interface Given {
   page: PayPage
@@ -38,7 +38,7 @@ export function useSubmission({ page, status, memory, changed }: Given): void {
         if (isOver) return
         if (isLater) {
           timer = setTimeout(submit, waitMs)
-          waitMs = Math.min(2 * waitMs, MOST_AGAIN_MS)
+          waitMs = Math.min(2 * waitMs, MAX_AGAIN_MS)
           return
         }
         // It was sent, so the scan may still find it.

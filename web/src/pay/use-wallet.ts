@@ -35,7 +35,7 @@ type Step =
 const IDLE: Step = { at: "idle" }
 /** How long an attempt waits for the page to know its state again: half a minute. */
 const PAUSE_MS = 250
-const MOST_PAUSES = 120
+const MAX_PAUSES = 120
 
 interface Options {
   page: PayPage
@@ -97,7 +97,7 @@ export function useWallet({ page, status, payable, changed }: Options): Paying {
     const isLast = () => number === tries.current
     const isOn = async () => {
       // What is not known for a moment, as after a phone has shown its wallet, is waited for.
-      for (let n = 0; n < MOST_PAUSES && isLast() && !now.current.payable; n++)
+      for (let n = 0; n < MAX_PAUSES && isLast() && !now.current.payable; n++)
         await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
       if (!isLast()) return false
       if (!now.current.payable) setStep(IDLE)

@@ -17,5 +17,5 @@ export function waitingIn({ waiting }: CheckoutStatus, stage: Stage): readonly W
 export const currencyShown = (currency: string): string => (currency.startsWith("0x") ? short(currency) : currency)
 
 /** One of several sums: how much, and from whom. */
-export const waitingWords = (t: Translate, language: string, { amount, currency, payer }: WaitingMoney): string =>
+export const waitingMessage = (t: Translate, language: string, { amount, currency, payer }: WaitingMoney): string =>
   t("waitingFrom", { amount: localAmount(amount, language), symbol: currencyShown(currency), address: short(payer) })

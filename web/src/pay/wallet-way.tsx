@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
-import { problemWords } from "./problems.ts"
+import { problemMessage } from "./problems.ts"
 import type { Paying, Way } from "./use-wallet.ts"
 import type { Wallet } from "./wallets.ts"
 
@@ -108,7 +108,7 @@ function Current(props: Props) {
       return (
         <div class="stack">
           <p class="note bad" role="alert">
-            {problemWords(t, step.error, values, status.reservation !== undefined)}
+            {problemMessage(t, step.error, values, status.reservation !== undefined)}
           </p>
           <Choice {...props} />
         </div>

@@ -7,7 +7,7 @@ import { CopyRow } from "../ui/copy.tsx"
 import { CodeField } from "../ui/field.tsx"
 import { Qr } from "../ui/qr.tsx"
 import { Refusal, submitHash } from "./api.ts"
-import { problemWords } from "./problems.ts"
+import { problemMessage } from "./problems.ts"
 import { remember } from "./store.ts"
 
 interface Props {
@@ -104,7 +104,7 @@ function HashForm({ page, id, changed }: { page: PayPage; id: string; changed: (
       remember(id, { txHash, ...payer })
       changed()
     } catch (error) {
-      setProblem(problemWords(t, error as Error, {}))
+      setProblem(problemMessage(t, error as Error, {}))
       document.getElementById("hash")?.focus()
     }
   }

@@ -5,24 +5,24 @@
 import type { Translate } from "../i18n/words.ts"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { localAmount } from "../ui/amounts.ts"
-import { invoiceWords } from "./billing.ts"
-import { reservationWords } from "./reservation.ts"
+import { invoiceMessage } from "./billing.ts"
+import { reservationMessage } from "./reservation.ts"
 import { isZero, type Stage } from "./stage.ts"
 
 /** A heading and a text. The heading is empty where the ways to pay need no explanation. */
-export interface StageWords {
+export interface StageMessage {
   title: string
   text: string
   tone: "neutral" | "warn" | "wait" | "good" | "bad"
 }
 
 /** The heading and the sentence of a stage; times are in `zone`, or else in the reader's. */
-export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage, zone?: "UTC"): StageWords {
+export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage, zone?: "UTC"): StageMessage {
   const shown = { ...status, stage, zone }
-  return reservationWords(t, page, shown) ?? invoiceWords(t, page, shown) ?? transferWords(t, page, status, stage)
+  return reservationMessage(t, page, shown) ?? invoiceMessage(t, page, shown) ?? transferMessage(t, page, status, stage)
 }
 
-function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage): StageWords {
+function transferMessage(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage): StageMessage {
   const local = (amount: string) => localAmount(amount, page.lang)
   const values = {
     merchant: page.merchant,

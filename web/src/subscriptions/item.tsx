@@ -99,7 +99,7 @@ function Times({ subscription }: { subscription: Subscription }) {
   )
 }
 
-const invoiceWords: Record<Invoice["status"], keyof Catalogue> = {
+const invoiceMessage: Record<Invoice["status"], keyof Catalogue> = {
   open: "invoiceOpen",
   paid: "invoicePaid",
   void: "invoiceWithdrawn",
@@ -131,7 +131,7 @@ function Invoices({ session, id, fail }: Pick<Props, "session" | "fail"> & { id:
               {periodOf(each.periodStart, each.periodEnd, lang)}
               <br />
               <span class="quiet">
-                {local(each.amount)} {each.currency} · {t(invoiceWords[each.status])}
+                {local(each.amount)} {each.currency} · {t(invoiceMessage[each.status])}
               </span>
             </span>
             {each.receiptUrl && (

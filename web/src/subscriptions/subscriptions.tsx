@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks"
 import type { SubscriptionsPage } from "../page-data.ts"
 import { Refusal } from "../pay/api.ts"
-import { problemWords } from "../pay/problems.ts"
+import { problemMessage } from "../pay/problems.ts"
 import { useWallets, type Wallet } from "../pay/wallets.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
@@ -20,7 +20,7 @@ export function Subscriptions({ page }: { page: SubscriptionsPage }) {
       setSession(undefined)
       setList(undefined)
       setProblem(t("signInAgain"))
-    } else setProblem(problemWords(t, error as Error, {}))
+    } else setProblem(problemMessage(t, error as Error, {}))
   }
   const load = async (by: Session, known: Subscription[]) => {
     setProblem("")

@@ -3,7 +3,7 @@
  * it.
  */
 
-const MOST_LINES = 3
+const MAX_LINES = 3
 /** Letters in a line of the widest card. A narrow card shows such a text in some more lines. */
 const LINE = 48
 /** Chinese, Japanese and Korean letters, which are twice as wide. */
@@ -14,5 +14,5 @@ export function isLong(text: string): boolean {
   const lines = text
     .split("\n")
     .map(line => Math.max(1, Math.ceil((line.length + (line.match(WIDE)?.length ?? 0)) / LINE)))
-  return lines.reduce((sum, count) => sum + count, 0) > MOST_LINES
+  return lines.reduce((sum, count) => sum + count, 0) > MAX_LINES
 }

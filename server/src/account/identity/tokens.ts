@@ -41,7 +41,7 @@ const DISCOVERY_TIMEOUT_MS = 5_000
 /** How long a failure of the issuer is repeated before it is asked again: strangers must not ask it once a request. */
 const FAILED_MS = 2_000
 /** The limit for the document and for the keys; those of large providers have some 10 KB. */
-const MOST_BYTES = 256 * 1024
+const MAX_BYTES = 256 * 1024
 /** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
 const SUBJECT_CHARACTERS = 255
 /**
@@ -219,7 +219,7 @@ async function discover(issuer: string): Promise<string> {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
   })
   if (!response.ok) throw new Error(`discovery of ${issuer}: HTTP ${response.status}`)
-  const document = JSON.parse(await boundedText(response, MOST_BYTES)) as { issuer?: unknown; jwks_uri?: unknown }
+  const document = JSON.parse(await boundedText(response, MAX_BYTES)) as { issuer?: unknown; jwks_uri?: unknown }
   if (document.issuer !== issuer || typeof document.jwks_uri !== "string")
     throw new Error(`discovery of ${issuer}: the document names another issuer or has no keys`)
   return document.jwks_uri
@@ -230,6 +230,6 @@ const remoteKeys = (url: string): RemoteJWKSet =>
     timeoutDuration: DISCOVERY_TIMEOUT_MS,
     [customFetch]: async (url, options) => {
       const answer = await fetch(url, options)
-      return new Response(await boundedText(answer, MOST_BYTES), { status: answer.status })
+      return new Response(await boundedText(answer, MAX_BYTES), { status: answer.status })
     },
   })

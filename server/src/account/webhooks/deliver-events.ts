@@ -40,9 +40,9 @@ const AHEAD_FREE = 0.25
  * ones come each second, each statement then claims, and records, several times as many. A single new delivery delays
  * no other.
  */
-const MOST_GAP_MS = 10
+const MAX_GAP_MS = 10
 /** How many lanes that are not quick are remembered: 2,000 made a claim take 13 ms instead of 3 (measured). */
-const MOST_REMEMBERED = 500
+const MAX_REMEMBERED = 500
 /** How long a stopping process waits for answers. Another process then retries the deliveries that are still open. */
 const STOP_GRACE_MS = 10_000
 
@@ -122,7 +122,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       advance(name)
     }
     // If more is pending, it is claimed as soon as there is room.
-    if (isAll) gapMs = Math.min(MOST_GAP_MS, rows.length)
+    if (isAll) gapMs = Math.min(MAX_GAP_MS, rows.length)
     return rows.length
   }
 
@@ -191,7 +191,7 @@ function openPace() {
   const addTo = (lanes: Set<string>, lane: string) => {
     lanes.delete(lane)
     lanes.add(lane)
-    const [oldest = ""] = lanes.size > MOST_REMEMBERED ? lanes : []
+    const [oldest = ""] = lanes.size > MAX_REMEMBERED ? lanes : []
     lanes.delete(oldest)
   }
   return {

@@ -47,7 +47,7 @@ type AnyEvent = NewEvent<keyof EventData>
  * console accepts. Otherwise somebody could register a hundred endpoints at a stranger's address, and send a hundred
  * requests there with each request of his own.
  */
-const MOST_NOTICES = 600
+const MAX_NOTICES = 600
 const MINUTE_MS = 60_000
 /** An endpoint that is older than this has a lane of its own for notices. */
 const NEW_MS = 24 * 3_600_000
@@ -252,7 +252,7 @@ async function assertNotices(ctx: TxContext, merchantId: string): Promise<void> 
     where e.merchant_id = ${merchantId} and e.type like 'settings.%'
       and e.created_at > ${new Date(ctx.now().getTime() - MINUTE_MS)}`.execute(ctx.db)
   const { sent = 0, more = 0 } = rows[0] ?? {}
-  if (sent > 0 && sent + more > MOST_NOTICES)
+  if (sent > 0 && sent + more > MAX_NOTICES)
     throw new ApiError(
       "RATE_LIMITED",
       undefined,

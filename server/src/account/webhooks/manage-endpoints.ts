@@ -16,7 +16,7 @@ import { ROWS_PER_STATEMENT, skipWaiting } from "./skip-deliveries.ts"
 import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
 
 /** Limited, because each event has one row for each endpoint. */
-const MOST_WEBHOOKS = 100
+const MAX_WEBHOOKS = 100
 /** How long a request sends deliveries again, in milliseconds: half of what its statements may take. */
 const RECOVER_MS = 5_000
 
@@ -64,7 +64,7 @@ export async function createWebhook(
       .where("merchant_id", "=", merchantId)
       .where("deleted_at", "is", null)
       .executeTakeFirstOrThrow()
-    if (total >= MOST_WEBHOOKS) throw invalid("", `You already have ${MOST_WEBHOOKS} webhooks. Delete one first.`)
+    if (total >= MAX_WEBHOOKS) throw invalid("", `You already have ${MAX_WEBHOOKS} webhooks. Delete one first.`)
     await notifyOthers(ctx, { id, merchant_id: merchantId, url: body.url }, "added")
     const now = ctx.now()
     const webhook = await ctx.db

@@ -4,15 +4,15 @@ import type { Context } from "../../platform/context.ts"
 import { webhookBacklog, webhookOldest } from "../../platform/metrics.ts"
 
 /** The count stops here: 100,000 entries of the index take about 20 ms. */
-const MOST_COUNTED = 100_000
+const MAX_COUNTED = 100_000
 const EVERY_MS = 15_000
 
 /** Measures the pending deliveries. Returns in how many milliseconds to measure again. */
 export async function measureBacklog(ctx: Context): Promise<number> {
   const now = ctx.now()
   const { rows } = await sql<{ due: number; later: number; since: Date | null }>`
-    with due as (select run_at from deliveries where status = 'pending' and run_at <= ${now} limit ${MOST_COUNTED}),
-      later as (select from deliveries where status = 'pending' and run_at > ${now} limit ${MOST_COUNTED})
+    with due as (select run_at from deliveries where status = 'pending' and run_at <= ${now} limit ${MAX_COUNTED}),
+      later as (select from deliveries where status = 'pending' and run_at > ${now} limit ${MAX_COUNTED})
     select (select count(*) from due)::int as due, (select count(*) from later)::int as later,
       (select min(run_at) from due) as since`.execute(ctx.db)
   const { due = 0, later = 0, since = null } = rows[0] ?? {}

@@ -103,7 +103,7 @@ export async function readDelivery(ctx: Context, merchantId: string, id: string)
 }
 
 /** A delivery can be resent without end, and each attempt keeps up to 4 KB of what its receiver answered. */
-const MOST_ATTEMPTS = 100
+const MAX_ATTEMPTS = 100
 
 /** The newest attempts of a delivery, at most 100, oldest first. */
 export async function attemptsOf(ctx: Context, deliveryId: string) {
@@ -112,7 +112,7 @@ export async function attemptsOf(ctx: Context, deliveryId: string) {
     .selectAll()
     .where("delivery_id", "=", deliveryId)
     .orderBy("id", "desc")
-    .limit(MOST_ATTEMPTS)
+    .limit(MAX_ATTEMPTS)
     .execute()
   return rows.reverse().map(({ started_at, duration_ms, status, error, answer }) => {
     return { at: started_at.toISOString(), durationMs: duration_ms, status, error, answer }

@@ -12,7 +12,7 @@ export const OVERLAP_MS = 24 * 3_600_000
  * However often a secret is rolled, at most this many sign, because a header has a limited size. The one that has
  * signed longest stays among them, so that frequent rolls lock out no receiver that checks signatures.
  */
-const MOST_SECRETS = 4
+const MAX_SECRETS = 4
 
 /** The owner of a secret: a webhook, or the account where `webhookId` is null. */
 export interface Owner {
@@ -51,7 +51,7 @@ export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecre
     .execute()
   await sql`delete from webhook_secrets where ${ofOwner(owner)} and expires_at is not null and (expires_at <= ${now} or id not in (
       select min(id) from webhook_secrets where ${ofOwner(owner)} and expires_at > ${now} union all
-      (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MOST_SECRETS - 1})))`.execute(
+      (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MAX_SECRETS - 1})))`.execute(
     ctx.db,
   )
   return secret
@@ -122,7 +122,7 @@ export async function secretsOf(ctx: Context, owner: Owner): Promise<string[]> {
 
 /** Deriving a key and decrypting costs 20 times as much as a signature; recently decrypted secrets are cached. */
 const known = new Map<string, string>()
-const MOST_KNOWN = 10_000
+const MAX_KNOWN = 10_000
 
 /** Decrypts a secret that was stored as `sealed` for this owner; throws where it is another's. */
 export function opened(ctx: Context, owner: Owner, sealed: string): string {
@@ -131,7 +131,7 @@ export function opened(ctx: Context, owner: Owner, sealed: string): string {
   const before = known.get(key)
   if (before !== undefined) return before
   const secret = unseal(ctx.settings.secretKeys, "webhook-secret", sealedFor(owner), sealed)
-  if (known.size >= MOST_KNOWN) known.clear()
+  if (known.size >= MAX_KNOWN) known.clear()
   known.set(key, secret)
   return secret
 }

@@ -12,7 +12,7 @@ import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 const KEPT_BYTES = 4 * 1024
 const READ_BYTES = 64 * 1024
 /** How long a connection may be idle between two deliveries, in milliseconds. */
-const MOST_IDLE_MS = 30_000
+const MAX_IDLE_MS = 30_000
 const USER_AGENT = "Sluice-Webhooks/1"
 
 interface Message {
@@ -68,7 +68,7 @@ export function openSender(
     headersTimeout: 0,
     bodyTimeout: 0,
     // A receiver may ask for more. Undici would keep its sockets open for ten minutes.
-    keepAliveMaxTimeout: MOST_IDLE_MS,
+    keepAliveMaxTimeout: MAX_IDLE_MS,
   })
   return {
     send: (message, options) => exchange({ agent, now }, message, options),

@@ -15,10 +15,10 @@ const KEPT_MS = 30 * DAY_MS
 /** The same for a checkout of a link that has too many. */
 const KEPT_IN_CROWD_MS = DAY_MS
 /** How many unpaid checkouts a link, or all links of a merchant, may have before they are a crowd. */
-const MOST_OF_LINK = 10_000
-const MOST_OF_MERCHANT = 200_000
+const MAX_OF_LINK = 10_000
+const MAX_OF_MERCHANT = 200_000
 /** How many refused submissions are put away with their checkout. */
-const MOST_SUBMISSIONS = 10
+const MAX_SUBMISSIONS = 10
 /** SQLSTATE of a row that something refers to. */
 const REFERRED_TO = "23503"
 
@@ -32,7 +32,7 @@ export interface Crowds {
 export async function crowdsAmong(
   ctx: TxContext,
   deposits: readonly bigint[],
-  { ofLink = MOST_OF_LINK, ofMerchant = MOST_OF_MERCHANT } = {},
+  { ofLink = MAX_OF_LINK, ofMerchant = MAX_OF_MERCHANT } = {},
 ): Promise<Crowds> {
   const { rows } = await sql<{ link: string | null; merchant: string | null }>`
     with asked as (select s.link_id, s.merchant_id from deposits d join checkout_sessions s on s.id = d.resource_id
@@ -62,7 +62,7 @@ const isReferredTo = sql.join(
     sql`exists (select from foreign_tokens r where r.deposit_id = d.id)`,
     sql`exists (select from payments r where r.resource_id = s.id)`,
     sql`exists (select from submissions r where r.resource_id = s.id and r.status <> 'failed')`,
-    sql`(select count(*) from submissions r where r.resource_id = s.id) > ${MOST_SUBMISSIONS}`,
+    sql`(select count(*) from submissions r where r.resource_id = s.id) > ${MAX_SUBMISSIONS}`,
     sql`exists (select from settlements r where r.resource_id = s.id)`,
     sql`exists (select from return_addresses r where r.resource_id = s.id)`,
     sql`exists (select from invoices r where r.session_id = s.id)`,

@@ -14,7 +14,7 @@ import type { Address } from "../../platform/chain/hex.ts"
 import { checkBooks } from "../reconciliation/check-books.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { relayLane } from "../relays/relay-lane.ts"
-import { alarmsInWords } from "../txmanager/all-alarms.ts"
+import { alarmMessages } from "../txmanager/all-alarms.ts"
 import { payoutRound } from "../txmanager/run-round.ts"
 import { checkWallet } from "../txmanager/wallet-row.ts"
 import { payoutLane } from "./payout-lane.ts"
@@ -183,7 +183,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     await client.setBalance({ address: rig.signer.address, value: 0n })
     await life.advance(16 * 60_000)
     await round()
-    expect(await alarmsInWords(ctx, waitingAlarms)).toContainEqual(
+    expect(await alarmMessages(ctx, waitingAlarms)).toContainEqual(
       expect.stringContaining("an earlier wallet of its lane has"),
     )
     await client.setBalance({ address: rig.signer.address, value: gas })
@@ -203,7 +203,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     expect(got).toEqual([1_500_000n, 1_500_000n, 200_000n, 300_000n])
     expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
     expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
-    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([])
+    expect(await alarmMessages(ctx, waitingAlarms)).toEqual([])
   } finally {
     ctx.settings.serviceWallets = []
     await setOperator(rig.signer.address)

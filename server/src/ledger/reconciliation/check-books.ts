@@ -46,7 +46,7 @@ const BETWEEN_TURNS_MS = 1_000
 /** Five questions for logs of a thousand addresses each. */
 const DEPOSITS_AT_ONCE = 5_000
 /** The clocks of this process, of others and of the chain differ by less than this. */
-const MOST_SKEW_MS = 600_000
+const MAX_SKEW_MS = 600_000
 
 /**
  * Compares once a payout wallet's hour is over, for a turn of `turnMs` milliseconds; returns how many milliseconds the
@@ -184,7 +184,7 @@ async function compareRange(
   await quorum.learn([from], [])
   const begunAt = quorum.blockAt(from)?.block.time
   if (!begunAt) return { unproven: `the books can't be compared: endpoints do not agree on block ${from}` }
-  const range = { from, to, since: new Date(begunAt.getTime() - MOST_SKEW_MS) }
+  const range = { from, to, since: new Date(begunAt.getTime() - MAX_SKEW_MS) }
   for (;;) {
     const deposits = await movingDeposits(ctx, network, range, after, DEPOSITS_AT_ONCE)
     const compared = deposits.length === 0 ? {} : await compareLogs(ctx, network, quorum, deposits, range)

@@ -256,7 +256,7 @@ function bodyIn(result: RpcResult | undefined): { hash: unknown; transactions: R
 }
 
 /** How many transfers of a receipt a sentence names. */
-const MOST_NAMED = 5
+const MAX_NAMED = 5
 
 function wordsFor(assertion: ChainAssertion, receipts: readonly (Receipt | null)[]): string {
   const { table, id, txHash, value, token, from, to, blockNumber, moved } = assertion
@@ -264,7 +264,7 @@ function wordsFor(assertion: ChainAssertion, receipts: readonly (Receipt | null)
     ? `moved ${value} of ${token} from ${from} to ${to} in block ${blockNumber}`
     : `failed in block ${blockNumber}`
   const receipt = receipts.find(each => each !== null)
-  const near = receipt?.transfers.filter(each => each.from === from || each.to === to).slice(0, MOST_NAMED) ?? []
+  const near = receipt?.transfers.filter(each => each.from === from || each.to === to).slice(0, MAX_NAMED) ?? []
   const chain = !receipt
     ? "the chain has no such transaction there"
     : `the chain says, in block ${receipt.blockNumber}: ${

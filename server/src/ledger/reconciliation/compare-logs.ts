@@ -164,7 +164,7 @@ async function compareOutgoing(
     }
     const deposit = deposits.get(transfer.from)
     if (before === undefined && deposit) {
-      const words = strangerWords(transfer, payout, named.get(transfer.txHash))
+      const words = strangerMessage(transfer, payout, named.get(transfer.txHash))
       strangers.push({ transfer, deposit, isNamed: !!payout, words })
     }
   }
@@ -183,7 +183,7 @@ const placesOf = (payout: Ended) =>
 
 const placeOf = ({ txHash, from, to, value }: Transfer): string => `${txHash} ${from} ${to} ${value}`
 
-function strangerWords(transfer: Transfer, payout: Ended | undefined, named: Ended | undefined): string {
+function strangerMessage(transfer: Transfer, payout: Ended | undefined, named: Ended | undefined): string {
   if (payout?.state === "reverted")
     return `the row ${payout.id} of payouts is called reverted, and ${transfer.txHash} paid it`
   if (payout) return `the payout ${payout.id} was paid twice, by ${transfer.txHash} too`

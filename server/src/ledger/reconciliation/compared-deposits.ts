@@ -69,11 +69,11 @@ export async function endOfStep(
   ctx: TxContext,
   deposits: readonly bigint[],
   { from, to }: Blocks,
-  mostTransfers: number,
+  maxTransfers: number,
 ): Promise<bigint> {
   const { rows } = await sql<{ number: bigint }>`
     select block_number as number from transfers where state = 'final' and deposit_id = any(${sqlArray("bigint", deposits)})
-      and block_number between ${from} and ${to} order by block_number offset ${mostTransfers} limit 1`.execute(ctx.db)
+      and block_number between ${from} and ${to} order by block_number offset ${maxTransfers} limit 1`.execute(ctx.db)
   const [beyond] = rows
   if (!beyond) return to
   return beyond.number > from ? beyond.number - 1n : from

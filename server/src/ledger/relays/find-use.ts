@@ -19,7 +19,7 @@ const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,by
 /** Blocks in one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
 export const SEARCHED_BLOCKS = 2_000n
 /** How many searches for a used authorization, where the scan was behind when it was claimed: two days of Base. */
-const MOST_SEARCHES = 50
+const MAX_SEARCHES = 50
 
 /** What an authorization permits: one transfer of the token. */
 export interface Permitted {
@@ -65,7 +65,7 @@ export async function findUse(
   // A node without the log may lag behind the one that reported the nonce as used. Only an unused nonce proves that
   // nothing was paid.
   let unused: unknown[] = []
-  for (let i = 0n, from = start; agreed?.length === 0 && from <= quorum.head && i < MOST_SEARCHES; i++) {
+  for (let i = 0n, from = start; agreed?.length === 0 && from <= quorum.head && i < MAX_SEARCHES; i++) {
     // Nodes refuse a range that ends beyond their head.
     const to = minOf(quorum.head, from + SEARCHED_BLOCKS - 1n)
     const { payer, nonce } = permitted
@@ -105,14 +105,14 @@ function usesCall({ payer, nonce, token }: Permitted, from: bigint, to: bigint):
 }
 
 /** A nonce is used or cancelled once. */
-const MOST_USES = 16
+const MAX_USES = 16
 
 /** The uses that enough endpoints report in their first answer; undefined where too few answer. */
 function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
   // An endpoint with more than a token can emit for one nonce has no say: comparing them would take the time of all.
   const lists = answers
     .flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
-    .filter(list => list.length <= MOST_USES)
+    .filter(list => list.length <= MAX_USES)
   if (lists.length < needed) return undefined
   return lists
     .flat()

@@ -15,7 +15,7 @@ import { inTransaction } from "../../platform/context.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { giveNonces } from "../txmanager/give-nonces.ts"
 import { findPreempted } from "./find-preempted.ts"
-import { beyondFlight, DOUBTED_MS, FIRST_IN_FLIGHT, failingPayers, MOST_OPEN } from "./payer-limits.ts"
+import { beyondFlight, DOUBTED_MS, FIRST_IN_FLIGHT, failingPayers, MAX_OPEN } from "./payer-limits.ts"
 import { relayLane } from "./relay-lane.ts"
 
 let rig: PayoutRig
@@ -287,7 +287,7 @@ it("what a payer paid one merchant lets no more of its relays be in flight at an
 const fill = () =>
   sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(),
       'source_key', 'copy:' || n, 'auth_nonce', '0x' || lpad(to_hex(n), 64, '0'), 'deposit_id', null, 'kind', 'settle'))).*
-    from payouts i, generate_series(1, ${MOST_OPEN - 1}::int) n`.execute(rig.service.ctx.db)
+    from payouts i, generate_series(1, ${MAX_OPEN - 1}::int) n`.execute(rig.service.ctx.db)
 
 it("no more authorizations of a wallet are taken while 256 wait, and a transfer still pays", async () => {
   const { ctx } = rig.service

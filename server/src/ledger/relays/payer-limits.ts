@@ -22,12 +22,12 @@ export const MAX_REVERTED = 3
  */
 export const FIRST_IN_FLIGHT = 8
 /** More relays than this are never in flight, so no more of a payer's successes are counted. */
-const MOST_IN_FLIGHT = 512
+const MAX_IN_FLIGHT = 512
 /**
  * How many relays of a payer may wait and be in flight. Each turn of the engine considers those that wait: 4,000 delayed
  * the merchant's other buyers by 6 seconds.
  */
-export const MOST_OPEN = 256
+export const MAX_OPEN = 256
 /** For how long a failure may be the fault of somebody else, while the chain does not say. */
 export const UNEXPLAINED_MS = 3_600_000
 /**
@@ -99,7 +99,7 @@ export async function beyondFlight(
       where chain_id = ${chainId} and lane = 'relay' and state = 'assigned' and payer is not null and transfer_missing_at is null group by payer, merchant_id)
     select g.payer, g.merchant_id, ${FIRST_IN_FLIGHT}::int - coalesce(f.n, 0) + (select count(*)::int from (select from payouts i
         where i.payer = g.payer and i.merchant_id = g.merchant_id and i.succeeded and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
-        limit ${MOST_IN_FLIGHT}) s) as room
+        limit ${MAX_IN_FLIGHT}) s) as room
     from (${givenRows(given, "payer text, merchant_id text, due integer")}) g
       left join flying f on f.payer = g.payer and f.merchant_id = g.merchant_id
     where coalesce(f.n, 0) + g.due > ${FIRST_IN_FLIGHT}::int`.execute(ctx.db)
@@ -113,5 +113,5 @@ export async function isFull(ctx: TxContext, { chainId }: Pick<Network, "chainId
     where chain_id = ${chainId} and lane = 'relay' and state in ('queued', 'held', 'assigned') and payer = ${payer}`.execute(
     ctx.db,
   )
-  return (rows[0]?.n ?? 0) >= MOST_OPEN
+  return (rows[0]?.n ?? 0) >= MAX_OPEN
 }

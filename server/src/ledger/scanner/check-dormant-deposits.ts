@@ -41,8 +41,8 @@ const DOUBTS_PER_ROUND = 100
  * How many unpaid checkouts of a link, and of all links of a merchant, are in the scan. Anyone can open them, and each
  * costs a part of every round.
  */
-const MOST_OF_LINK = 2_000
-const MOST_OF_MERCHANT = 10_000
+const MAX_OF_LINK = 2_000
+const MAX_OF_MERCHANT = 10_000
 
 /**
  * Takes addresses that nobody asked about recently out of the scan. An active paywall's address leaves it only if it
@@ -72,7 +72,7 @@ export async function makeDepositsDormant(ctx: Context, network: Network): Promi
 export async function thinOut(
   ctx: Context,
   { chainId }: Network,
-  { ofLink = MOST_OF_LINK, ofMerchant = MOST_OF_MERCHANT } = {},
+  { ofLink = MAX_OF_LINK, ofMerchant = MAX_OF_MERCHANT } = {},
 ): Promise<void> {
   const now = ctx.now()
   const { rows } = await sql`select from deposits where chain_id = ${chainId} and watched

@@ -19,7 +19,7 @@ export interface Watched {
  * How many tokens are stored for one receiving address, those found first: a list of a thousand worthless ones helps
  * nobody.
  */
-const MOST_OF_A_DEPOSIT = 20
+const MAX_OF_A_DEPOSIT = 20
 /** How many rows one step writes. */
 const ROWS_PER_STEP = 500
 /** The largest difference between the clock that recorded when an address left the scan and the chain's clock. */
@@ -66,7 +66,7 @@ export async function writeProgress(
 }
 
 /**
- * Writes one row for each token at an address, until the address has {@link MOST_OF_A_DEPOSIT}. The balance of a known
+ * Writes one row for each token at an address, until the address has {@link MAX_OF_A_DEPOSIT}. The balance of a known
  * one is read again.
  */
 async function store(
@@ -88,7 +88,7 @@ async function store(
       return []
     }
     const count = counts.get(deposit.id) ?? 0
-    if (count >= MOST_OF_A_DEPOSIT) return []
+    if (count >= MAX_OF_A_DEPOSIT) return []
     counts.set(deposit.id, count + 1)
     isKnown.add(key)
     return [rowOf(ctx, network, log, deposit)]

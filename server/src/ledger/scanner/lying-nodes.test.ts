@@ -12,7 +12,7 @@ import {
 } from "../../../test/node.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { multicall3Abi } from "../../platform/chain/abi.ts"
-import { troublesInWords } from "../../platform/chain/endpoint-troubles.ts"
+import { troubleMessages } from "../../platform/chain/endpoint-troubles.ts"
 import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -773,7 +773,7 @@ describe("several endpoints", () => {
     expect(await screened(B)).toBe("clear")
     service.advance(61 * MINUTE)
     expect(await screened(B)).toBe("clear")
-    expect(await troublesInWords(service.ctx)).toContainEqual(
+    expect(await troubleMessages(service.ctx)).toContainEqual(
       expect.stringContaining("RPC endpoint 3 of 3 contradicts"),
     )
   })

@@ -14,7 +14,7 @@ import { foreignTokenRound } from "./scan-foreign-tokens.ts"
  * The most calls of a round to an endpoint: 40 for logs, each with a block; and those for the quorum, the last block,
  * and balances.
  */
-const MOST_CALLS = 2 * 40 + 5 + 40 + 25
+const MAX_CALLS = 2 * 40 + 5 + 40 + 25
 
 let rig: ExceptionsRig
 let proxies: [RpcProxy, RpcProxy]
@@ -179,7 +179,7 @@ describe("what anyone can emit", () => {
     await rig.pay(quiet.payTo, "1", 0, rig.other)
     const paid = { txHash: await rig.pay(flooded.payTo, "5"), address: rig.buyer(0).address }
     await rig.service.call("POST", `/api/paywalls/${flooded.id}/pay`, paid)
-    expect(await round()).toBeLessThan(MOST_CALLS)
+    expect(await round()).toBeLessThan(MAX_CALLS)
     await round()
     const tokens = await listed()
     expect(tokens.filter(each => each.paywallId === flooded.id)).toHaveLength(20)
@@ -220,7 +220,7 @@ describe("what anyone can emit", () => {
       expect((await gone()).block_number).toBe(await rig.anvil.client.getBlockNumber())
     }
     expect(await listed()).toMatchObject([{ txHash: last, paywallId: others[2].id }])
-    expect(most).toBeLessThan(MOST_CALLS)
+    expect(most).toBeLessThan(MAX_CALLS)
     const { logRange, logAddresses, logBytes, failures, silentUntil } = before
     expect(network.endpoints[0]).toMatchObject({ logRange, logAddresses, logBytes, failures, silentUntil })
   })

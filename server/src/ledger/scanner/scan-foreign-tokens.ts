@@ -33,9 +33,9 @@ const ROUND_MS = 60_000
 /** Longer than a round, its last answers and its balances can take together. */
 const LEASE_MS = 300_000
 const ADDRESSES_PER_CALL = 1_000
-const MOST_BLOCKS = 1_000n
+const MAX_BLOCKS = 1_000n
 /** New rows of a network in a day; at this number the scan pauses where it is. */
-const MOST_PER_DAY = 2_000
+const MAX_PER_DAY = 2_000
 const DAY_MS = 24 * 3_600_000
 
 /** Runs one round if one is due; returns how many milliseconds the next may wait. */
@@ -59,7 +59,7 @@ export async function foreignTokenRound(ctx: Context, network: Network): Promise
 /** Starts at the last block that the scan for payments knows to be final. */
 async function isBegun(ctx: Context, { chainId }: Network): Promise<boolean> {
   const begun = await sql`insert into token_scans (chain_id, from_block, to_block, from_time, blocks, run_at)
-    select chain_id, finalized_number + 1, finalized_number, ${ctx.now()}, ${MOST_BLOCKS}, ${ctx.now()} from cursors
+    select chain_id, finalized_number + 1, finalized_number, ${ctx.now()}, ${MAX_BLOCKS}, ${ctx.now()} from cursors
     where chain_id = ${chainId} and finalized_number > 0 on conflict do nothing`.execute(ctx.db)
   if (begun.numAffectedRows) return true
   const there = await ctx.db
@@ -77,7 +77,7 @@ async function hasRoom(ctx: Context, { chainId, name }: Network): Promise<boolea
   const since = new Date(ctx.now().getTime() - DAY_MS)
   const { rows } = await sql<{ n: number }>`select count(*)::int as n from foreign_tokens
     where chain_id = ${chainId} and found_at > ${since}`.execute(ctx.db)
-  const isFull = (rows[0]?.n ?? 0) >= MOST_PER_DAY
+  const isFull = (rows[0]?.n ?? 0) >= MAX_PER_DAY
   if (isFull) ctx.log.info({ network: name }, "so many foreign tokens were found today that the scan for them waits")
   return !isFull
 }
@@ -161,7 +161,7 @@ async function readPage(ctx: Context, network: Network, round: Round, at: Positi
  * small.
  */
 function afterBlocks({ to_block, blocks }: Position, { time }: Block): Position {
-  const more = 2n * blocks < MOST_BLOCKS ? 2n * blocks : MOST_BLOCKS
+  const more = 2n * blocks < MAX_BLOCKS ? 2n * blocks : MAX_BLOCKS
   return { from_block: to_block + 1n, to_block, from_time: time, after_id: 0n, blocks: more }
 }
 

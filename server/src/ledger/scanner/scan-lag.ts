@@ -17,7 +17,7 @@ const MISSED_ROUNDS = 5
  */
 const STUCK_ROUNDS = 3
 /** Rounds count as at least this long, however short the interval is: slow endpoints make them longer. */
-const LEAST_ROUND_MS = 10_000
+const MIN_ROUND_MS = 10_000
 
 type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
 
@@ -72,7 +72,7 @@ const cursorOf = gatherRows(async (db: Db, chainIds: readonly number[]) => {
 type Rounds = Pick<Row<"cursors">, "looked_at" | "interval_ms">
 
 /** By the setting of the worker: a process with another one would call a scan overdue that is not. */
-const roundMsOf = ({ interval_ms }: Rounds): number => Math.max(interval_ms, LEAST_ROUND_MS)
+const roundMsOf = ({ interval_ms }: Rounds): number => Math.max(interval_ms, MIN_ROUND_MS)
 
 const isOverdue = (ctx: TxContext, cursor: Rounds | undefined): boolean =>
   !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMsOf(cursor)
@@ -93,13 +93,13 @@ export async function scanAlarms(ctx: Context): Promise<string[]> {
     const isBehind = cursor !== undefined && cursor.lag_blocks > BigInt(ctx.settings.maxScanLag)
     const isStuck = isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMsOf(cursor)
     scanStopped.set({ network: name }, isOver || isStuck ? 1 : 0)
-    if (isOver) return [`${name} ${overdueWords(cursor, now)}`]
+    if (isOver) return [`${name} ${overdueMessage(cursor, now)}`]
     if (isStuck) return [`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`]
     return isBehind ? [`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`] : []
   })
 }
 
-function overdueWords(cursor: Row<"cursors"> | undefined, now: number): string {
+function overdueMessage(cursor: Row<"cursors"> | undefined, now: number): string {
   const since = cursor?.looked_at ? ` since ${cursor.looked_at.toISOString()}` : ""
   // The claim of a round sets when the next one is due, also where the round then fails.
   const isTaken =

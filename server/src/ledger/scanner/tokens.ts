@@ -16,7 +16,7 @@ const TOKENS_PER_ROUND = 20
 /** Enough to read two constants, whatever a token does with it. */
 const GAS = 200_000
 /** A token with more decimals can't be distinguished from an attempt to hide an amount. */
-const MOST_DECIMALS = 36
+const MAX_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
 /** How many transfers of other tokens are stored for one transaction: a token can emit any number, from anyone. */
 const OTHERS_PER_TRANSACTION = 20
@@ -24,7 +24,7 @@ const OTHERS_PER_TRANSACTION = 20
  * No token has this much. Ten amounts of 2²⁵⁶ do not fit into the database's numbers, and a value that can't be written
  * would stop the verification of everything else.
  */
-const MOST_OTHER = 10n ** 60n
+const MAX_OTHER = 10n ** 60n
 
 /**
  * Removes transfers that only do harm: of tokens other than the settlement token it keeps a few per transaction, in
@@ -37,7 +37,7 @@ export function withoutFlood<T extends { txHash: string; token: Address; value: 
   const kept = new Map<string, number>()
   return transfers.filter(({ txHash, token, value }) => {
     if (token === network.token.address) return true
-    if (value > MOST_OTHER) return false
+    if (value > MAX_OTHER) return false
     kept.set(txHash, (kept.get(txHash) ?? 0) + 1)
     return (kept.get(txHash) ?? 0) <= OTHERS_PER_TRANSACTION
   })
@@ -78,7 +78,7 @@ export async function learnTokens(ctx: Context, network: Network): Promise<void>
 function decimalsOf(answer: RpcResult | undefined): number | null {
   if (!answer?.ok || typeof answer.value !== "string" || !/^0x[0-9a-f]{64}$/i.test(answer.value)) return null
   const decimals = BigInt(answer.value)
-  return decimals <= BigInt(MOST_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
+  return decimals <= BigInt(MAX_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
 }
 
 /** Returns a symbol that is short and plain, and not one of a currency that we take. */

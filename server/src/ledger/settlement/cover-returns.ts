@@ -13,7 +13,7 @@ import { claim } from "./exceptions.ts"
 import type { Part } from "./sellable.ts"
 
 /** How many transfers one settlement takes for a return; a payer who sends dust pays it back slowly. */
-const MOST_TAKEN = 2_000
+const MAX_TAKEN = 2_000
 /** When to look again at a payment whose return is not final, or whose money is suspected to be gone. */
 const AGAIN_MS = 60_000
 
@@ -182,7 +182,7 @@ async function takeFree(
     where t.deposit_id = ${deposit_id} and t.token = ${token} and t.from_address = ${payer} and not t.applied
       and t.state in ('confirmed', 'final') and t.suspect_at is null and not t.single_source
       and (c.payment_id is null or (${alsoOpen} and p.status = 'open' and p.id <> ${id} and c.given_back = 0))
-    order by t.value desc, t.id limit ${MOST_TAKEN}) free) taken where before < ${lacks}
+    order by t.value desc, t.id limit ${MAX_TAKEN}) free) taken where before < ${lacks}
     order by block_number, log_index`.execute(ctx.db)
   await claim(ctx, id, rows)
   if (rows.length > 0)

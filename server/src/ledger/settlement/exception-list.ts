@@ -11,7 +11,7 @@ import { transactionsOf } from "../books/transactions.ts"
  * Returns why a return is held, in a sentence for the merchant; `detail` is the node's reason why the transfer would
  * fail.
  */
-function heldWords(reason: HeldReason, detail: string | null): string {
+function heldMessage(reason: HeldReason, detail: string | null): string {
   if (reason === "simulation")
     return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
   return {
@@ -82,7 +82,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
             address: checksummed(to),
             state: sent?.state ?? "queued",
             txHash: sent?.tx_hash ?? null,
-            reason: sent?.held_reason ? heldWords(sent.held_reason, sent.held_detail) : null,
+            reason: sent?.held_reason ? heldMessage(sent.held_reason, sent.held_detail) : null,
           }
         : null,
     }

@@ -21,7 +21,7 @@ import { tracePayment } from "./trace-payment.ts"
  * The most open payments at one session, or of one payer at a paywall: those of most money first, and others when these
  * are decided. A flood of dust from a thousand senders must not become a thousand rows to write and read.
  */
-const MOST_OPEN = 500
+const MAX_OPEN = 500
 
 /**
  * Separates transfers by sender, token and receiving address. What is minted has the same sender whoever paid it, so each
@@ -41,7 +41,7 @@ const amountOf = ({ transfers }: Waiting): bigint => transfers.reduce((sum, row)
  * How many payments that opened at one resource at once are notified: with a hundred endpoints this takes half a second
  * of database time.
  */
-const MOST_NOTIFIED = 20
+const MAX_NOTIFIED = 20
 
 /**
  * Returns the groups of most money, if there are more than `most`. Other tokens, whose amounts are not comparable, come
@@ -73,7 +73,7 @@ export async function writeOpen(
   const groups = greatest(
     undecided.filter(({ transfers }) => transfers.length > 0).flatMap(apart),
     token.address,
-    MOST_OPEN,
+    MAX_OPEN,
   )
   // If the resource is paid once, the rest of a reversed payment is counted with the other transfers.
   const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
@@ -100,7 +100,7 @@ export async function writeOpen(
     present.map(row => row.id),
   )
   const news = await newsAmong(ctx, written)
-  const notified = greatest([...news.keys()], token.address, MOST_NOTIFIED)
+  const notified = greatest([...news.keys()], token.address, MAX_NOTIFIED)
   await notifyWaiting(
     ctx,
     part.network,

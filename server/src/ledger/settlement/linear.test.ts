@@ -7,8 +7,8 @@ import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
 
 /** What one transaction may read of one flooded address, and how many statements it may take. */
-const MOST_ROWS = 12_000
-const MOST_STATEMENTS = 80
+const MAX_ROWS = 12_000
+const MAX_STATEMENTS = 80
 
 let service: TestService
 beforeAll(async () => {
@@ -87,8 +87,8 @@ it.each([
     const rounds = await settleAll()
     expect(rounds.length).toBeLessThanOrEqual(12_000 / 5_000 + 2)
     for (const { statements, rows } of rounds) {
-      expect(rows).toBeLessThan(MOST_ROWS)
-      expect(statements).toBeLessThan(MOST_STATEMENTS)
+      expect(rows).toBeLessThan(MAX_ROWS)
+      expect(statements).toBeLessThan(MAX_STATEMENTS)
     }
     expect(await settled()).toBe(12_000)
     expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])

@@ -103,7 +103,7 @@ type Money = "all" | "less" | "unknown"
 /** Addresses in one call: a node bounds the gas of a call, and a balance of a proxied token takes some 30,000. */
 const READS_PER_CALL = 500
 /** How long endpoints have to answer. Everyone whose payment is settled with these waits as long, if no quorum answers. */
-const MOST_MS = 3_000
+const MAX_MS = 3_000
 
 /**
  * Whether each receiving address holds at least what its rows say, in the settlement token. The comparison with the chain finds
@@ -141,7 +141,7 @@ async function moneyAt(
       }),
     )
   const isEnough = (said: readonly (bigint | undefined)[][]) => ![...judge(said).values()].includes("unknown")
-  return judge(await askUntil(network, calls, { signal: ctx.signal, mostMs: MOST_MS, read, isEnough }))
+  return judge(await askUntil(network, calls, { signal: ctx.signal, maxMs: MAX_MS, read, isEnough }))
 }
 
 /** Whether an address holds at least `least` base units, by the balances that endpoints report. */

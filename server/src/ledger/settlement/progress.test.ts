@@ -200,10 +200,10 @@ it("an endpoint that hangs is not waited for", async () => {
   await begin(["answers", "hangs", "hangs"])
   const calls = [multicall([{ to: network.token.address, data: "0x70a08231" }])]
   const { signal } = service.ctx
-  const ask = (mostMs: number, enough: number) =>
+  const ask = (maxMs: number, enough: number) =>
     askUntil(network, calls, {
       signal,
-      mostMs,
+      maxMs,
       read: ([result]) => result?.ok,
       isEnough: said => said.length >= enough,
     })

@@ -18,9 +18,9 @@ import { failureOfReturn } from "../payouts/try-return.ts"
 /** How long a requested approval is valid, in seconds. */
 const APPROVED_FOR_S = 7 * 86_400
 /** The least validity left: a payout may wait for its turn, and could be too late when it is sent. */
-const LEAST_LEFT_S = 600
+const MIN_LEFT_S = 600
 /** The most validity left: a forgotten signature must not stay usable for longer. */
-const MOST_LEFT_S = 31 * 86_400
+const MAX_LEFT_S = 31 * 86_400
 
 /** What a wallet has signed; `deadline` is in Unix seconds. */
 export interface ReturnApproval {
@@ -121,7 +121,7 @@ export async function checkApproval(
   const asked = await askedFor(ctx, payment, to, approval.deadline)
   if (!asked) return undefined
   const left = approval.deadline - inSeconds(ctx)
-  if (left < LEAST_LEFT_S || left > MOST_LEFT_S)
+  if (left < MIN_LEFT_S || left > MAX_LEFT_S)
     throw invalid("approval.deadline", "must be between ten minutes and 31 days from now, in Unix seconds")
   const digest = digestOf(asked)
   const { approver: from } = asked

@@ -83,12 +83,12 @@ export const ReturnOrder = Strict(
 )
 
 /** The most returns in one request: a page of the console has no more signed at once. */
-const MOST_RETURNS = 50
+const MAX_RETURNS = 50
 export const ReturnOrders = Strict(
   {
     returns: Type.Array(
       Strict({ id: Type.String({ description: "The payment's id", maxLength: 64 }), ...ReturnOrder.properties }),
-      { minItems: 1, maxItems: MOST_RETURNS },
+      { minItems: 1, maxItems: MAX_RETURNS },
     ),
   },
   { returns: [{ id: "pay_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }] },

@@ -8,21 +8,21 @@ import { type RawBuilder, sql } from "kysely"
 /** Groups of one kind in one round; the others stay due for the next, which follows at once. */
 const GROUPS_PER_ROUND = 300
 /** Those of one merchant, so that many merchants have a turn in each round. */
-const MOST_OF_MERCHANT = 200
+const MAX_OF_MERCHANT = 200
 
 /**
  * How many due transfers a round reads, of the oldest and of the newest: a flood fills a block or a few, and what others
  * paid meanwhile is among the newest. Those that became due with the last of the oldest are read with it.
  */
-const MOST_READ = 50_000
+const MAX_READ = 50_000
 
 /** SQL: the due transfers of a network that a round reads. */
 export const dueTransfers = (chainId: number, now: Date): RawBuilder<unknown> => {
   const due = sql`from transfers where chain_id = ${chainId} and run_at <= ${now}`
-  const last = sql`(select run_at ${due} order by run_at offset ${MOST_READ} limit 1)`
+  const last = sql`(select run_at ${due} order by run_at offset ${MAX_READ} limit 1)`
   return sql`
     select * ${due} and run_at <= coalesce(${last}, ${now}) union all
-    (select * ${due} and run_at > ${last} order by run_at desc limit ${MOST_READ})`
+    (select * ${due} and run_at > ${last} order by run_at desc limit ${MAX_READ})`
 }
 
 /** What {@link inTurn} adds to each row. */
@@ -47,7 +47,7 @@ export const inTurn = (owed: RawBuilder<unknown>): RawBuilder<unknown> => sql`
     select *, ${ranks("turn", ["turn_by_money", "turn_by_age"])} from (
       select *, count(*) over ()::int as n, row_number() over (partition by merchant_id order by least(by_money, by_age), by_money) as turn
       from (select *, ${ranks("merchant_id", ["by_money", "by_age"], "is_first desc,")} from (${owed}) owed) placed) turns
-    where turn <= ${MOST_OF_MERCHANT}) ranked
+    where turn <= ${MAX_OF_MERCHANT}) ranked
   order by ${turnOf} limit ${GROUPS_PER_ROUND}`
 
 /** SQL: the order of the rows of {@link inTurn}. */

@@ -2,15 +2,15 @@
 import type { Row } from "../../platform/db/schema.ts"
 
 const MINUTE_MS = 60_000
-const MOST_MS = 10 * MINUTE_MS
+const MAX_MS = 10 * MINUTE_MS
 
 /**
  * Returns when to try again: after a quarter of the time that it has waited since its newest money came, but not before
- * `leastMs` and within ten minutes.
+ * `minMs` and within ten minutes.
  */
-export function againAfter(now: Date, since: Date, leastMs = MINUTE_MS / 2): Date {
+export function againAfter(now: Date, since: Date, minMs = MINUTE_MS / 2): Date {
   const waited = now.getTime() - since.getTime()
-  return new Date(now.getTime() + Math.min(Math.max(waited / 4, leastMs), MOST_MS))
+  return new Date(now.getTime() + Math.min(Math.max(waited / 4, minMs), MAX_MS))
 }
 
 /** The same for transfers that wait together, from when a reorg changed them last; at the least time for none. */

@@ -10,7 +10,7 @@ import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { percentOf } from "../../platform/money/percent.ts"
 import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
 import type { Recipient } from "./split.ts"
-import { recipientWords } from "./split-guard.ts"
+import { recipientMessage } from "./split-guard.ts"
 import {
   changeSplit,
   checkedRecipients,
@@ -42,8 +42,8 @@ export function splitRoutes(app: Server, ctx: Context): void {
       return await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
           const recipients = await checkedRecipients(ctx, request.body.recipients)
-          const from = recipientWords([])
-          const to = recipientWords(recipients)
+          const from = recipientMessage([])
+          const to = recipientMessage(recipients)
           const words = { action: "Create split", subject: request.body.name, from, to }
           return { recipients, approval: await approvedByWallet(ctx, request, merchantId, async () => ({ words })) }
         },
@@ -166,7 +166,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
 /** Describes the change from the current recipients to others; throws like {@link readSplit}. */
 async function splitChange(ctx: TxContext, merchantId: string, id: string, action: string, to: readonly Recipient[]) {
   const { recipients } = await readSplit(ctx, merchantId, id)
-  return { words: { action, subject: id, from: recipientWords(recipients), to: recipientWords(to) } }
+  return { words: { action, subject: id, from: recipientMessage(recipients), to: recipientMessage(to) } }
 }
 
 const shown = ({ address, percentE4, label }: Recipient) => ({

@@ -12,7 +12,7 @@ import { emitSplitChanged } from "./split-events.ts"
 import { recipientsOf } from "./splits.ts"
 
 /** Describes who is paid; without a split, the merchant. */
-export const recipientWords = (recipients: readonly Recipient[]): string =>
+export const recipientMessage = (recipients: readonly Recipient[]): string =>
   recipients.length === 0
     ? "the merchant alone"
     : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
@@ -59,7 +59,7 @@ export const approveSplits = (
     const to: string[] = []
     for (const { of, before, after } of await read(ctx)) {
       if (after === undefined || after === before) continue
-      const words = [await splitWords(ctx, merchantId, before), await splitWords(ctx, merchantId, after)]
+      const words = [await splitMessage(ctx, merchantId, before), await splitMessage(ctx, merchantId, after)]
       const [present, next] = words.map(each => each && (of === undefined ? each : `${of}: ${each}`))
       if (present === undefined || next === undefined) continue
       from.push(present)
@@ -85,10 +85,10 @@ export const approveAttachment = (
 /** The `before` of something that is being created: it had no split. */
 export const noSplit = async (): Promise<null> => null
 
-async function splitWords(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {
-  if (splitId === null) return recipientWords([])
+async function splitMessage(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {
+  if (splitId === null) return recipientMessage([])
   const recipients = await recipientsOfSplit(ctx, merchantId, splitId)
-  return recipients && `${splitId}: ${recipientWords(recipients)}`
+  return recipients && `${splitId}: ${recipientMessage(recipients)}`
 }
 
 async function recipientsOfSplit(

@@ -6,8 +6,8 @@ import { WHOLE_E4 } from "../../platform/money/allocate.ts"
 import { parseAmount } from "../../platform/money/amount.ts"
 import { percentOf } from "../../platform/money/percent.ts"
 
-const LEAST_RECIPIENTS = 2
-const MOST_RECIPIENTS = 50
+const MIN_RECIPIENTS = 2
+const MAX_RECIPIENTS = 50
 
 export interface Recipient {
   address: Address
@@ -41,8 +41,8 @@ export function readRecipients(
   const form: ErrorDetail[] = []
   const faults: ErrorDetail[] = []
   const recipients: Recipient[] = []
-  if (written.length < LEAST_RECIPIENTS || written.length > MOST_RECIPIENTS)
-    faults.push({ path: "recipients", message: `must have ${LEAST_RECIPIENTS} to ${MOST_RECIPIENTS} entries` })
+  if (written.length < MIN_RECIPIENTS || written.length > MAX_RECIPIENTS)
+    faults.push({ path: "recipients", message: `must have ${MIN_RECIPIENTS} to ${MAX_RECIPIENTS} entries` })
   for (const [i, { address: text, percent, label }] of written.entries()) {
     const at = (field: string) => `recipients.${i}.${field}`
     const address = parseAddress(text)

@@ -42,7 +42,7 @@ function report(ctx: Context, { reason, wallet, words }: WaitingAlarm, chains: R
 }
 
 /** Returns these alarms and those of all wallets, in words that anyone may read: no address, amount or merchant. */
-export async function alarmsInWords(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<string[]> {
+export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<string[]> {
   const { networks } = ctx.chain
   const ours = ctx.settings.serviceWallets
   const wallets = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()

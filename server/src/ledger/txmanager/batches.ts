@@ -31,7 +31,7 @@ export const BATCH_GAS_OF_CALL = BATCH_GAS.once / 2n + BATCH_GAS.each
  * {@link ALIKE_MS} of theirs. A batch that is not sent by the first of its deadlines is emptied, and while a signer is slow
  * no payment shall end long before its own. Each of its own took all places of the wallet with 16 calls.
  */
-const LEAST_TIME_MS = 20_000
+const MIN_TIME_MS = 20_000
 const ALIKE_MS = 5_000
 
 /** Whether a call may share a transaction: a settlement that a key signed. */
@@ -41,7 +41,7 @@ const isBatchable = (payout: Payout): boolean =>
 /** Identifies the calls that a call may share a transaction with. */
 function companyOf({ now }: Pick<TxContext, "now">, { merchant_id, token, relay_by: by }: Payout): string {
   const deadline = by?.getTime() ?? 0
-  const isSoon = deadline < now().getTime() + LEAST_TIME_MS
+  const isSoon = deadline < now().getTime() + MIN_TIME_MS
   return [merchant_id, token, ...(isSoon ? [Math.floor(deadline / ALIKE_MS)] : [])].join(" ")
 }
 

@@ -12,7 +12,7 @@ import { inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
-import { alarmsInWords } from "./all-alarms.ts"
+import { alarmMessages } from "./all-alarms.ts"
 import { assignPayouts } from "./assign-nonces.ts"
 import { lockBudgets, relaysSpent } from "./gas-budget.ts"
 import { signAttempts } from "./sign-attempts.ts"
@@ -265,12 +265,12 @@ describe("the gas budget of all merchants together", () => {
     await rig.paid(other, 1_000_000n)
     await rig.round()
     expect(await endings()).toEqual(["paid", "paid", "queued", "queued", "queued", "queued"])
-    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([expect.stringContaining("GAS_BUDGET_TOTAL")])
+    expect(await alarmMessages(ctx, waitingAlarms)).toEqual([expect.stringContaining("GAS_BUDGET_TOTAL")])
     rig.service.advance(DAY_MS + 60_000)
     await rig.round()
     await rig.round()
     expect(await endings()).toEqual(Array(6).fill("paid"))
-    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([])
+    expect(await alarmMessages(ctx, waitingAlarms)).toEqual([])
     ctx.settings.payoutWallet = undefined
   })
 })

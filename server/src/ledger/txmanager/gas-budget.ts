@@ -15,7 +15,7 @@ import { mostOf } from "./in-flight.ts"
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
 /** The longest hold, even if the window stays full longer: fees fall, and an operator may raise the budget. */
-const MOST_WAIT_MS = 60 * MINUTE_MS
+const MAX_WAIT_MS = 60 * MINUTE_MS
 /** How many payouts one statement holds: other merchants' payouts wait for it. */
 const HELD_AT_ONCE = 1_000
 /** How many of a merchant's held payouts are due again in one minute, so that thousands do not come back together. */
@@ -250,7 +250,7 @@ async function holdDue(
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // Without a row, payouts in flight take up the budget. They soon cost less than they might.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
-  const soonest = now.getTime() + Math.min(MOST_WAIT_MS, Math.max(MINUTE_MS, waitMs))
+  const soonest = now.getTime() + Math.min(MAX_WAIT_MS, Math.max(MINUTE_MS, waitMs))
   // A payout that is short waits for its book, not for the budget.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { payoutLies, startLying, stopLying } from "../../../test/payout-lies.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../../test/payouts.ts"
 import { type RpcProxy, startProxy } from "../../../test/proxy.ts"
-import { troublesInWords } from "../../platform/chain/endpoint-troubles.ts"
+import { troubleMessages } from "../../platform/chain/endpoint-troubles.ts"
 import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -218,7 +218,7 @@ it.each([...(process.env.LYING_RUNS ? Object.keys(payoutLies) : hindering), "tru
       })
       rig.service.advance(31_000)
     }
-    const alarms = await troublesInWords(ctx)
+    const alarms = await troubleMessages(ctx)
     if (hindering.includes(lie)) expect(await rig.states()).not.toEqual(["final", "final", "final"])
     if (lie === "truth") expect(alarms).toEqual([])
     if ((await rig.states()).some(state => state !== "final")) expect(alarms.join()).toContain("RPC endpoint 2 of 2")

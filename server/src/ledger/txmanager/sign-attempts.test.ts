@@ -19,7 +19,7 @@ import { openLog } from "../../platform/log.ts"
 import { registry } from "../../platform/metrics.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
-import { alarmsInWords } from "./all-alarms.ts"
+import { alarmMessages } from "./all-alarms.ts"
 import { assignPayouts } from "./assign-nonces.ts"
 import { signAttempts } from "./sign-attempts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
@@ -180,7 +180,7 @@ describe("a signer that is down", () => {
     await rig.round(dead)
     expect((await wallet()).alarms).toEqual(["signer"])
     expect(lines.filter(({ reason }) => reason === "signer").length).toBe(1)
-    expect(await alarmsInWords(rig.service.ctx, waitingAlarms)).toEqual([
+    expect(await alarmMessages(rig.service.ctx, waitingAlarms)).toEqual([
       expect.stringContaining("something without a signature"),
     ])
     signers.fault = () => undefined

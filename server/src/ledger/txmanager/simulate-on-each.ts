@@ -67,17 +67,17 @@ function askable(chain: ReachableChain): readonly Endpoint[] {
 }
 
 /**
- * Asks every endpoint until `isEnough` says that what was read decides, or `mostMs` have passed: an endpoint that is slow or
+ * Asks every endpoint until `isEnough` says that what was read decides, or `maxMs` have passed: an endpoint that is slow or
  * hangs keeps nobody waiting. `read` gets each endpoint's results once. Returns what was read in time.
  */
 export async function askUntil<T>(
   chain: ReachableChain,
   calls: readonly RpcCall[],
-  { signal, mostMs, read, isEnough }: Patience<T>,
+  { signal, maxMs, read, isEnough }: Patience<T>,
 ): Promise<T[]> {
   const answers: T[] = []
   const over = new AbortController()
-  const timer = setTimeout(() => over.abort(), mostMs)
+  const timer = setTimeout(() => over.abort(), maxMs)
   const until = AbortSignal.any([signal, over.signal])
   const askOne = async (endpoint: Endpoint) => {
     const results = await ask(endpoint, calls, until)
@@ -97,7 +97,7 @@ export async function askUntil<T>(
 
 interface Patience<T> {
   signal: AbortSignal
-  mostMs: number
+  maxMs: number
   read: (results: readonly RpcResult[]) => T
   isEnough: (answers: readonly T[]) => boolean
 }

@@ -9,7 +9,7 @@ import { waitingAlarms } from "../../operations/doctor/waiting-alarms.ts"
 import { openLog } from "../../platform/log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../../platform/metrics.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
-import { alarmsInWords, reportWaiting } from "./all-alarms.ts"
+import { alarmMessages, reportWaiting } from "./all-alarms.ts"
 import { inFlight } from "./in-flight.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
@@ -209,7 +209,7 @@ describe("other alarms", () => {
     await rig.round()
     expect([await alarms(), await standing("unswept")]).toEqual([["unswept"], 1])
     expect(reported("unswept")).toMatchObject([{ payments: [id] }])
-    expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([expect.stringContaining("can't sweep payments")])
+    expect(await alarmMessages(ctx, waitingAlarms)).toEqual([expect.stringContaining("can't sweep payments")])
     await ctx.db.updateTable("transfers").set({ single_source: false }).execute()
     rig.service.advance(3_700_000)
     await sweepDue(ctx, rig.network)
@@ -268,9 +268,9 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     ctx.chain.networks[0] = { ...rig.network, depositFactory: recipient(9) }
     try {
-      expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([])
+      expect(await alarmMessages(ctx, waitingAlarms)).toEqual([])
       rig.service.advance(3_700_000)
-      expect(await alarmsInWords(ctx, waitingAlarms)).toEqual([
+      expect(await alarmMessages(ctx, waitingAlarms)).toEqual([
         expect.stringContaining("of a deposit factory that nothing serves"),
       ])
       await reportWaiting(ctx, waitingAlarms)
@@ -284,7 +284,7 @@ describe("other alarms", () => {
       ctx.chain.networks[0] = rig.network
     }
     await reportWaiting(ctx, waitingAlarms)
-    expect([await alarmsInWords(ctx, waitingAlarms), await standing("unserved")]).toEqual([[], 0])
+    expect([await alarmMessages(ctx, waitingAlarms), await standing("unserved")]).toEqual([[], 0])
   })
 
   it("begin and end once, though several processes see them", async () => {

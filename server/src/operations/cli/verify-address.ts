@@ -125,11 +125,11 @@ function part<T>(name: string, text: string | undefined, parse: (text: string) =
   return value
 }
 
-const MOST_SECONDS = 2n ** 64n - 1n
+const MAX_SECONDS = 2n ** 64n - 1n
 
 function secondsIn(text: string): bigint | undefined {
   const seconds = /^\d{1,20}$/.test(text) ? BigInt(text) : undefined
-  return seconds !== undefined && seconds <= MOST_SECONDS ? seconds : undefined
+  return seconds !== undefined && seconds <= MAX_SECONDS ? seconds : undefined
 }
 
 /** Parses recipients as deposits.csv writes them; undefined for any other text. */

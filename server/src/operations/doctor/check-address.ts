@@ -7,7 +7,7 @@ import { type Finding, fine } from "./finding.ts"
 
 const TIMEOUT_MS = 5_000
 /** The limit of an answer of `/healthz`; a page of another program may be larger. */
-const MOST_BYTES = 64 * 1024
+const MAX_BYTES = 64 * 1024
 
 const part = "address"
 
@@ -21,7 +21,7 @@ export async function checkBaseUrl({ baseUrl }: Settings, signal: AbortSignal): 
       headers: { connection: "close" },
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
-    const text = await boundedText(response, MOST_BYTES)
+    const text = await boundedText(response, MAX_BYTES)
     if (response.ok && isHealth(text)) return fine(part, "base_url", "BASE_URL leads to a running Sluice")
     return bad(
       `BASE_URL answers with HTTP ${response.status}, and not as Sluice`,

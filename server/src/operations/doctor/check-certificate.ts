@@ -8,7 +8,7 @@ const TIMEOUT_MS = 5_000
 const DAY_MS = 86_400_000
 /** Whatever renews certificates does so long before: with a third of their time left, as a rule. */
 const LEFT_SHARE = 0.2
-const MOST_LEFT_MS = 14 * DAY_MS
+const MAX_LEFT_MS = 14 * DAY_MS
 
 const part = "address"
 const check = "certificate"
@@ -28,7 +28,7 @@ export async function checkCertificate(
   if (!valid) return []
   const leftMs = valid.to.getTime() - now().getTime()
   const lifeMs = valid.to.getTime() - valid.from.getTime()
-  if (leftMs > Math.min(lifeMs * LEFT_SHARE, MOST_LEFT_MS))
+  if (leftMs > Math.min(lifeMs * LEFT_SHARE, MAX_LEFT_MS))
     return [fine(part, check, "the certificate of BASE_URL is valid for long enough")]
   const left = leftMs < 2 * DAY_MS ? `${Math.floor(leftMs / 3_600_000)} hours` : `${Math.floor(leftMs / DAY_MS)} days`
   const message = leftMs <= 0 ? "the certificate of BASE_URL has ended" : `the certificate of BASE_URL ends in ${left}`

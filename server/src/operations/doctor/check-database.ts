@@ -133,7 +133,7 @@ async function durability(query: Query): Promise<Finding[]> {
   )
 }
 
-const MOST_USED = 0.9
+const MAX_USED = 0.9
 
 /** Finds the limit of connections that is reached first: the server's, the database's or the role's. */
 async function connections(query: Query): Promise<Finding> {
@@ -146,7 +146,7 @@ async function connections(query: Query): Promise<Finding> {
       (select datconnlimit from pg_database where datname = current_database())),
     ('the role', (select count(*)::int from pg_stat_activity where usename = current_user),
       (select rolconnlimit from pg_roles where rolname = current_user))) l (name, used, most)`)
-  const full = limits.find(({ used, most }) => Number(most) >= 0 && Number(used) > MOST_USED * Number(most))
+  const full = limits.find(({ used, most }) => Number(most) >= 0 && Number(used) > MAX_USED * Number(most))
   if (!full) return fine(part, check, "Postgres has connections left")
   return alarm(
     check,

@@ -6,7 +6,7 @@ import { NO_KEY } from "../../ledger/payouts/payout-alarms.ts"
 import { gasShortage, usualCost, walletAlarm } from "../../ledger/txmanager/wallet-alarms.ts"
 import { hasBatch } from "../../platform/chain/authorization-batch.ts"
 import { checkNetwork, NetworkMismatch } from "../../platform/chain/check-network.ts"
-import { endpointWords } from "../../platform/chain/endpoint-troubles.ts"
+import { endpointMessage } from "../../platform/chain/endpoint-troubles.ts"
 import { type Endpoint, hostOf, newEndpoint } from "../../platform/chain/endpoints.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { type NetworkName, networkSetting } from "../../platform/chain/network-facts.ts"
@@ -90,7 +90,7 @@ interface Answer {
 
 async function askEndpoint(network: NetworkSettings, url: string, signal: AbortSignal): Promise<Answer> {
   const position = network.rpcUrls.indexOf(url)
-  const name = (words: string) => endpointWords(network.rpcUrls.length, position, words)
+  const name = (words: string) => endpointMessage(network.rpcUrls.length, position, words)
   const check = `endpoint_${position + 1}`
   const host = hostOf({ url })
   const bad = (words: string, todo: string, more: Partial<Finding> = {}): Answer => ({

@@ -4,20 +4,20 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { scanAlarms } from "../../ledger/scanner/scan-lag.ts"
-import { alarmsInWords } from "../../ledger/txmanager/all-alarms.ts"
-import { troublesInWords } from "../../platform/chain/endpoint-troubles.ts"
+import { alarmMessages } from "../../ledger/txmanager/all-alarms.ts"
+import { troubleMessages } from "../../platform/chain/endpoint-troubles.ts"
 import type { Context } from "../../platform/context.ts"
 import { failingSubscriptions } from "../../products/subscriptions/advance-subscriptions.ts"
 import { waitingAlarms } from "./waiting-alarms.ts"
 
 const WATCH_MS = 10_000
 
-function limitsInWords({ limits }: Context): string[] {
+function limitMessages({ limits }: Context): string[] {
   const trouble = limits.trouble?.()
   return trouble === undefined ? [] : [trouble]
 }
 
-function replicaInWords({ replica }: Context): string[] {
+function replicaMessages({ replica }: Context): string[] {
   const trouble = replica?.trouble()
   return trouble === undefined ? [] : [`replica: left out, and the primary serves all reads: ${trouble}`]
 }
@@ -26,11 +26,11 @@ function replicaInWords({ replica }: Context): string[] {
 export async function alarmsNow(ctx: Context, standing: readonly string[] = []): Promise<string[]> {
   const [scan, payouts, endpoints, subscriptions] = await Promise.all([
     scanAlarms(ctx),
-    alarmsInWords(ctx, waitingAlarms),
-    troublesInWords(ctx),
+    alarmMessages(ctx, waitingAlarms),
+    troubleMessages(ctx),
     failingSubscriptions(ctx),
   ])
-  const here = [...replicaInWords(ctx), ...limitsInWords(ctx)]
+  const here = [...replicaMessages(ctx), ...limitMessages(ctx)]
   // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
   // words.
   return [...new Set([...standing, ...here, ...scan, ...payouts, ...endpoints, ...subscriptions])]

@@ -19,7 +19,7 @@ import { lockEscrow } from "../../products/escrow/load-escrow.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
 import { findPayout, networkNamed, refused } from "./lookup.ts"
 import { waitingIn, writeLostBatch } from "./lost-batches.ts"
-import { type LostCall, lostCallOf, lostWords, writeLostCall } from "./lost-calls.ts"
+import { type LostCall, lostCallMessage, lostCallOf, writeLostCall } from "./lost-calls.ts"
 import { fetchTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { isKnown } from "./unexplained.ts"
 import { watchSenders } from "./watch-senders.ts"
@@ -261,7 +261,7 @@ async function adoptForeign(
     ...(sitting ? { payoutId: sitting.id } : {}),
     before: { nonce, next_nonce: wallet.next_nonce },
     after: { nonce, hash, block_number: blockNumber, next_nonce: next },
-    said: `The nonce ${nonce} is explained by a foreign transaction.${anew}${lost ? ` ${lostWords(lost)}.` : ""} The wallet's next nonce is ${next}.`,
+    said: `The nonce ${nonce} is explained by a foreign transaction.${anew}${lost ? ` ${lostCallMessage(lost)}.` : ""} The wallet's next nonce is ${next}.`,
   }
 }
 
@@ -338,7 +338,7 @@ async function unplanned(
       "The transaction pays no payout that waits here. If it pays nothing of ours, adopt it with --foreign --reason.",
     )
   if (lost.sessionId === null)
-    throw refused(`${lostWords(lost)}. Adopt it with --foreign --reason: nothing here would do it again.`)
+    throw refused(`${lostCallMessage(lost)}. Adopt it with --foreign --reason: nothing here would do it again.`)
   if (sitting)
     throw refused(
       `The transaction is a ${lost.call.kind} of the checkout ${lost.sessionId}, and its nonce is the payout ${sitting.id}'s, ` +

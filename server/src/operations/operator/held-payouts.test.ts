@@ -11,7 +11,7 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../../test/payouts
 import { PAYOUT_ADDRESS } from "../../../test/service.ts"
 import { makePayouts, sweepDue } from "../../ledger/payouts/make-payouts.ts"
 import { sharesSettled } from "../../ledger/payouts/queries.ts"
-import { alarmsInWords } from "../../ledger/txmanager/all-alarms.ts"
+import { alarmMessages } from "../../ledger/txmanager/all-alarms.ts"
 import { recheckBudgets } from "../../ledger/txmanager/gas-budget.ts"
 import { testUsdcAbi } from "../../platform/chain/abi.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
@@ -144,7 +144,7 @@ describe("a share that failed on chain five times", () => {
       expect((await rig.states()).filter(state => state === "reverted").length).toBe(i + 1)
     }
     expect(await alarmsNow()).toEqual(["given_up"])
-    expect(await alarmsInWords(ctx, waitingAlarms)).toContainEqual(
+    expect(await alarmMessages(ctx, waitingAlarms)).toContainEqual(
       expect.stringContaining("`sluice wallet retry` retries one"),
     )
     rig.service.advance(400 * DAY_MS)

@@ -179,7 +179,7 @@ async function writeCall(
 }
 
 /** Explains what happens with a call whose session is lost. */
-export function lostWords({ call, transaction: { to } }: LostCall): string {
+export function lostCallMessage({ call, transaction: { to } }: LostCall): string {
   const { info, kind } = call
   const said = `The transaction is a ${kind} of an escrow, for a checkout that this database does not have, as it was made after the backup`
   if (kind !== "authorize" || to === null) return said

@@ -71,17 +71,17 @@ export async function unexplained(
   return words
 }
 
-const MOST_LISTED = 10
+const MAX_LISTED = 10
 
 /** Formats nonces for a sentence; "…" where there may be more of them. */
 export const listed = (nonces: readonly bigint[]): string =>
-  nonces.join(", ") + (nonces.length === MOST_LISTED ? " …" : "")
+  nonces.join(", ") + (nonces.length === MAX_LISTED ? " …" : "")
 
 /** The unexplained nonces in a range, without its end; at most ten. */
 export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: bigint, to: bigint): Promise<bigint[]> {
   const { rows } = await sql<{ nonce: bigint }>`
     select n as nonce from generate_series(${from}::bigint, ${to - 1n}::bigint) n where not ${isKnown(wallet, sql`n`)}
-    order by n limit ${MOST_LISTED}`.execute(ctx.db)
+    order by n limit ${MAX_LISTED}`.execute(ctx.db)
   return rows.map(row => row.nonce)
 }
 

@@ -36,15 +36,15 @@ const words: Record<Kind, string> = {
 }
 
 /** Returns a sentence about an endpoint, by its position from 0 among `count`: its address may contain a key. */
-export const endpointWords = (count: number, position: number, what: string): string =>
+export const endpointMessage = (count: number, position: number, what: string): string =>
   `RPC endpoint ${position + 1} of ${count} ${what}`
 
 const wordsOf = (
   { endpoints }: Pick<NetworkInfo, "endpoints">,
   { position, kind }: Pick<Trouble, "position" | "kind">,
-): string => endpointWords(endpoints.length, position, words[kind])
+): string => endpointMessage(endpoints.length, position, words[kind])
 
-const inWords = (
+const troubleMessage = (
   network: Pick<NetworkInfo, "endpoints">,
   { answer, ...trouble }: Pick<Trouble, "position" | "kind" | "answer">,
 ): string => wordsOf(network, trouble) + (answer ? `: ${answer}` : "")
@@ -179,7 +179,7 @@ async function endTrouble(ctx: TxContext, network: NetworkInfo, { position, kind
 }
 
 /** Returns what a person should check about endpoints, in words for everyone: no address. */
-export async function troublesInWords(ctx: Context): Promise<string[]> {
+export async function troubleMessages(ctx: Context): Promise<string[]> {
   const rows = await ctx.db
     .selectFrom("endpoint_troubles")
     .selectAll()
@@ -190,6 +190,6 @@ export async function troublesInWords(ctx: Context): Promise<string[]> {
   return ctx.chain.networks.flatMap(network =>
     rows
       .filter(row => row.chain_id === network.chainId && row.position < network.endpoints.length)
-      .map(row => `${network.name}: ${inWords(network, row)}`),
+      .map(row => `${network.name}: ${troubleMessage(network, row)}`),
   )
 }

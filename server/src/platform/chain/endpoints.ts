@@ -5,7 +5,7 @@
  */
 import { backoffMs } from "../backoff.ts"
 import type { NetworkName } from "./network-facts.ts"
-import { batch, MOST_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
+import { batch, MAX_ENTRIES, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 
 export interface Endpoint {
   url: string
@@ -63,7 +63,7 @@ export const newEndpoint = (network: NetworkName, url: string, position = 1): En
   logAddresses: MAX_LOG_ADDRESSES,
   logBytes: MAX_LOG_BYTES,
   logSizeChangedAt: 0,
-  entries: MOST_ENTRIES,
+  entries: MAX_ENTRIES,
   entriesChangedAt: 0,
   finalizedHigh: 0n,
   failures: 0,

@@ -41,8 +41,8 @@ export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint):
 }
 
 /** A bid of zero, as a lying endpoint may suggest, would stay zero however often it is raised by an eighth. */
-const LEAST_RAISED = 1_000_000n
+const MIN_RAISED = 1_000_000n
 
-const raised = (fee: bigint): bigint => most((fee * 9n + 7n) / 8n, LEAST_RAISED)
+const raised = (fee: bigint): bigint => most((fee * 9n + 7n) / 8n, MIN_RAISED)
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 const most = (a: bigint, b: bigint): bigint => (a > b ? a : b)

@@ -6,10 +6,10 @@ import { parseAddress } from "./hex.ts"
 
 const KEY_BYTES = 32
 /** Four times geth's own limit. Never open a file that asks for more memory than a server has. */
-const MOST_SCRYPT_BYTES = 1 << 30
+const MAX_SCRYPT_BYTES = 1 << 30
 /** The same for a file that asks for more than a minute of work: that start could not be distinguished from a hang. */
-const MOST_SCRYPT_WORK = 16 * MOST_SCRYPT_BYTES
-const MOST_PBKDF2_ROUNDS = 50_000_000
+const MAX_SCRYPT_WORK = 16 * MAX_SCRYPT_BYTES
+const MAX_PBKDF2_ROUNDS = 50_000_000
 
 /**
  * Decrypts the private key in a keystore's JSON. Throws an Error whose message completes "PAYOUT_KEYSTORE …" and
@@ -53,9 +53,9 @@ function isKeystore(file: unknown): file is Keystore {
   if (!isObject(cipherparams) || !isHex(cipherparams.iv, 16)) return false
   if (!isObject(kdfparams) || kdfparams.dklen !== 32 || !isHex(kdfparams.salt)) return false
   const { c, prf, n, r, p } = kdfparams
-  if (kdf === "pbkdf2") return isCount(c) && c <= MOST_PBKDF2_ROUNDS && prf === "hmac-sha256"
+  if (kdf === "pbkdf2") return isCount(c) && c <= MAX_PBKDF2_ROUNDS && prf === "hmac-sha256"
   if (kdf !== "scrypt" || !isCount(n) || !isCount(r) || !isCount(p)) return false
-  return 128 * n * r <= MOST_SCRYPT_BYTES && 128 * n * r * p <= MOST_SCRYPT_WORK
+  return 128 * n * r <= MAX_SCRYPT_BYTES && 128 * n * r * p <= MAX_SCRYPT_WORK
 }
 
 /** Returns the address that a file may contain: foundry leaves it out, others write it without 0x. */

@@ -17,12 +17,12 @@ export interface Posted {
 }
 
 /** Of an answer with another status: enough for a sentence, and nothing is waited for long. */
-const MOST_OF_REFUSAL = 4_096
+const MAX_OF_REFUSAL = 4_096
 const REFUSAL_MS = 1_000
 
 interface Bounds {
   /** Of the answer, unpacked. */
-  mostBytes: number
+  maxBytes: number
   timeoutMs: number
   signal?: AbortSignal | undefined
   /** Called with the bytes of each part that is read, unpacked. */
@@ -47,14 +47,14 @@ const unpackers: Record<string, () => zlib.Gunzip | zlib.BrotliDecompress> = {
 }
 
 /**
- * Sends `body` and returns what was answered, from at most `mostBytes` unpacked. Rejects with {@link AnswerTooLarge} if
+ * Sends `body` and returns what was answered, from at most `maxBytes` unpacked. Rejects with {@link AnswerTooLarge} if
  * it is larger, with `UselessAnswer` if it only fills memory, with an error if it is not JSON, with {@link TooLate} after
  * `timeoutMs`, with the signal's reason, or with the error of the connection. Redirects are not followed.
  */
-export async function post(url: string, body: string, { mostBytes, timeoutMs, signal, read }: Bounds): Promise<Posted> {
-  const { status, encoding, bytes } = await exchange(url, body, { mostBytes, timeoutMs, signal })
+export async function post(url: string, body: string, { maxBytes, timeoutMs, signal, read }: Bounds): Promise<Posted> {
+  const { status, encoding, bytes } = await exchange(url, body, { maxBytes, timeoutMs, signal })
   const unpack = unpackers[encoding]
-  const most = status > 299 ? MOST_OF_REFUSAL : mostBytes
+  const most = status > 299 ? MAX_OF_REFUSAL : maxBytes
   const parts = unpack ? unpacked(unpack(), bytes, most) : [bytes]
   const json = readJson(counted(parts, read))
   return { status, json: status > 299 ? await json.catch(() => undefined) : await json }
@@ -71,12 +71,12 @@ async function* counted(parts: Iterable<Buffer> | AsyncIterable<Buffer>, read: B
  * The unpacked parts, one after the other, so that the whole is never in memory. How far they were packed says nothing:
  * honest logs of a flood were packed 367 to 1 (measured).
  */
-async function* unpacked(unpack: zlib.Gunzip | zlib.BrotliDecompress, packed: Buffer, mostBytes: number) {
+async function* unpacked(unpack: zlib.Gunzip | zlib.BrotliDecompress, packed: Buffer, maxBytes: number) {
   let bytes = 0
   unpack.end(packed)
   for await (const part of unpack as AsyncIterable<Buffer>) {
     bytes += part.length
-    if (bytes > mostBytes) throw new AnswerTooLarge(mostBytes)
+    if (bytes > maxBytes) throw new AnswerTooLarge(maxBytes)
     yield part
   }
 }
@@ -92,12 +92,12 @@ interface Packed {
 function exchange(
   url: string,
   body: string,
-  { mostBytes, timeoutMs, signal }: { mostBytes: number; timeoutMs: number; signal?: AbortSignal | undefined },
+  { maxBytes, timeoutMs, signal }: { maxBytes: number; timeoutMs: number; signal?: AbortSignal | undefined },
 ): Promise<Packed> {
   signal?.throwIfAborted()
   const { promise, resolve, reject } = Promise.withResolvers<Packed>()
   const { origin, pathname, search } = new URL(url)
-  let read = boundedBytes(mostBytes)
+  let read = boundedBytes(maxBytes)
   let connection: Dispatcher.DispatchController | undefined
   let answer = { status: 0, encoding: "" }
   let failure: Error | undefined
@@ -134,7 +134,7 @@ function exchange(
       if (status < 200) return
       answer = { status, encoding: `${headers["content-encoding"] ?? ""}`.toLowerCase() }
       if (status < 300) return
-      read = boundedBytes(MOST_OF_REFUSAL)
+      read = boundedBytes(MAX_OF_REFUSAL)
       clearTimeout(timer)
       timer = setTimeout(giveUp, Math.min(REFUSAL_MS, timeoutMs))
     },

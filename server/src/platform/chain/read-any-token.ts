@@ -9,7 +9,7 @@ import { batch, RpcError } from "./rpc.ts"
 import { type Block, blockCall, logCall, readBlock, readTransfers, type Transfer } from "./transfers.ts"
 
 /** Some 1,500 logs: parsing them takes a few milliseconds, and blocks the rest of the process. */
-const MOST_BYTES = 1024 * 1024
+const MAX_BYTES = 1024 * 1024
 
 /** What to read, both ends of the range included. */
 export interface AnyTokenQuery {
@@ -77,7 +77,7 @@ async function readPart(
   has: Block,
   signal: AbortSignal,
 ): Promise<Transfer[] | "refused" | "silent"> {
-  const logs = { ...logCall(undefined, "to", addresses, fromBlock, toBlock), mostBytes: MOST_BYTES }
+  const logs = { ...logCall(undefined, "to", addresses, fromBlock, toBlock), maxBytes: MAX_BYTES }
   try {
     const [result, shown] = await batch(endpoint, [logs, blockCall(has.number)], signal)
     if (!result?.ok) return "refused"

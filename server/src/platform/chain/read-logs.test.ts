@@ -45,7 +45,7 @@ const limits = fc.record({
 type Limits = typeof limits extends fc.Arbitrary<infer T> ? T : never
 
 function limit({ bytes, addresses, range, results, words }: Limits): void {
-  node.mostBytes = bytes
+  node.maxBytes = bytes
   node.hook = (method, params, blocks) => {
     if (method !== "eth_getLogs") return undefined
     const [filter] = params as unknown as [{ topics: [string, null, string[]]; fromBlock: string; toBlock: string }]
@@ -94,7 +94,7 @@ it("keeps what it learned: in the second reading no request is refused", async (
 
 it("reads nothing from a node that refuses, or lacks the head, and says why without the key of its URL", async () => {
   const none = { readTo: -1n, versions: new Map(), isTooLarge: false }
-  node.mostBytes = Number.POSITIVE_INFINITY
+  node.maxBytes = Number.POSITIVE_INFINITY
   node.hook = method => (method === "eth_getLogs" ? failed("no archive for project 0123456789abcdef") : undefined)
   const endpoint = newEndpoint("base-sepolia", `${node.url}/v2/0123456789abcdef`)
   expect(await readLogs(endpoint, query())).toEqual({ ...none, refusal: "no archive for project …" })

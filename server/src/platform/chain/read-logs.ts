@@ -16,15 +16,15 @@ import {
   shrinkLogRange,
 } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
-import { batch, MOST_ENTRIES, type RpcCall, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
+import { batch, MAX_ENTRIES, type RpcCall, RpcError, type RpcResult, withoutKey } from "./rpc.ts"
 import { blockCall, logCall, readBlock, readManyTransfers, type Transfer } from "./transfers.ts"
 
 /** Entries in one request, not counting the block that is requested with the logs; fewer where the endpoint takes fewer. */
 const ENTRIES_PER_REQUEST = 40
-const entriesOfRequest = ({ entries = MOST_ENTRIES }: Endpoint): number =>
+const entriesOfRequest = ({ entries = MAX_ENTRIES }: Endpoint): number =>
   Math.max(1, Math.min(ENTRIES_PER_REQUEST, entries - 1))
 /** Halvings in one reading: enough to get from the largest request to one with a single address and block. */
-const MOST_REFUSALS = 30
+const MAX_REFUSALS = 30
 /** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
 /** And after so many bytes, those that were too large included. What it learned of sizes is kept for the next. */
@@ -35,7 +35,7 @@ const BUDGET_BYTES = 24 * 1024 * 1024
  */
 const WIDE_BYTES = 32 * 1024 * 1024
 /** How many versions of one transfer are kept. An endpoint with two contradicts itself, and a third adds nothing. */
-const MOST_VERSIONS = 2
+const MAX_VERSIONS = 2
 /** The size of a smaller request is unlikely to be the reason for its refusal, whatever the node says. */
 const SMALL_BYTES = 32_000
 /** A number of addresses that nodes are unlikely to refuse. */
@@ -94,9 +94,9 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   let isLeast = false
   let isTooLarge = false
   const until = performance.now() + BUDGET_MS
-  const mostBytes = endpoint.bytes + BUDGET_BYTES
-  const hasBudget = () => performance.now() < until && endpoint.bytes < mostBytes
-  while (readTo < query.toBlock && left > 0 && refusals <= MOST_REFUSALS && hasBudget()) {
+  const maxBytes = endpoint.bytes + BUDGET_BYTES
+  const hasBudget = () => performance.now() < until && endpoint.bytes < maxBytes
+  while (readTo < query.toBlock && left > 0 && refusals <= MAX_REFUSALS && hasBudget()) {
     const windows = planWindows(endpoint, query, readTo + 1n, left)
     const outcome = await readWindows(endpoint, query, windows, signal)
     await inTurns(outcome.transfers, each => {
@@ -118,7 +118,7 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   const nothing = readTo < query.fromBlock && refusal !== undefined
   if (refusals === 0) growLogSize(endpoint)
   // An endpoint that refuses everything says nothing about sizes.
-  if (nothing && (isLeast || refusals > MOST_REFUSALS)) Object.assign(endpoint, { logRange, logAddresses, logBytes })
+  if (nothing && (isLeast || refusals > MAX_REFUSALS)) Object.assign(endpoint, { logRange, logAddresses, logBytes })
   return { versions, readTo, refusal: nothing && isLeast ? refusal : undefined, isTooLarge: isLeast && isTooLarge }
 }
 
@@ -131,7 +131,7 @@ export function addVersion(versions: Map<string, Transfer[]>, transfer: Transfer
   const key = keyOf(transfer)
   const known = versions.get(key)
   if (!known) versions.set(key, [transfer])
-  else if (known.length < MOST_VERSIONS && !known.some(each => isSameLog(each, transfer))) known.push(transfer)
+  else if (known.length < MAX_VERSIONS && !known.some(each => isSameLog(each, transfer))) known.push(transfer)
 }
 
 /** As many windows as fit into one request; at least one. */
@@ -162,7 +162,7 @@ function* entriesOf({ logAddresses }: Endpoint, { addresses }: LogQuery, windows
 
 function callOf({ token, side, isWide }: LogQuery, addresses: readonly Address[], { from, to }: Window): RpcCall {
   const call = logCall(token, side, addresses, from, to)
-  return isWide && from === to && addresses.length === 1 ? { ...call, mostBytes: WIDE_BYTES } : call
+  return isWide && from === to && addresses.length === 1 ? { ...call, maxBytes: WIDE_BYTES } : call
 }
 
 interface Refused {

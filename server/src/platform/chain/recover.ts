@@ -8,7 +8,7 @@ import { type Address, bytesOf, keccak, parseAddress } from "./hex.ts"
 
 /** What was recovered lately: a payment is asked about twice within milliseconds, and its buyer again while it waits. */
 const recent = new Map<string, Address | undefined>()
-const MOST_RECENT = 1_000
+const MAX_RECENT = 1_000
 /** Of 65 bytes in hex. A contract's signature may be of any length, and is not kept. */
 const SIGNATURE_LENGTH = 132
 
@@ -20,7 +20,7 @@ export function recoverSigner(hash: Hex, signature: Hex): Address | undefined {
   if (signature.length !== SIGNATURE_LENGTH) return undefined
   const asked = `${hash}${signature}`
   if (recent.has(asked)) return recent.get(asked)
-  if (recent.size >= MOST_RECENT) recent.clear()
+  if (recent.size >= MAX_RECENT) recent.clear()
   const signer = recovered(hash, signature)
   recent.set(asked, signer)
   return signer

@@ -12,7 +12,7 @@ export interface RpcCall {
   method: string
   params: readonly unknown[]
   /** The largest answer that is read, in bytes; by default what its method is expected to answer. */
-  mostBytes?: number
+  maxBytes?: number
 }
 
 /**
@@ -31,36 +31,36 @@ export class RpcError extends Error {
 
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
-export const MOST_ENTRIES = 50
+export const MAX_ENTRIES = 50
 /** A learned number of entries is kept this long before twice as many are tried. */
 const ENTRIES_KEPT_MS = 600_000
 const MB = 1024 * 1024
 /** The largest answer to one request, unless one of its calls may have a larger one. */
-const MOST_BYTES = 8 * MB
+const MAX_BYTES = 8 * MB
 /** The expected size of a call's answer where it is more than 1 MB. Some 11,000 logs, in a receipt too. */
 const largeAnswers: Record<string, number> = {
-  eth_getLogs: MOST_BYTES,
-  eth_getTransactionReceipt: MOST_BYTES,
+  eth_getLogs: MAX_BYTES,
+  eth_getTransactionReceipt: MAX_BYTES,
   eth_getBlockByNumber: 2 * MB,
   eth_getBlockByHash: 2 * MB,
 }
 /** Characters of an error's message that are kept: it goes into logs. */
-const MOST_WORDS = 2_000
+const MAX_WORDS = 2_000
 /** Of the error of a whole exchange, which goes into alarms. */
-const MOST_REFUSAL_WORDS = 200
+const MAX_REFUSAL_WORDS = 200
 /** Statuses that may mean a batch. Nothing smaller helps where the words are about who asks, or how often. */
 const BATCH_STATUSES = [400, 405, 415, 422, 501]
 const ABOUT_USE = /\brate\b|too many requests|quota|capacity|credit|throttl|unauthori|forbidden|api key|denied/i
 /** How many answers of one `batch` may be too large, and how large all others may be, before the rest is not asked for. */
-const MOST_TOO_LARGE = 8
-const MOST_TOGETHER = 3 * MOST_BYTES
+const MAX_TOO_LARGE = 8
+const MAX_TOGETHER = 3 * MAX_BYTES
 
-const mostBytesOf = ({ method, mostBytes }: RpcCall): number => mostBytes ?? largeAnswers[method] ?? MB
+const maxBytesOf = ({ method, maxBytes }: RpcCall): number => maxBytes ?? largeAnswers[method] ?? MB
 
-/** The largest answer to these calls that is read, in bytes: the sum of their expected sizes, within {@link MOST_BYTES}. */
-const mostBytes = (calls: readonly RpcCall[]): number => {
-  const sizes = calls.map(mostBytesOf)
-  return Math.max(Math.min(MOST_BYTES, sum(sizes)), ...sizes)
+/** The largest answer to these calls that is read, in bytes: the sum of their expected sizes, within {@link MAX_BYTES}. */
+const maxBytes = (calls: readonly RpcCall[]): number => {
+  const sizes = calls.map(maxBytesOf)
+  return Math.max(Math.min(MAX_BYTES, sum(sizes)), ...sizes)
 }
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
@@ -99,12 +99,12 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
   let tooLarge = 0
   const open: (readonly RpcCall[])[] = [calls]
   for (let part = open.shift(); part; part = open.shift()) {
-    const most = endpoint.entries ?? MOST_ENTRIES
+    const most = endpoint.entries ?? MAX_ENTRIES
     if (part.length > most) {
       open.unshift(part.slice(0, most), part.slice(most))
       continue
     }
-    if (together > MOST_TOGETHER || tooLarge > 2 * MOST_TOO_LARGE) {
+    if (together > MAX_TOGETHER || tooLarge > 2 * MAX_TOO_LARGE) {
       results.push(...part.map((): RpcResult => ({ ok: false, error: "the answers before are too large together" })))
       continue
     }
@@ -126,7 +126,7 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
       results.push(...answer)
       together += bytes
       if (part.length === most) growEntries(endpoint)
-    } else if (++tooLarge <= MOST_TOO_LARGE && part.length > 1)
+    } else if (++tooLarge <= MAX_TOO_LARGE && part.length > 1)
       open.unshift(part.slice(0, part.length >> 1), part.slice(part.length >> 1))
     else results.push(...part.map((): RpcResult => ({ ok: false, error: answer.message, isTooLarge: true })))
   }
@@ -135,9 +135,9 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
 
 /** The refusal may have been temporary. */
 function growEntries(endpoint: Asked): void {
-  const { entries = MOST_ENTRIES, entriesChangedAt = 0 } = endpoint
-  if (entries === MOST_ENTRIES || Date.now() - entriesChangedAt < ENTRIES_KEPT_MS) return
-  Object.assign(endpoint, { entries: Math.min(2 * entries, MOST_ENTRIES), entriesChangedAt: Date.now() })
+  const { entries = MAX_ENTRIES, entriesChangedAt = 0 } = endpoint
+  if (entries === MAX_ENTRIES || Date.now() - entriesChangedAt < ENTRIES_KEPT_MS) return
+  Object.assign(endpoint, { entries: Math.min(2 * entries, MAX_ENTRIES), entriesChangedAt: Date.now() })
 }
 
 /**
@@ -161,7 +161,7 @@ async function oneBatch(
   const stop = rpcDuration.startTimer({ network, endpoint: `${position}` })
   let replies: unknown
   try {
-    const bounds = { mostBytes: mostBytes(calls), timeoutMs, signal, read }
+    const bounds = { maxBytes: maxBytes(calls), timeoutMs, signal, read }
     const { status, json } = await post(endpoint.url, JSON.stringify(body), bounds)
     const refused = refusalOf(endpoint, calls, status, json)
     if (refused instanceof RpcError) throw refused
@@ -219,7 +219,7 @@ export function withoutKey({ url }: Pick<Asked, "url">, words: string): string {
   const secrets = [...`${pathname}${search}`.split(/[/?&=]/), username, password].filter(part => part.length >= 8)
   const clean = secrets.reduce((text, secret) => text.replaceAll(secret, "…"), words)
   const plain = clean.replace(/https?:\/\/\S+|[\w-]{24,}/g, "…").replace(/\p{C}/gu, " ")
-  return plain.slice(0, MOST_REFUSAL_WORDS)
+  return plain.slice(0, MAX_REFUSAL_WORDS)
 }
 
 function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
@@ -227,7 +227,7 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (reply.error) {
     const { message, data } = reply.error as { message?: unknown; data?: unknown }
     // A contract chooses its error text, and Postgres refuses text with a NUL in it.
-    const error = (typeof message === "string" ? message : "error").slice(0, MOST_WORDS).replace(/\p{Cc}+/gu, " ")
+    const error = (typeof message === "string" ? message : "error").slice(0, MAX_WORDS).replace(/\p{Cc}+/gu, " ")
     return { ok: false, error, ...(typeof data === "string" ? { data } : {}) }
   }
   if (!("result" in reply)) return { ok: false, error: "neither result nor error" }

@@ -13,19 +13,19 @@ const SLICE_BYTES = 64 * 1024
 /** The longest stretch of work before others have their turn. */
 const TURN_MS = 8
 /** No answer of a node nests deeper than ten. */
-const MOST_DEPTH = 32
+const MAX_DEPTH = 32
 /** An object takes 56 bytes in memory however few it has in the answer. A log has two in 500 bytes. */
 const BYTES_PER_CONTAINER = 64
 /** A value takes 8 bytes or more. The shortest ones that nodes send in numbers have 20 bytes. */
 const BYTES_PER_VALUE = 8
 /** The most members of an object, and bytes of a name, that a node sends by far. */
-const MOST_MEMBERS = 1_000
-const MOST_NAME_BYTES = 1_000
+const MAX_MEMBERS = 1_000
+const MAX_NAME_BYTES = 1_000
 /** So many containers or values are fine in any answer. */
 const FREE = 4_096
 /** Strings that are shared are at most so long, and so many. */
 const SHARED_LENGTH = 80
-const MOST_SHARED = 100_000
+const MAX_SHARED = 100_000
 
 /** The answer has a shape that no node sends: its size in memory is the point of it. */
 export class UselessAnswer extends Error {}
@@ -142,7 +142,7 @@ function valueBuilder(waiting: WaitingBytes) {
 
   function begin(at: number, isArray: boolean): void {
     if (root) throw new NotJson("the answer is not JSON")
-    if (frames.length >= MOST_DEPTH) throw new UselessAnswer("the answer nests too deep")
+    if (frames.length >= MAX_DEPTH) throw new UselessAnswer("the answer nests too deep")
     frames.push({ isArray, start: at, member: at + 1, commas: 0, value: undefined, isAttached: false, key: "" })
   }
 
@@ -203,7 +203,7 @@ function valueBuilder(waiting: WaitingBytes) {
 }
 
 function countName(frame: Frame): void {
-  if (++frame.commas > MOST_MEMBERS && !frame.isArray) throw new UselessAnswer("the answer has too many names")
+  if (++frame.commas > MAX_MEMBERS && !frame.isArray) throw new UselessAnswer("the answer has too many names")
 }
 
 function addMembers(value: Frame["value"], text: string, share: (value: unknown) => unknown): void {
@@ -224,7 +224,7 @@ function setMember(object: Record<string, unknown>, key: string, value: unknown)
 }
 
 function keyIn(text: string): string {
-  if (text.length > MOST_NAME_BYTES) throw new UselessAnswer("the answer has a name that is too long")
+  if (text.length > MAX_NAME_BYTES) throw new UselessAnswer("the answer has a name that is too long")
   const [, key] = /^("(?:[^"\\]|\\.)*")\s*:$/s.exec(text) ?? []
   if (key === undefined) throw new NotJson("the answer is not JSON")
   return parse(key) as string
@@ -284,7 +284,7 @@ function sharedStrings() {
       if (value.length > SHARED_LENGTH) return value
       const same = known.get(value)
       if (same !== undefined) return same
-      if (known.size < MOST_SHARED) known.set(value, value)
+      if (known.size < MAX_SHARED) known.set(value, value)
       return value
     }
     if (Array.isArray(value)) for (let i = 0; i < value.length; i++) value[i] = share(value[i])

@@ -9,9 +9,9 @@ import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 export const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
-const MOST_INDEX = 2 ** 31 - 1
+const MAX_INDEX = 2 ** 31 - 1
 /** The year 9999. */
-const MOST_SECONDS = 253_402_300_799
+const MAX_SECONDS = 253_402_300_799
 /** In wei; a number larger than the total supply is ignored. */
 const BEYOND_ALL_ETHER = 1n << 100n
 
@@ -101,7 +101,7 @@ export function readReceipt(value: unknown): Receipt | undefined {
     succeeded: quantity(status) === 1n,
     blockNumber: quantity(blockNumber),
     blockHash: hashOf(blockHash),
-    position: isQuantity(transactionIndex) ? small(transactionIndex, MOST_INDEX) : undefined,
+    position: isQuantity(transactionIndex) ? small(transactionIndex, MAX_INDEX) : undefined,
     transfers: readTransfers(logs),
     uses: readUses(logs as unknown[]),
     givenBack: readGivenBack(logs as unknown[]),
@@ -188,7 +188,7 @@ function readTransfer(log: Json): Transfer {
     value: BigInt(log.data as Hex),
     blockNumber: quantity(log.blockNumber),
     blockHash: hashOf(log.blockHash),
-    logIndex: small(log.logIndex, MOST_INDEX),
+    logIndex: small(log.logIndex, MAX_INDEX),
     k: 0,
     blockTime: typeof log.blockTimestamp !== "string" ? undefined : timeOf(log.blockTimestamp),
   }
@@ -213,7 +213,7 @@ function small(value: unknown, most: number): number {
   return number
 }
 
-const timeOf = (value: unknown): Date => new Date(small(value, MOST_SECONDS) * 1_000)
+const timeOf = (value: unknown): Date => new Date(small(value, MAX_SECONDS) * 1_000)
 
 function hashOf(value: unknown): Hash {
   const hash = parseHash(value)

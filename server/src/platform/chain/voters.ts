@@ -15,9 +15,9 @@ import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCal
 /** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
 const WINDOWS_PER_ROUND = 5
 /** How many logs an endpoint may report in a scan that no other has; it counts as having read no further. */
-const MOST_ALONE = 2_000
+const MAX_ALONE = 2_000
 /** How many logs that not all voters have are compared again to find who differs from whom. */
-const MOST_DISPUTED = 300
+const MAX_DISPUTED = 300
 /** An endpoint floods if its answers in a round are larger than this, and so many times as large as any other's. */
 const FLOOD_BYTES = 4 * 1024 * 1024
 const FLOOD_RATIO = 4
@@ -143,14 +143,14 @@ export async function takeReadings(
         for (const log of versions)
           if (!others.some(each => each.versions.get(key)?.some(other => isSameLog(other, log)))) alone.push(log)
       })
-    const beyond = alone.sort((a, b) => (a.blockNumber < b.blockNumber ? -1 : 1))[MOST_ALONE]
+    const beyond = alone.sort((a, b) => (a.blockNumber < b.blockNumber ? -1 : 1))[MAX_ALONE]
     if (reading.refusal !== undefined) voter.refusal = reading.refusal
     const readTo = beyond && beyond.blockNumber <= reading.readTo ? beyond.blockNumber - 1n : reading.readTo
     voter.readings.push({ from, to: readTo, addresses })
     parts.push(readTo)
     if (!beyond && voter.logs.size === 0) voter.logs = reading.versions
     else {
-      const kept = new Set(alone.slice(0, MOST_ALONE))
+      const kept = new Set(alone.slice(0, MAX_ALONE))
       await inTurns([...reading.versions.values()].flat(), log => {
         if (!beyond || log.blockNumber < beyond.blockNumber || kept.has(log)) addVersion(voter.logs, log)
       })
@@ -182,7 +182,7 @@ export async function judgeLogs(voters: readonly Voter[], endpoints: number): Pr
         if (before.some(({ logs }) => logs.get(key)?.some(other => isSameLog(other, log)))) continue
         const { standing, isUnanimous } = verdictOn(voters, log, endpoints)
         judged.push({ log, standing })
-        if (!isUnanimous && disputed.length < MOST_DISPUTED) disputed.push(log)
+        if (!isUnanimous && disputed.length < MAX_DISPUTED) disputed.push(log)
       }
     })
   }

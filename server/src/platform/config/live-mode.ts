@@ -9,10 +9,10 @@ import { formatAmount } from "../money/amount.ts"
 import { isPrivate } from "./private-url.ts"
 import type { Settings } from "./settings.ts"
 
-const LEAST_CONFIRMATIONS = 3
-const LEAST_TOKEN_CHARACTERS = 16
+const MIN_CONFIRMATIONS = 3
+const MIN_TOKEN_CHARACTERS = 16
 /** In a random key, about 29 of the 31 steps from byte to byte differ. */
-const LEAST_DIFFERENT_STEPS = 16
+const MIN_DIFFERENT_STEPS = 16
 
 const testNetworks: readonly string[] = ["base-sepolia"]
 
@@ -46,8 +46,8 @@ export function liveFaults(settings: Settings, keySettings: KeySettings): string
       "WEBHOOK_ALLOW_CIDRS must not open everything: any merchant could send requests into your network",
     ],
     [
-      metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
-      `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
+      metricsToken !== undefined && metricsToken.length < MIN_TOKEN_CHARACTERS,
+      `METRICS_TOKEN must have at least ${MIN_TOKEN_CHARACTERS} characters`,
     ],
     [
       tracing?.endpoint.startsWith("http:") === true && !isPrivate(tracing.endpoint),
@@ -120,8 +120,8 @@ function networkRules({ networks }: Settings): Rule[] {
       ],
     ]),
     [
-      networks.some(({ confirmations }) => confirmations < LEAST_CONFIRMATIONS),
-      `CONFIRMATIONS must be at least ${LEAST_CONFIRMATIONS}: reorgs remove blocks that are less deep`,
+      networks.some(({ confirmations }) => confirmations < MIN_CONFIRMATIONS),
+      `CONFIRMATIONS must be at least ${MIN_CONFIRMATIONS}: reorgs remove blocks that are less deep`,
     ],
   ]
 }
@@ -152,7 +152,7 @@ function publicAddressRules(name: string, url: string, why: string): Rule[] {
  */
 function isGuessable(key: Uint8Array): boolean {
   const steps = key.slice(1).map((byte, i) => byte - (key[i] ?? 0))
-  return new Set(steps).size < LEAST_DIFFERENT_STEPS || key.every(byte => byte >= 0x20 && byte < 0x7f)
+  return new Set(steps).size < MIN_DIFFERENT_STEPS || key.every(byte => byte >= 0x20 && byte < 0x7f)
 }
 
 /** The wallet of a key; undefined where the key is invalid. The library's own error would repeat the key. */

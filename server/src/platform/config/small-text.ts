@@ -1,13 +1,13 @@
 /** Reads the files that settings name. */
 import { readFileSync } from "node:fs"
 
-const MOST_BYTES = 64 * 1024
+const MAX_BYTES = 64 * 1024
 
 /** The text of a small file; throws an Error whose message completes "NAME …". */
 export function smallText(path: string): string {
   try {
     const bytes = readFileSync(path)
-    if (bytes.length <= MOST_BYTES) return bytes.toString("utf8")
+    if (bytes.length <= MAX_BYTES) return bytes.toString("utf8")
   } catch (error) {
     throw new Error(`can't be read: ${(error as NodeJS.ErrnoException).code ?? "unknown fault"}`)
   }

@@ -24,9 +24,9 @@ export interface DatabaseClock {
 
 const CLOCK_WRONG = "the clock of this machine is more than a minute beside that of Postgres"
 
-const MOST_BESIDE_MS = 60_000
+const MAX_BESIDE_MS = 60_000
 /** A clock is right that is this near to the newest block. So two that are a minute apart can't both be. */
-const NEAR_BLOCK_MS = MOST_BESIDE_MS / 2
+const NEAR_BLOCK_MS = MAX_BESIDE_MS / 2
 const MEASURED_MS = 5_000
 
 /** The clocks that that of the database is compared with. */
@@ -63,7 +63,7 @@ export async function openClock(db: Db, clocks: OtherClocks = {}): Promise<Datab
       errorMs = halfMs
     })
   const nowMs = () => zeroMs + monotonicMs()
-  const isWrong = () => Math.abs(wallMs() - nowMs()) > MOST_BESIDE_MS
+  const isWrong = () => Math.abs(wallMs() - nowMs()) > MAX_BESIDE_MS
   let verdict = ""
   const judge = async () => {
     const blockMs = await newestBlockMs().catch(() => undefined)

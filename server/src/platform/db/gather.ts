@@ -7,9 +7,9 @@ import { setImmediate as atOnce, setTimeout as sleep } from "node:timers/promise
 import type { Db } from "./open.ts"
 
 /** The longest time that a read which hangs delays the next. */
-const MOST_WAIT_MS = 10
+const MAX_WAIT_MS = 10
 /** How many keys one read takes: a statement takes 65,535 values, and a read may bind several for each key. */
-const MOST_KEYS = 1_000
+const MAX_KEYS = 1_000
 
 /**
  * Returns a function that reads one key by `load`; undefined if `load` has nothing for it. It rejects if the `load`
@@ -21,7 +21,7 @@ export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): 
   const open = (): { keys: Set<K>; found: Promise<Map<K, R>> } => {
     const keys = new Set<K>()
     const isNext = () => next?.keys === keys
-    const turn = last ? Promise.race([last, sleep(MOST_WAIT_MS)]) : atOnce()
+    const turn = last ? Promise.race([last, sleep(MAX_WAIT_MS)]) : atOnce()
     const found = turn.then(() => {
       if (isNext()) next = undefined
       const loaded = load([...keys])
@@ -38,7 +38,7 @@ export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): 
     return { keys, found }
   }
   return async key => {
-    if (!next || next.keys.size >= MOST_KEYS) next = open()
+    if (!next || next.keys.size >= MAX_KEYS) next = open()
     next.keys.add(key)
     return (await next.found).get(key)
   }

@@ -173,7 +173,7 @@ export async function openPostgres(
   const over = (pool: PostgresPool): Db =>
     new Kysely<Database>({ dialect: acting(new PostgresDialect({ pool }), "begin") })
   // This also proves that connections are sessions: behind a pooler that shares them, no notification arrives.
-  const isListening = () => performance.now() - line.heardAt < MOST_SILENCE_MS
+  const isListening = () => performance.now() - line.heardAt < MAX_SILENCE_MS
   return {
     db: over(bounded(pool, deadlines, isListening)),
     background: over(bounded(background, backgroundDeadlines, isListening)),
@@ -194,9 +194,9 @@ interface Line {
 /** How often another connection notifies it: a broken connection is silent, and a pooler may swallow LISTEN. */
 const BEAT_MS = 500
 /** After this long without its own notification, others may not have arrived either. */
-const MOST_SILENCE_MS = 2_000
+const MAX_SILENCE_MS = 2_000
 /** After this many beats without one, while the database responds to others, the connection is closed. */
-const MOST_SILENT_BEATS = 20
+const MAX_SILENT_BEATS = 20
 
 const SILENT =
   "what is notified does not arrive: a pooler in front of Postgres must keep one session for each connection (pool_mode = session)"
@@ -241,13 +241,13 @@ async function listenForever(
     // While the database does not respond, no notification is missed.
     const text = "select pg_notify($1, $2)"
     const isSent = await pool
-      .query({ text, values: [own, `${sentAt}`], query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)
+      .query({ text, values: [own, `${sentAt}`], query_timeout: MAX_SILENCE_MS } as pg.QueryConfig)
       .then(
         () => true,
         () => false,
       )
     if (ended) return
-    if (isSent && ++silentBeats > MOST_SILENT_BEATS) return fail(new Error(SILENT))
+    if (isSent && ++silentBeats > MAX_SILENT_BEATS) return fail(new Error(SILENT))
     timer = setTimeout(() => void beat(), BEAT_MS)
     timer.unref()
   }
@@ -261,7 +261,7 @@ async function listenForever(
   signal.addEventListener("abort", end, { once: true })
   try {
     await client.connect()
-    await client.query({ text: `listen ${CHANNEL}; listen ${own}`, query_timeout: MOST_SILENCE_MS } as pg.QueryConfig)
+    await client.query({ text: `listen ${CHANNEL}; listen ${own}`, query_timeout: MAX_SILENCE_MS } as pg.QueryConfig)
     await beat()
   } catch (error) {
     fail(error as Error)

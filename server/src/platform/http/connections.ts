@@ -28,14 +28,14 @@ import { joinedParts } from "./joined-parts.ts"
  * 256 MB.
  */
 const CONNECTION_BYTES = 256 * 1024
-const MOST_CONNECTIONS = 4_000
+const MAX_CONNECTIONS = 4_000
 
 /**
  * How many connections a process may hold, by the size to which its heap may grow: 1,408 with
  * `--max-old-space-size=256`, which lets V8 grow it to 352 MB; 4,000 from a gigabyte on.
  */
 export function connectionsFor(heapBytes: number): number {
-  return Math.min(MOST_CONNECTIONS, Math.floor(heapBytes / CONNECTION_BYTES))
+  return Math.min(MAX_CONNECTIONS, Math.floor(heapBytes / CONNECTION_BYTES))
 }
 
 /**

@@ -13,7 +13,7 @@ import type { Holder } from "./waiting-places.ts"
 import { waitsOf } from "./waits.ts"
 
 /** An address may be an office: some people with two pages each. */
-const MOST_BY_ADDRESS = 20
+const MAX_BY_ADDRESS = 20
 /**
  * A page waits three times this long before it considers the network dead (`web/src/pay/live.ts`); proxies close
  * connections that are silent for a minute.
@@ -34,7 +34,7 @@ export interface Source<T> extends Shared<T> {
   isOver: (state: T) => boolean
 }
 
-const holderOf = ({ ip }: FastifyRequest): Holder => ({ name: addressGroup(ip), most: MOST_BY_ADDRESS })
+const holderOf = ({ ip }: FastifyRequest): Holder => ({ name: addressGroup(ip), most: MAX_BY_ADDRESS })
 
 /**
  * Sends the state now and whenever it changes, until it is over or the caller has disconnected. An error of the first

@@ -66,7 +66,7 @@ const NOT_KEPT = "must be sent in quotes: as a JSON number it would lose digits"
 /** What no one sees, in the words of an error. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu
 
-const inWords = (character: string): string =>
+const characterName = (character: string): string =>
   `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`
 
 /** Parses a JSON body. Throws a `VALIDATION_ERROR` that says what is wrong with it. An empty body is undefined. */
@@ -107,7 +107,7 @@ export function parseJson(text: string): unknown {
     return body
   } catch (error) {
     if (error instanceof SyntaxError)
-      throw invalid("", `is not valid JSON: ${error.message.replace(INVISIBLE, inWords)}`)
+      throw invalid("", `is not valid JSON: ${error.message.replace(INVISIBLE, characterName)}`)
     if (error instanceof RangeError) throw tooDeep()
     throw error
   }

@@ -14,7 +14,7 @@ export type Credentials = Omit<Caller, "ip">
 export const nobody: Credentials = { subject: undefined, apiKey: undefined }
 
 /** How many addresses over their limit are remembered. Beyond this number, some of them cost a query again. */
-const MOST_REFUSED = 10_000
+const MAX_REFUSED = 10_000
 
 export interface Limiter {
   /** Counts a request and writes the headers; returns false when the request was answered with 429. */
@@ -39,7 +39,7 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
     reply.header("x-ratelimit-reset", Math.ceil((Date.now() + verdict.resetMs) / 1_000))
     if (verdict.admitted) return true
     if (caller.subject === undefined && caller.apiKey === undefined) {
-      if (refused.size >= MOST_REFUSED) refused.clear()
+      if (refused.size >= MAX_REFUSED) refused.clear()
       refused.set(addressGroup(request.ip), performance.now() + verdict.waitMs)
     }
     const retryAfter = Math.ceil(verdict.waitMs / 1_000)

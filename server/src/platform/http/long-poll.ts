@@ -12,12 +12,12 @@ export const MAX_WAIT_S = 25
 /** How often a state that somebody waits for is read without a wake-up, in milliseconds. */
 export const POLL_PAUSE_MS = 5_000
 /** More waits than the default limits let an address begin; a server that asks for many payers has raised them. */
-const MOST_BY_ADDRESS = 100
+const MAX_BY_ADDRESS = 100
 
 /** Where a request of the API waits. */
 export const polling = (ctx: Context, { ip }: Pick<FastifyRequest, "ip">) => ({
   places: waitsOf(ctx).polls,
-  holder: { name: addressGroup(ip), most: MOST_BY_ADDRESS },
+  holder: { name: addressGroup(ip), most: MAX_BY_ADDRESS },
 })
 
 /** How a request waits, and where. */

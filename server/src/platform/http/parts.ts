@@ -22,7 +22,7 @@ const underWay = new Map<string, number>()
 /**
  * A caller that leaves data unread must take at least this much in each window. The slowest honest line takes far more.
  */
-const LEAST_BYTES = 65_536
+const MIN_BYTES = 65_536
 const WINDOW_MS = 30_000
 
 /**
@@ -49,7 +49,7 @@ function takePlace(credential: string, most: number): () => void {
 }
 
 /**
- * Calls `drop` when the caller leaves data unread and takes less than `LEAST_BYTES` in a window. Returns the function
+ * Calls `drop` when the caller leaves data unread and takes less than `MIN_BYTES` in a window. Returns the function
  * that stops watching.
  */
 function watchPace(raw: PartsReply["raw"], drop: () => void): () => void {
@@ -57,7 +57,7 @@ function watchPace(raw: PartsReply["raw"], drop: () => void): () => void {
   let before = sent()
   const timer = setInterval(() => {
     const now = sent()
-    if ((raw.socket?.writableLength ?? 0) > 0 && now - before < LEAST_BYTES) drop()
+    if ((raw.socket?.writableLength ?? 0) > 0 && now - before < MIN_BYTES) drop()
     before = now
   }, WINDOW_MS)
   return () => clearInterval(timer)

@@ -18,10 +18,10 @@ import type { Names } from "../jobs/wake-payload.ts"
  */
 export const TICK_MS = 500
 /** So many states that somebody begins to wait for are read at once; one more each second. The others wait for the tick. */
-const MOST_EAGER = 10
+const MAX_EAGER = 10
 const EAGER_AFTER_MS = 1_000
 /** States that are read at the same time: a wake-up that names nothing must not stop the process for longer than this. */
-const MOST_AT_ONCE = 400
+const MAX_AT_ONCE = 400
 /** Wake-ups that name nothing have all states read at most this often. They are rare (`jobs/wake-payload.ts`). */
 const ALL_PAUSE_MS = 2_000
 /** How many of those who wait for one state are notified in one turn of the event loop: each writes to its connection. */
@@ -195,13 +195,13 @@ function openReaders() {
   }
 }
 
-/** Returns a function that says whether a first read may begin at once; see {@link MOST_EAGER}. */
+/** Returns a function that says whether a first read may begin at once; see {@link MAX_EAGER}. */
 function openEager(): () => boolean {
-  let left = MOST_EAGER
+  let left = MAX_EAGER
   let at = performance.now()
   return () => {
     const now = performance.now()
-    left = Math.min(MOST_EAGER, left + (now - at) / EAGER_AFTER_MS)
+    left = Math.min(MAX_EAGER, left + (now - at) / EAGER_AFTER_MS)
     at = now
     if (left < 1) return false
     left--
@@ -262,13 +262,13 @@ function followerOf(reader: Reader, signal: AbortSignal, { readSoon, forget }: C
   }
 }
 
-/** Returns a function that has a reader read, at once or after others: at most {@link MOST_AT_ONCE} at the same time. */
+/** Returns a function that has a reader read, at once or after others: at most {@link MAX_AT_ONCE} at the same time. */
 function openQueue(apart: ReturnType<typeof AsyncLocalStorage.snapshot>, forget: (reader: Reader) => void) {
   const waiting = new Set<Reader>()
   let underWay = 0
   const pump = (): void => {
     for (const reader of waiting) {
-      if (underWay >= MOST_AT_ONCE) return
+      if (underWay >= MAX_AT_ONCE) return
       waiting.delete(reader)
       // Nobody waits for it any more.
       if (reader.followers.size === 0) continue

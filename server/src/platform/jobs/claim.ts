@@ -40,14 +40,14 @@ const RENEWAL_MS = PART_MS / 3
 const RELEASE_RETRY_MS = 500
 
 /** The clocks of two processes differ by less than this. */
-const MOST_SKEW_MS = 600_000
+const MAX_SKEW_MS = 600_000
 
 /**
  * Whether a job of every `periodMs` is due at `at`. It is also due when `at` is more than a period ahead: a clock that
  * was ahead set it, and the job would not run until the right time reached it.
  */
 export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
-  at <= now || at.getTime() > now.getTime() + periodMs + MOST_SKEW_MS
+  at <= now || at.getTime() > now.getTime() + periodMs + MAX_SKEW_MS
 
 /**
  * Frees what killed processes held: leases, and reservations of idempotency keys whose work was never committed. Call
@@ -75,7 +75,7 @@ export async function claimDue<T extends JobTable>(
 ): Promise<Row<T>[]> {
   const key = sql.ref(keys[job.table])
   const only = job.only === undefined ? sql`true` : sql`${key} = ${job.only}`
-  const ahead = new Date(job.nextRunAt.getTime() + MOST_SKEW_MS)
+  const ahead = new Date(job.nextRunAt.getTime() + MAX_SKEW_MS)
   const result = await sql<Row<T>>`
     update ${sql.table(job.table)} set claim_id = ${randomUUID()}, run_at = ${job.nextRunAt},
       lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})

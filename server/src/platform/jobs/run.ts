@@ -49,8 +49,8 @@ export async function runLoop<C extends Context>(ctx: C, loop: Loop<C>): Promise
     const tookMs = performance.now() - startedAt
     loopDuration.observe({ loop: loop.name }, tookMs / 1_000)
     loopRounds.inc({ loop: loop.name, result })
-    const leastMs = typeof loop.gapMs === "number" ? loop.gapMs : loop.gapMs()
-    const gapMs = Math.max(0, leastMs - tookMs)
+    const minMs = typeof loop.gapMs === "number" ? loop.gapMs : loop.gapMs()
+    const gapMs = Math.max(0, minMs - tookMs)
     if (gapMs > 0) await sleep(gapMs, undefined, { signal }).catch(() => {})
     // A timer takes a millisecond at least.
     else await nextTurn()

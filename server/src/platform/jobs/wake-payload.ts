@@ -18,10 +18,10 @@ export const payerName = (paywallId: string, payer: string | undefined): string 
   payer === undefined ? paywallId : `${paywallId}/${payer}`
 
 /** Postgres takes payloads of less than 8,000 bytes. Names are ASCII, and short. */
-const MOST_BYTES = 7_999
+const MAX_BYTES = 7_999
 const NAME = /^[\w/-]{1,200}$/
 /** Some thousand names. A wake-up of more names nothing, so that nobody who waits depends on their number. */
-const MOST_PAYLOADS = 8
+const MAX_PAYLOADS = 8
 
 /** The payloads of a wake-up. */
 export function payloadsOf(channel: WakeChannel, names: Names): string[] {
@@ -29,10 +29,10 @@ export function payloadsOf(channel: WakeChannel, names: Names): string[] {
   const payloads = [`${channel} `]
   for (const name of new Set(names)) {
     const last = payloads.at(-1) ?? ""
-    if (last.length + name.length < MOST_BYTES) payloads[payloads.length - 1] = `${last}${name} `
+    if (last.length + name.length < MAX_BYTES) payloads[payloads.length - 1] = `${last}${name} `
     else payloads.push(`${channel} ${name} `)
   }
-  return payloads.length > MOST_PAYLOADS ? [channel] : payloads
+  return payloads.length > MAX_PAYLOADS ? [channel] : payloads
 }
 
 /** Reads a payload; undefined for one that is no wake-up. */
@@ -44,11 +44,11 @@ export function readPayload(payload: string): { channel: WakeChannel; names: Nam
 }
 
 /** More names are not kept until they are sent. */
-const MOST_NAMES = 2_000
+const MAX_NAMES = 2_000
 
 /** What two wake-ups are about together. */
 export function joinNames(some: Names, more: Names): Names {
   if (!some || !more) return undefined
   const joined = [...new Set([...some, ...more])]
-  return joined.length > MOST_NAMES ? undefined : joined
+  return joined.length > MAX_NAMES ? undefined : joined
 }

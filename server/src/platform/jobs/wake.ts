@@ -27,7 +27,7 @@ export interface ChangeListener {
  */
 const REST_SHARE = 4
 const LAST_TIMES = 8
-const LEAST_REST_MS = 2
+const MIN_REST_MS = 2
 /** The rest after news that is not urgent. */
 const SPARING_REST_MS = 100
 
@@ -100,7 +100,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
   /** The channels that rest, with what to notify of afterwards. */
   const resting = new Map<WakeChannel, { names: Names } | undefined>()
   const lastMs: number[] = []
-  const notifySoon = async (channel: WakeChannel, leastRestMs: number, names?: Names): Promise<void> => {
+  const notifySoon = async (channel: WakeChannel, minRestMs: number, names?: Names): Promise<void> => {
     if (resting.has(channel)) {
       const later = resting.get(channel)
       return void resting.set(channel, { names: later ? joinNames(later.names, names) : names })
@@ -110,11 +110,11 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     // A lost notification costs at most the sleep of whoever waits.
     await wake(channel, names).catch(() => {})
     if (lastMs.push(performance.now() - startedAt) > LAST_TIMES) lastMs.shift()
-    const restMs = Math.max(leastRestMs, REST_SHARE * medianOf(lastMs))
+    const restMs = Math.max(minRestMs, REST_SHARE * medianOf(lastMs))
     setTimeout(() => {
       const again = resting.get(channel)
       resting.delete(channel)
-      if (again) void notifySoon(channel, leastRestMs, again.names)
+      if (again) void notifySoon(channel, minRestMs, again.names)
     }, restMs).unref()
   }
   return {
@@ -122,7 +122,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen" | "
     wakeSoon: channel => {
       // This costs no NOTIFY, and a loop runs one round for all wake-ups that come while it runs.
       emitter.emit(channel)
-      void notifySoon(channel, LEAST_REST_MS)
+      void notifySoon(channel, MIN_REST_MS)
     },
     wakeSparingly: (channel, names) => void notifySoon(channel, SPARING_REST_MS, names),
     wakeHere: channel => void emitter.emit(channel),

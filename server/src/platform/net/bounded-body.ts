@@ -2,8 +2,8 @@
 
 /** An answer exceeded its limit; no part of it is used. */
 export class AnswerTooLarge extends Error {
-  constructor(mostBytes: number) {
-    super(`the answer is larger than ${mostBytes.toLocaleString("en-US")} bytes`)
+  constructor(maxBytes: number) {
+    super(`the answer is larger than ${maxBytes.toLocaleString("en-US")} bytes`)
     this.name = "AnswerTooLarge"
   }
 }
@@ -18,18 +18,18 @@ export interface BoundedBytes {
 }
 
 /**
- * Collects parts up to `mostBytes`, copying them together as they arrive: stored separately, a million parts of one
+ * Collects parts up to `maxBytes`, copying them together as they arrive: stored separately, a million parts of one
  * byte held 185 MB.
  */
-export function boundedBytes(mostBytes: number): BoundedBytes {
-  let all = Buffer.allocUnsafe(Math.min(mostBytes, FIRST_BYTES))
+export function boundedBytes(maxBytes: number): BoundedBytes {
+  let all = Buffer.allocUnsafe(Math.min(maxBytes, FIRST_BYTES))
   let bytes = 0
   return {
     add: part => {
       const end = bytes + part.length
-      if (end > mostBytes) throw new AnswerTooLarge(mostBytes)
+      if (end > maxBytes) throw new AnswerTooLarge(maxBytes)
       if (end > all.length) {
-        const larger = Buffer.allocUnsafe(Math.min(mostBytes, Math.max(end, 2 * all.length)))
+        const larger = Buffer.allocUnsafe(Math.min(maxBytes, Math.max(end, 2 * all.length)))
         larger.set(all.subarray(0, bytes))
         all = larger
       }
@@ -41,11 +41,11 @@ export function boundedBytes(mostBytes: number): BoundedBytes {
 }
 
 /**
- * Reads the text of an answer of at most `mostBytes`. Beyond that it closes the connection and throws
+ * Reads the text of an answer of at most `maxBytes`. Beyond that it closes the connection and throws
  * {@link AnswerTooLarge}.
  */
-export async function boundedText(response: Response, mostBytes: number): Promise<string> {
-  const read = boundedBytes(mostBytes)
+export async function boundedText(response: Response, maxBytes: number): Promise<string> {
+  const read = boundedBytes(maxBytes)
   // Leaving the loop cancels the body.
   for await (const part of response.body ?? []) read.add(part)
   return new TextDecoder().decode(read.all())

@@ -56,7 +56,7 @@ const refused = (fault: string): Error => Object.assign(new Error(`it ${fault}`)
  * Closes the connection when more than this many bytes arrive after the last byte that was sent. A receiver can send
  * unlimited bytes outside the body that we read: informational answers (103) and chunk extensions.
  */
-function boundAnswers(socket: Socket, mostBytes: number): void {
+function boundAnswers(socket: Socket, maxBytes: number): void {
   let sent = socket.bytesWritten
   let read = 0
   let readBefore = 0
@@ -67,7 +67,7 @@ function boundAnswers(socket: Socket, mostBytes: number): void {
       readBefore = read
     }
     read = socket.bytesRead
-    if (read - readBefore > mostBytes)
+    if (read - readBefore > maxBytes)
       socket.destroy(Object.assign(new Error("its answer is too large"), { code: "TOO_LARGE" }))
   })
 }

@@ -9,7 +9,7 @@ import { Agent } from "undici"
 import { spanResults } from "../metrics.ts"
 
 /** How many spans may wait. Others are dropped, so that a collector that hangs costs only a few megabytes. */
-const MOST_QUEUED = 4_096
+const MAX_QUEUED = 4_096
 const BATCH = 512
 /** How long a span waits for others before it is sent. */
 const DELAY_MS = 2_000
@@ -42,7 +42,7 @@ interface Ends {
 export function exportSpans(
   collector: Collector,
   report: Report,
-): SpanProcessor & { close: (mostMs: number) => Promise<void> } {
+): SpanProcessor & { close: (maxMs: number) => Promise<void> } {
   const agent = new Agent({ connections: 1, pipelining: 1 })
   const ends = { closing: new AbortController(), over: new AbortController() }
   const sendBatch = batchSender(agent, collector, ends, report)
@@ -74,9 +74,9 @@ export function exportSpans(
     }
   }
 
-  const close = async (mostMs: number): Promise<void> => {
+  const close = async (maxMs: number): Promise<void> => {
     ends.closing.abort()
-    const timer = setTimeout(() => ends.over.abort(), mostMs)
+    const timer = setTimeout(() => ends.over.abort(), maxMs)
     await flush()
     clearTimeout(timer)
     ends.over.abort()
@@ -87,7 +87,7 @@ export function exportSpans(
     onStart: () => {},
     onEnd: span => {
       if ((span.spanContext().traceFlags & 1) === 0) return
-      if (ends.closing.signal.aborted || queue.length >= MOST_QUEUED) return spanResults.inc({ result: "dropped" })
+      if (ends.closing.signal.aborted || queue.length >= MAX_QUEUED) return spanResults.inc({ result: "dropped" })
       queue.push(span)
       if (queue.length >= BATCH) send()
       else timer ??= setTimeout(send, DELAY_MS).unref()

@@ -34,7 +34,7 @@ const serializers = {
 
 const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT } as const
 /** The longest value of an attribute; ids and codes are far shorter. */
-const MOST_CHARACTERS = 256
+const MAX_CHARACTERS = 256
 
 /** Opens tracing. Nothing is registered globally, so a process can have several. */
 export function openTelemetry(settings: TracingSettings, report: Report): Tracing {
@@ -53,7 +53,7 @@ export function openTelemetry(settings: TracingSettings, report: Report): Tracin
     }),
     sampler: samplerOf(ratio),
     spanProcessors: [exporter],
-    spanLimits: { attributeValueLengthLimit: MOST_CHARACTERS },
+    spanLimits: { attributeValueLengthLimit: MAX_CHARACTERS },
   })
   const tracer = provider.getTracer("sluice", manifest.version)
   const storage = new AsyncLocalStorage<Span>()

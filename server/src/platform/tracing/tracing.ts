@@ -42,8 +42,8 @@ export interface Tracing {
   logFields(): Record<string, string>
   /** Sends the spans that have ended, and resolves when that is done. */
   flush(): Promise<void>
-  /** Sends the spans that have ended, for at most `mostMs`, and nothing afterwards. */
-  close(mostMs: number): Promise<void>
+  /** Sends the spans that have ended, for at most `maxMs`, and nothing afterwards. */
+  close(maxMs: number): Promise<void>
 }
 
 /** A word for an error that reveals nothing about whom it concerns. */

@@ -7,7 +7,7 @@ import type { Hex } from "viem"
 import { watch } from "../../ledger/deposits/deposits.ts"
 import { pausedDeposits } from "../../ledger/payouts/pause.ts"
 import { checkRelay, relaysOf, writeRelay } from "../../ledger/relays/accept-relay.ts"
-import { failingPayers, isFull, MAX_REVERTED, MOST_OPEN } from "../../ledger/relays/payer-limits.ts"
+import { failingPayers, isFull, MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/payer-limits.ts"
 import { relayError } from "../../ledger/relays/relay-error.ts"
 import { replayable, replayableUntil, wasSigned } from "../../ledger/relays/relay-standing.ts"
 import { arrivingAt, voided } from "../../ledger/relays/relays.ts"
@@ -29,7 +29,7 @@ import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
 
 /** The time a relay needs from its submission to its block on a busy network. */
-const LEAST_TIME_MS = 60_000
+const MIN_TIME_MS = 60_000
 /**
  * All relays of one session together. The limit stops anyone from filling the database with relays that end before they
  * are signed.
@@ -39,7 +39,7 @@ const MAX_RELAYS = 20
  * How long an authorization may be valid after its checkout ends: wallets preset an hour or two. While it is valid
  * anyone can carry it out, so a payer who pays in another way meanwhile may pay twice.
  */
-const MOST_OVERTIME_S = 7_200n
+const MAX_OVERTIME_S = 7_200n
 const MAX_UINT256 = 2n ** 256n - 1n
 
 interface Authorized {
@@ -229,8 +229,8 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
     .execute()
   const failed = replayable(ctx, relays)
   const until = replayableUntil(failed)
-  if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
-    throw new ApiError("SESSION_EXPIRED", undefined, overWords(session.status === "expired" ? 0 : leftMs, until))
+  if (session.status === "expired" || leftMs <= MIN_TIME_MS)
+    throw new ApiError("SESSION_EXPIRED", undefined, tooLateMessage(session.status === "expired" ? 0 : leftMs, until))
   // While payments are paused, a relay would move the payer's money to an address that a holder of the payout key may
   // empty.
   if ((await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
@@ -250,11 +250,7 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
   if (await isFull(ctx, network, authorization.from))
-    throw new ApiError(
-      "RATE_LIMITED",
-      undefined,
-      `${MOST_OPEN} authorizations of this wallet wait already. ${otherWay}`,
-    )
+    throw new ApiError("RATE_LIMITED", undefined, `${MAX_OPEN} authorizations of this wallet wait already. ${otherWay}`)
 
   await assertExact(ctx, session, asked)
   const validMs = authorization.validBefore * 1_000n
@@ -262,7 +258,7 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
   const { from, nonce } = authorization
   const others = failed.filter(row => row.payer !== from || row.auth_nonce !== nonce)
-  return { relayBy: new Date(overMs - LEAST_TIME_MS), others, otherWay }
+  return { relayBy: new Date(overMs - MIN_TIME_MS), others, otherWay }
 }
 
 /** Checks that an authorization pays exactly what its session lacks, and early enough. */
@@ -288,19 +284,19 @@ async function assertExact(ctx: TxContext, session: Row<"checkout_sessions">, as
       `is less than ${ctx.settings.minAmount} ${symbol}, which is too little to relay: pay it with a transfer`,
     )
   if (validAfter >= seconds) fault("validAfter", `must be in the past; it is ${seconds} now`)
-  const least = BigInt(LEAST_TIME_MS / 1_000)
+  const least = BigInt(MIN_TIME_MS / 1_000)
   if (validBefore < seconds + least)
     fault(
       "validBefore",
       `must be at least ${least} seconds from now, so that it can be mined in time; it is ${seconds} now`,
     )
-  const most = BigInt(Math.floor(session.expires_at.getTime() / 1_000)) + MOST_OVERTIME_S
+  const most = BigInt(Math.floor(session.expires_at.getTime() / 1_000)) + MAX_OVERTIME_S
   if (validBefore > most) fault("validBefore", `must be at most ${most}, two hours after this checkout ends`)
   if (faults.length > 0) throw refused(faults)
 }
 
 /** The message for a checkout that takes no authorization any more: why, and when it is safe to start another one. */
-function overWords(leftMs: number, until: string | undefined): string {
+function tooLateMessage(leftMs: number, until: string | undefined): string {
   const words =
     leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."
   return until === undefined ? `${words} Start a new one.` : `${words} ${replayCaution(until, "expired")}`

@@ -21,7 +21,7 @@ import { newId } from "../../platform/ids.ts"
 import { readAmount } from "../../platform/money/amount.ts"
 import { continueTrace, traceparentNow } from "../../platform/tracing/trace.ts"
 import { escrowFaults, makeEscrow } from "../escrow/create-escrow.ts"
-import { firstWords } from "../escrow/words.ts"
+import { firstMessage } from "../escrow/words.ts"
 import { beginSubscription, isRecurring } from "./begin-subscription.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import { metadataFaults, ownSplitFaults, redirectFaults } from "./input-faults.ts"
@@ -164,7 +164,7 @@ export function sessionRow(
     metadata: json(body.metadata),
     status: "pending" as const,
     capture,
-    message: capture === "direct" ? null : firstWords(amount, network.token),
+    message: capture === "direct" ? null : firstMessage(amount, network.token),
     agent: agentCaller !== undefined,
     agent_caller: agentCaller ?? null,
     expires_at: expiresAt,

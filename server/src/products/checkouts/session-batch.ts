@@ -19,13 +19,13 @@ const TIMED_PER_ROUND = 500
  * The most undecided transfers in the settlement token that one settlement reads of an address: those of most money. The
  * others stay in its books. They are read when the merchant has decided about greater ones.
  */
-const MOST_READ = 2_000
+const MAX_READ = 2_000
 /** The same of those that one of two endpoints alone reports. They count towards small payments only. */
-const MOST_SINGLE = 200
+const MAX_SINGLE = 200
 /** The most of other tokens, whose amounts mean nothing: the first. */
-const MOST_OTHER = 500
+const MAX_OTHER = 500
 /** How many due transfers one transaction ends, read or not. Each costs several indexes. */
-const MOST_ENDED = 5_000
+const MAX_ENDED = 5_000
 
 /** A transfer with the payment that claims it, and whether that payment was accepted beside the session's own. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
@@ -53,9 +53,9 @@ function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknow
     sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${isSingle}
       order by t.value desc, t.id limit ${most}) greatest)`
   // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
-  return sql`${ours(false, MOST_READ)} union all ${ours(true, MOST_SINGLE)}
+  return sql`${ours(false, MAX_READ)} union all ${ours(true, MAX_SINGLE)}
     union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
-      order by block_number, log_index limit ${MOST_OTHER})`
+      order by block_number, log_index limit ${MAX_OTHER})`
 }
 
 /**
@@ -111,7 +111,7 @@ export async function sendersAt(ctx: TxContext, sessionId: string, token: Addres
  */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
   const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean; isGone: boolean }>`
-    with due as (select id, state from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MOST_ENDED + 1}),
+    with due as (select id, state from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MAX_ENDED + 1}),
       changed as (select c.payment_id as id from due join claims c on c.transfer_id = due.id),
       own as (select c.transfer_id as id from payments p join claims c on c.payment_id = p.id
         where p.resource_id = ${deposit.resource_id} and ((p.status = 'granted' and not p.beside)
@@ -130,7 +130,7 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
     rows.filter(({ isGone }) => isGone).map(({ id }) => id),
   )
   const ended = touched.filter(id => !back.has(id))
-  return { ids, ended, isMore: back.size > 0 || rows.filter(({ isDue }) => isDue).length > MOST_ENDED }
+  return { ids, ended, isMore: back.size > 0 || rows.filter(({ isDue }) => isDue).length > MAX_ENDED }
 }
 
 /**

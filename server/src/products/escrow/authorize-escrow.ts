@@ -6,7 +6,7 @@
 import { type Hex, hashTypedData } from "viem"
 import { isPaused } from "../../ledger/payouts/pause.ts"
 import { type CheckedRelay, checkRelay, relayRow, relaysOf, writeRelays } from "../../ledger/relays/accept-relay.ts"
-import { failingPayers, isFull, MOST_OPEN } from "../../ledger/relays/payer-limits.ts"
+import { failingPayers, isFull, MAX_OPEN } from "../../ledger/relays/payer-limits.ts"
 import { relayError } from "../../ledger/relays/relay-error.ts"
 import { RESERVE_GAS } from "../../ledger/relays/relays.ts"
 import type { Authorization } from "../../platform/chain/authorizations.ts"
@@ -25,7 +25,7 @@ import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
 
 /** The time that a reservation needs from its submission to its block, on a busy network. */
-const LEAST_TIME_MS = 60_000
+const MIN_TIME_MS = 60_000
 /**
  * How many reservations one wallet may make for one session. Those that are cancelled before they are signed cost
  * nothing.
@@ -141,8 +141,8 @@ async function assertReservable(
   if (Object.values(folded.open).some(n => n > 0))
     throw stop("An earlier payment of this checkout failed and is being ended. Try again in a few minutes.")
   if (isSpent(calls)) throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
-  if (session.status === "expired" || session.status === "failed" || leftMs <= LEAST_TIME_MS)
-    throw new ApiError("SESSION_EXPIRED", undefined, overWords(leftMs))
+  if (session.status === "expired" || session.status === "failed" || leftMs <= MIN_TIME_MS)
+    throw new ApiError("SESSION_EXPIRED", undefined, tooLateMessage(leftMs))
   if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
   if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   if (escrow.operator !== ctx.settings.relayWallet)
@@ -157,13 +157,13 @@ async function assertReservable(
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `${MOST_OPEN} authorizations of this wallet wait already. ${OTHER_WAY}`,
+      `${MAX_OPEN} authorizations of this wallet wait already. ${OTHER_WAY}`,
     )
   const differing = authorizationFaults(escrow, authorization)
   if (differing.length > 0) throw new ApiError("AUTHORIZATION_REFUSED", differing)
 }
 
-const overWords = (leftMs: number): string =>
+const tooLateMessage = (leftMs: number): string =>
   leftMs <= 0
     ? "This checkout has expired. Start a new one."
     : "This checkout expires within a minute, too soon for an authorization. Start a new one."
@@ -174,7 +174,7 @@ async function writeReservation(
   { session, escrow, calls }: Standing,
   { authorization, digest, checked }: Asked & { checked: CheckedRelay },
 ): Promise<Reserving> {
-  const relayBy = new Date(session.expires_at.getTime() - LEAST_TIME_MS)
+  const relayBy = new Date(session.expires_at.getTime() - MIN_TIME_MS)
   // A contract wallet's call is recognized by its gas limit, so it never has a key's.
   const gas = checked.by === "contract" && checked.gas === RESERVE_GAS.key ? checked.gas + 1n : checked.gas
   const to = { merchantId: session.merchant_id }

@@ -29,7 +29,7 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   const { void_at: voidAt } = found.escrow
   if (ctx.now() >= voidAt)
     throw stop(
-      `The time to capture this payment ended at ${voidAt.toISOString()}; what is left is released.${heldWords(found)}`,
+      `The time to capture this payment ended at ${voidAt.toISOString()}; what is left is released.${heldMessage(found)}`,
     )
   const standing = await withoutHeld(ctx, found, "void", "Its merchant captured instead.")
   const { folded } = standing
@@ -70,7 +70,7 @@ function amountOf(ctx: TxContext, standing: Standing, order: CaptureOrder): bigi
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const found = await heldOf(ctx, merchantId, sessionId)
   if (found.folded.open.void > 0)
-    throw stop(`What is left of this payment is already being released.${heldWords(found)}`)
+    throw stop(`What is left of this payment is already being released.${heldMessage(found)}`)
   const standing = await withoutHeld(ctx, found, "capture", "Its merchant released it instead.")
   const { folded } = standing
   if (folded.open.capture > 0) throw stop("A capture of this payment is under way; wait for its result.")
@@ -92,7 +92,7 @@ async function withoutHeld(
 }
 
 /** Returns why a void is held, as a sentence to append; empty if none is held. */
-function heldWords({ calls }: Standing): string {
+function heldMessage({ calls }: Standing): string {
   const held = ofKind(calls, "void").find(({ state }) => state === "held")
   return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
 }

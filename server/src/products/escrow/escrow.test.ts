@@ -13,7 +13,7 @@ import { PAYOUT_ADDRESS } from "../../../test/service.ts"
 import { reconcileRound } from "../../ledger/reconciliation/reconcile.ts"
 import { relayLane } from "../../ledger/relays/relay-lane.ts"
 import { tendRelays } from "../../ledger/relays/relays.ts"
-import { alarmsInWords } from "../../ledger/txmanager/all-alarms.ts"
+import { alarmMessages } from "../../ledger/txmanager/all-alarms.ts"
 import { payoutRound } from "../../ledger/txmanager/run-round.ts"
 import { waitingAlarms } from "../../operations/doctor/waiting-alarms.ts"
 import { testUsdcAbi } from "../../platform/chain/abi.ts"
@@ -279,18 +279,18 @@ describe("a reserved payment", () => {
     }
     const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
     for (let i = 0; i < 2; i++) await fail()
-    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).not.toEqual(alarm)
     await fail()
     await on.relook()
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["reverted", "reverted", "reverted"])
-    expect(await alarmsInWords(ctx(), waitingAlarms)).toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).toEqual(alarm)
     const { run_at: due } = await on.rowOf(id)
     expect(due?.getTime()).toBeLessThanOrEqual(ctx().now().getTime() + 3_600_000)
     await on.pass(3_600_000)
     await on.work()
     expect((await on.session(id)).status).toBe("voided")
     expect(await rig.balanceOf(payer)).toBe(5_000_000n)
-    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).not.toEqual(alarm)
   })
 
   it("whose merchant can't be notified raises an alarm, and still goes back to its payer in time", async () => {
@@ -304,9 +304,9 @@ describe("a reserved payment", () => {
     const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
     await on.round()
     for (let i = 0; i < 2; i++) await on.look()
-    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).not.toEqual(alarm)
     for (let i = 0; i < 2; i++) await on.look()
-    expect(await alarmsInWords(ctx(), waitingAlarms)).toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).toEqual(alarm)
     const { void_at: voidAt } = await on.rowOf(id)
     await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
     await on.work()
@@ -315,7 +315,7 @@ describe("a reserved payment", () => {
     await callback(null)
     await on.look()
     expect((await on.session(id)).status).toBe("voided")
-    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).not.toEqual(alarm)
   })
 
   it("is captured or released though its link was limited after its checkout was made, and nobody signs beyond the limit", async () => {
@@ -860,12 +860,12 @@ describe("a reservation", () => {
     const alarm = expect.arrayContaining([expect.stringContaining("an earlier relay wallet")])
     const makeIt = (change: object) => ctx().db.updateTable("escrows").set(change).execute()
     await makeIt({ operator: MERCHANT })
-    expect(await alarmsInWords(ctx(), waitingAlarms)).toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).toEqual(alarm)
     expect((await on.void(id)).status).toBe(503)
     await makeIt({ operator })
-    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).not.toEqual(alarm)
     await makeIt({ operator: MERCHANT, voided: 5_000_000n })
-    expect(await alarmsInWords(ctx(), waitingAlarms)).not.toEqual(alarm)
+    expect(await alarmMessages(ctx(), waitingAlarms)).not.toEqual(alarm)
   })
 
   it("is captured by the process that has its relay wallet's key, though the clock of another one is ahead", async () => {

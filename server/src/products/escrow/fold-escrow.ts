@@ -57,13 +57,13 @@ export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amou
  * one cost us gas, and the others must not fill the database. A wallet may fail three times in a day (`failingPayers`),
  * so strangers who want to end a checkout for its buyer need four wallets that hold its amount.
  */
-const MOST_FAILED = 12
-const MOST_ENDED = 500
+const MAX_FAILED = 12
+const MAX_ENDED = 500
 
 /** Whether so many reservations of a checkout ended without money that it takes no more. */
 export function isSpent(calls: readonly Call[]): boolean {
   const ended = ofKind(calls, "reserve").filter(call => standingOf(call) === "ended")
-  return ended.length >= MOST_ENDED || ended.filter(({ state }) => state === "reverted").length >= MOST_FAILED
+  return ended.length >= MAX_ENDED || ended.filter(({ state }) => state === "reverted").length >= MAX_FAILED
 }
 
 /**

@@ -16,20 +16,20 @@ import type { Standing } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
 /** A call must be signed this long before the contract refuses it. */
-export const LEAST_TIME_MS = 300_000
+export const MIN_TIME_MS = 300_000
 
 /**
  * How many captures, or refunds, of one payment may be open at once: all relays share 16 places in flight, and one
  * merchant must not take them all.
  */
-const MOST_OPEN = 8
+const MAX_OPEN = 8
 /**
  * How many captures, or refunds, of one payment may be made, including withdrawn ones: each request and each fold reads
  * them.
  */
-const MOST_MADE = 100
+const MAX_MADE = 100
 /** The same with calls for all that was left, which can be withdrawn and made again. */
-const MOST_EVER = 200
+const MAX_EVER = 200
 
 const LIMIT_WORDS = {
   capture: {
@@ -56,15 +56,15 @@ export async function limitOf(
 ): Promise<string | undefined> {
   const words = LIMIT_WORDS[kind]
   const open = ofKind(calls, kind).filter(call => standingOf(call) === "open" && !(all && call.state === "held"))
-  if (open.length >= MOST_OPEN) return `${MOST_OPEN} ${words.open}`
+  if (open.length >= MAX_OPEN) return `${MAX_OPEN} ${words.open}`
   const { n } = await ctx.db
     .selectFrom("payouts")
     .select(sql<number>`count(*)::int`.as("n"))
     .where("escrow_id", "=", escrow.session_id)
     .where("kind", "=", kind)
     .executeTakeFirstOrThrow()
-  if (n >= MOST_EVER) return words.ever
-  return n >= MOST_MADE && !all ? words.made : undefined
+  if (n >= MAX_EVER) return words.ever
+  return n >= MAX_MADE && !all ? words.made : undefined
 }
 
 interface CallOfKind {
@@ -76,7 +76,7 @@ interface CallOfKind {
   by(escrow: Row<"escrows">): Date
 }
 
-const beforeEnd = (end: Date): Date => new Date(end.getTime() - LEAST_TIME_MS)
+const beforeEnd = (end: Date): Date => new Date(end.getTime() - MIN_TIME_MS)
 
 /** What differs between the calls. */
 const CALLS: Record<NewCall["kind"], CallOfKind> = {

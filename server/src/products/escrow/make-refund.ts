@@ -10,7 +10,7 @@ import { asWritten } from "../../platform/http/json.ts"
 import { newId } from "../../platform/ids.ts"
 import { formatAmount, readAmount } from "../../platform/money/amount.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
-import { insertCall, LEAST_TIME_MS, limitOf } from "./make-calls.ts"
+import { insertCall, limitOf, MIN_TIME_MS } from "./make-calls.ts"
 import { NOT_ESCROW, NOT_OURS, notCaptured, REMADE, refundable } from "./refund.ts"
 import { keyOf, neededOf, refundsWhere, refundsWith } from "./refund-queries.ts"
 import type { RefundCreate } from "./refund-schema.ts"
@@ -71,7 +71,7 @@ export async function makeRefund(ctx: TxContext, merchantId: string, body: Refun
   if (await lostRefund(ctx, standing)) throw refused(REMADE)
   const escrow = refundableOf(ctx, escrowed.escrow, folded.status)
   const { refund_expiry: expiry, chain_id: chainId } = escrow
-  const refundBy = new Date(expiry.getTime() - LEAST_TIME_MS)
+  const refundBy = new Date(expiry.getTime() - MIN_TIME_MS)
   const left = refundable({ status: folded.status, left: folded.freeToRefund, refundBy, now: ctx.now() })
   if (typeof left === "string") throw refused(left)
   const owners = await refundOwners(ctx, { chainId }, [escrow.receiver])

@@ -4,7 +4,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ofKind } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
-import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
+import { insertCall, MIN_TIME_MS } from "./make-calls.ts"
 
 /** A refund whose calls failed this often is not made again: each call cost gas. */
 const MAX_REVERTED = 3
@@ -20,7 +20,7 @@ export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing,
 
 /** Returns until when a refund of an escrow can be made again. */
 export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "refund_expiry">): Date =>
-  new Date(expiry.getTime() - LEAST_TIME_MS)
+  new Date(expiry.getTime() - MIN_TIME_MS)
 
 /**
  * Returns the first refund that had counted, that a reorg removed for good, and that can be made again. Until it is, no

@@ -26,10 +26,10 @@ export function wordsOf(
 ): string {
   const text = (base: bigint) => `${formatAmount(base, token.decimals)} ${token.symbol}`
   const left = authorized - captured - voided - reclaimed
-  const over = () => (open.capture > 0 && times.now < times.reclaimAt ? CAPTURING : leftWords(text(left), times))
+  const over = () => (open.capture > 0 && times.now < times.reclaimAt ? CAPTURING : timeLeftMessage(text(left), times))
   switch (status) {
     case "pending":
-      return failure ?? firstWords(amount, token)
+      return failure ?? firstMessage(amount, token)
     case "verifying":
       return RESERVING
     case "authorized":
@@ -60,11 +60,11 @@ const CAPTURING =
   "A capture that the merchant asked for in time is being carried out. What it does not take is released to the payer."
 
 /** Returns what happens to money that was not captured in time. */
-const leftWords = (left: string, { now, reclaimAt }: Times): string =>
+const timeLeftMessage = (left: string, { now, reclaimAt }: Times): string =>
   now < reclaimAt
     ? `The time to capture is over: ${left} are being released to the payer. What is not back by ${reclaimAt.toISOString()}, the payer can take back without the service.`
     : `${left} could not be released yet, which is still tried. The payer can take them back now, without the service: with the transaction in \`reclaim\`.`
 
 /** Returns the message of a session that nobody has begun to pay. */
-export const firstWords = (amount: bigint, token: Token): string =>
+export const firstMessage = (amount: bigint, token: Token): string =>
   `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. It is reserved for the merchant, who captures it later.`

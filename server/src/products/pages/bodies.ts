@@ -12,10 +12,10 @@ import type {
   SubscriptionsPage,
   WaitingMoney,
 } from "../../../../web/src/page-data.ts"
-import { everyOf, periodOf, renewalWords } from "../../../../web/src/pay/billing.ts"
+import { everyOf, periodOf, renewalMessage } from "../../../../web/src/pay/billing.ts"
 import { ledgerOf, reclaimFacts } from "../../../../web/src/pay/reservation.ts"
 import { isDone, isPayable, stageOf } from "../../../../web/src/pay/stage.ts"
-import { currencyShown, waitingIn, waitingWords } from "../../../../web/src/pay/waiting.ts"
+import { currencyShown, waitingIn, waitingMessage } from "../../../../web/src/pay/waiting.ts"
 import { wordsOf } from "../../../../web/src/pay/words-of.ts"
 import { localAmount } from "../../../../web/src/ui/amounts.ts"
 import { isLong } from "../../../../web/src/ui/long.ts"
@@ -40,7 +40,7 @@ ${what(t, description)}
 <h1 class="amount"><span class="number">${localAmount(asked, page.lang)}</span> <span class="unit">${token.symbol}</span></h1>
 <p class="quiet">${t("onNetwork", { symbol: token.symbol, network: network.title })}</p>
 ${isPayable(stage) && page.kind === "checkout" && !status.invoice && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, { zone: ZONE }) })}</p>`}
-${isPayable(stage) && renewal && html`<p class="quiet renews">${renewalWords(t, page.lang, renewal)}</p>`}</header>
+${isPayable(stage) && renewal && html`<p class="quiet renews">${renewalMessage(t, page.lang, renewal)}</p>`}</header>
 ${status.invoice && invoiceFacts(t, page.lang, status.invoice)}
 ${
   (words.title || words.text) &&
@@ -71,7 +71,7 @@ function returns(t: Translate, { lang }: PageBase, waiting: readonly WaitingMone
   const [first, ...others] = waiting
   if (!first) return null
   if (others.length === 0) return html`<a class="secondary" href="${to(first)}">${t("askReturn")}</a>`
-  return html`<div class="stack center"><p>${t("askReturn")}</p><ul class="lines">${waiting.map(each => html`<li><a href="${to(each)}">${waitingWords(t, lang, each)}</a></li>`)}</ul></div>`
+  return html`<div class="stack center"><p>${t("askReturn")}</p><ul class="lines">${waiting.map(each => html`<li><a href="${to(each)}">${waitingMessage(t, lang, each)}</a></li>`)}</ul></div>`
 }
 
 const link = (href: string, words: string): Html => html`<a class="link center" href="${href}">${words}</a>`
@@ -87,7 +87,7 @@ function subscribing(t: Translate, { lang, subscription, status, token }: Paywal
   const amount = localAmount(subscription.amount, lang)
   return html`<form class="stack" action="/paywall/${status.sessionId}/subscribe"><input type="hidden" name="lang" value="${lang}">
 <button class="secondary">${t("subscribeFor", { amount, symbol: token.symbol, every: everyOf(t, lang, subscription) })}</button>
-<p class="quiet center">${renewalWords(t, lang, subscription)}</p></form>`
+<p class="quiet center">${renewalMessage(t, lang, subscription)}</p></form>`
 }
 
 /** A page without a script can't know its reader's time zone. */

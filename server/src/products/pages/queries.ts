@@ -9,7 +9,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
 /** A stranger can send any number of small payments: pages name the greatest, and the oldest transactions. */
-export const MOST_SHOWN = 10
+export const MAX_SHOWN = 10
 
 /** The key of what arrives somewhere: parts without spaces. */
 export const arrivalKey = (...parts: string[]): string => parts.join(" ")
@@ -62,7 +62,7 @@ export const waitingPayments = gatherRows(async (db: Db, keys: readonly string[]
       from payments p left join surpluses s on s.payment_id = p.id and p.status = 'granted' and s.state = 'open'
       where p.resource_id = k.id and (p.status = 'open' or s.payment_id is not null)
         and (p.exception is null or p.exception <> 'sanctioned')
-      order by p.token <> k.token, coalesce(s.amount, p.amount) desc, p.id limit ${MOST_SHOWN}) w
+      order by p.token <> k.token, coalesce(s.amount, p.amount) desc, p.id limit ${MAX_SHOWN}) w
     order by k.key, w.token <> k.token, w.amount desc, w.id`.execute(db)
   return new Map(
     [...Map.groupBy(rows, row => row.key)].map(([key, of]) => [

@@ -10,7 +10,7 @@ import { checksummed, type Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { arrivalKey, MOST_SHOWN, waitingPayments } from "./queries.ts"
+import { arrivalKey, MAX_SHOWN, waitingPayments } from "./queries.ts"
 
 type Session = Pick<Row<"checkout_sessions">, "id" | "chain_id" | "exception">
 
@@ -35,7 +35,7 @@ export async function transactionsTo(ctx: TxContext, { id, chain_id }: Session):
   const { rows } = await sql<{ tx_hash: Hash }>`
     select t.tx_hash from transfers t join deposits d on d.id = t.deposit_id
     where d.resource_id = ${id} and t.token = ${networkOf(ctx.chain, chain_id).token.address} and t.state <> 'gone'
-    group by t.tx_hash order by min(t.block_number), min(t.log_index) limit ${MOST_SHOWN}`.execute(ctx.db)
+    group by t.tx_hash order by min(t.block_number), min(t.log_index) limit ${MAX_SHOWN}`.execute(ctx.db)
   return rows.map(row => row.tx_hash)
 }
 
@@ -43,6 +43,6 @@ export async function transactionsTo(ctx: TxContext, { id, chain_id }: Session):
 export async function transactionsOfPayment(ctx: TxContext, paymentId: string): Promise<Hash[]> {
   const { rows } = await sql<{ tx_hash: Hash }>`
     select t.tx_hash from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${paymentId}
-    group by t.tx_hash order by min(t.block_number), min(t.log_index) limit ${MOST_SHOWN}`.execute(ctx.db)
+    group by t.tx_hash order by min(t.block_number), min(t.log_index) limit ${MAX_SHOWN}`.execute(ctx.db)
   return rows.map(row => row.tx_hash)
 }

@@ -22,7 +22,7 @@ export interface ReadAccess {
 export type KnownAccess = (paywallId: string, address: Address) => Access | undefined | Promise<Access | undefined>
 
 /** About 43 MB (measured). When the cache reaches this size it is emptied. */
-const MOST_KNOWN = 100_000
+const MAX_KNOWN = 100_000
 /** After this time an entry is read again. The read also keeps the paywall's address watched. */
 const LONGEST_MS = 600_000
 
@@ -58,7 +58,7 @@ export function openKnownAccess(
         const isCurrent = reading.get(key) === started
         if (isCurrent) reading.delete(key)
         if (isCurrent && isNotified && access) {
-          if (known.size >= MOST_KNOWN) known.clear()
+          if (known.size >= MAX_KNOWN) known.clear()
           known.set(key, { ...access, readAt: performance.now() })
         }
         return access

@@ -4,7 +4,7 @@ import {
   ADD_UP_MS,
   type Folded,
   foldTransfers,
-  leastPrice,
+  minPrice,
   type OpenTransfer,
   priceAt,
   QUOTE_MS,
@@ -94,7 +94,7 @@ function slowly(open: readonly OpenTransfer[]): Folded {
   const priced = open.filter(transfer => transfer.price !== undefined)
   const [paid, short]: [OpenTransfer[][], Folded["short"]] = [[], []]
   const leave = (parts: OpenTransfer[]) => {
-    if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: leastPrice(parts) })
+    if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: minPrice(parts) })
   }
   let parts: OpenTransfer[] = []
   for (const transfer of [...priced.filter(each => each.ready), ...priced.filter(each => !each.ready)]) {
@@ -102,7 +102,7 @@ function slowly(open: readonly OpenTransfer[]): Folded {
     const isFar = (part: OpenTransfer) => Math.abs(transfer.minedAt.getTime() - part.minedAt.getTime()) > ADD_UP_MS
     leave(parts.filter(isFar))
     parts = [...parts.filter(part => !isFar(part)), transfer]
-    if (sum(parts) < leastPrice(parts)) continue
+    if (sum(parts) < minPrice(parts)) continue
     paid.push(parts)
     parts = []
   }

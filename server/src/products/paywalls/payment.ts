@@ -95,7 +95,7 @@ const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total
 
 /**
  * Adds up one sender's open transfers, in chain order, into as many payments as they reach. A transfer that is not
- * ready is taken only to complete one. Together they have to reach their {@link leastPrice}.
+ * ready is taken only to complete one. Together they have to reach their {@link minPrice}.
  */
 export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
@@ -103,7 +103,7 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const paid: OpenTransfer[][] = []
   const short: Folded["short"] = []
   const leave = (parts: Priced[]) => {
-    if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: leastPrice(parts) })
+    if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: minPrice(parts) })
   }
   const window = openWindow()
   for (const transfer of [...priced.filter(each => each.ready), ...priced.filter(each => !each.ready)]) {
@@ -168,7 +168,7 @@ function openWindow() {
       oldest = parts[first]?.minedAt.getTime() ?? Number.POSITIVE_INFINITY
       return parts.slice(from, first)
     },
-    /** Whether they reach their {@link leastPrice}. */
+    /** Whether they reach their {@link minPrice}. */
     isPaid: () => [...offered].some(([price, at]) => at >= newest - QUOTE_MS && received >= price),
   }
 }
@@ -178,7 +178,7 @@ function openWindow() {
  * So "send 0.01 more" stays true for an hour after a price change, as a quote does, and one base unit does not keep an
  * old price for a week.
  */
-export function leastPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
+export function minPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
   const newest = parts.reduce((latest, part) => Math.max(latest, timeOf(part)), Number.NEGATIVE_INFINITY)
   return parts
     .filter(part => timeOf(part) >= newest - QUOTE_MS)

@@ -10,7 +10,7 @@ import type { Screening } from "../../platform/chain/screening.ts"
 import type { FailureReason } from "../../platform/db/schema.ts"
 import {
   foldTransfers,
-  leastPrice,
+  minPrice,
   type OpenTransfer,
   priceAt,
   QUOTE_MS,
@@ -113,7 +113,7 @@ function planClear(
   const payments = paid.map((parts): Paid => {
     const transfers = rows(parts)
     const known = transfers.find(row => left.delete(row.payment_id))?.payment_id ?? undefined
-    return { transfers, known, price: leastPrice(parts) }
+    return { transfers, known, price: minPrice(parts) }
   })
   // While more money is on its way, it is too early to fail a submission as underpaid.
   const tooLittle = isMoreComing

@@ -703,7 +703,7 @@ describe("an origin that fails", () => {
   })
 
   it("by a byte now and then, without end, is cut off, and the payment is kept; one that comes steadily is not", async () => {
-    const forwarder = openForwarder(ctx.settings, { mostWaitMs: 2_000 })
+    const forwarder = openForwarder(ctx.settings, { maxWaitMs: 2_000 })
     const parts = { find: bundleFinder(), forwarder, places: openPlaces(), payments }
     const app = openServer(ctx, nobodyKnown)
     apps.push(app)

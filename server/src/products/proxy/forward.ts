@@ -63,15 +63,15 @@ export interface Forwarder {
 
 /**
  * A forwarder for these settings; `resolve` and `ca` replace the system's name resolution and root certificates, and
- * `mostWaitMs` the time for which an origin may be waited for during one answer.
+ * `maxWaitMs` the time for which an origin may be waited for during one answer.
  */
 export function openForwarder(
   { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
   {
     resolve,
     ca,
-    mostWaitMs = WHOLE_WAITS * originTimeoutMs,
-  }: { resolve?: Resolve; ca?: string; mostWaitMs?: number } = {},
+    maxWaitMs = WHOLE_WAITS * originTimeoutMs,
+  }: { resolve?: Resolve; ca?: string; maxWaitMs?: number } = {},
 ): Forwarder {
   const connect = guardedConnector({
     allows: addressRule(allowCidrs),
@@ -95,7 +95,7 @@ export function openForwarder(
   )
   return {
     forward: (call, signal) =>
-      exchange(agents.of(call.merchantId), call, signal, { timeoutMs: originTimeoutMs, mostWaitMs }),
+      exchange(agents.of(call.merchantId), call, signal, { timeoutMs: originTimeoutMs, maxWaitMs }),
     close: () => agents.close(),
   }
 }
@@ -105,9 +105,9 @@ export function openForwarder(
  * take three writes to the caller. Waits for the first, and rejects where the answer ends before it: then nothing of it
  * has gone to the caller.
  */
-async function joined(body: Readable, mostWaitMs: number): Promise<Readable> {
+async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
   body.on("error", () => undefined)
-  const rest = partsOf(body, mostWaitMs)
+  const rest = partsOf(body, maxWaitMs)
   const first = await rest.next()
   async function* all() {
     if (!first.done) yield first.value
@@ -121,8 +121,8 @@ async function joined(body: Readable, mostWaitMs: number): Promise<Readable> {
 
 const UNENDED = "did not end its answer"
 
-async function* partsOf(body: Readable, mostWaitMs: number): AsyncGenerator<Buffer> {
-  const patience = openPatience(mostWaitMs, () => body.destroy(new Error("its answer took too long")))
+async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffer> {
+  const patience = openPatience(maxWaitMs, () => body.destroy(new Error("its answer took too long")))
   const joined = joinedParts(PART_BYTES)
   const take = function* () {
     const part = joined.take()
@@ -179,7 +179,7 @@ async function exchange(
   agent: Agent,
   { originUrl, method, path, headers, body }: OriginCall,
   signal: AbortSignal,
-  { timeoutMs, mostWaitMs }: { timeoutMs: number; mostWaitMs: number },
+  { timeoutMs, maxWaitMs }: { timeoutMs: number; maxWaitMs: number },
 ): Promise<OriginAnswer> {
   let wasSent = false
   const sender = agent.compose(noting(() => (wasSent = true)))
@@ -210,7 +210,7 @@ async function exchange(
     // From now on its pauses are counted.
     clearTimeout(timer)
     if (failure === undefined)
-      return { status: response.statusCode, headers: response.headers, body: await joined(response.body, mostWaitMs) }
+      return { status: response.statusCode, headers: response.headers, body: await joined(response.body, maxWaitMs) }
     response.body.on("error", () => undefined).destroy()
     return { failure, shown: `answered ${response.statusCode}`, wasSent }
   } catch (error) {

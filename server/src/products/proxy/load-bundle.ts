@@ -28,7 +28,7 @@ export interface CallBundle {
 }
 
 /** Each takes about 100 KB at most, and usually about 1 KB. */
-const MOST_KNOWN = 500
+const MAX_KNOWN = 500
 
 /** Finds the active bundle with a slug, or undefined. */
 export type FindBundle = (ctx: Context, slug: string) => Promise<CallBundle | undefined>
@@ -50,7 +50,7 @@ export function bundleFinder(): FindBundle {
     if (before?.version === row.version) return before.bundle
     const read = await readWhole(ctx, row.id)
     if (!read) return undefined
-    if (known.size >= MOST_KNOWN) known.clear()
+    if (known.size >= MAX_KNOWN) known.clear()
     known.set(row.id, read)
     return read.bundle
   }

@@ -22,10 +22,10 @@ import { newId, newSlug } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { seal } from "../../platform/secrets.ts"
 import { type CheckedRoute, headerFaults, openapiFaults, originFaults, readRoutes, storedOrigin } from "./bundle.ts"
-import { type BundleChange, type BundleCreate, MOST_HEADERS, type RoutesInput } from "./schema.ts"
+import { type BundleChange, type BundleCreate, MAX_HEADERS, type RoutesInput } from "./schema.ts"
 
 /** Each has an address that is scanned while it is in use. */
-const MOST_BUNDLES = 100
+const MAX_BUNDLES = 100
 
 /**
  * Creates a bundle with a receiving address of its own; `PAYMENTS_PAUSED`, `SLUG_TAKEN`. Call it inside a transaction.
@@ -199,8 +199,8 @@ async function assertRoom(ctx: TxContext, merchantId: string): Promise<void> {
     .select(sql<number>`count(*)::int`.as("total"))
     .where("merchant_id", "=", merchantId)
     .executeTakeFirstOrThrow()
-  if (total >= MOST_BUNDLES)
-    throw invalid("", `You already have ${MOST_BUNDLES} bundles. Change one that you no longer need.`)
+  if (total >= MAX_BUNDLES)
+    throw invalid("", `You already have ${MAX_BUNDLES} bundles. Change one that you no longer need.`)
 }
 
 async function writeRoutes(ctx: TxContext, id: string, routes: readonly CheckedRoute[]): Promise<void> {
@@ -227,8 +227,8 @@ async function writeHeaders(ctx: TxContext, id: string, given: Readonly<Record<s
       .onConflict(conflict => conflict.columns(["bundle_id", "name"]).doUpdateSet({ sealed }))
       .execute()
   }
-  if ((await headerNames(ctx, id)).length > MOST_HEADERS)
-    throw invalid("originHeaders", `must come to at most ${MOST_HEADERS} headers, with those given before`)
+  if ((await headerNames(ctx, id)).length > MAX_HEADERS)
+    throw invalid("originHeaders", `must come to at most ${MAX_HEADERS} headers, with those given before`)
 }
 
 /** What a sealed header is bound to: it can be decrypted only for its own bundle and name. */

@@ -18,16 +18,16 @@ export interface Patience {
 }
 
 /**
- * Calls `ranOut` once the origin has been waited for `mostMs` in all. Each 2 KB that it sends give a second back, never
- * beyond `mostMs`.
+ * Calls `ranOut` once the origin has been waited for `maxMs` in all. Each 2 KB that it sends give a second back, never
+ * beyond `maxMs`.
  */
-export function openPatience(mostMs: number, ranOut: () => void): Patience {
-  let leftMs = mostMs
+export function openPatience(maxMs: number, ranOut: () => void): Patience {
+  let leftMs = maxMs
   let sinceMs: number | undefined
   let timer: NodeJS.Timeout | undefined
   return {
     waits: bytes => {
-      leftMs = Math.min(mostMs, leftMs + (bytes / BYTES_PER_SECOND) * 1_000)
+      leftMs = Math.min(maxMs, leftMs + (bytes / BYTES_PER_SECOND) * 1_000)
       sinceMs = performance.now()
       timer = setTimeout(ranOut, leftMs).unref()
     },

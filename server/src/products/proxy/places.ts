@@ -9,9 +9,9 @@ const MOST = 500
 /** More of them, each for a merchant that holds none. */
 const RESERVED = 100
 /** Of each merchant: a fifth, whatever the number of its bundles. */
-const MOST_PER_MERCHANT = 100
+const MAX_PER_MERCHANT = 100
 /** Of each caller, by the group of its address: a tenth. */
-const MOST_PER_CALLER = 50
+const MAX_PER_CALLER = 50
 /** A larger body takes a place for each such part of it, so 500 places hold 62.5 MB. A body is kept until its answer begins. */
 const BYTES_A_PLACE = 128 * 1024
 /** Bytes of its answer that a call holds at a time: a part that was read, and one that is being sent. */
@@ -80,13 +80,13 @@ export function openPlaces(): Places {
 
 /** Which of the calls end, so that there is room for another; undefined where it is refused. */
 function makeRoom(all: readonly Call[], newcomer: Call): Call[] | undefined {
-  if (sum(all.filter(call => call.caller === newcomer.caller)) + newcomer.places > MOST_PER_CALLER) return undefined
+  if (sum(all.filter(call => call.caller === newcomer.caller)) + newcomer.places > MAX_PER_CALLER) return undefined
   // Where reserved places are taken, nobody ends more calls than it needs the places of.
   const most = Math.max(MOST, sum(all))
   const ended: Call[] = []
   for (let left = all; ; left = left.filter(call => call !== ended.at(-1))) {
     const own = left.filter(call => call.merchantId === newcomer.merchantId)
-    const fitsMerchant = sum(own) + newcomer.places <= MOST_PER_MERCHANT
+    const fitsMerchant = sum(own) + newcomer.places <= MAX_PER_MERCHANT
     const total = sum(left) + newcomer.places
     if (fitsMerchant && total <= most) return ended
     const others = fitsMerchant ? sharesOf(left, newcomer, call => call.merchantId, MOST) : undefined

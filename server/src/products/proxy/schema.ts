@@ -16,8 +16,8 @@ import { idPattern } from "../../platform/ids.ts"
 import { methods } from "./match-route.ts"
 
 /** Routes of one bundle. Each request is compared with all of them. */
-const MOST_ROUTES = 100
-export const MOST_HEADERS = 20
+const MAX_ROUTES = 100
+export const MAX_HEADERS = 20
 
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens")
@@ -32,8 +32,8 @@ const OriginHeaders = Type.Record(
   Type.Unsafe<string | null>({ type: ["string", "null"], maxLength: 4_096 }),
   {
     // A change may remove as many as it adds.
-    maxProperties: 2 * MOST_HEADERS,
-    description: `Headers that are added to each request to the origin, such as its credential: at most ${MOST_HEADERS}. The values are encrypted and never shown again`,
+    maxProperties: 2 * MAX_HEADERS,
+    description: `Headers that are added to each request to the origin, such as its credential: at most ${MAX_HEADERS}. The values are encrypted and never shown again`,
   },
 )
 const OpenApi = Nullable(
@@ -62,7 +62,7 @@ const RouteInput = Strict({
   description: Type.Optional(Description),
 })
 const Routes = Type.Array(RouteInput, {
-  maxItems: MOST_ROUTES,
+  maxItems: MAX_ROUTES,
   description: "What can be called, at which price; nothing else reaches the origin",
 })
 export type RoutesInput = Static<typeof Routes>

@@ -45,7 +45,7 @@ export async function changeBranding(ctx: TxContext, merchantId: string, change:
   if (typeof logo === "string") faults.push({ path: "branding.logo", message: logo })
   const origins = change.allowedOrigins?.map((text, i) => {
     const origin = readOrigin(text, ctx.settings.mode)
-    if (origin === undefined) faults.push({ path: `allowedOrigins.${i}`, message: originWords(ctx.settings.mode) })
+    if (origin === undefined) faults.push({ path: `allowedOrigins.${i}`, message: originMessage(ctx.settings.mode) })
     return origin ?? ""
   })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -97,5 +97,5 @@ export function readOrigin(text: string, mode: Mode): string | undefined {
   return isAllowed ? url.origin : undefined
 }
 
-const originWords = (mode: Mode): string =>
+const originMessage = (mode: Mode): string =>
   `must be the origin of a site: ${mode === "live" ? "https://" : "http(s)://"}, a host, and a port where it has one; no path, and no wildcard`

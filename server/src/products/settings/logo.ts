@@ -4,9 +4,9 @@
  */
 import { hash } from "node:crypto"
 
-const MOST_BYTES = 65_536
+const MAX_BYTES = 65_536
 /** A picture of a few bytes can claim a billion pixels, for which a payer's browser would allocate memory. */
-const MOST_PIXELS_PER_SIDE = 2_048
+const MAX_PIXELS_PER_SIDE = 2_048
 
 export interface Logo {
   bytes: Buffer
@@ -26,13 +26,13 @@ export function readLogo(url: string): Logo | string {
   if (type === undefined || text === undefined)
     return "must be a PNG, JPEG or WebP picture as a data: address in base64"
   const bytes = Buffer.from(text, "base64")
-  if (bytes.length > MOST_BYTES) return "must be a picture of at most 64 KB"
+  if (bytes.length > MAX_BYTES) return "must be a picture of at most 64 KB"
   const reader = readers[type as Logo["type"]]
   const size = reader(bytes)
   if (!size) return `must be what its type says, ${type}, and not animated`
   const sides = [size.width, size.height]
-  if (sides.some(side => side < 1 || side > MOST_PIXELS_PER_SIDE))
-    return `must be a picture of at most ${MOST_PIXELS_PER_SIDE} pixels a side`
+  if (sides.some(side => side < 1 || side > MAX_PIXELS_PER_SIDE))
+    return `must be a picture of at most ${MAX_PIXELS_PER_SIDE} pixels a side`
   return { bytes, type: type as Logo["type"], hash: hash("sha256", bytes, "base64url") }
 }
 

@@ -56,7 +56,7 @@ const Settings = Type.Object({
 
 /** 64 KB in base64, with the prefix of the data: address. */
 const LOGO_CHARACTERS = 87_500
-const MOST_ORIGINS = 20
+const MAX_ORIGINS = 20
 
 const BrandingChange = Strict({
   accentColor: Type.Optional(
@@ -100,7 +100,7 @@ const SettingsChange = Strict(
     branding: Type.Optional(Described(BrandingChange, "How the payers' pages look")),
     allowedOrigins: Type.Optional(
       Type.Array(Type.String({ maxLength: 260 }), {
-        maxItems: MOST_ORIGINS,
+        maxItems: MAX_ORIGINS,
         description:
           "The sites that may show the payers' pages in a frame, such as `https://shop.example`; all others may not. The list replaces the one before",
       }),

@@ -27,7 +27,7 @@ export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Pro
  * How many invoices of one period are created for a subscriber that cancels and resumes again and again. Each is an
  * event.
  */
-export const MOST_VOIDED = 3
+export const MAX_VOIDED = 3
 
 /** Resumes a paused subscription, or withdraws the caller's own request to end it with its period. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
@@ -35,7 +35,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
     // After too many voided invoices the service refuses the subscriber. The merchant may then withdraw any
     // cancellation.
-    const lastOnes = invoices.slice(-MOST_VOIDED)
+    const lastOnes = invoices.slice(-MAX_VOIDED)
     const isOnePeriod = new Set(lastOnes.map(each => each.period_start?.getTime())).size === 1
     const isUsedUp = isOnePeriod && lastOnes.every(each => each.voided_at && each.void_asked_by === "subscriber")
     const left = "merchantId" in owner && isUsedUp ? null : removeAsker(cancel_asked_by, askerOf(owner))

@@ -65,12 +65,12 @@ export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscri
 }
 
 /** Who waits for a change of a subscription sees it at once on so many invoices, and a moment later on older ones. */
-const MOST_AWAITED = 20
+const MAX_AWAITED = 20
 
 /** The sessions of a subscription's newest invoices. */
 export async function sessionsOfSubscription({ db }: TxContext, id: string): Promise<string[]> {
   const invoices = db.selectFrom("invoices").select("session_id").where("subscription_id", "=", id)
-  const rows = await invoices.orderBy("sequence", "desc").limit(MOST_AWAITED).execute()
+  const rows = await invoices.orderBy("sequence", "desc").limit(MAX_AWAITED).execute()
   return rows.map(row => row.session_id)
 }
 

@@ -11,7 +11,7 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { newestFirst } from "../../platform/http/lists.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
-import { MOST_VOIDED } from "./ask-subscription.ts"
+import { MAX_VOIDED } from "./ask-subscription.ts"
 import { invoiceUrl } from "./notify-subscription.ts"
 import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-schema.ts"
 
@@ -133,8 +133,8 @@ async function openInvoices(ctx: TxContext, ids: readonly string[]) {
 /** Returns those whose last invoices were voided too often, so that only their merchant can withdraw a cancellation. */
 async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Set<string>> {
   const { rows } = await sql<{ id: string }>`select s.id from unnest(${sqlArray("text", ids)}) as s (id)
-    cross join lateral (select voided_at, void_asked_by, period_start from invoices where subscription_id = s.id order by sequence desc limit ${MOST_VOIDED}) last
-    group by s.id having count(*) filter (where last.voided_at is not null and last.void_asked_by = 'subscriber') = ${MOST_VOIDED}
+    cross join lateral (select voided_at, void_asked_by, period_start from invoices where subscription_id = s.id order by sequence desc limit ${MAX_VOIDED}) last
+    group by s.id having count(*) filter (where last.voided_at is not null and last.void_asked_by = 'subscriber') = ${MAX_VOIDED}
       and count(distinct last.period_start) = 1`.execute(ctx.db)
   return new Set(rows.map(({ id }) => id))
 }

@@ -10,7 +10,7 @@ import { networkName, type Payment, type Price, requirementsV2, SCHEME } from ".
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 
 /** The time an authorization needs from its claim to its block, in seconds; the specification's own margin. */
-export const LEAST_S = 6n
+export const MIN_S = 6n
 
 /** The prices that a payment may have been signed for. The first is the one asked for now. */
 export type Prices<P extends Price = Price> = readonly [P, ...P[]]
@@ -51,8 +51,7 @@ export function matchPrice<P extends Price>(
     )
   const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
   if (authorization.validAfter > seconds) return refuse("invalid_exact_evm_payload_authorization_valid_after")
-  if (authorization.validBefore < seconds + LEAST_S)
-    return refuse("invalid_exact_evm_payload_authorization_valid_before")
+  if (authorization.validBefore < seconds + MIN_S) return refuse("invalid_exact_evm_payload_authorization_valid_before")
   return price
 }
 

@@ -31,7 +31,7 @@ const LAST_SIGNED_MS = 3_000
  * A relay that can't be signed for this long is cancelled: nobody waits for it any more, and its buyer may have bought
  * elsewhere.
  */
-const MOST_QUEUED_MS = 300_000
+const MAX_QUEUED_MS = 300_000
 
 /**
  * The last second that a Date can express: wallets sign 2^256 - 1 for "no end", which no timestamp column can store.
@@ -39,7 +39,7 @@ const MOST_QUEUED_MS = 300_000
 const LAST_SECOND = 8_640_000_000_000n
 const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : LAST_SECOND)
 /** Each round ends because another request was quicker. After this many, the request gives up. */
-const MOST_ROUNDS = 5
+const MAX_ROUNDS = 5
 
 /** A price, and where its money goes: to one of our receiving addresses, or (facilitator) to somebody else's. */
 export type Offered = Price & {
@@ -87,7 +87,7 @@ export interface Claimed {
  */
 export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
   const claimId = randomUUID()
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const known = await knownPayment(ctx, sale, payment)
     // A cancelled relay moved nothing, but somebody else may have carried the authorization out.
     if (known && !(known.isOver && (await isUnpaid(ctx, sale.network, known.row.id)))) {
@@ -207,7 +207,7 @@ async function writeClaim(
   const { digest, relay } = checked
   const { from: payer, nonce, to, value, validBefore } = authorization
   const ends = [Number(validBefore) * 1_000 - LAST_SIGNED_MS, price.soldUntil?.getTime() ?? Number.POSITIVE_INFINITY]
-  const relayBy = new Date(Math.min(...ends, ctx.now().getTime() + MOST_QUEUED_MS))
+  const relayBy = new Date(Math.min(...ends, ctx.now().getTime() + MAX_QUEUED_MS))
   const target = price.deposit ? { depositId: price.deposit.id } : { merchantId }
   const facts = { kind: "settle" as const, authorization, digest, relayBy, to: target }
   const claim = {

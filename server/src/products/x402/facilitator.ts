@@ -25,7 +25,7 @@ import { type Refusal, refuse } from "./reasons.ts"
 import type { FacilitatorBody } from "./schema.ts"
 
 /** Stock servers wait 90 seconds for an answer, whatever the payment allows. */
-const MOST_WAIT_S = 75
+const MAX_WAIT_S = 75
 /** The longest error message, for a payload with many faults. */
 const REASON_LENGTH = 1_000
 
@@ -58,7 +58,7 @@ function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: Facili
       `The requirements must name an address, an amount in base units, and the asset ${checksummed(network.token.address)}.`,
     )
   const timeout = Number(wanted.maxTimeoutSeconds)
-  const timeoutS = Number.isFinite(timeout) && timeout > 0 ? Math.min(timeout, MOST_WAIT_S) : MOST_WAIT_S
+  const timeoutS = Number.isFinite(timeout) && timeout > 0 ? Math.min(timeout, MAX_WAIT_S) : MAX_WAIT_S
   return { payment, price: { network, payTo, amount: BigInt(amount) }, timeoutS }
 }
 

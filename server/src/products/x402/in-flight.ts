@@ -3,7 +3,7 @@
  * passes its simulation alone, and all but the covered ones revert at our cost.
  */
 import { sql } from "kysely"
-import { MAX_REVERTED, MOST_OPEN } from "../../ledger/relays/payer-limits.ts"
+import { MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/payer-limits.ts"
 import { balanceCall } from "../../ledger/relays/relays.ts"
 import { authorizationDigest } from "../../platform/chain/authorizations.ts"
 import { askAny } from "../../platform/chain/endpoints.ts"
@@ -48,7 +48,7 @@ export async function withinBalance<T>(
   try {
     const others: Amounts = new Map([...before, ...((await inFlight(ctx, key)) ?? [])])
     others.delete(nonce)
-    if (others.size >= MOST_OPEN) throw new ApiError("RATE_LIMITED", undefined, TOO_MANY)
+    if (others.size >= MAX_OPEN) throw new ApiError("RATE_LIMITED", undefined, TOO_MANY)
     if (others.size >= MAX_REVERTED && (await isBeyond(ctx, network, from, [...others.values(), value])))
       return refuse("insufficient_funds", BEYOND)
     return await work()
@@ -58,7 +58,7 @@ export async function withinBalance<T>(
   }
 }
 
-const TOO_MANY = `${MOST_OPEN} payments of this wallet are being carried out already. Nothing was paid by this one: ask again when some have ended.`
+const TOO_MANY = `${MAX_OPEN} payments of this wallet are being carried out already. Nothing was paid by this one: ask again when some have ended.`
 const BEYOND =
   "More payments of this wallet are being carried out than it holds the money for. Nothing was paid by this one: wait until they have ended, then ask again."
 

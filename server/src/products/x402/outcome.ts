@@ -126,7 +126,7 @@ async function isSignedRelay(ctx: TxContext, { payout_id }: Settlement): Promise
 const lately = new Map<string, { until: number; outcome: Promise<Outcome> }>()
 /** How long an answer of the chain is reused for requests that ask only for a status. */
 const FRESH_MS = 15_000
-const MOST_KEPT = 1_000
+const MAX_KEPT = 1_000
 
 /**
  * The outcome of a settlement for callers that ask for its status, as often as they like: the chain is asked about each
@@ -140,7 +140,7 @@ export function recentOutcome(ctx: Context, network: Network, settlement: Settle
   const before = lately.get(key)
   if (before && before.until > now) return before.outcome
   const outcome = resolveOutcome(ctx, network, settlement)
-  if (lately.size >= MOST_KEPT) lately.clear()
+  if (lately.size >= MAX_KEPT) lately.clear()
   lately.set(key, { until: now + FRESH_MS, outcome })
   const forget = () => lately.delete(key)
   // A transaction that was found just now is in the row, and a reorg may remove it.

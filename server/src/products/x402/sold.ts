@@ -13,7 +13,7 @@ import { isOnSale } from "../checkouts/catalog.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { QUOTE_MS } from "../paywalls/payment.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
-import { LEAST_S } from "./check-payment.ts"
+import { MIN_S } from "./check-payment.ts"
 import type { Offered } from "./claim.ts"
 import { refuse } from "./reasons.ts"
 import type { Offer, Paid } from "./take-payment.ts"
@@ -189,7 +189,7 @@ async function isOver(
   link: Row<"payment_links">,
   { status, expires_at }: Row<"checkout_sessions">,
 ): Promise<boolean> {
-  const isOpen = status === "pending" && expires_at.getTime() >= ctx.now().getTime() + Number(LEAST_S) * 1_000
+  const isOpen = status === "pending" && expires_at.getTime() >= ctx.now().getTime() + Number(MIN_S) * 1_000
   return !isOpen || !(await isOnSale(ctx, link))
 }
 

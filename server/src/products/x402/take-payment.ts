@@ -142,10 +142,10 @@ const waiting = new Map<string, number>()
  * The other requests are answered 202 at once: a hundred requests with one payment must not use up what other payers
  * need.
  */
-const MOST_WAITING = 10
+const MAX_WAITING = 10
 
 /** The requests of an address that wait, whatever their payments; as many as a caller may have calls under way. */
-const MOST_BY_ADDRESS = 50
+const MAX_BY_ADDRESS = 50
 
 /** Waits until the payment is settled and this request may serve it, or another request did, or the time is over. */
 async function awaitOutcome(
@@ -165,8 +165,8 @@ async function awaitOutcome(
   }
   if (!isMine) waiting.set(settlement.id, others + 1)
   try {
-    const holder = { name: addressGroup(request.ip), most: MOST_BY_ADDRESS }
-    const patience = { waitS: isMine || others < MOST_WAITING ? waitS : 0, holder }
+    const holder = { name: addressGroup(request.ip), most: MAX_BY_ADDRESS }
+    const patience = { waitS: isMine || others < MAX_WAITING ? waitS : 0, holder }
     return await resolveOutcome(ctx, network, await awaitSettlement(ctx, reply, settlement, patience, isOver))
   } finally {
     const left = (waiting.get(settlement.id) ?? 1) - 1

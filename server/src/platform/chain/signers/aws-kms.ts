@@ -5,7 +5,7 @@ import { hexToBytes, keccak256 } from "viem"
 import { AnswerTooLarge } from "../../net/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 import { numbersOfDer } from "./der.ts"
-import { MOST_BYTES, oneLine, withoutSecrets } from "./exchange.ts"
+import { MAX_BYTES, oneLine, withoutSecrets } from "./exchange.ts"
 import type { Sign } from "./sign.ts"
 
 const CONNECT_MS = 3_000
@@ -21,7 +21,7 @@ function limited(body: Readable): Readable {
   const limit = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length
-      done(bytes > MOST_BYTES ? new AnswerTooLarge(MOST_BYTES) : null, chunk)
+      done(bytes > MAX_BYTES ? new AnswerTooLarge(MAX_BYTES) : null, chunk)
     },
   })
   // Also ends the connection if the limit is exceeded.

@@ -4,7 +4,7 @@ import { AnswerTooLarge, boundedText } from "../../net/bounded-body.ts"
 import { SignerError } from "../signer.ts"
 
 /** The length of a list of some thousand keys. */
-export const MOST_BYTES = 1024 * 1024
+export const MAX_BYTES = 1024 * 1024
 
 /**
  * Returns the text of an answer with status 200; throws a {@link SignerError} for any other. Redirects are not
@@ -24,7 +24,7 @@ export async function exchange(
   }).catch(error => {
     throw signal.aborted ? error : new SignerError(`can't be reached: ${causeOf(error)}`, { cause: error })
   })
-  const text = await boundedText(response, MOST_BYTES).catch(error => {
+  const text = await boundedText(response, MAX_BYTES).catch(error => {
     if (error instanceof AnswerTooLarge) throw new SignerError(`answered too much: ${error.message}`)
     throw error
   })
@@ -46,16 +46,16 @@ function causeOf(error: unknown): string {
 export const withoutSecrets = (text: string, secrets: readonly string[]): string =>
   secrets
     .flatMap(secret => [secret, ...secret.split(" ")])
-    .filter(secret => secret.length > LEAST_SECRET)
+    .filter(secret => secret.length > MIN_SECRET)
     .reduce((rest, secret) => rest.replaceAll(secret, "[secret]"), text)
 
 /** A shorter word is not secret, such as "Bearer". */
-const LEAST_SECRET = 8
-const MOST_CHARACTERS = 300
+const MIN_SECRET = 8
+const MAX_CHARACTERS = 300
 
 /** A signer's words for the log: one line, and not long. */
 export const oneLine = (text: string): string =>
   text
     .replace(/[\p{Cc}\s]+/gu, " ")
     .trim()
-    .slice(0, MOST_CHARACTERS)
+    .slice(0, MAX_CHARACTERS)
