@@ -9,7 +9,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { openPostgres } from "../server/src/platform/db/open.ts"
-import { openReplica } from "../server/src/platform/db/replica.ts"
+import { openReplica } from "../server/src/platform/db/open-replica.ts"
 import { openLog } from "../server/src/platform/log.ts"
 import { registry } from "../server/src/platform/metrics.ts"
 import { until } from "../server/test/e2e/program.ts"

@@ -30,7 +30,7 @@ const { checkDormantDeposits, makeDepositsDormant } = await import(
 const { foreignTokenRound } = await import("../server/src/ledger/scanner/scan-foreign-tokens.ts")
 const { ensureCursor } = await import("../server/src/ledger/scanner/scan-round.ts")
 const { verifyRound } = await import("../server/src/ledger/settlement/verify-payments.ts")
-const { renewDeposits } = await import("../server/src/ledger/deposits/versions.ts")
+const { renewDeposits } = await import("../server/src/ledger/deposits/move-deposits.ts")
 
 const service = await startService()
 const chain = new ScriptedChain(service.ctx.now())

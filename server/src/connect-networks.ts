@@ -12,7 +12,7 @@ import { findEscrow } from "./platform/chain/find-escrow.ts"
 import type { Network, NetworkSettings } from "./platform/chain/networks.ts"
 import { RpcError } from "./platform/chain/rpc.ts"
 import type { Settings } from "./platform/config/settings.ts"
-import { keepNetwork, keptNetwork } from "./platform/db/kept-networks.ts"
+import { keepNetwork, keptNetwork } from "./platform/db/keep-network.ts"
 import type { Db } from "./platform/db/open.ts"
 
 const PATIENCE_MS = 60_000

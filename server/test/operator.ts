@@ -1,6 +1,6 @@
 /** An operator in a test: the admin routes of a payout rig, and the transactions that a person would see in an explorer. */
 import type { Hex } from "viem"
-import { openAdmin } from "../src/operations/operator/admin.ts"
+import { openAdmin } from "../src/operations/operator/open-admin.ts"
 import type { Hash } from "../src/platform/chain/hex.ts"
 import type { Row } from "../src/platform/db/schema.ts"
 import type { PayoutRig } from "./payouts.ts"

@@ -217,7 +217,9 @@ describe("the style law", () => {
   })
 
   it("lists go into statements by sqlArray alone, which quotes what is in them", () => {
-    expect(hits(/\{\$\{.*\.join\("?,?"?\)\}\}/).filter(hit => !/db\/sql-array|http\/idempotency/.test(hit))).toEqual([])
+    expect(
+      hits(/\{\$\{.*\.join\("?,?"?\)\}\}/).filter(hit => !/db\/sql-array|http\/run-idempotently/.test(hit)),
+    ).toEqual([])
   })
 
   it("no row is locked against the foreign keys that point at it", () => {

@@ -5,7 +5,7 @@ import { ask, askAny } from "./chain/endpoints.ts"
 import { networkOf } from "./chain/network-facts.ts"
 import type { Network } from "./chain/networks.ts"
 import { openQuorum } from "./chain/quorum.ts"
-import { screen } from "./chain/sanctions.ts"
+import { screen } from "./chain/screen-addresses.ts"
 import { type Context, inTransaction, type TxContext } from "./context.ts"
 
 declare const outside: Context

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { emit } from "../account/webhooks/emit.ts"
-import { changeSettings } from "../products/settings/merchant-settings.ts"
+import { changeSettings } from "../products/settings/change-settings.ts"
 import { inTransaction } from "./context.ts"
 
 let service: TestService

@@ -12,7 +12,7 @@ import { actorStatement, withActor } from "../../platform/actor.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { runLoop } from "../../platform/jobs/run.ts"
-import { applyPendingPayoutAddresses } from "../../products/settings/merchant-settings.ts"
+import { applyPendingPayoutAddresses } from "../../products/settings/change-settings.ts"
 import { actions } from "./schema.ts"
 
 const PROXY = "10.0.0.1"

@@ -18,7 +18,7 @@ import {
   stopEverything,
 } from "../../../test/everything.ts"
 import { newRecurring } from "../../../test/subscriptions.ts"
-import { openAdmin } from "../../operations/operator/admin.ts"
+import { openAdmin } from "../../operations/operator/open-admin.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 beforeAll(async () => {

@@ -2,13 +2,13 @@
 import { Type } from "typebox"
 import { type Context, reading } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/csv.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
-import { auditCsv } from "./audit-csv.ts"
 import { entryOf } from "./entry.ts"
 import { entriesOf } from "./queries.ts"
 import { AuditFilters, AuditList, AuditQuery } from "./schema.ts"
+import { auditCsv } from "./write-audit-csv.ts"
 
 const tags = ["audit log"]
 const byTime = { at: "at", id: "n", isNumber: true }

@@ -2,12 +2,12 @@
 import { type Context, reading } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Scope } from "../../platform/http/authenticate.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
 import { Page } from "../../platform/http/schemas.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
-import { createApiKey, revokeApiKey } from "./api-keys.ts"
+import { approvedByWallet } from "./check-wallet-lock.ts"
+import { createApiKey, revokeApiKey } from "./manage-api-keys.ts"
 import { Deleted, KeyCreate, KeyCreated, KeyId, KeyList } from "./schema.ts"
-import { approvedByWallet } from "./wallet-lock.ts"
 
 const tags = ["settings"]
 

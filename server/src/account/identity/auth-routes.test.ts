@@ -8,7 +8,7 @@ import { paperNetwork, startService, type TestService } from "../../../test/serv
 import { accessFields, BASE_URL, type Fields, type SignedMessage, signMessage } from "../../../test/wallet.ts"
 import { type Endpoint, newEndpoint } from "../../platform/chain/endpoints.ts"
 import type { Network } from "../../platform/chain/networks.ts"
-import { forgetExpiredNonces } from "./nonces.ts"
+import { forgetExpiredNonces } from "./make-nonces.ts"
 
 const account = privateKeyToAccount(generatePrivateKey())
 const other = privateKeyToAccount(generatePrivateKey())

@@ -9,7 +9,7 @@ import { knownEscrows } from "../../platform/chain/escrow-deployments.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { termsOf } from "../../platform/chain/release-call.ts"
 import { inTransaction } from "../../platform/context.ts"
-import { applyPendingPayoutAddresses, changeSettings } from "../../products/settings/merchant-settings.ts"
+import { applyPendingPayoutAddresses, changeSettings } from "../../products/settings/change-settings.ts"
 import { tokenIssuer } from "./tokens.ts"
 
 let service: TestService

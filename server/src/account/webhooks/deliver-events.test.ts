@@ -11,8 +11,8 @@ import { inTransaction } from "../../platform/context.ts"
 import { registry } from "../../platform/metrics.ts"
 import { forgetOldEvents, openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
+import { secretsOf } from "./manage-secrets.ts"
 import { measureBacklog } from "./measure-backlog.ts"
-import { secretsOf } from "./secrets.ts"
 
 const MINUTE = 60_000
 const as = "shop"

@@ -1,7 +1,7 @@
 /** `/api/console/deliveries` and `/api/console/events`: what was sent where, every attempt, and resending. */
 import { type Context, reading } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import { readWebhook, resend } from "./manage-endpoints.ts"

@@ -1,7 +1,7 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"

@@ -4,7 +4,7 @@ import type { Context, TxContext } from "../../platform/context.ts"
 import type { Database } from "../../platform/db/schema.ts"
 import type { DeliveryStatus } from "../../platform/db/webhook-rows.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { type ListSource, newestFirst } from "../../platform/http/lists.ts"
+import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import type { DeliveryQuery } from "./schema.ts"
 

@@ -6,7 +6,7 @@ import { PAYOUT_ADDRESS, startService, type TestService } from "../../../test/se
 import { inTransaction } from "../../platform/context.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
-import { forgetExpiredSecrets } from "./secrets.ts"
+import { forgetExpiredSecrets } from "./manage-secrets.ts"
 import { openSender, type Sender } from "./send.ts"
 import { skipRest } from "./skip-deliveries.ts"
 

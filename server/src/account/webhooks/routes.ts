@@ -1,8 +1,8 @@
 /** `/api/console/webhooks`: a merchant's endpoints. */
 import { type Context, reading } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { newestFirst, sendList } from "../../platform/http/lists.ts"
 import { Page } from "../../platform/http/schemas.ts"
+import { newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import {
@@ -15,6 +15,7 @@ import {
   rollWebhookSecret,
   sendTest,
 } from "./manage-endpoints.ts"
+import { OVERLAP_MS, revealAccountSecret } from "./manage-secrets.ts"
 import { readDelivery } from "./queries.ts"
 import {
   AccountSecretRevealed,
@@ -31,7 +32,6 @@ import {
   WebhookList,
   WebhookWhole,
 } from "./schema.ts"
-import { OVERLAP_MS, revealAccountSecret } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 
 const tags = ["webhooks"]

@@ -2,8 +2,6 @@
 import { Type } from "typebox"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { type Context, reading } from "../../platform/context.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/csv.ts"
-import { inData, sendList } from "../../platform/http/lists.ts"
 import {
   AddressInput,
   AddressText,
@@ -16,9 +14,11 @@ import {
   Page,
   Timestamp,
 } from "../../platform/http/schemas.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
+import { inData, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
-import { type BookFilter, booksCsv, booksOf, entryOf } from "./books.ts"
+import { type BookFilter, booksCsv, booksOf, entryOf } from "./read-books.ts"
 
 const tags = ["books"]
 const text = (description: string) => ({ type: "string", description })

@@ -2,13 +2,13 @@
 import { type Static, Type } from "typebox"
 import { type Context, reading } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/csv.ts"
-import { byCreation, inData, newestFirst, sendList } from "../../platform/http/lists.ts"
 import { Described, ListEnd, Matching, Page } from "../../platform/http/schemas.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
+import { byCreation, inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
+import { type Filter, transactions, transactionsCsv, transactionsOf, usualName } from "./read-transactions.ts"
 import { transaction } from "./schema.ts"
-import { type Filter, transactions, transactionsCsv, transactionsOf, usualName } from "./transactions.ts"
 
 const tags = ["transactions"]
 const Status = Type.Unsafe<Row<"transactions">["status"]>({

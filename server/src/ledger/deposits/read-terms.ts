@@ -4,7 +4,7 @@ import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { payeesOfSets } from "./deposits.ts"
+import { payeesOfSets } from "./make-deposits.ts"
 
 /** An address's row with the payees of its split, in the order of `payees_hash`; without a split there are none. */
 export interface CommittedTerms {

@@ -9,13 +9,13 @@ import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/csv.ts"
-import { byNetwork, kindCell, linesOf, timeCell } from "../../platform/http/csv-lines.ts"
-import { inData, type ListSource, sendList } from "../../platform/http/lists.ts"
 import { AddressText, HashText, ListEnd, Nullable, Page, Timestamp } from "../../platform/http/schemas.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
+import { inData, type ListSource, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { byNetwork, kindCell, linesOf, timeCell } from "../../platform/http/write-csv-lines.ts"
 import { ifKind } from "../../platform/ids.ts"
-import { payeesOfSets } from "./deposits.ts"
+import { payeesOfSets } from "./make-deposits.ts"
 
 const tags = ["books"]
 

@@ -19,7 +19,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { kindOf } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { outgoingKinds } from "../deposits/balance.ts"
+import { outgoingKinds } from "../deposits/sum-deposits.ts"
 
 /** A row that contradicts its signed transaction, its calldata or its address. */
 interface Contradiction {

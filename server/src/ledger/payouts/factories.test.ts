@@ -14,9 +14,9 @@ import type { Address } from "../../platform/chain/hex.ts"
 import { checkBooks } from "../reconciliation/check-books.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { relayLane } from "../relays/relay-lane.ts"
-import { alarmMessages } from "../txmanager/all-alarms.ts"
+import { checkWallet } from "../txmanager/lock-wallet.ts"
+import { alarmMessages } from "../txmanager/report-alarms.ts"
 import { payoutRound } from "../txmanager/run-round.ts"
-import { checkWallet } from "../txmanager/wallet-row.ts"
 import { payoutLane } from "./payout-lane.ts"
 
 let rig: PayoutRig

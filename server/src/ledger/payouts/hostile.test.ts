@@ -7,7 +7,7 @@ import { oddTokenAbi, oddTokenBytecode, testUsdcAbi } from "../../platform/chain
 import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import { checksummed, type Hash } from "../../platform/chain/hex.ts"
 import { readWalletState } from "../../platform/chain/wallet-state.ts"
-import { learnTokens } from "../scanner/tokens.ts"
+import { learnTokens } from "../scanner/learn-tokens.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { payoutRound } from "../txmanager/run-round.ts"
 import { payoutLane } from "./payout-lane.ts"

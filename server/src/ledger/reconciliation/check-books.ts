@@ -22,7 +22,7 @@ import { bringBack } from "../deposits/put-away.ts"
 import { followGivenBack } from "../settlement/end-given-back.ts"
 import type { SellingContext } from "../settlement/sellable.ts"
 import { compareLogs } from "./compare-logs.ts"
-import { type Blocks, depositsNamed, movingDeposits } from "./compared-deposits.ts"
+import { type Blocks, depositsNamed, movingDeposits } from "./list-compared-deposits.ts"
 import { givenBackFrom } from "./read-given-back.ts"
 import { type Compared, haltPayoutWallets, reportUnproven } from "./report.ts"
 

@@ -6,10 +6,10 @@ import { type RawBuilder, sql } from "kysely"
 import { ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
-import { leftOver } from "../../platform/db/left-over.ts"
+import { leftOver } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { outgoingKinds } from "../deposits/balance.ts"
+import { outgoingKinds } from "../deposits/sum-deposits.ts"
 import type { Finding } from "./report.ts"
 
 /** The clocks of processes and of the database may differ by this much. */

@@ -11,7 +11,7 @@ import type { RpcResult } from "../../platform/chain/rpc.ts"
 import { blockCall, readBlock } from "../../platform/chain/transfers.ts"
 import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
-import { type Blocks, factoriesOf } from "./compared-deposits.ts"
+import { type Blocks, factoriesOf } from "./list-compared-deposits.ts"
 
 /** An event of a factory, and the transaction that it is in. */
 export type Given = GivenBack & { txHash: Hash }

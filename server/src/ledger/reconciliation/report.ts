@@ -8,7 +8,7 @@ import type { Context } from "../../platform/context.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
-import { haltWallet } from "../txmanager/wallet-row.ts"
+import { haltWallet } from "../txmanager/lock-wallet.ts"
 
 /** A row that contradicts the chain or another row. */
 export interface Finding {

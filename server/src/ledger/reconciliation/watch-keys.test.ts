@@ -4,7 +4,7 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../../test/payouts
 import { type Endpoint, newEndpoint } from "../../platform/chain/endpoints.ts"
 import { releaseData } from "../../platform/chain/release-call.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
-import { payeesOfSets } from "../deposits/deposits.ts"
+import { payeesOfSets } from "../deposits/make-deposits.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 import { watchOutflows } from "./watch-outflows.ts"

@@ -13,7 +13,7 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { readCounts } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { fewerSigned, haltAhead } from "../txmanager/wallet-row.ts"
+import { fewerSigned, haltAhead } from "../txmanager/lock-wallet.ts"
 
 /** Twice as long as the payout wallet of a running process goes unobserved (`txmanager/run-round.ts`). */
 const SERVED_MS = 7_200_000

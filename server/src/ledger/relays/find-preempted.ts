@@ -11,8 +11,8 @@ import type { Context } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
+import { DOUBTED_MS, UNEXPLAINED_MS } from "./check-payer-limits.ts"
 import { findUse, SEARCHED_BLOCKS, unlessSilent } from "./find-use.ts"
-import { DOUBTED_MS, UNEXPLAINED_MS } from "./payer-limits.ts"
 
 /** Failed relays that the chain is asked about in one round, one after the other; each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10

@@ -12,7 +12,7 @@ import type { Receipt, Transfer } from "../../platform/chain/transfers.ts"
 import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
 import { askEach } from "../txmanager/simulate-on-each.ts"
-import { stateCall } from "./relays.ts"
+import { stateCall } from "./try-relay.ts"
 
 /** The EIP-3009 event that a token emits when a wallet cancels an authorization. */
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")

@@ -8,7 +8,7 @@ import { relaysOn } from "../../../test/relays.ts"
 import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import { registry } from "../../platform/metrics.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
-import { checkWallet } from "../txmanager/wallet-row.ts"
+import { checkWallet } from "../txmanager/lock-wallet.ts"
 
 let rig: PayoutRig
 let liar: RpcProxy

@@ -7,9 +7,9 @@ import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { depositSums } from "../deposits/balance.ts"
-import { wasAskedFor } from "../deposits/deposits.ts"
+import { wasAskedFor } from "../deposits/make-deposits.ts"
 import { type Crowds, crowdsAmong, isCrowded, putAway } from "../deposits/put-away.ts"
+import { depositSums } from "../deposits/sum-deposits.ts"
 import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.ts"
 
 /**

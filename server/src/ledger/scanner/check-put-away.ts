@@ -7,7 +7,7 @@ import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { watch } from "../deposits/deposits.ts"
+import { watch } from "../deposits/make-deposits.ts"
 import { bringBack, nextCheck } from "../deposits/put-away.ts"
 import { ADDRESSES_PER_CALL, compareBalances, type Said } from "./read-balances.ts"
 

@@ -8,8 +8,8 @@ import type { Block, Transfer } from "../../platform/chain/transfers.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { judgeSubmissions, type SubmissionChange } from "./judge-submissions.ts"
 import { keyOfRow, type Observation } from "./observe-chain.ts"
-import { lagAfter } from "./scan-lag.ts"
-import type { NamedBlock, UnfinalBlock } from "./unfinal-blocks.ts"
+import type { NamedBlock, UnfinalBlock } from "./read-unfinal-blocks.ts"
+import { lagAfter } from "./watch-scan-lag.ts"
 
 /** With one endpoint, another block at a transfer's height must be seen twice, this far apart. */
 const SUSPICION_MS = 30_000

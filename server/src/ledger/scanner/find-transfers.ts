@@ -11,7 +11,7 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { inTurns } from "../../platform/turns.ts"
 import { depositsAmong, type WatchedDeposit } from "./queries.ts"
-import { type NamedBlock, placesIn } from "./unfinal-blocks.ts"
+import { type NamedBlock, placesIn } from "./read-unfinal-blocks.ts"
 
 /** How many new transfers one round stores. The next follows at once. */
 const STORED_PER_ROUND = 5_000

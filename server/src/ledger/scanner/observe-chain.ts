@@ -6,15 +6,15 @@
  * the rest is linear in what the endpoints report, limited, and done in turns.
  */
 import { keyOf } from "../../platform/chain/agreement.ts"
-import { type Seen, troublesIn } from "../../platform/chain/endpoint-troubles.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
+import { type Seen, troublesIn } from "../../platform/chain/note-endpoint-troubles.ts"
 import { openQuorum, type Quorum, type QuorumView } from "../../platform/chain/quorum.ts"
 import type { Judged } from "../../platform/chain/voters.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { inTurns } from "../../platform/turns.ts"
-import { type MinedCall, uncountedCalls } from "./deep-calls.ts"
+import { type MinedCall, uncountedCalls } from "./count-deep-calls.ts"
 import { byAddress, type Found, findTransfers, lowest } from "./find-transfers.ts"
 import {
   depositsAmong,
@@ -32,7 +32,7 @@ import {
   type UnfinalBlock,
   unfinalBlocks,
   unfinalBlocksBelow,
-} from "./unfinal-blocks.ts"
+} from "./read-unfinal-blocks.ts"
 
 /** How many blocks are scanned again each round: nodes index logs late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n

@@ -3,18 +3,16 @@
  * final, and where the next round starts.
  */
 import { sql } from "kysely"
-import { noteTroubles } from "../../platform/chain/endpoint-troubles.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import { noteTroubles } from "../../platform/chain/note-endpoint-troubles.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { payerName } from "../../platform/jobs/wake-payload.ts"
 import type { SellingTx } from "../settlement/sellable.ts"
+import { countDeepCalls } from "./count-deep-calls.ts"
 import { type Changes, decide } from "./decide.ts"
-import { countDeepCalls } from "./deep-calls.ts"
+import { withoutFlood } from "./learn-tokens.ts"
 import type { Observation } from "./observe-chain.ts"
 import { confirmSingle, linkSubmissions, storeTransfers, wakeSold, watchedUpTo } from "./queries.ts"
-import { statusMessage } from "./submission-faults.ts"
-import { withoutFlood } from "./tokens.ts"
-import { traceScan } from "./trace-scan.ts"
 import {
   CHANGES_PER_ROUND,
   type Changed,
@@ -23,7 +21,9 @@ import {
   stillUnfinal,
   suspectBlocks,
   unfinalBlocks,
-} from "./unfinal-blocks.ts"
+} from "./read-unfinal-blocks.ts"
+import { statusMessage } from "./submission-faults.ts"
+import { traceScan } from "./trace-scan.ts"
 
 /**
  * Writes an observation; call it inside a transaction. Returns what wake-ups call the submissions that ended, and

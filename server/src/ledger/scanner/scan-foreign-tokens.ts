@@ -18,7 +18,7 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { withLease } from "../../platform/jobs/claim.ts"
 import { askBalances } from "./check-foreign-tokens.ts"
-import { type Watched, watchedSince, writeProgress } from "./foreign-tokens.ts"
+import { type Watched, watchedSince, writeProgress } from "./track-foreign-tokens.ts"
 
 type Scan = Row<"token_scans">
 /** The position of the scan, and from which time on it includes addresses that have left the payment scan since. */

@@ -11,11 +11,11 @@ import { type Context, inTransaction } from "../../platform/context.ts"
 import { withLease } from "../../platform/jobs/claim.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
 import type { SellingContext } from "../settlement/sellable.ts"
+import { learnTokens } from "./learn-tokens.ts"
 import { observeChain } from "./observe-chain.ts"
 import { verifySoon } from "./queries.ts"
 import { recordObservation } from "./record-observation.ts"
-import { logLag } from "./scan-lag.ts"
-import { learnTokens } from "./tokens.ts"
+import { logLag } from "./watch-scan-lag.ts"
 
 /**
  * Longer than the requests of a round and its settlement can take together. A worker that hangs longer loses the

@@ -1,9 +1,9 @@
 /** Adds what a scan round found about each payment to that payment's trace. */
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { tracedTransfers } from "../../platform/db/traces.ts"
+import { tracedTransfers } from "../../platform/db/read-traces.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
-import type { Changed } from "./unfinal-blocks.ts"
+import type { Changed } from "./read-unfinal-blocks.ts"
 
 /** How many transfers of a round are traced; the rest of a flood of dust is not. */
 const SPANS_PER_ROUND = 200

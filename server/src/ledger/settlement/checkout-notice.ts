@@ -4,7 +4,7 @@ import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Share } from "../payouts/share.ts"
-import type { NumberedTable } from "./event-sequence.ts"
+import type { NumberedTable } from "./number-events.ts"
 
 /** A session, or a paywall's payment, which is reported as a session of its own. */
 export interface CheckoutNotice {

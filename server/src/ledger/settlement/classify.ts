@@ -2,8 +2,8 @@
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Screening } from "../../platform/chain/screening.ts"
 import type { TxContext } from "../../platform/context.ts"
+import { believed } from "./count-single-source.ts"
 import type { ClaimedTransfer, Screened } from "./sellable.ts"
-import { believed } from "./single-source.ts"
 
 /** A transfer, classified. */
 export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {

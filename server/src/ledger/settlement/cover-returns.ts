@@ -6,11 +6,11 @@
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { claim } from "./exceptions.ts"
 import type { Part } from "./sellable.ts"
+import { claim } from "./write-exceptions.ts"
 
 /** How many transfers one settlement takes for a return; a payer who sends dust pays it back slowly. */
 const MAX_TAKEN = 2_000

@@ -1,21 +1,22 @@
 /** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
 import type { FastifyRequest } from "fastify"
 import type { Hex } from "viem"
+import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
 import { NoBody } from "../../account/identity/schema.ts"
-import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { inTransaction, reading, type TxContext } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
-import { byCreation, inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { byCreation, inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
-import { transactions, usualName } from "../books/transactions.ts"
-import { exceptionsOf } from "./exception-list.ts"
-import { assertMoneyThere } from "./money-there.ts"
+import { transactions, usualName } from "../books/read-transactions.ts"
+import { assertMoneyThere } from "./check-money-there.ts"
+import { checkApproval, isForWallet } from "./check-return-approval.ts"
+import { returnable } from "./hold-surplus.ts"
+import { exceptionsOf } from "./list-exceptions.ts"
+import { namedAddress } from "./name-return-address.ts"
 import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
-import { namedAddress } from "./return-address.ts"
-import { checkApproval, isForWallet } from "./return-approval.ts"
 import {
   ExceptionalPayment,
   ExceptionalPaymentList,
@@ -27,7 +28,6 @@ import {
 } from "./schema.ts"
 import type { SellingContext, SellingTx } from "./sellable.ts"
 import { namesOf, sellableOf } from "./sellable.ts"
-import { returnable } from "./surplus.ts"
 
 const tags = ["transactions"]
 

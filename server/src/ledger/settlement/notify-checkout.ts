@@ -10,7 +10,7 @@ import { explorerUrl, type NetworkInfo } from "../../platform/chain/network-fact
 import type { TxContext } from "../../platform/context.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import type { CheckoutNotice } from "./checkout-notice.ts"
-import { nextSequence } from "./event-sequence.ts"
+import { nextSequence } from "./number-events.ts"
 
 /**
  * Emits that something was reserved, paid or released, that a reorg removed a reservation, payment, release or refund,

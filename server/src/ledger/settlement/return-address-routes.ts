@@ -1,10 +1,10 @@
 /** `/api/pay/return-address`: a payer with an open payment says, by signature, where it wants the money back. */
-import { offerNonce } from "../../account/identity/wallets.ts"
+import { offerNonce } from "../../account/identity/prove-wallet.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Server } from "../../platform/http/server.ts"
-import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./return-address.ts"
+import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./name-return-address.ts"
 import { ReturnNonceAnswer, returnBodies } from "./schema.ts"
 import type { SellingContext } from "./sellable.ts"
 

@@ -8,7 +8,7 @@ import { paperNetwork, startService, type TestService } from "../../../test/serv
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { makeDeposit } from "../deposits/deposits.ts"
+import { makeDeposit } from "../deposits/make-deposits.ts"
 import { wakeSold } from "../scanner/queries.ts"
 import { classify, rowsOf } from "./classify.ts"
 import { notifyPaid, notifyReversed, sessionNotice } from "./notify-paid.ts"

@@ -5,7 +5,7 @@ import { paperNetwork, startService, type TestService } from "../../../test/serv
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { registry } from "../../platform/metrics.ts"
-import { takeCall } from "../../products/paywalls/access.ts"
+import { takeCall } from "../../products/paywalls/read-access.ts"
 import { accessSales } from "../../products/paywalls/sell-access.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"

@@ -4,7 +4,7 @@
  */
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
-import { traceOfPayment } from "../../platform/db/traces.ts"
+import { traceOfPayment } from "../../platform/db/read-traces.ts"
 import { traced } from "../../platform/tracing/trace.ts"
 import type { Group, Part, Sellable } from "./sellable.ts"
 

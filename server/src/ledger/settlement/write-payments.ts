@@ -7,11 +7,11 @@ import { newId } from "../../platform/ids.ts"
 import { countPayment } from "../../platform/metrics.ts"
 import { traceparentNow } from "../../platform/tracing/trace.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
-import { claim, hashesClaimed } from "./exceptions.ts"
+import { dropSurplus, writeSurplus } from "./hold-surplus.ts"
 import { notifyWaiting } from "./notify-waiting.ts"
 import type { Paid, Part, Sellable, SellingTx } from "./sellable.ts"
-import { dropSurplus, writeSurplus } from "./surplus.ts"
 import { tracePayment } from "./trace-payment.ts"
+import { claim, hashesClaimed } from "./write-exceptions.ts"
 
 /**
  * Claims the transfers and grants them: as a new payment, or as `known`, which was open with them, reversed, or paid

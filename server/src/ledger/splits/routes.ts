@@ -1,16 +1,14 @@
 /** `/api/console/splits`: how payments are divided among recipients. */
-import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
+import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
 import { Page } from "../../platform/http/schemas.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { percentOf } from "../../platform/money/percent.ts"
-import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
-import type { Recipient } from "./split.ts"
-import { recipientMessage } from "./split-guard.ts"
+import { recipientMessage } from "./approve-splits.ts"
 import {
   changeSplit,
   checkedRecipients,
@@ -19,7 +17,9 @@ import {
   readSplit,
   recipientsOf,
   type SplitWithRecipients,
-} from "./splits.ts"
+} from "./manage-splits.ts"
+import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
+import type { Recipient } from "./split.ts"
 
 const tags = ["splits"]
 

@@ -8,14 +8,14 @@ import type { WalletState } from "../../platform/chain/wallet-state.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { applyVerdicts } from "./apply-verdicts.ts"
-import { groupIntoTransactions } from "./batches.ts"
-import type { Except } from "./gas-budget.ts"
+import type { Except } from "./check-gas-budget.ts"
+import { inFlight } from "./count-in-flight.ts"
 import { giveNonces, MAX_IN_FLIGHT } from "./give-nonces.ts"
-import { inFlight } from "./in-flight.ts"
 import type { Lane, Payout } from "./lane.ts"
+import type { Unsigned } from "./load-unsigned-attempts.ts"
 import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
-import type { Unsigned } from "./unsigned-attempts.ts"
+import { groupIntoTransactions } from "./write-batches.ts"
 
 /** The payouts that got nonces, and how many due payouts were held, postponed or cancelled instead. */
 interface Assigned {

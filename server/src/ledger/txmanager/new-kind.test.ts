@@ -15,8 +15,8 @@ import { inTransaction } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
 import { type PayoutKind, type PayoutKindName, payoutKinds } from "../../platform/db/payout-kinds.ts"
 import { relayRow, writeRelays } from "../relays/accept-relay.ts"
-import { RELAY_GAS } from "../relays/relays.ts"
-import { lockBudgets } from "./gas-budget.ts"
+import { RELAY_GAS } from "../relays/try-relay.ts"
+import { lockBudgets } from "./check-gas-budget.ts"
 
 const table: Record<string, PayoutKind> = payoutKinds
 /** It is no name of the table outside of this test. */

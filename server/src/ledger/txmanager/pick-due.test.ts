@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Escrows, escrowsOn } from "../../../test/escrow.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { reservesOn } from "../../../test/reserve.ts"
-import { refundsOutOfTurn } from "../relays/refund-funds.ts"
+import { refundsOutOfTurn } from "../relays/check-refund-funds.ts"
 import { relayLane } from "../relays/relay-lane.ts"
 import { duePayouts } from "./pick-due.ts"
 

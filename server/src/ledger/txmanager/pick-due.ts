@@ -9,10 +9,10 @@ import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { PayoutKind } from "../../platform/db/payout-kinds.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { groupIntoTransactions } from "./batches.ts"
-import { type Except, smallOf } from "./gas-budget.ts"
+import { type Except, smallOf } from "./check-gas-budget.ts"
 import { isSignable } from "./give-nonces.ts"
 import type { Lane, Payout } from "./lane.ts"
+import { groupIntoTransactions } from "./write-batches.ts"
 
 /**
  * A call that has been due for longer than this goes before everything that arrives now, so that no kind of call waits

@@ -14,7 +14,7 @@ import { payoutLane } from "../payouts/payout-lane.ts"
 import { sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
-import { checkWallet } from "./wallet-row.ts"
+import { checkWallet } from "./lock-wallet.ts"
 
 const owner = PAYOUT_ADDRESS.toLowerCase() as Address
 const DAY_MS = 86_400_000

@@ -5,7 +5,7 @@
  * wait, never queue behind payouts.
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { noteDissent } from "../../platform/chain/endpoint-troubles.ts"
+import { noteDissent } from "../../platform/chain/note-endpoint-troubles.ts"
 import { openQuorum } from "../../platform/chain/quorum.ts"
 import { readWalletState, type WalletState, walletDissent } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
@@ -13,13 +13,13 @@ import type { Row } from "../../platform/db/schema.ts"
 import { isDue, withLease } from "../../platform/jobs/claim.ts"
 import { assignPayouts } from "./assign-nonces.ts"
 import { confirmPayouts } from "./confirm-attempts.ts"
-import { finishEarlier } from "./earlier-wallets.ts"
+import { finishEarlier } from "./finish-earlier-wallets.ts"
 import type { Lane } from "./lane.ts"
-import { showQueue, waitingPayouts } from "./queue.ts"
+import { ensureWallet, haltAhead, walletRow } from "./lock-wallet.ts"
+import { reportAlarms, showWallet } from "./report-wallet-alarms.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
+import { showQueue, waitingPayouts } from "./show-queue.ts"
 import { signAttempts } from "./sign-attempts.ts"
-import { reportAlarms, showWallet } from "./wallet-alarms.ts"
-import { ensureWallet, haltAhead, walletRow } from "./wallet-row.ts"
 
 /** Longer than the requests of one turn take together, in most cases. */
 const LEASE_MS = 30_000

@@ -9,13 +9,13 @@ import { type Fees, trialFees } from "../../platform/chain/fees.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { withRevertName } from "../../platform/chain/revert-name.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../../platform/chain/rpc.ts"
-import { screen } from "../../platform/chain/sanctions.ts"
+import { screen } from "../../platform/chain/screen-addresses.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { batchCall, groupIntoTransactions } from "./batches.ts"
 import type { Judged, Lane, Payout, Verdict } from "./lane.ts"
 import { agreedTrial, askEach, failedTrial, reportDisagreement, type Trial } from "./simulate-on-each.ts"
 import { gasOf } from "./unsigned-attempt.ts"
+import { batchCall, groupIntoTransactions } from "./write-batches.ts"
 
 /** How long a payout waits while no source of sanctions responds. */
 const UNSCREENED_WAIT_MS = 30_000

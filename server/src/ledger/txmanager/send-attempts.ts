@@ -10,14 +10,14 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import type { ReachableChain } from "../../platform/chain/networks.ts"
 import type { WalletState } from "../../platform/chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
+import { lockWallet } from "./lock-wallet.ts"
 import { tracePayouts, withoutBatches } from "./trace-transactions.ts"
 import { type UnsignedRow, unsignedAttempt } from "./unsigned-attempt.ts"
-import { lockWallet } from "./wallet-row.ts"
 
 /** How long to wait before bytes are sent again, and before they are replaced. */
 export interface Pace {

@@ -19,11 +19,11 @@ import { openLog } from "../../platform/log.ts"
 import { registry } from "../../platform/metrics.ts"
 import { payoutLane } from "../payouts/payout-lane.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
-import { alarmMessages } from "./all-alarms.ts"
 import { assignPayouts } from "./assign-nonces.ts"
+import { checkWallet } from "./lock-wallet.ts"
+import { alarmMessages } from "./report-alarms.ts"
 import { signAttempts } from "./sign-attempts.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
-import { checkWallet } from "./wallet-row.ts"
 
 /** The key of the payout wallet, or with 2 of the relay wallet. */
 const keyOfRig = (addressIndex = 1): Hex => {

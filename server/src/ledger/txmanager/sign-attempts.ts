@@ -4,7 +4,6 @@
  * request with different signatures, and each would make another transaction of the same nonce. So only the first
  * stored signature is ever sent: a broadcast reads it back from the database.
  */
-
 import { sql } from "kysely"
 import type { Hex } from "viem"
 import { backoffMs } from "../../platform/backoff.ts"
@@ -12,15 +11,15 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import { type Signer, SignerError, signTransaction } from "../../platform/chain/signer.ts"
 import type { WalletState } from "../../platform/chain/wallet-state.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
 import type { Lane } from "./lane.ts"
+import { emptyOverdue, isSound, signableAttempts, type Unsigned } from "./load-unsigned-attempts.ts"
+import { lockWallet } from "./lock-wallet.ts"
 import { tracePayouts, withoutBatches } from "./trace-transactions.ts"
 import { transactionOf } from "./unsigned-attempt.ts"
-import { emptyOverdue, isSound, signableAttempts, type Unsigned } from "./unsigned-attempts.ts"
-import { lockWallet } from "./wallet-row.ts"
 
 /** How long to wait before a signer is asked again after its first failure; each further failure doubles it. */
 const FIRST_WAIT_MS = 1_000

@@ -3,7 +3,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
 import type { Attributes } from "../../platform/tracing/tracing.ts"
-import { callsOf } from "./batch-calls.ts"
+import { callsOf } from "./read-batch-calls.ts"
 
 /** The payout of a step. */
 export type Traced = Pick<Row<"payouts">, "id" | "kind" | "payment_id" | "escrow_id" | "traceparent">

@@ -1,6 +1,6 @@
 /** Formats the service's answers to `sluice wallet` as plain text. Pure. */
-import type { actionLog } from "../operator/actions.ts"
-import type { heldPayouts } from "../operator/held-payouts.ts"
+import type { actionLog } from "../operator/log-actions.ts"
+import type { heldPayouts } from "../operator/retry-payouts.ts"
 import type { showWallets } from "../operator/show.ts"
 
 type Wallet = Awaited<ReturnType<typeof showWallets>>[number]

@@ -14,7 +14,7 @@ import { type OpenDatabase, openPostgres } from "../../platform/db/open.ts"
 import { registry } from "../../platform/metrics.ts"
 import { checkBackup } from "./check-backup.ts"
 import { checkDatabase } from "./check-database.ts"
-import { standingAlarms } from "./standing-alarms.ts"
+import { standingAlarms } from "./read-standing-alarms.ts"
 
 const DAY_MS = 86_400_000
 const settings = { backupMaxAgeMs: 2 * DAY_MS }

@@ -3,7 +3,7 @@
  * system sorts, and that its clock agrees with ours.
  */
 // I/O: asks the database through a function, since the command has no pool and no context.
-import { UNSERVED } from "../../ledger/payouts/payout-alarms.ts"
+import { UNSERVED } from "../../ledger/payouts/find-payout-alarms.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkSetting } from "../../platform/chain/network-facts.ts"
 import type { Settings } from "../../platform/config/settings.ts"

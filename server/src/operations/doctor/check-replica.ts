@@ -1,7 +1,7 @@
 /** Checks the replica for reads: that it is reachable, a replica of the database in use, and up to date. */
 // I/O: connects to both, also before the service starts, when there is no context.
 import type { Settings } from "../../platform/config/settings.ts"
-import { replicaFault } from "../../platform/db/replica.ts"
+import { replicaFault } from "../../platform/db/open-replica.ts"
 import type { Query } from "./check-database.ts"
 import { type Finding, fine } from "./finding.ts"
 

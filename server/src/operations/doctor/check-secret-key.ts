@@ -1,7 +1,7 @@
 /** Checks that SECRET_KEY is the one that the installation's secrets are encrypted with. */
 // I/O: asks the database through a function, since the command has no pool and no context.
 import type { Settings } from "../../platform/config/settings.ts"
-import { fitOf, KEY_FAULTS, READ_SECRET_KEY } from "../../platform/db/secret-key.ts"
+import { fitOf, KEY_FAULTS, READ_SECRET_KEY } from "../../platform/db/claim-secret-key.ts"
 import type { Query } from "./check-database.ts"
 import { type Finding, fine } from "./finding.ts"
 

@@ -4,7 +4,7 @@
  * wallet's releases by their logs. Each transaction is then adopted as by `adopt`.
  */
 import { sql } from "kysely"
-import { USED_BEFORE } from "../../ledger/txmanager/wallet-row.ts"
+import { USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
 import { ask, awake } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
@@ -16,10 +16,10 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
-import type { Asked } from "./actions.ts"
 import { adopt } from "./adopt.ts"
-import { findWallet, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
-import { listed, observeWallet, unknownNonces } from "./unexplained.ts"
+import { findWallet, refused, servedNetwork, type WalletNamed } from "./find-wallet.ts"
+import type { Asked } from "./log-actions.ts"
+import { listed, observeWallet, unknownNonces } from "./observe-wallet.ts"
 
 /** Adopts everything that it can. Reports what it did, and what is left with the reason. */
 export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {

@@ -18,7 +18,7 @@ import { reconcileRound } from "../../ledger/reconciliation/reconcile.ts"
 import { relayLane } from "../../ledger/relays/relay-lane.ts"
 import { ensureCursor } from "../../ledger/scanner/scan-round.ts"
 import { verifyRound } from "../../ledger/settlement/verify-payments.ts"
-import { checkWallet } from "../../ledger/txmanager/wallet-row.ts"
+import { checkWallet } from "../../ledger/txmanager/lock-wallet.ts"
 import { newEndpoint } from "../../platform/chain/endpoints.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 

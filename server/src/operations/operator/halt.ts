@@ -1,10 +1,10 @@
 /** Halts a wallet by hand, and resumes it when that is safe. */
-import { lockWallet, USED_BEFORE } from "../../ledger/txmanager/wallet-row.ts"
+import { lockWallet, USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
-import { type Asked, byHand } from "./actions.ts"
-import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
-import { listed, observeWallet, unexplained, unknownNonces } from "./unexplained.ts"
+import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./find-wallet.ts"
+import { type Asked, byHand } from "./log-actions.ts"
+import { listed, observeWallet, unexplained, unknownNonces } from "./observe-wallet.ts"
 
 /** Stops signing and sending for a wallet at once. Transactions already sent may still be mined, and are followed. */
 export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {

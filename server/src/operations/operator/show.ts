@@ -3,8 +3,8 @@ import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { laneOf, networkNamed } from "./lookup.ts"
-import { observeWallet, unexplained, type WalletObservation } from "./unexplained.ts"
+import { laneOf, networkNamed } from "./find-wallet.ts"
+import { observeWallet, unexplained, type WalletObservation } from "./observe-wallet.ts"
 import { ether, gwei } from "./unstick.ts"
 
 /** All wallets, or those of a network. The chain's values are null where it can't be asked. */

@@ -9,7 +9,7 @@ import { dirname, join } from "node:path"
 import { afterEach, beforeEach, expect, it } from "vitest"
 import type { Context } from "../../platform/context.ts"
 import { openLog } from "../../platform/log.ts"
-import { openAdmin } from "./admin.ts"
+import { openAdmin } from "./open-admin.ts"
 import { serveOnSocket, socketPath } from "./socket.ts"
 
 let dir: string

@@ -4,16 +4,16 @@
  * is created again once its block is final; a buyer's relay or a call of an escrow has failed.
  */
 import { sql } from "kysely"
+import { lockWallet } from "../../ledger/txmanager/lock-wallet.ts"
 import { nextAttempt } from "../../ledger/txmanager/send-attempts.ts"
 import { transactionOf, type UnsignedRow } from "../../ledger/txmanager/unsigned-attempt.ts"
-import { lockWallet } from "../../ledger/txmanager/wallet-row.ts"
 import { raisedFees } from "../../platform/chain/fees.ts"
 import { SignerError, signTransaction } from "../../platform/chain/signer.ts"
 import { readWalletState, type WalletState } from "../../platform/chain/wallet-state.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { type Asked, byHand } from "./actions.ts"
-import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"
+import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find-wallet.ts"
+import { type Asked, byHand } from "./log-actions.ts"
 
 /** The newest attempt of a nonce, and the attempt that is to replace it. */
 interface Replacement {

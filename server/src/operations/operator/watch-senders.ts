@@ -1,5 +1,5 @@
 /** Watches the receiving addresses that an unknown transaction moved money out of. */
-import { watch } from "../../ledger/deposits/deposits.ts"
+import { watch } from "../../ledger/deposits/make-deposits.ts"
 import { depositsAmong } from "../../ledger/scanner/queries.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Receipt } from "../../platform/chain/transfers.ts"

@@ -5,9 +5,9 @@ import { privateKeyToAccount } from "viem/accounts"
 import { expect, it } from "vitest"
 import { paperNetwork } from "../../../test/service.ts"
 import { type Authorization, authorizationDigest, relayCall, typedAuthorization } from "./authorizations.ts"
+import { readSignature } from "./check-signatures.ts"
 import type { Address, Hash } from "./hex.ts"
 import { marked, payoutIdIn } from "./release-call.ts"
-import { readSignature } from "./signatures.ts"
 
 const hex = (bytes: number) => fc.uint8Array({ minLength: bytes, maxLength: bytes }).map(each => toHex(each))
 const uint = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })

@@ -14,9 +14,9 @@ import {
   stringToHex,
   toFunctionSelector,
 } from "viem"
+import type { SignedBy } from "./check-signatures.ts"
 import { type Address, type Hash, keccak } from "./hex.ts"
 import type { Network } from "./networks.ts"
-import type { SignedBy } from "./signatures.ts"
 import { typedData } from "./typed-data.ts"
 
 export interface Authorization {

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest"
 import { newEndpoint } from "./endpoints.ts"
 import { askInTime } from "./in-time.ts"
-import { openPatience } from "./patience.ts"
+import { openPatience } from "./slow-endpoints.ts"
 
 /** Three endpoints whose answers a test lets go, by their place. */
 function three() {

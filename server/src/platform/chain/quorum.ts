@@ -21,9 +21,9 @@ import { awake, type Endpoint, isUseless, noteUseless } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { askInTime } from "./in-time.ts"
 import type { ReachableChain } from "./networks.ts"
-import { openPatience } from "./patience.ts"
 import type { LogReading } from "./read-logs.ts"
 import { RpcError } from "./rpc.ts"
+import { openPatience } from "./slow-endpoints.ts"
 import type { Block, Receipt, Transfer } from "./transfers.ts"
 import {
   admitVoter,

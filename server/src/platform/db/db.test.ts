@@ -2,7 +2,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { inTransaction } from "../context.ts"
-import { claimInstallation } from "./installation.ts"
+import { claimInstallation } from "./claim-installation.ts"
 import { notify, undurable } from "./open.ts"
 
 let service: TestService

@@ -4,9 +4,9 @@ import { readdirSync, readFileSync } from "node:fs"
 import { Kysely, PGliteDialect } from "kysely"
 import { describe, expect, it } from "vitest"
 import { openEmptyPGlite } from "../../../test/database.ts"
+import { sharedSlugs } from "./check-slugs.ts"
 import { overPGlite } from "./open.ts"
 import type { Database } from "./schema.ts"
-import { sharedSlugs } from "./slugs.ts"
 
 describe("migrations", () => {
   it("0003 gives the per_call grants of before one call each", async () => {

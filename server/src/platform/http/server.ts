@@ -29,11 +29,11 @@ import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS
 import type { ErrorPage } from "./error-page.ts"
 import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
-import { type Limiter, limiter, nobody } from "./limit.ts"
-import { soon } from "./maybe-async.ts"
+import { type Limiter, limiter, nobody } from "./limit-requests.ts"
 import { pathOf } from "./path.ts"
 import { linkCaller, probes, traceRequests } from "./trace-requests.ts"
 import { buildSerializer, detailsOf, validatorFactory } from "./validation.ts"
+import { soon } from "./when-ready.ts"
 
 export type Server = FastifyInstance<
   RawServerDefault,

@@ -12,7 +12,7 @@ import { relayLane } from "../../ledger/relays/relay-lane.ts"
 import { payoutRound } from "../../ledger/txmanager/run-round.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { type Names, payerName } from "../jobs/wake-payload.ts"
-import { waitsOf } from "./waits.ts"
+import { waitsOf } from "./open-waits.ts"
 
 const hash = (n: number) => `0x${`${n}`.padStart(64, "0")}` as Hash
 const payer = (n: number) => `0x${`${n}`.padStart(40, "0")}` as Address

@@ -1,15 +1,14 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
-import { approveAttachment, noSplit } from "../../ledger/splits/split-guard.ts"
+import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
 import { Page } from "../../platform/http/schemas.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
-import { changeLink, changeProduct, createLink, createProduct, ownLinkById, ownProduct, switchOff } from "./catalog.ts"
 import {
   Link,
   LinkChange,
@@ -22,6 +21,15 @@ import {
   ProductId,
   ProductList,
 } from "./catalog-schema.ts"
+import {
+  changeLink,
+  changeProduct,
+  createLink,
+  createProduct,
+  ownLinkById,
+  ownProduct,
+  switchOff,
+} from "./manage-catalog.ts"
 import { Deleted } from "./schema.ts"
 
 export function catalogRoutes(app: Server, ctx: Context): void {

@@ -1,9 +1,9 @@
 /** Creates the sessions for the next periods of subscriptions, as many as one transaction bills at once. */
-import { makeDeposits, type Parties } from "../../ledger/deposits/deposits.ts"
-import { sellersOn } from "../../ledger/deposits/parties.ts"
-import { pausedDeposits } from "../../ledger/payouts/pause.ts"
+import { sellersOn } from "../../ledger/deposits/find-parties.ts"
+import { makeDeposits, type Parties } from "../../ledger/deposits/make-deposits.ts"
+import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
+import { recipientSetsOf } from "../../ledger/splits/manage-splits.ts"
 import { partsFaults } from "../../ledger/splits/split.ts"
-import { recipientSetsOf } from "../../ledger/splits/splits.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"

@@ -1,16 +1,16 @@
 /** Loads what is needed to settle a session: its row, locked, the transfers that arrived, and what may still come. */
 import { sql } from "kysely"
-import { relayStanding } from "../../ledger/relays/relay-standing.ts"
+import { relayStanding } from "../../ledger/relays/read-relay-status.ts"
 import { classify } from "../../ledger/settlement/classify.ts"
-import { withoutPublic } from "../../ledger/settlement/public-approval.ts"
+import { withoutPublic } from "../../ledger/settlement/find-public-approvals.ts"
 import { type Part, type Screened, type Standing, withoutRests } from "../../ledger/settlement/sellable.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { leftOver } from "../../platform/db/left-over.ts"
+import { leftOver } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { type Batch, holdBatch, readBatch } from "./load-session-batch.ts"
 import type { SessionFacts } from "./plan-session.ts"
-import { type Batch, holdBatch, readBatch } from "./session-batch.ts"
 
 /** Nodes index logs late. So the scan's last block must be this much later than the expiry. */
 const SCAN_SLACK_MS = 30_000

@@ -1,17 +1,17 @@
 /** `/api/pay`: what a payer's page asks of a checkout. Anyone who has a session's id may ask. */
-import { keepWatched } from "../../ledger/deposits/deposits.ts"
+import { keepWatched } from "../../ledger/deposits/make-deposits.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, reading } from "../../platform/context.ts"
 import { invalid } from "../../platform/errors.ts"
-import { awaitEnd, POLL_PAUSE_MS, polling } from "../../platform/http/long-poll.ts"
+import { awaitEnd, POLL_PAUSE_MS, polling } from "../../platform/http/await-end.ts"
 import type { Server } from "../../platform/http/server.ts"
 import type { Shared } from "../../platform/http/shared-reads.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
+import { answerPayer } from "./answer-payer-info.ts"
 import { authorizeSession } from "./authorize.ts"
 import { confirmSession, createLinkSession } from "./create-session.ts"
-import { answerPayer } from "./payer-info.ts"
 import { sessionShown, statusOf } from "./read-status.ts"
 import {
   LinkSession,

@@ -2,7 +2,7 @@
  * Plans what follows from everything that arrived for a session: its payment, what needs the merchant's decision, and
  * its status. Pure.
  */
-import type { relayStanding } from "../../ledger/relays/relay-standing.ts"
+import type { relayStanding } from "../../ledger/relays/read-relay-status.ts"
 import { sanctioned } from "../../ledger/scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
 import { exceptionOf, type Paid, type Plan } from "../../ledger/settlement/sellable.ts"
@@ -10,7 +10,7 @@ import { againTogether } from "../../ledger/settlement/waits.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import type { SessionTransfer } from "./session-batch.ts"
+import type { SessionTransfer } from "./load-session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
 
 /** When to look again whether everything mined before the expiry has been scanned. */

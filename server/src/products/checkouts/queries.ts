@@ -2,8 +2,8 @@
 import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
 import type { Db } from "../../platform/db/open.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
-import { transactionsCsv } from "../../ledger/books/transactions.ts"
+import { transactionsCsv } from "../../ledger/books/read-transactions.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 
 let service: TestService

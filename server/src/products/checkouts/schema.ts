@@ -3,7 +3,7 @@ import { type Static, Type } from "typebox"
 import { Signature } from "../../account/identity/schema.ts"
 import { SplitId } from "../../ledger/splits/schema.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
-import { MAX_WAIT_S } from "../../platform/http/long-poll.ts"
+import { MAX_WAIT_S } from "../../platform/http/await-end.ts"
 import {
   AddressInput,
   AddressText,

@@ -11,14 +11,14 @@ import type { Sellable } from "../../ledger/settlement/sellable.ts"
 import { settle } from "../../ledger/settlement/settle.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
+import { traceOfSession } from "../../platform/db/read-traces.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
-import { traceOfSession } from "../../platform/db/traces.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { checkoutChanges } from "../../platform/metrics.ts"
 import { holdSession, loadSession, lockSession, paymentsOf, type SessionPart } from "./load-session.ts"
+import { dueSessions, sendersAt, wakeSessions } from "./load-session-batch.ts"
 import { confirms, everPaid, planSession, type SessionPlan } from "./plan-session.ts"
-import { dueSessions, sendersAt, wakeSessions } from "./session-batch.ts"
 
 /** The `Sellable` for checkout sessions. */
 export const sessionSales: Sellable<SessionPart, SessionPlan> = {

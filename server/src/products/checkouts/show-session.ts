@@ -1,5 +1,5 @@
 /** The parts of a session that answers show to everyone, and where it is paid. */
-import { pausedDeposits } from "../../ledger/payouts/pause.ts"
+import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"

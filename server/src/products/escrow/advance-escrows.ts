@@ -4,8 +4,8 @@
  * changes on chain or ends.
  */
 import { sql } from "kysely"
-import { MAX_FAILED_CALLS } from "../../ledger/relays/escrow-alarms.ts"
-import { OTHER_WALLET } from "../../ledger/relays/orphaned-reserves.ts"
+import { MAX_FAILED_CALLS } from "../../ledger/relays/find-escrow-alarms.ts"
+import { OTHER_WALLET } from "../../ledger/relays/find-orphaned-reserves.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { EscrowCallKind } from "../../platform/db/payout-rows.ts"

@@ -33,7 +33,7 @@ const COLUMNS = [
 ] as const
 type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : never
 
-/** Columns of a call, and whether the scan has found its block deep enough to count (`scanner/deep-calls.ts`). */
+/** Columns of a call, and whether the scan has found its block deep enough to count (`scanner/count-deep-calls.ts`). */
 type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> & Call
 
 /** An escrow with its calls and their fold. */

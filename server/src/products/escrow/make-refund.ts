@@ -1,6 +1,6 @@
 /** Makes refunds: each is a row, and a call of the escrow that is held until the merchant's wallet allows it. */
-import { type Funds, firstLook, type Purse, readFunds } from "../../ledger/relays/refund-funds.ts"
-import { OTHER_OWNER, refundOwners } from "../../ledger/relays/refund-owners.ts"
+import { type Funds, firstLook, type Purse, readFunds } from "../../ledger/relays/check-refund-funds.ts"
+import { OTHER_OWNER, refundOwners } from "../../ledger/relays/find-refund-owners.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Context, TxContext } from "../../platform/context.ts"

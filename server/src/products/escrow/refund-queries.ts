@@ -1,7 +1,7 @@
 /** Reads refunds as their merchant sees them, and the allowance that a wallet's open refunds need. */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
-import { type Purse, readFunds } from "../../ledger/relays/refund-funds.ts"
+import { type Purse, readFunds } from "../../ledger/relays/check-refund-funds.ts"
 import { checksummed, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Context, TxContext } from "../../platform/context.ts"

@@ -1,8 +1,8 @@
 /** `/api/console/payments/refund`: sends money from the merchant's wallet back to a payer. */
 import { type Context, inTransaction, reading } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { makeRefund, prepareRefund } from "./make-refund.ts"
 import { refundsShown, refundsWhere } from "./refund-queries.ts"

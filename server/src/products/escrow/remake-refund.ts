@@ -1,5 +1,5 @@
 /** Makes refunds again that merchants were notified of and that a reorg removed for good. */
-import { firstLook } from "../../ledger/relays/refund-funds.ts"
+import { firstLook } from "../../ledger/relays/check-refund-funds.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ofKind } from "./fold-escrow.ts"

@@ -1,6 +1,6 @@
 /** `/api/console/payments/capture` and `/void`: a merchant captures or releases reserved money. */
 import type { Context } from "../../platform/context.ts"
-import { idempotently } from "../../platform/http/idempotency.ts"
+import { idempotently } from "../../platform/http/run-idempotently.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { payoutIdOf } from "../../platform/ids.ts"
 import { captureEscrow, type Decided, voidEscrow } from "./decide-escrow.ts"

@@ -1,8 +1,8 @@
 /** Writes the state of refunds on chain, and notifies merchants of those that count. */
 import { emit } from "../../account/webhooks/emit.ts"
 import { noticeOf } from "../../ledger/settlement/checkout-notice.ts"
-import { nextSequence } from "../../ledger/settlement/event-sequence.ts"
 import { notifyCheckout } from "../../ledger/settlement/notify-checkout.ts"
+import { nextSequence } from "../../ledger/settlement/number-events.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { explorerUrl, type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"

@@ -1,7 +1,7 @@
 /**
  * Withdraws unsigned calls of an escrow: refunds by their merchant, and held captures and voids by the other decision.
  */
-import { cancelRelay } from "../../ledger/relays/relays.ts"
+import { cancelRelay } from "../../ledger/relays/try-relay.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"

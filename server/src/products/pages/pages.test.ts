@@ -15,7 +15,7 @@ import { shown } from "../../../../web/src/ui/shown.ts"
 import { until } from "../../../test/e2e/program.ts"
 import { noLimits, startService, type TestService } from "../../../test/service.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
-import { waitsOf } from "../../platform/http/waits.ts"
+import { waitsOf } from "../../platform/http/open-waits.ts"
 import { acceptsBrotli } from "./assets.ts"
 import { html, httpLink } from "./html.ts"
 

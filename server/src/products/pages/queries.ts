@@ -1,10 +1,10 @@
 /** The rows of what pages show. Whoever reads at the same time shares each statement, however many wait. */
 import { sql } from "kysely"
-import { isArriving } from "../../ledger/relays/relays.ts"
+import { isArriving } from "../../ledger/relays/try-relay.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
 import type { Db } from "../../platform/db/open.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 

@@ -2,8 +2,8 @@
 import type { Group, Part } from "../../ledger/settlement/sellable.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import type { Folded } from "./access.ts"
 import type { Version } from "./payment.ts"
+import type { Folded } from "./read-access.ts"
 
 /** One sender at one paywall. */
 export interface AccessPart extends Part {

@@ -12,9 +12,9 @@ import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { newId } from "../../platform/ids.ts"
-import { accessOf, foldAccess, lockAccess } from "./access.ts"
 import { callsOf } from "./paywall.ts"
-import { publicPaywall } from "./submissions.ts"
+import { accessOf, foldAccess, lockAccess } from "./read-access.ts"
+import { publicPaywall } from "./submit-payment.ts"
 
 const account = privateKeyToAccount(generatePrivateKey())
 const other = privateKeyToAccount(generatePrivateKey())

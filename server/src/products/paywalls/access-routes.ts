@@ -2,19 +2,19 @@
  * `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts the buyer's
  * calls.
  */
+import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../../account/identity/prove-wallet.ts"
 import { NoBody, NonceAnswer } from "../../account/identity/schema.ts"
-import { signToken, TOKEN_TYPES } from "../../account/identity/signing-keys.ts"
-import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../../account/identity/wallets.ts"
+import { signToken, TOKEN_TYPES } from "../../account/identity/use-signing-keys.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, wallTime } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
-import { idempotently } from "../../platform/http/idempotency.ts"
+import { idempotently } from "../../platform/http/run-idempotently.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
-import { accessOf, takeCall } from "./access.ts"
+import { accessOf, takeCall } from "./read-access.ts"
 import { AccessProve, AccessToken, Consume, ConsumeAnswer, Id } from "./schema.ts"
-import { publicPaywall } from "./submissions.ts"
+import { publicPaywall } from "./submit-payment.ts"
 
 /** How long an access token is valid at most. It stays valid for this time even if the access is revoked. */
 const ACCESS_TOKEN_MS = 300_000

@@ -1,13 +1,13 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access that they granted. */
 import { sql } from "kysely"
-import { approveSplits } from "../../ledger/splits/split-guard.ts"
+import { approveSplits } from "../../ledger/splits/approve-splits.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { idempotentlyPrepared } from "../../platform/http/idempotency.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
 import { Page } from "../../platform/http/schemas.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import {

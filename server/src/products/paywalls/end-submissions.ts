@@ -1,7 +1,7 @@
 /** Ends a buyer's submissions with the outcome of the payments that claim their transfers. */
 import { type RawBuilder, sql } from "kysely"
 import { alreadyUsed, type Failure, statusMessage } from "../../ledger/scanner/submission-faults.ts"
-import { hashesClaimed } from "../../ledger/settlement/exceptions.ts"
+import { hashesClaimed } from "../../ledger/settlement/write-exceptions.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { FailureReason, Row } from "../../platform/db/schema.ts"

@@ -6,8 +6,8 @@ import { startService, type TestService } from "../../../test/service.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { newId } from "../../platform/ids.ts"
-import { type Folded, foldAccess, lockAccess, takeCall } from "./access.ts"
 import { foldGrants } from "./grant.ts"
+import { type Folded, foldAccess, lockAccess, takeCall } from "./read-access.ts"
 
 const START = Date.parse("2026-01-01T00:00:00Z")
 

@@ -7,7 +7,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { newId } from "../../platform/ids.ts"
 import type { AccessPart } from "./access-part.ts"
 import { grantSubmissions } from "./end-submissions.ts"
-import { notifyPayment } from "./events.ts"
+import { notifyPayment } from "./notify-payment.ts"
 import { callsOf } from "./paywall.ts"
 
 /**

@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { startService, type TestService } from "../../../test/service.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
-import { accessName, accessOf, readAccess } from "./access.ts"
-import { publicPaywall } from "./submissions.ts"
+import { accessName, accessOf, readAccess } from "./read-access.ts"
+import { publicPaywall } from "./submit-payment.ts"
 
 let service: TestService
 let paywalls: string[]

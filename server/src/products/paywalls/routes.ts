@@ -1,27 +1,27 @@
 /** `/api/paywalls`: what buyers ask for, and the pages that serve them. */
 import { Type } from "typebox"
 import { NoBody } from "../../account/identity/schema.ts"
-import { watch } from "../../ledger/deposits/deposits.ts"
-import { pausedDeposits } from "../../ledger/payouts/pause.ts"
+import { watch } from "../../ledger/deposits/make-deposits.ts"
+import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
 import { statusMessage } from "../../ledger/scanner/submission-faults.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { screen } from "../../platform/chain/sanctions.ts"
+import { screen } from "../../platform/chain/screen-addresses.ts"
 import { type Context, reading } from "../../platform/context.ts"
 import { gather } from "../../platform/db/gather.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { awaitEnd, MAX_WAIT_S, POLL_PAUSE_MS, polling } from "../../platform/http/long-poll.ts"
-import { soon } from "../../platform/http/maybe-async.ts"
+import { awaitEnd, MAX_WAIT_S, POLL_PAUSE_MS, polling } from "../../platform/http/await-end.ts"
 import { AddressText, Described } from "../../platform/http/schemas.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
 import type { Shared } from "../../platform/http/shared-reads.ts"
+import { soon } from "../../platform/http/when-ready.ts"
 import { payerName } from "../../platform/jobs/wake-payload.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { sessionUrl } from "../checkouts/show-session.ts"
-import { accessName, accessOf, type FoundAccess, readAccess } from "./access.ts"
-import { type KnownAccess, openKnownAccess } from "./known-access.ts"
+import { type KnownAccess, openKnownAccess } from "./cache-access.ts"
 import { payToOf } from "./manage-paywalls.ts"
+import { accessName, accessOf, type FoundAccess, readAccess } from "./read-access.ts"
 import {
   AccessAnswer,
   Id,
@@ -32,7 +32,7 @@ import {
   PublicPaywall,
   Subscribed,
 } from "./schema.ts"
-import { type PaymentState, paymentState, publicPaywall, submitPayment } from "./submissions.ts"
+import { type PaymentState, paymentState, publicPaywall, submitPayment } from "./submit-payment.ts"
 import { startSubscription } from "./subscribe.ts"
 
 const tags = ["buyers"]

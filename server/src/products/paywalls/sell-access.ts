@@ -4,16 +4,14 @@
  */
 // I/O: each method uses the context that it is given, whose type comes with Sellable.
 import { classify } from "../../ledger/settlement/classify.ts"
+import { withoutPublic } from "../../ledger/settlement/find-public-approvals.ts"
 import { notifyPaid, sessionNotice } from "../../ledger/settlement/notify-paid.ts"
-import { withoutPublic } from "../../ledger/settlement/public-approval.ts"
 import { type Sellable, withoutRests } from "../../ledger/settlement/sellable.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { mayBuy } from "../../platform/chain/may-buy.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Folded, foldAccess, lockAccess } from "./access.ts"
 import type { AccessPart } from "./access-part.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
-import { notifyPayment } from "./events.ts"
 import { giveAccess, takeAccess } from "./give-access.ts"
 import {
   authorizedAt,
@@ -26,8 +24,10 @@ import {
   standingPayments,
   submittedOf,
   versionsOf,
-} from "./open-transfers.ts"
+} from "./load-open-transfers.ts"
+import { notifyPayment } from "./notify-payment.ts"
 import { type AccessPlan, planAccess } from "./plan-access.ts"
+import { type Folded, foldAccess, lockAccess } from "./read-access.ts"
 
 /** The `Sellable` for access to paywalls. */
 export const accessSales: Sellable<AccessPart, AccessPlan> = {

@@ -2,8 +2,8 @@
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { ownProduct } from "../checkouts/catalog.ts"
 import { createSession } from "../checkouts/create-session.ts"
+import { ownProduct } from "../checkouts/manage-catalog.ts"
 
 /** Returns the product whose subscription opens a paywall, if both are for sale; otherwise undefined. */
 export async function productToSubscribe(

@@ -4,7 +4,7 @@
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
-import { renewDeposits } from "../../ledger/deposits/versions.ts"
+import { renewDeposits } from "../../ledger/deposits/move-deposits.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { describeBundle } from "./describe-bundle.ts"
 

@@ -1,5 +1,5 @@
 /** The description of a bundle for agents: its routes and prices. */
-import { bundleDeposit } from "../../ledger/deposits/bundle-deposits.ts"
+import { bundleDeposit } from "../../ledger/deposits/make-bundle-deposit.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Context, TxContext } from "../../platform/context.ts"

@@ -11,7 +11,7 @@ import { guardedConnector, openResolver, type Resolve } from "../../platform/net
 import { addressRule } from "../../platform/net/public-address.ts"
 import { openAgents } from "./agents.ts"
 import { failureOf } from "./origin-answer.ts"
-import { openPatience } from "./patience.ts"
+import { openPatience } from "./origin-time-limit.ts"
 
 const CONNECT_TIMEOUT_MS = 10_000
 /** To one origin for one merchant: more than a busy one needs, and less than the file descriptors of a process. */

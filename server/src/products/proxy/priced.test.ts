@@ -10,15 +10,15 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, 
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../../test/relays.ts"
 import { payoutLane } from "../../ledger/payouts/payout-lane.ts"
-import { checkWallet } from "../../ledger/txmanager/wallet-row.ts"
+import { checkWallet } from "../../ledger/txmanager/lock-wallet.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { MULTICALL3 } from "../../platform/chain/multicall.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { nobodyKnown } from "../../platform/http/authenticate.ts"
 import { defaultBounds } from "../../platform/http/connections.ts"
 import { openServer } from "../../platform/http/server.ts"
-import { callPayments } from "../x402/call-payments.ts"
 import { findCarriedOut } from "../x402/find-carried-out.ts"
+import { callPayments } from "../x402/take-call-payment.ts"
 import { proxyRoutes } from "./routes.ts"
 
 let rig: PayoutRig

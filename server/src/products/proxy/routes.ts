@@ -1,11 +1,11 @@
 /** `/api/p/{slug}/{path}`: the APIs that merchants sell, each with its own methods, bodies and answers. */
 import type { Context } from "../../platform/context.ts"
 import type { Server } from "../../platform/http/server.ts"
+import { openPlaces, STREAM_BYTES } from "./call-slots.ts"
 import { openForwarder } from "./forward.ts"
 import { bundleFinder } from "./load-bundle.ts"
 import { methods } from "./match-route.ts"
 import type { Payments } from "./payments.ts"
-import { openPlaces, STREAM_BYTES } from "./places.ts"
 import { serveCall } from "./serve-call.ts"
 
 /** `payments` settles priced calls. Without it they are answered `PAYMENTS_PAUSED`. */

@@ -10,8 +10,8 @@ import { type Part, type Sellable, withoutRests } from "../../ledger/settlement/
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { countedAlone, dueSenders, lockDueTransfers, standingPayments } from "../paywalls/open-transfers.ts"
-import { DUE_CALLS, openCalls } from "./open-calls.ts"
+import { countedAlone, dueSenders, lockDueTransfers, standingPayments } from "../paywalls/load-open-transfers.ts"
+import { DUE_CALLS, openCalls } from "./load-open-calls.ts"
 import { planBundle } from "./plan-bundle.ts"
 
 /** One sender at one bundle. */

@@ -1,17 +1,17 @@
 /** `/api/console/settings`: the merchant's profile and the addresses that receive its money. */
 import { Type } from "typebox"
-import { payoutAddresses } from "../../account/identity/payout-addresses.ts"
-import { approvedByWallet } from "../../account/identity/wallet-lock.ts"
-import { accountSecret, masked } from "../../account/webhooks/secrets.ts"
-import { type Approver, approverOr } from "../../ledger/deposits/parties.ts"
-import { gasBudgetOf } from "../../ledger/txmanager/gas-budget.ts"
+import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
+import { payoutAddresses } from "../../account/identity/read-payout-addresses.ts"
+import { accountSecret, masked } from "../../account/webhooks/manage-secrets.ts"
+import { type Approver, approverOr } from "../../ledger/deposits/find-parties.ts"
+import { gasBudgetOf } from "../../ledger/txmanager/check-gas-budget.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
-import { brandingOf, changeBranding } from "./branding.ts"
-import { changeSettings } from "./merchant-settings.ts"
-import { protectedPart } from "./protected-settings.ts"
+import { brandingOf, changeBranding } from "./change-branding.ts"
+import { changeSettings } from "./change-settings.ts"
+import { protectedPart } from "./check-protected-settings.ts"
 
 const ApproverName = Type.Unsafe<Approver>({
   type: "string",

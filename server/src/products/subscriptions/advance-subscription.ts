@@ -12,7 +12,7 @@ import { newId } from "../../platform/ids.ts"
 import { subscriptionChanges } from "../../platform/metrics.ts"
 import { type BlockedBy, createRenewals } from "../checkouts/create-renewals.ts"
 import { endPending } from "../checkouts/create-session.ts"
-import { begins, claimFirst, type FirstClaim, noteFirst } from "./first-subscription.ts"
+import { begins, claimFirst, type FirstClaim, noteFirst } from "./claim-first-subscription.ts"
 import {
   anchorAtResume,
   CANCEL_AFTER_MS,

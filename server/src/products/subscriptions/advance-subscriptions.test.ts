@@ -6,7 +6,7 @@ import { onPostgres } from "../../../test/database.ts"
 import { paperNetwork } from "../../../test/service.ts"
 import { later, type SubscriptionRig, startSubscriptionRig } from "../../../test/subscription-rig.ts"
 import { settleDue } from "../../ledger/settlement/settle.ts"
-import { alarmsNow } from "../../operations/doctor/current-alarms.ts"
+import { alarmsNow } from "../../operations/doctor/list-alarms.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { advanceSubscriptions } from "./advance-subscriptions.ts"
 

@@ -3,7 +3,6 @@
  * change its status. A round advances many in one transaction, so that a process that dies leaves nothing half done. If
  * that fails, each is advanced alone, so that one failing subscription does not delay the others.
  */
-
 import { sql } from "kysely"
 import { backoffMs } from "../../platform/backoff.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"

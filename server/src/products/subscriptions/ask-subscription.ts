@@ -2,14 +2,14 @@
  * What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asking again changes
  * nothing.
  */
-import { emitAttached, type SplitChange } from "../../ledger/splits/split-guard.ts"
+import { emitAttached, type SplitChange } from "../../ledger/splits/approve-splits.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { isRecurring } from "../checkouts/begin-subscription.ts"
-import { ownProduct } from "../checkouts/catalog.ts"
+import { ownProduct } from "../checkouts/manage-catalog.ts"
 import { advance, asOfNow } from "./advance-subscription.ts"
-import { claimFirst, isUndone } from "./first-subscription.ts"
+import { claimFirst, isUndone } from "./claim-first-subscription.ts"
 import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"

@@ -1,12 +1,12 @@
 /** `/api/console/subscriptions` and `/api/console/invoices`. */
 import { Type } from "typebox"
-import { approveSplits } from "../../ledger/splits/split-guard.ts"
+import { approveSplits } from "../../ledger/splits/approve-splits.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { CsvAnswer, csv, csvQuery, sendCsv } from "../../platform/http/csv.ts"
-import { idempotently } from "../../platform/http/idempotency.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/lists.ts"
+import { idempotently } from "../../platform/http/run-idempotently.ts"
+import { CsvAnswer, csv, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
+import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import {
   cancelSubscription,

@@ -5,7 +5,7 @@ import { paperNetwork } from "../../../test/service.ts"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../../test/subscription-rig.ts"
 import { type Address, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
-import { accessOf } from "../paywalls/access.ts"
+import { accessOf } from "../paywalls/read-access.ts"
 import { advance } from "./advance-subscription.ts"
 import { holdSubscription } from "./load-subscription.ts"
 

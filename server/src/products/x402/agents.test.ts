@@ -15,11 +15,11 @@ import { failed } from "../../../test/node.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../../test/relays.ts"
 import { payoutLane } from "../../ledger/payouts/payout-lane.ts"
-import { checkWallet } from "../../ledger/txmanager/wallet-row.ts"
+import { checkWallet } from "../../ledger/txmanager/lock-wallet.ts"
 import type { Authorization } from "../../platform/chain/authorizations.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { MULTICALL3 } from "../../platform/chain/multicall.ts"
-import { paywallItem } from "./sold.ts"
+import { paywallItem } from "./load-item.ts"
 import { takePayment } from "./take-payment.ts"
 
 let rig: PayoutRig

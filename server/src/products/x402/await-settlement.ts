@@ -2,11 +2,11 @@
 import type { FastifyReply } from "fastify"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { awaitEnd } from "../../platform/http/long-poll.ts"
+import { awaitEnd } from "../../platform/http/await-end.ts"
+import { waitsOf } from "../../platform/http/open-waits.ts"
 import type { Shared } from "../../platform/http/shared-reads.ts"
-import type { Holder } from "../../platform/http/waiting-places.ts"
-import { waitsOf } from "../../platform/http/waits.ts"
-import { readSettlement, readUnlessPending, type Settlement } from "./outcome.ts"
+import type { Holder } from "../../platform/http/waiter-slots.ts"
+import { readSettlement, readUnlessPending, type Settlement } from "./read-outcome.ts"
 
 /** How often a settlement is read without a wake-up while nothing moved, and while its depth or its lease may change. */
 const PENDING_PAUSE_MS = 5_000

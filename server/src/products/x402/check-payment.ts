@@ -1,6 +1,6 @@
 /** Checks whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
 import { type CheckedRelay, checkRelay, type RefusedRelay } from "../../ledger/relays/accept-relay.ts"
-import { isFailing } from "../../ledger/relays/payer-limits.ts"
+import { isFailing } from "../../ledger/relays/check-payer-limits.ts"
 import { authorizationDigest } from "../../platform/chain/authorizations.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"

@@ -5,9 +5,8 @@ import type { Context } from "../../platform/context.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
 import type { Server } from "../../platform/http/server.ts"
-import { settle, verify } from "./facilitator.ts"
-import { readSettlement } from "./outcome.ts"
 import { networkName, SCHEME } from "./protocol.ts"
+import { readSettlement } from "./read-outcome.ts"
 import { statusOf } from "./routes.ts"
 import {
   AuthorizationPath,
@@ -18,6 +17,7 @@ import {
   Supported,
   VerifyAnswer,
 } from "./schema.ts"
+import { settle, verify } from "./verify-and-settle.ts"
 
 const tags = ["facilitator"]
 

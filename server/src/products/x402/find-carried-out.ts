@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Context } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
-import { readSettlement, recentOutcome } from "./outcome.ts"
+import { readSettlement, recentOutcome } from "./read-outcome.ts"
 
 /** Payments that the chain is asked about in one round, the newest first: each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10

@@ -9,10 +9,10 @@ import { ApiError } from "../../platform/errors.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { describeBundle } from "../proxy/describe-bundle.ts"
 import { BundleDescription } from "../proxy/schema.ts"
-import { discoveryDocument } from "./discovery.ts"
-import { callerOf, idOfRetryToken } from "./lease.ts"
-import { readSettlement, recentOutcome } from "./outcome.ts"
+import { callerOf, idOfRetryToken } from "./lease-settlement.ts"
+import { type Item, linkItem, paywallItem } from "./load-item.ts"
 import { networkName, readPayment } from "./protocol.ts"
+import { readSettlement, recentOutcome } from "./read-outcome.ts"
 import {
   AmountQuery,
   Bought,
@@ -26,9 +26,9 @@ import {
   SettlementStatus,
   SlugPath,
 } from "./schema.ts"
-import { type Item, linkItem, paywallItem } from "./sold.ts"
-import { didDocument } from "./statements.ts"
+import { didDocument } from "./sign-statements.ts"
 import { askPrice, takePayment } from "./take-payment.ts"
+import { discoveryDocument } from "./write-discovery.ts"
 
 const tags = ["agents"]
 const paying =

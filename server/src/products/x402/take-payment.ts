@@ -12,7 +12,7 @@ import { ApiError, invalid } from "../../platform/errors.ts"
 import { addressGroup } from "../../platform/limits/buckets.ts"
 import { awaitSettlement } from "./await-settlement.ts"
 import type { Prices } from "./check-payment.ts"
-import { bindingOf, type Claimed, claimPayment, type Offered } from "./claim.ts"
+import { bindingOf, type Claimed, claimPayment, type Offered } from "./claim-payment.ts"
 import {
   callerOf,
   followAnswer,
@@ -23,12 +23,12 @@ import {
   retryToken,
   takeRetry,
   takeServing,
-} from "./lease.ts"
-import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
+} from "./lease-settlement.ts"
 import { networkName, paymentRequired, readPayment, responseHeaders, type Sold, type Version } from "./protocol.ts"
+import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./read-outcome.ts"
 import { type Refusal, refuse } from "./reasons.ts"
-import { refuseReturned } from "./returned.ts"
-import { offerExtensions, receiptExtensions, signReceipt } from "./statements.ts"
+import { refuseReturned } from "./refuse-returned.ts"
+import { offerExtensions, receiptExtensions, signReceipt } from "./sign-statements.ts"
 
 /**
  * How long a request waits for its payment to be mined before it is answered with 202, in seconds; `Prefer:

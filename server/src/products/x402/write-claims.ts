@@ -6,11 +6,11 @@ import { type RawBuilder, sql } from "kysely"
 import { type RelayRow, writeRelays } from "../../ledger/relays/accept-relay.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/given-rows.ts"
 import { DatabaseUnavailable } from "../../platform/db/pool.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { traced } from "../../platform/tracing/trace.ts"
-import { LEASE_S } from "./lease.ts"
+import { LEASE_S } from "./lease-settlement.ts"
 import { settlementColumns } from "./settlement-columns.ts"
 
 /** The rows of a payment and of its relay. */

@@ -1,0 +1,73 @@
+/** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
+import type { IncomingHttpHeaders } from "node:http"
+import { type Context, inTransaction } from "../../platform/context.ts"
+import { gather } from "../../platform/db/gather.ts"
+import { ApiError } from "../../platform/errors.ts"
+import {
+  type Caller,
+  type Credential,
+  credentialOf,
+  type Identities,
+  keyNeeded,
+  walletNeeded,
+} from "../../platform/http/authenticate.ts"
+import { knownMerchant, merchantOf } from "./find-merchant.ts"
+import { apiKeyOf, keysByHash } from "./manage-api-keys.ts"
+import { negativeCache } from "./negative-cache.ts"
+import { type Lookup, sharedLookup } from "./shared-lookup.ts"
+import type { TokenIssuer } from "./tokens.ts"
+import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } from "./use-signing-keys.ts"
+
+/** A caller without a credential. */
+const stranger: Caller = { subject: undefined, apiKey: undefined }
+
+/**
+ * Answers the server's questions about callers from the database and the token issuer. An invalid credential is refused
+ * even where none is needed, or a revoked key would seem to work. Credentials from an address that is over its limit
+ * are looked up together in one query: a valid one among them must not be refused because of its neighbours.
+ */
+export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
+  const absent = negativeCache()
+  const keys = lookups(names => keysByHash(ctx, names))
+  const signingKeys = lookups(names => signingKeysById(ctx, names))
+  const authenticate: Identities["authenticate"] = (path, headers, isRefused) => {
+    const credential = credentialOf(path)
+    const isStranger = credential === undefined || (credential === "optional key" && headers["x-api-key"] === undefined)
+    return isStranger ? stranger : identify(credential, headers, isRefused)
+  }
+  const identify = async (credential: Credential, headers: IncomingHttpHeaders, isRefused: boolean) => {
+    try {
+      const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
+      if (credential === "wallet") {
+        const wallet = token && (await verifySubscriberToken(ctx, absent, signingKeys(isRefused), token))
+        return wallet ? { ...stranger, wallet } : { ...stranger, refusal: walletNeeded() }
+      }
+      // A request with both is the token's.
+      const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
+      if (credential === "token" || (credential === "token or key" && !isByKey)) {
+        const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
+        const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
+        return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
+      }
+      const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])
+      return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
+    } catch (error) {
+      return { ...stranger, refusal: error }
+    }
+  }
+  return {
+    authenticate,
+    merchantOf: async subject =>
+      (await knownMerchant(ctx, subject)) ?? (await inTransaction(ctx, ctx => merchantOf(ctx, subject))),
+  }
+}
+
+/**
+ * Looks a credential up at once, sharing a query with others that come meanwhile; or, for an address that is over its
+ * limit, in a batch.
+ */
+function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
+  const together = sharedLookup(ask)
+  const atOnce: Lookup<R> = gather(ask)
+  return isRefused => (isRefused ? together : atOnce)
+}

@@ -1,0 +1,79 @@
+/** The parties of a merchant's, paywall's or bundle's next receiving address: whom the address will commit to. */
+import { sql } from "kysely"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Parties } from "./make-deposits.ts"
+
+/** Who approves returns: the merchant's payout wallet, by its signature, or the service. */
+export type Approver = "wallet" | "service"
+
+/**
+ * The approver of a merchant that has not chosen one. In test mode it is the service: tests must not need a wallet for
+ * every return.
+ */
+export const approverOr = (ctx: Pick<TxContext, "settings">, chosen: Approver | null): Approver =>
+  chosen ?? (ctx.settings.mode === "live" ? "wallet" : "service")
+
+/**
+ * Who approves returns at new addresses of a merchant, as an address commits to it: `owner`, its payout address, or the
+ * factory, which means the factory's current operator.
+ */
+export async function approverOf(
+  ctx: TxContext,
+  network: NetworkInfo,
+  merchantId: string,
+  owner: Address,
+): Promise<Address> {
+  const { approver } = await ctx.db
+    .selectFrom("merchants")
+    .select("approver")
+    .where("id", "=", merchantId)
+    .executeTakeFirstOrThrow()
+  return approverAddress(ctx, approver, owner, network.depositFactory)
+}
+
+const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
+  approverOr(ctx, chosen) === "wallet" ? owner : factory
+
+/**
+ * The parties of a paywall or bundle by its merchant's current settings and its current split. Throws where no payout
+ * address is set.
+ */
+export async function partiesOf(
+  ctx: TxContext,
+  network: NetworkInfo,
+  id: string,
+  table: "paywalls" | "bundles" = "paywalls",
+): Promise<Parties> {
+  const { rows } = await sql<{ merchant_id: string; owner: Address; set_id: bigint | null }>`
+    select sold.merchant_id, a.address as owner, s.set_id from ${sql.table(table)} sold
+      join payout_addresses a on a.merchant_id = sold.merchant_id and a.chain_id = ${network.chainId}
+      left join splits s on s.id = sold.split_id
+    where sold.id = ${id}`.execute(ctx.db)
+  const [row] = rows
+  if (!row) throw new Error(`${id} has no payout address on ${network.name}`)
+  const { merchant_id, owner, set_id } = row
+  return { owner, approver: await approverOf(ctx, network, merchant_id, owner), recipientSetId: set_id }
+}
+
+/**
+ * Returns a function that gives the owner and approver of a merchant's new addresses on a network; undefined where the
+ * merchant has no payout address there.
+ */
+export async function sellersOn(
+  ctx: TxContext,
+  merchantIds: readonly string[],
+): Promise<(merchantId: string, network: NetworkInfo) => Pick<Parties, "owner" | "approver"> | undefined> {
+  const rows = await ctx.db
+    .selectFrom("payout_addresses")
+    .innerJoin("merchants", "merchants.id", "payout_addresses.merchant_id")
+    .select(["merchants.id", "merchants.approver", "payout_addresses.chain_id", "payout_addresses.address"])
+    .where("merchants.id", "in", [...new Set(merchantIds)])
+    .execute()
+  const byMerchant = new Map(rows.map(row => [`${row.id} ${row.chain_id}`, row]))
+  return (merchantId, { chainId, depositFactory }) => {
+    const row = byMerchant.get(`${merchantId} ${chainId}`)
+    return row && { owner: row.address, approver: approverAddress(ctx, row.approver, row.address, depositFactory) }
+  }
+}

@@ -1,0 +1,50 @@
+/** Alarms about money in the escrow that nothing moves. */
+import { sql } from "kysely"
+import type { Context } from "../../platform/context.ts"
+import { kindsThat } from "../../platform/db/by-kind.ts"
+import type { WaitingAlarm } from "../txmanager/report-alarms.ts"
+
+/** The alarm when the escrow holds payments that the current relay wallet can't move. */
+const OTHER_OPERATOR =
+  "the escrow holds payments that obey an earlier relay wallet, so nothing captures them or gives them back before their payers take them back: docs/alarms.md (other_operator) says what can be done"
+/** The alarm begins when this many captures, or voids, of one payment failed on chain. */
+export const MAX_FAILED_CALLS = 3
+/**
+ * The alarm begins when this many rounds could not write a payment's outcome. The index of migration 0052 uses the same
+ * number.
+ */
+const MAX_FAILED_ROUNDS = 3
+/** The alarm when reserved money can be neither captured nor given back. */
+const ESCROW_FAILED =
+  "captures or releases of reserved money failed on chain three times, or the service failed as often to write what became of a reserved payment: docs/alarms.md (escrow_failed) says what can be done"
+
+/**
+ * Returns the networks whose escrow holds money of checkouts that were made for another relay wallet: only that wallet
+ * may call the escrow for them.
+ */
+async function underOtherOperator(ctx: Context): Promise<Set<number>> {
+  const { rows } = await sql<{ chain_id: number }>`select distinct chain_id from escrows
+    where authorized > captured + voided + reclaimed and operator is distinct from ${ctx.settings.relayWallet ?? null}::text`.execute(
+    ctx.db,
+  )
+  return new Set(rows.map(row => row.chain_id))
+}
+
+/**
+ * Returns the networks with money in the escrow whose capture or release failed too often, or whose escrow could not be
+ * advanced.
+ */
+async function withFailedCalls(ctx: Context): Promise<Set<number>> {
+  const { rows } = await sql<{ chain_id: number }>`select distinct e.chain_id from escrows e
+    join (select escrow_id from payouts where kind in ${kindsThat(kind => kind.moneyOf === "escrow")} and state = 'reverted'
+      group by escrow_id, kind having count(*) >= ${MAX_FAILED_CALLS}) f on f.escrow_id = e.session_id
+    where e.authorized > e.captured + e.voided + e.reclaimed
+    union select chain_id from escrows where failed_rounds >= ${sql.lit(MAX_FAILED_ROUNDS)}`.execute(ctx.db)
+  return new Set(rows.map(row => row.chain_id))
+}
+
+/** The alarms about escrows. */
+export const escrowAlarms: readonly WaitingAlarm[] = [
+  { reason: "other_operator", wallet: "relay", words: OTHER_OPERATOR, chainsWith: underOtherOperator },
+  { reason: "escrow_failed", wallet: "relay", words: ESCROW_FAILED, chainsWith: withFailedCalls },
+]

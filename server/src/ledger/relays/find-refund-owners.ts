@@ -1,0 +1,65 @@
+/**
+ * Decides whose refunds a payout wallet pays. An allowance belongs to the wallet, so if two merchants had one wallet, a
+ * refund by one would be paid by what the other approved. So one merchant alone can refund out of a wallet: the one
+ * that proved the wallet last, by switching its wallet lock on. If none did, it is the merchant that captured to the
+ * wallet and signs in as it, or else the one whose capture to it was first on chain.
+ */
+import { sql } from "kysely"
+import { type Address, checksummed } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import type { Payout } from "../txmanager/lane.ts"
+import { isRefund } from "./check-refund-funds.ts"
+
+/**
+ * Returns the merchant whose refunds each wallet pays, by wallet; none for a wallet that nobody proved and that got no
+ * capture.
+ */
+export async function refundOwners(
+  ctx: TxContext,
+  { chainId }: Pick<NetworkInfo, "chainId">,
+  wallets: readonly Address[],
+): Promise<Map<Address, string>> {
+  const asked = [...new Set(wallets)]
+  if (asked.length === 0) return new Map()
+  const subjects = asked.map(wallet => `eip155:${chainId}:${checksummed(wallet)}`)
+  const captures = sql`payouts i where i.kind = 'capture' and i.succeeded and i.chain_id = ${chainId}
+    and i.recipient = asked.wallet`
+  const { rows } = await sql<{ wallet: Address; owner: string | null }>`
+    select asked.wallet, coalesce(
+      (select p.merchant_id from wallet_proofs p where p.address = asked.wallet and (p.by_key or p.chain_id = ${chainId})
+        order by p.proven_at desc, p.merchant_id limit 1),
+      (select m.id from merchants m where m.iss = ${ctx.settings.baseUrl} and m.sub = asked.subject
+        and exists (select from ${captures} and i.merchant_id = m.id)),
+      (select i.merchant_id from ${captures} order by i.block_number, i.nonce, i.id limit 1)) as owner
+    from unnest(${sqlArray("text", asked)}, ${sqlArray("text", subjects)}) as asked (wallet, subject)`.execute(ctx.db)
+  return new Map(rows.flatMap(({ wallet, owner }) => (owner === null ? [] : [[wallet, owner] as const])))
+}
+
+/** Explains to a merchant what to do if its payout wallet pays another merchant's refunds. */
+export const OTHER_OWNER =
+  "Its payout wallet pays the refunds of another merchant of this service, which proved that wallet, signs in as it or was paid to it first, and an approval does not say for whom it is. Is it your wallet? Then have it sign for you: while it is your payout address, switch your wallet lock on (PUT /api/console/settings with walletLock: true; first off, if it is on). Its refunds are yours from then on, those of earlier sales too. Else send the money to the payer from the wallet yourself, or refund with the other merchant, if that is yours too."
+
+/** Returns the ids of refunds whose wallets pay another merchant's refunds. */
+export async function refundsOfOthers(
+  ctx: TxContext,
+  network: Pick<NetworkInfo, "chainId">,
+  payouts: readonly Payout[],
+): Promise<Set<string>> {
+  const refunds = payouts.filter(isRefund)
+  const ids = refunds.flatMap(({ escrow_id: id }) => id ?? [])
+  if (ids.length === 0) return new Set()
+  const escrows = await ctx.db
+    .selectFrom("escrows")
+    .select(["session_id", "receiver"])
+    .where("session_id", "in", ids)
+    .execute()
+  const receivers = new Map(escrows.map(row => [row.session_id, row.receiver]))
+  const owners = await refundOwners(ctx, network, [...receivers.values()])
+  const isOthers = ({ escrow_id: id, merchant_id: own }: Payout): boolean => {
+    const receiver = receivers.get(id ?? "")
+    return receiver !== undefined && (owners.get(receiver) ?? own) !== own
+  }
+  return new Set(refunds.filter(isOthers).map(({ id }) => id))
+}

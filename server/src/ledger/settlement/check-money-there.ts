@@ -1,0 +1,167 @@
+/**
+ * Checks that the money of an open payment is still at its receiving address: the merchant may have given it back a
+ * moment ago.
+ */
+import { sql } from "kysely"
+import { encodeFunctionData, erc20Abi } from "viem"
+import { hostOf } from "../../platform/chain/endpoints.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import { multicall, readMulticall } from "../../platform/chain/multicall.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import type { RpcResult } from "../../platform/chain/rpc.ts"
+import { quorumOf } from "../../platform/chain/wallet-state.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { depositSums } from "../deposits/sum-deposits.ts"
+import { askUntil } from "../txmanager/simulate-on-each.ts"
+import { returnable } from "./hold-surplus.ts"
+
+const LEFT =
+  "Money has left this payment's receiving address that no payout accounts for. If your wallet has just sent the payment back, there is nothing to do: it ends as returned within the hour. If not, a payout may be on its way: try again in a minute."
+
+/**
+ * Throws `INVALID_OPERATION` if a wallet can send a payment back without the service and the address holds less than
+ * its rows say, so that a decision would spend money of another buyer; `CHAIN_UNAVAILABLE` if too few endpoints report
+ * what it holds. Call it outside of any transaction.
+ */
+export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): Promise<void> {
+  const { deposit_id: depositId, token } = await returnable(ctx, payment)
+  const network = networkOf(ctx.chain, payment.chain_id)
+  const isDecided = payment.status !== "open" && payment.status !== "granted"
+  if (isDecided || depositId === null || token !== network.token.address) return
+  const deposits = ctx.db.selectFrom("deposits").selectAll().where("id", "=", depositId)
+  const deposit = await deposits.executeTakeFirstOrThrow()
+  if (!isGivenBackByWallet(deposit)) return
+  const there = (await moneyAt(ctx, network, [deposit])).get(deposit.id)
+  if (there === "less") throw new ApiError("INVALID_OPERATION", undefined, LEFT)
+  if (there !== "all")
+    throw new ApiError(
+      "CHAIN_UNAVAILABLE",
+      undefined,
+      "The network's endpoints do not say, or do not agree on, what this payment's receiving address holds. Try again in a moment.",
+    )
+}
+
+/**
+ * Returns the payers, by resource, whose open payment must not be granted now though they sent what was missing: a wallet
+ * can send it back without the service, and its address holds less than its rows say, or too few endpoints report what
+ * it holds in time. Otherwise 4.99 that was given back and 0.01 would buy what costs 5. Anyone can make thousands of
+ * addresses due, so all of them are asked about together. Call it outside of any transaction.
+ */
+export async function payersToWait(
+  ctx: Context,
+  network: Network,
+  groups: readonly { resourceId: string; senders: readonly Address[] }[],
+): Promise<Map<string, Set<Address>>> {
+  const resources = groups.map(({ resourceId }) => resourceId)
+  const payers = new Set(groups.flatMap(({ senders }) => senders))
+  const { rows } = await sql<Asked>`
+    select d.*, p.payers, (select max(greatest(created_at, reorged_at)) from transfers where deposit_id = d.id and run_at <= ${ctx.now()}) as since
+      from deposits d join (select deposit_id, array_agg(distinct payer::text) as payers from payments
+        where resource_id = any(${sqlArray("text", resources)}) and status = 'open' and token = ${network.token.address}
+          and payer = any(${sqlArray("text", payers)}) group by 1) p on p.deposit_id = d.id
+      where d.approver <> d.factory and not d.older_factory order by d.id`.execute(ctx.db)
+  const money = await moneyAt(ctx, network, rows)
+  const waiting = new Map<string, Set<Address>>()
+  for (const { id, resource_id: resourceId, payers } of rows) {
+    if (money.get(id) === "all") continue
+    const known = waiting.get(resourceId) ?? new Set()
+    waiting.set(resourceId, known)
+    for (const payer of payers) known.add(payer)
+  }
+  report(ctx, network, rows, money)
+  return waiting
+}
+
+/** A receiving address that is asked about, the payers who wait there, and when the newest money came that is due. */
+type Asked = Row<"deposits"> & { payers: Address[]; since: Date | null }
+
+/** An endpoint that is behind for some blocks says too little for a moment. */
+const LASTING_MS = 60_000
+
+/** Logs that payments wait. Each waits by itself, and is tried again less and less often. */
+function report(ctx: Context, network: Network, asked: readonly Asked[], money: ReadonlyMap<bigint, Money>): void {
+  const facts = { network: network.name, endpoints: network.endpoints.map(hostOf) }
+  const less = asked.filter(({ id }) => money.get(id) === "less")
+  if (less.length > 0)
+    ctx.log.info({ ...facts, addresses: less.length }, "payments wait: money may have left their receiving addresses")
+  const unknown = asked.filter(({ id }) => money.get(id) === "unknown")
+  if (unknown.length === 0) return
+  const isLasting = unknown.some(({ since }) => since && ctx.now().getTime() - since.getTime() > LASTING_MS)
+  const words = "payments wait: too few endpoints say in time what their receiving addresses hold"
+  ctx.log[isLasting ? "error" : "warn"]({ ...facts, addresses: unknown.length }, words)
+}
+
+const isGivenBackByWallet = ({ approver, factory, older_factory: isOlder }: Row<"deposits">): boolean =>
+  approver !== factory && !isOlder
+
+type Money = "all" | "less" | "unknown"
+
+/** Addresses in one call: a node bounds the gas of a call, and a balance of a proxied token takes some 30,000. */
+const READS_PER_CALL = 500
+/** How long endpoints have to answer. Everyone whose payment is settled with these waits as long, if no quorum answers. */
+const MAX_MS = 3_000
+
+/**
+ * Whether each receiving address holds at least what its rows say, in the settlement token. The comparison with the chain finds
+ * what was given back up to an hour later, and only once final; this reads the newest block. Other tokens' balances may
+ * change without a transfer.
+ */
+async function moneyAt(
+  ctx: Context,
+  network: Network,
+  deposits: readonly Pick<Row<"deposits">, "id" | "address">[],
+): Promise<Map<bigint, Money>> {
+  if (deposits.length === 0) return new Map()
+  const token = network.token.address
+  // Read before the balances: money that arrives in between can only make a balance larger.
+  const sums = await depositSums(
+    ctx,
+    token,
+    deposits.map(({ id }) => id),
+  )
+  const reads = deposits.map(({ address }) => ({
+    to: token,
+    data: encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] }),
+  }))
+  const calls = Array.from({ length: Math.ceil(reads.length / READS_PER_CALL) }, (_, i) =>
+    multicall(reads.slice(i * READS_PER_CALL, (i + 1) * READS_PER_CALL)),
+  )
+  const askedIn = (call: number) => Math.min(READS_PER_CALL, reads.length - call * READS_PER_CALL)
+  const read = (results: readonly RpcResult[]) => results.flatMap((result, i) => wordsOf(result, askedIn(i)))
+  const judge = (said: readonly (bigint | undefined)[][]): Map<bigint, Money> =>
+    new Map(
+      deposits.map(({ id }, i) => {
+        const { came = 0n, went = 0n } = sums.get(id) ?? {}
+        const balances = said.flatMap(words => words[i] ?? [])
+        return [id, moneyBy(balances, came - went, quorumOf(network))]
+      }),
+    )
+  const isEnough = (said: readonly (bigint | undefined)[][]) => ![...judge(said).values()].includes("unknown")
+  return judge(await askUntil(network, calls, { signal: ctx.signal, maxMs: MAX_MS, read, isEnough }))
+}
+
+/** Whether an address holds at least `least` base units, by the balances that endpoints report. */
+function moneyBy(balances: readonly bigint[], least: bigint, needed: number): Money {
+  const enough = balances.filter(balance => balance >= least).length
+  if (enough >= needed) return "all"
+  return balances.length - enough >= needed ? "less" : "unknown"
+}
+
+/** The balances of one call's answer, undefined for those that it does not say; as many as were asked for. */
+function wordsOf(result: RpcResult, asked: number): (bigint | undefined)[] {
+  const unsaid = Array<undefined>(asked).fill(undefined)
+  if (!result.ok) return unsaid
+  try {
+    const words = readMulticall(result.value).map(data =>
+      data !== undefined && /^0x[0-9a-f]{64}$/i.test(data) ? BigInt(data) : undefined,
+    )
+    return words.length === asked ? words : unsaid
+  } catch {
+    // It is not Multicall3's answer, so it says nothing.
+    return unsaid
+  }
+}

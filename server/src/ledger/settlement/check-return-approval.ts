@@ -1,0 +1,150 @@
+/**
+ * Returns that a merchant's wallet approves: what it signs, and whether it did. The paid address names the wallet, so
+ * nobody else can send the money back, not even the service.
+ */
+import { type Hex, hashTypedData } from "viem"
+import { readSignature } from "../../platform/chain/check-signatures.ts"
+import { type GiveBack, giveBackData } from "../../platform/chain/give-back.ts"
+import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import { giveBackCall, RELEASE_GAS, returnNonce } from "../../platform/chain/release-call.ts"
+import { walletJson } from "../../platform/chain/typed-data.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError, invalid } from "../../platform/errors.ts"
+import { movedReturns } from "../payouts/make-returns.ts"
+import { failureOfReturn } from "../payouts/try-return.ts"
+
+/** How long a requested approval is valid, in seconds. */
+const APPROVED_FOR_S = 7 * 86_400
+/** The least validity left: a payout may wait for its turn, and could be too late when it is sent. */
+const MIN_LEFT_S = 600
+/** The most validity left: a forgotten signature must not stay usable for longer. */
+const MAX_LEFT_S = 31 * 86_400
+
+/** What a wallet has signed; `deadline` is in Unix seconds. */
+export interface ReturnApproval {
+  deadline: number
+  signature: Hex
+}
+
+/** An approval whose signature was checked for exactly this digest. */
+export type CheckedApproval = ReturnApproval & { digest: Hash }
+
+/** Whether a wallet has to approve the return of a payment. Its signature then also satisfies the wallet lock. */
+export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments">): Promise<boolean> {
+  const deposits = ctx.db.selectFrom("deposits").select("id").where("id", "=", deposit_id)
+  return (await deposits.whereRef("approver", "<>", "factory").executeTakeFirst()) !== undefined
+}
+
+/** Who has to approve a return, and what to sign. */
+interface Asked {
+  approver: Address
+  deposit: Row<"deposits">
+  message: GiveBack
+  data: ReturnType<typeof giveBackData>
+}
+
+/**
+ * Returns what has to be signed to return a payment to an address; undefined if the service can return it without a
+ * signature.
+ */
+async function askedFor(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  to: Address,
+  deadline: number,
+): Promise<Asked | undefined> {
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("id", "=", payment.deposit_id)
+    .executeTakeFirstOrThrow()
+  const { approver, factory, address, older_factory: isOlder } = deposit
+  if (approver === factory) return undefined
+  if (isOlder)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "This receiving address is of an earlier version, which this one can't return money from.",
+    )
+  const { token, amount, id, chain_id } = payment
+  const nonce = returnNonce(id, await movedReturns(ctx, id))
+  const message = { token, to, amount, deposit: address, nonce, deadline: BigInt(deadline) }
+  return { approver, deposit, message, data: giveBackData(chain_id, factory, message) }
+}
+
+/** Replaces the id of a payout that is not written yet. */
+const NO_ID = "00000000-0000-0000-0000-000000000000"
+/** The selector of the contract's `BadSignature()`, which not every node reports. */
+const BAD_SIGNATURE = "0x5cd5d233"
+
+/** Refuses what the contract would refuse: the payment would count as returned, and its payout could never be sent. */
+async function assertSucceeds(
+  ctx: Context,
+  chainId: number,
+  { deposit, message }: Asked,
+  signature: Hex,
+): Promise<void> {
+  const data = giveBackCall(NO_ID, deposit, message, signature)
+  const error = await failureOfReturn(ctx, networkOf(ctx.chain, chainId), { factory: deposit.factory, data })
+  if (error === undefined) return
+  if (error.includes(BAD_SIGNATURE) || error.includes("BadSignature"))
+    throw invalid(
+      "approval.signature",
+      `is not accepted by the wallet's own contract when the return is sent: it must accept signatures by ERC-1271, with less than ${RELEASE_GAS} gas for the whole return`,
+    )
+  throw new ApiError(
+    "INVALID_OPERATION",
+    undefined,
+    "This return would fail on chain, so it was not made: the token refuses the recipient or is paused, or the wallet's contract does not accept the signature (ERC-1271). Try again later, or return it to another address.",
+  )
+}
+
+const inSeconds = (ctx: TxContext): number => Math.floor(ctx.now().getTime() / 1_000)
+
+const digestOf = ({ data }: Asked): Hash => hashTypedData(data) as Hash
+
+/**
+ * Checks a wallet's approval to return a payment to an address; undefined if none is needed. Throws `VALIDATION_ERROR`
+ * for an invalid deadline or signature, `INVALID_OPERATION` if the return would fail on chain, `CHAIN_UNAVAILABLE` when
+ * a contract wallet can't be asked. It may call nodes, so call it outside of any transaction; {@link assertApproved}
+ * compares inside.
+ */
+export async function checkApproval(
+  ctx: Context,
+  payment: Row<"payments">,
+  to: Address | undefined,
+  approval: ReturnApproval | undefined,
+): Promise<CheckedApproval | undefined> {
+  if (!approval || !to || payment.deposit_id === null) return undefined
+  const asked = await askedFor(ctx, payment, to, approval.deadline)
+  if (!asked) return undefined
+  const left = approval.deadline - inSeconds(ctx)
+  if (left < MIN_LEFT_S || left > MAX_LEFT_S)
+    throw invalid("approval.deadline", "must be between ten minutes and 31 days from now, in Unix seconds")
+  const digest = digestOf(asked)
+  const { approver: from } = asked
+  const signer = { from, digest, signature: approval.signature }
+  const signed = await readSignature(ctx, networkOf(ctx.chain, payment.chain_id), signer, "transaction")
+  if ("fault" in signed) throw invalid("approval.signature", signed.fault)
+  await assertSucceeds(ctx, payment.chain_id, asked, signed.signature)
+  return { deadline: approval.deadline, signature: signed.signature, digest }
+}
+
+/**
+ * Throws `RETURN_APPROVAL_REQUIRED` with the data to sign if the wallet that the address names has not approved this
+ * return, or has approved another one. Call it in the transaction that makes the return.
+ */
+export async function assertApproved(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  to: Address,
+  approval: CheckedApproval | undefined,
+): Promise<void> {
+  const deadline = approval?.deadline ?? inSeconds(ctx) + APPROVED_FOR_S
+  const asked = await askedFor(ctx, payment, to, deadline)
+  if (!asked || (approval && approval.digest === digestOf(asked))) return
+  const message = `Sign typedData with ${checksummed(asked.approver)}, and send the request again with \`approval\`: its deadline and the signature.`
+  throw new ApiError("RETURN_APPROVAL_REQUIRED", [{ path: "approval", message, typedData: walletJson(asked.data) }])
+}

@@ -1,0 +1,90 @@
+/** Payments with an exception, as the merchant sees them. */
+import { sql } from "kysely"
+import { amountFormatter } from "../../platform/chain/format-amounts.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { transactionsOf } from "../books/read-transactions.ts"
+
+/**
+ * Returns why a return is held, in a sentence for the merchant; `detail` is the node's reason why the transfer would
+ * fail.
+ */
+function heldMessage(reason: HeldReason, detail: string | null): string {
+  if (reason === "simulation")
+    return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
+  return {
+    short:
+      "Its money is not all at this address for sure: the chain is moving or took back a part, or not every node that is asked has it yet. It is sent when all of it is there.",
+    sanctions: "The recipient is on a sanctions list.",
+    low_gas: "The service has too little gas at the moment. It is sent when there is more.",
+    reverted: "It failed on chain, and is tried again.",
+    gas_budget: "The gas budget of your payouts of a day is spent. It is sent when there is room.",
+    allowance: "The wallet that pays it allows too little.",
+    balance: "The wallet that pays it holds too little.",
+  }[reason]
+}
+
+/** Returns these rows of the list, each with the decision, and where its payer wants the money back. */
+export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
+  if (rows.length === 0) return []
+  const ids = rows.map(row => row.id)
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
+  const surpluses = await ctx.db.selectFrom("surpluses").selectAll().where("payment_id", "in", ids).execute()
+  const format = await amountFormatter(ctx, rows)
+  const returns = await ctx.db
+    .selectFrom("payouts")
+    .select(["payment_id", "state", "tx_hash", "held_reason", "held_detail"])
+    .where("payment_id", "in", ids)
+    .where("kind", "=", "return")
+    .where("state", "<>", "cancelled")
+    .orderBy("created_at", "desc")
+    .orderBy("checks", "desc")
+    .execute()
+  const approvers = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "approver"])
+    .whereRef("approver", "<>", "factory")
+    .where(
+      "id",
+      "in",
+      [...payments, ...surpluses].map(row => row.deposit_id ?? -1n),
+    )
+    .execute()
+  const resources = payments.map(row => row.resource_id)
+  const named = await sql<Row<"return_addresses">>`
+    select distinct on (resource_id, payer) * from return_addresses
+    where resource_id in (${sql.join(resources)}) and payer in (${sql.join(payments.map(row => row.payer))})
+    order by resource_id, payer, id desc`.execute(ctx.db)
+  return (await transactionsOf(ctx, rows)).map(each => {
+    const payment = payments.find(row => row.id === each.id)
+    const sent = returns.find(row => row.payment_id === each.id)
+    const wanted = named.rows.find(row => row.payer === payment?.payer && row.resource_id === payment.resource_id)
+    const surplus =
+      payment?.status === "granted" ? surpluses.find(({ payment_id }) => payment_id === each.id) : undefined
+    const to = payment?.returned_to ?? surplus?.returned_to
+    const held = payment?.deposit_id ?? surplus?.deposit_id
+    const approver = approvers.find(row => row.id === held)?.approver
+    return {
+      ...each,
+      type: "payment" as const,
+      status: payment?.status ?? ("reversed" as const),
+      approver: approver ? checksummed(approver) : null,
+      acceptedAt: payment?.accepted_at?.toISOString() ?? null,
+      surplus:
+        payment && surplus
+          ? { amount: format({ ...payment, amount: surplus.amount }).amount, status: surplus.state }
+          : null,
+      returnAddress: wanted ? checksummed(wanted.address) : null,
+      return: to
+        ? {
+            address: checksummed(to),
+            state: sent?.state ?? "queued",
+            txHash: sent?.tx_hash ?? null,
+            reason: sent?.held_reason ? heldMessage(sent.held_reason, sent.held_detail) : null,
+          }
+        : null,
+    }
+  })
+}

@@ -1,0 +1,324 @@
+/**
+ * Writes open payments: money that pays for nothing, one payment for each sender, token and receiving address, so that
+ * a return can only reach its payer. They follow the chain until the merchant decides.
+ */
+import { type Insertable, sql } from "kysely"
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { leftOver } from "../../platform/db/remaining-value.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
+import type { Database, Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { newId } from "../../platform/ids.ts"
+import { traceparentNow } from "../../platform/tracing/trace.ts"
+import { publicApprovals } from "./find-public-approvals.ts"
+import { type Matched, matchOpen } from "./match-open.ts"
+import { notifyWaiting } from "./notify-waiting.ts"
+import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
+import { tracePayment } from "./trace-payment.ts"
+
+/**
+ * The most open payments at one session, or of one payer at a paywall: those of most money first, and others when these
+ * are decided. A flood of dust from a thousand senders must not become a thousand rows to write and read.
+ */
+const MAX_OPEN = 500
+
+/**
+ * Separates transfers by sender, token and receiving address. What is minted has the same sender whoever paid it, so each
+ * transaction is apart.
+ */
+function apart({ exception, transfers }: Waiting): Waiting[] {
+  const parts = Map.groupBy(transfers, row => {
+    const whose = exception === "no_buyer" ? row.tx_hash : ""
+    return `${row.from_address} ${row.token} ${row.deposit_id} ${whose}`
+  })
+  return [...parts.values()].map(transfers => ({ exception, transfers }))
+}
+
+const amountOf = ({ transfers }: Waiting): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
+
+/**
+ * How many payments that opened at one resource at once are notified: with a hundred endpoints this takes half a second
+ * of database time.
+ */
+const MAX_NOTIFIED = 20
+
+/**
+ * Returns the groups of most money, if there are more than `most`. Other tokens, whose amounts are not comparable, come
+ * after the settlement token.
+ */
+function greatest(groups: Waiting[], token: Address, most: number): Waiting[] {
+  if (groups.length <= most) return groups
+  const isOther = ({ transfers }: Waiting) => (transfers[0]?.token === token ? 0 : 1)
+  const sums = new Map(groups.map(group => [group, amountOf(group)]))
+  const sumOf = (group: Waiting) => sums.get(group) ?? 0n
+  return groups
+    .toSorted((a, b) => isOther(a) - isOther(b) || (sumOf(a) < sumOf(b) ? 1 : sumOf(a) > sumOf(b) ? -1 : 0))
+    .slice(0, most)
+}
+
+/**
+ * Writes a part's open payments: one for each group in the plan's `waiting`, under its earlier id if it has one. It
+ * removes the claims of open payments on `considered` transfers that are no longer in `waiting`; transfers that were not
+ * read keep their claims. Call it under the lock of {@link Sellable.hold}.
+ */
+export async function writeOpen(
+  ctx: TxContext,
+  sellable: Sellable,
+  part: Part,
+  { considered, waiting }: Pick<Plan, "considered" | "waiting">,
+): Promise<void> {
+  const { token } = part.network
+  const undecided = await withoutReturning(ctx, waiting)
+  const groups = greatest(
+    undecided.filter(({ transfers }) => transfers.length > 0).flatMap(apart),
+    token.address,
+    MAX_OPEN,
+  )
+  // If the resource is paid once, the rest of a reversed payment is counted with the other transfers.
+  const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
+  const present = [...(await openOf(ctx, part)), ...reversed]
+  if (present.length === 0 && groups.length === 0) return
+  // A payment that a public signature can still send back stays apart: that signature sends back only what the payment
+  // brought.
+  const apartIds = await publicApprovals(
+    ctx,
+    present.flatMap(row => (row.status === "open" ? row.id : [])),
+  )
+  const rests = await restsAmong(ctx, present)
+  const free = present.filter(row => !apartIds.has(row.id) && !rests.has(row.id))
+  const matched = matchOpen(groups, free)
+  const waits = new Set(groups.flatMap(({ transfers }) => transfers.map(row => row.id)))
+  const presentIds = new Set(present.map(row => row.id))
+  await unclaim(
+    ctx,
+    considered.filter(row => row.payment_id !== null && presentIds.has(row.payment_id) && !waits.has(row.id)),
+  )
+  const written = await writeAll(ctx, part, matched)
+  await refresh(
+    ctx,
+    present.map(row => row.id),
+  )
+  const news = await newsAmong(ctx, written)
+  const notified = greatest([...news.keys()], token.address, MAX_NOTIFIED)
+  await notifyWaiting(
+    ctx,
+    part.network,
+    notified.flatMap(group => news.get(group) ?? []),
+  )
+}
+
+/**
+ * Leaves out the transfers of accepted payments that a reorg removed and is bringing back, while some of their money is
+ * unconfirmed, suspected or reported by one endpoint alone: an open payment would discard the merchant's decision. When
+ * all the money is sure the payments are granted again; when it is gone, what is left becomes an open payment.
+ */
+async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
+  const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
+  if (reversed.length === 0) return waiting
+  const ids = sqlArray(
+    "text",
+    reversed.flatMap(row => row.payment_id ?? []),
+  )
+  const { rows } = await sql<{ id: string }>`select distinct p.id from payments p join claims c on c.payment_id = p.id
+      join transfers t on t.id = c.transfer_id
+    where p.id = any(${ids}) and p.accepted_at is not null and t.state <> 'gone'
+      and (t.state = 'seen' or t.single_source or t.suspect_at is not null)`.execute(ctx.db)
+  const returning = new Set<string | null>(rows.map(row => row.id))
+  return waiting.map(({ exception, transfers }) => ({
+    exception,
+    transfers: transfers.filter(row => !returning.has(row.payment_id)),
+  }))
+}
+
+/** Returns those of these payments that are about a rest, beyond what was returned of them: they get nothing else. */
+async function restsAmong(ctx: TxContext, payments: readonly Row<"payments">[]): Promise<Set<string>> {
+  if (payments.length === 0) return new Set()
+  const ids = sqlArray(
+    "text",
+    payments.map(row => row.id),
+  )
+  const { rows } = await sql<{ id: string }>`select distinct payment_id as id from claims
+    where payment_id = any(${ids}) and given_back > 0`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
+}
+
+const openOf = (ctx: TxContext, { owner, payer }: Part) =>
+  ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("status", "=", "open")
+    .where("resource_id", "=", owner.resource_id)
+    .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
+    .orderBy("created_at")
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute()
+
+/**
+ * Locks reversed payments that have some money left. That money stays open under their ids, so that payouts already
+ * made for them count when they are paid again.
+ */
+async function reversedOf(ctx: TxContext, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
+  const ids = groups.flatMap(({ transfers }) =>
+    transfers.flatMap(row => (row.payment_status === "reversed" && row.payment_id !== null ? [row.payment_id] : [])),
+  )
+  if (ids.length === 0) return []
+  return await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where(sql<boolean>`id = any(${sqlArray("text", new Set(ids))})`)
+    .where("status", "=", "reversed")
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute()
+}
+
+async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): Promise<void> {
+  if (transfers.length === 0) return
+  const ids = sqlArray(
+    "bigint",
+    transfers.map(row => row.id),
+  )
+  await sql`delete from claims c using payments p where c.transfer_id = any(${ids})
+    and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
+}
+
+interface Written extends Matched {
+  id: string
+}
+
+/** Writes all groups, under the ids that they had, and claims their transfers, in a statement for each table. */
+async function writeAll(ctx: TxContext, part: Part, matched: readonly Matched[]): Promise<Written[]> {
+  const written = matched.map(each => ({ ...each, id: each.known?.id ?? newId("pay") }))
+  const made = written.filter(({ known }) => !known)
+  const rows: Insertable<Database["payments"]>[] = []
+  for (const { id, group } of made) {
+    const hashes = group.transfers.map(row => row.tx_hash)
+    const traceparent = await tracePayment(ctx, "settle", part, { id: undefined, hashes }, async () =>
+      traceparentNow(ctx),
+    )
+    const times = { created_at: ctx.now(), updated_at: ctx.now() }
+    rows.push({ id, ...part.owner, ...factsOf(group), ...times, status: "open", traceparent })
+  }
+  if (rows.length > 0) await ctx.db.insertInto("payments").values(rows).execute()
+  await reopen(ctx, written)
+  await claimAll(
+    ctx,
+    written.flatMap(({ id, group }) =>
+      group.transfers.flatMap(row => (row.payment_id === id ? [] : [{ id: row.id, paymentId: id }])),
+    ),
+  )
+  return written
+}
+
+/** What a group's payment says. */
+function factsOf(group: Waiting) {
+  const last = group.transfers.at(-1)
+  if (!last) throw new Error("a payment has no transfer")
+  const { from_address: payer, token, deposit_id, tx_hash } = last
+  return { payer, token, deposit_id, tx_hash, exception: group.exception, amount: amountOf(group) }
+}
+
+/** Writes what a group's earlier payment says now, where that has changed. */
+async function reopen(ctx: TxContext, written: readonly Written[]): Promise<void> {
+  const rows = written.flatMap(({ id, group, known }) => {
+    const { exception, amount, tx_hash, deposit_id } = factsOf(group)
+    if (!known || (known.status === "open" && known.exception === exception && known.tx_hash === tx_hash)) return []
+    return [{ id, exception, tx_hash, amount: `${amount}`, deposit_id: `${deposit_id}` }]
+  })
+  if (rows.length === 0) return
+  await sql`update payments p set status = 'open', accepted_at = null, updated_at = ${ctx.now()}, exception = now.exception,
+      amount = now.amount, tx_hash = now.tx_hash, deposit_id = now.deposit_id
+    from (${givenRows(rows, "id text, exception text, amount numeric, tx_hash text, deposit_id bigint")}) now
+    where p.id = now.id`.execute(ctx.db)
+}
+
+/** Returns the groups whose state is new, with their payments: not open before, or for another reason or amount. */
+async function newsAmong(ctx: TxContext, written: readonly Written[]): Promise<Map<Waiting, string>> {
+  const ids = written.flatMap(({ known }) => known?.id ?? [])
+  const rows = await ctx.db
+    .selectFrom("payments")
+    .select(["id", "amount"])
+    .where(sql<boolean>`id = any(${sqlArray("text", ids)})`)
+    .execute()
+  const amounts = new Map(rows.map(({ id, amount }) => [id, amount]))
+  // An open payment may claim more than was read of it, so the amounts are compared as they are written.
+  const isSame = ({ group, known }: Written) =>
+    known?.status === "open" && known.exception === group.exception && known.amount === amounts.get(known.id)
+  return new Map(written.filter(each => !isSame(each)).map(({ group, id }) => [group, id]))
+}
+
+/**
+ * Claims transfers for a payment. A claim moves only away from an open or reversed payment. Any other claim on the
+ * transfer would mean that it counts twice, so this throws.
+ */
+export const claim = (
+  ctx: TxContext,
+  paymentId: string,
+  transfers: readonly Pick<Row<"transfers">, "id">[],
+): Promise<void> =>
+  claimAll(
+    ctx,
+    transfers.map(({ id }) => ({ id, paymentId })),
+  )
+
+/** The same for transfers of several payments. */
+async function claimAll(ctx: TxContext, claims: readonly { id: bigint; paymentId: string }[]): Promise<void> {
+  if (claims.length === 0) return
+  const ids = sqlArray(
+    "bigint",
+    claims.map(({ id }) => id),
+  )
+  const payments = sqlArray(
+    "text",
+    claims.map(({ paymentId }) => paymentId),
+  )
+  const claimed = await sql`
+    insert into claims (transfer_id, payment_id) select id, payment_id from unnest(${ids}, ${payments}) as given (id, payment_id)
+    on conflict (transfer_id) do update set payment_id = excluded.payment_id
+      where claims.payment_id = excluded.payment_id
+        or exists (select from payments p where p.id = claims.payment_id and p.status in ('open', 'reversed'))`.execute(
+    ctx.db,
+  )
+  if (claimed.numAffectedRows !== BigInt(claims.length))
+    throw new Error("a transfer is already claimed by another payment")
+}
+
+/** Removes claims on transfers that are no longer sure, adds up the rest, and ends the payments that have none left. */
+async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  const these = sqlArray("text", ids)
+  await sql`delete from claims c using transfers t, payments p where t.id = c.transfer_id and p.id = c.payment_id
+    and c.payment_id = any(${these}) and p.status = 'open'
+    and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
+    ctx.db,
+  )
+  // A payment names one of its own transactions: the last one may be among the removed claims.
+  await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
+      tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
+      select c.payment_id as id, sum(${leftOver}) as amount,
+        array_agg(t.tx_hash::text order by t.block_number desc, t.log_index desc) as hashes
+      from claims c join transfers t on t.id = c.transfer_id where c.payment_id = any(${these}) group by 1) as held
+    where held.id = p.id and p.status = 'open' and (p.amount <> held.amount or p.tx_hash <> all(held.hashes))`.execute(
+    ctx.db,
+  )
+  const empty = sql`p.id = any(${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
+  // A payment that the merchant was notified of, or that a payout was ever made for, is kept as reversed.
+  await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
+    where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id)
+      or exists (select from deliveries d where d.merchant_id = p.merchant_id and d.order_key = p.id))`.execute(ctx.db)
+  await sql`delete from payments p where ${empty}`.execute(ctx.db)
+}
+
+/** Returns the transactions whose transfers a payment claims. */
+export const hashesClaimed = async (ctx: TxContext, paymentId: string): Promise<Hash[]> =>
+  (
+    await ctx.db
+      .selectFrom("claims")
+      .innerJoin("transfers", "transfers.id", "claims.transfer_id")
+      .select("tx_hash")
+      .distinct()
+      .where("payment_id", "=", paymentId)
+      .execute()
+  ).map(row => row.tx_hash)

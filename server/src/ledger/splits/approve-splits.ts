@@ -1,0 +1,106 @@
+/**
+ * The splits that paywalls, products and links are attached to: a change emits an event, and needs the wallet's
+ * approval while its lock is on.
+ */
+import type { FastifyRequest } from "fastify"
+import { type Approval, approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import { percentOf } from "../../platform/money/percent.ts"
+import { emitSplitChanged } from "./emit-split-changed.ts"
+import { recipientsOf } from "./manage-splits.ts"
+import type { Recipient } from "./split.ts"
+
+/** Describes who is paid; without a split, the merchant. */
+export const recipientMessage = (recipients: readonly Recipient[]): string =>
+  recipients.length === 0
+    ? "the merchant alone"
+    : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
+
+/**
+ * Emits the event when a paywall, product, link or subscription gets another split, or none. A no-op where the split stays
+ * the same. `productId`: where only what is paid for that product goes to the split.
+ */
+export async function emitAttached(
+  ctx: TxContext,
+  merchantId: string,
+  resourceId: string,
+  before: string | null,
+  after: string | null,
+  productId: string | null = null,
+): Promise<void> {
+  if (before === after) return
+  const recipients = after === null ? [] : ((await recipientsOfSplit(ctx, merchantId, after)) ?? [])
+  const change = after === null ? "detached" : "attached"
+  await emitSplitChanged(ctx, merchantId, { change, splitId: after ?? before, resourceId, productId, recipients })
+}
+
+/** A change of the split of something; `after` is undefined where it stays. `of`: what of the resource, in words. */
+export interface SplitChange {
+  of?: string
+  before: string | null
+  after: string | null | undefined
+}
+
+/**
+ * While the wallet lock is on, requires the payout wallet's approval for giving `resource` (an id, or the name of what
+ * is created) another split than it has, by any of the changes that `read` returns. The change itself refuses a split of
+ * another merchant. Call it outside a transaction, and the approval's `hold` first inside it.
+ */
+export const approveSplits = (
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  resource: string,
+  read: (ctx: TxContext) => Promise<SplitChange[]>,
+): Promise<Approval> =>
+  approvedByWallet(ctx, request, merchantId, async ctx => {
+    const from: string[] = []
+    const to: string[] = []
+    for (const { of, before, after } of await read(ctx)) {
+      if (after === undefined || after === before) continue
+      const words = [await splitMessage(ctx, merchantId, before), await splitMessage(ctx, merchantId, after)]
+      const [present, next] = words.map(each => each && (of === undefined ? each : `${of}: ${each}`))
+      if (present === undefined || next === undefined) continue
+      from.push(present)
+      to.push(next)
+    }
+    if (to.length === 0) return undefined
+    return { words: { action: "Attach split", subject: resource, from: from.join("; "), to: to.join("; ") } }
+  })
+
+/** Does the same as {@link approveSplits} for one split, which the request names. */
+export const approveAttachment = (
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  resource: string,
+  before: (ctx: TxContext) => Promise<string | null>,
+  after: string | null | undefined,
+): Promise<Approval> =>
+  approveSplits(ctx, request, merchantId, resource, async ctx =>
+    after === undefined ? [] : [{ before: await before(ctx), after }],
+  )
+
+/** The `before` of something that is being created: it had no split. */
+export const noSplit = async (): Promise<null> => null
+
+async function splitMessage(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {
+  if (splitId === null) return recipientMessage([])
+  const recipients = await recipientsOfSplit(ctx, merchantId, splitId)
+  return recipients && `${splitId}: ${recipientMessage(recipients)}`
+}
+
+async function recipientsOfSplit(
+  ctx: TxContext,
+  merchantId: string,
+  splitId: string,
+): Promise<Recipient[] | undefined> {
+  const split = await ctx.db
+    .selectFrom("splits")
+    .select("set_id")
+    .where("id", "=", splitId)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  return split && (await recipientsOf(ctx, [split.set_id])).get(split.set_id)
+}

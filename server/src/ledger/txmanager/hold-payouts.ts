@@ -1,0 +1,31 @@
+/** Verdicts that several lanes give. */
+import type { Address } from "../../platform/chain/hex.ts"
+import { listedBy } from "../../platform/chain/screen-addresses.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Hold, Payout } from "./lane.ts"
+
+const DETAIL_LENGTH = 200
+/** How long a payout is held while its merchant's budget is spent: the next turn computes the real wait. */
+const BUDGET_WAIT_MS = 30_000
+
+/** Holds a payout while its merchant's gas budget is spent. */
+export const OVER_BUDGET: Hold = {
+  kind: "hold",
+  reason: "gas_budget",
+  detail: "the merchant's gas budget of a day is spent",
+  waitMs: BUDGET_WAIT_MS,
+}
+
+/** Holds a payout of which a party is on a sanctions list. */
+export const holdListed = async (ctx: Context, { recipient }: Payout, party: Address): Promise<Hold> => ({
+  kind: "hold",
+  reason: "sanctions",
+  detail: `the ${party === recipient ? "recipient" : "payer"} is on a sanctions list: ${await listedBy(ctx, party)}`,
+})
+
+/** Holds a payout whose call would fail. */
+export const holdFailing = (detail: string): Hold => ({
+  kind: "hold",
+  reason: "simulation",
+  detail: detail.slice(0, DETAIL_LENGTH),
+})

@@ -1,0 +1,72 @@
+/** The alarms of all wallets and lanes together, also of networks where no round runs that could raise them. */
+import { sql } from "kysely"
+import type { Context } from "../../platform/context.ts"
+import type { LaneName } from "../../platform/db/payout-kinds.ts"
+import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import { payoutAlarms, standingAlarms } from "../../platform/metrics.ts"
+import { walletAlarm } from "./report-wallet-alarms.ts"
+
+/** An alarm of a lane on networks where no wallet works, or that no wallet's round notices. */
+export interface WaitingAlarm {
+  reason: string
+  wallet: LaneName
+  /** In words that anyone may read. */
+  words: string
+  /** Returns the chains where it is on. */
+  chainsWith(ctx: Context): Promise<ReadonlySet<number>>
+}
+
+const halted: Record<LaneName, string> = {
+  payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
+  relay: "no authorization is carried out until `sluice wallet resume`",
+}
+const reported = new Set<string>()
+
+/** Reports these alarms, and logs each once. */
+export async function reportWaiting(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<void> {
+  for (const alarm of alarms) report(ctx, alarm, await alarm.chainsWith(ctx))
+}
+
+function report(ctx: Context, { reason, wallet, words }: WaitingAlarm, chains: ReadonlySet<number>): void {
+  for (const { name, chainId } of ctx.chain.networks) {
+    const labels = { network: name, wallet, reason }
+    const key = `${chainId} ${reason}`
+    standingAlarms.set(labels, chains.has(chainId) ? 1 : 0)
+    if (!chains.has(chainId)) reported.delete(key)
+    else if (!reported.has(key)) {
+      reported.add(key)
+      payoutAlarms.inc(labels)
+      ctx.log.error({ network: name, reason }, words)
+    }
+  }
+}
+
+/** Returns these alarms and those of all wallets, in words that anyone may read: no address, amount or merchant. */
+export async function alarmMessages(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<string[]> {
+  const { networks } = ctx.chain
+  const ours = ctx.settings.serviceWallets
+  const wallets = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
+  const waiting: { words: string; chains: ReadonlySet<number> }[] = []
+  for (const { words, chainsWith } of alarms) waiting.push({ words, chains: await chainsWith(ctx) })
+  const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
+    select chain_id, held_reason, count(*)::int as n from payouts where state = 'held'
+    group by 1, 2 order by 1, 2`.execute(ctx.db)
+  return networks.flatMap(({ name, chainId }) => {
+    const reasons = held.rows.filter(row => row.chain_id === chainId)
+    const total = reasons.reduce((sum, { n }) => sum + n, 0)
+    const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
+    return [
+      ...waiting.flatMap(({ words, chains }) => (chains.has(chainId) ? [`${name}: ${words}`] : [])),
+      // The row of a wallet that is no longer used stays in the table.
+      ...wallets
+        .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
+        .flatMap(wallet => [
+          ...(wallet.status === "halted"
+            ? [`${name}: the ${wallet.lane} wallet is halted: ${halted[wallet.lane]}`]
+            : []),
+          ...wallet.alarms.map(each => `${name}: ${walletAlarm(wallet.lane, each)}`),
+        ]),
+      ...(total === 0 ? [] : [`${name}: payouts held: ${total} (${list})`]),
+    ]
+  })
+}

@@ -1,0 +1,49 @@
+/**
+ * What needs a person, as `/readyz` of any process reports them: the scan of the networks, endpoints,
+ * payouts, and subscriptions.
+ */
+import { setTimeout as sleep } from "node:timers/promises"
+import { scanAlarms } from "../../ledger/scanner/watch-scan-lag.ts"
+import { alarmMessages } from "../../ledger/txmanager/report-alarms.ts"
+import { troubleMessages } from "../../platform/chain/note-endpoint-troubles.ts"
+import type { Context } from "../../platform/context.ts"
+import { failingSubscriptions } from "../../products/subscriptions/advance-subscriptions.ts"
+import { waitingAlarms } from "./waiting-alarms.ts"
+
+const WATCH_MS = 10_000
+
+function limitMessages({ limits }: Context): string[] {
+  const trouble = limits.trouble?.()
+  return trouble === undefined ? [] : [trouble]
+}
+
+function replicaMessages({ replica }: Context): string[] {
+  const trouble = replica?.trouble()
+  return trouble === undefined ? [] : [`replica: left out, and the primary serves all reads: ${trouble}`]
+}
+
+/** Queries only the database. `standing` are the alarms of this process's own checks. */
+export async function alarmsNow(ctx: Context, standing: readonly string[] = []): Promise<string[]> {
+  const [scan, payouts, endpoints, subscriptions] = await Promise.all([
+    scanAlarms(ctx),
+    alarmMessages(ctx, waitingAlarms),
+    troubleMessages(ctx),
+    failingSubscriptions(ctx),
+  ])
+  const here = [...replicaMessages(ctx), ...limitMessages(ctx)]
+  // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
+  // words.
+  return [...new Set([...standing, ...here, ...scan, ...payouts, ...endpoints, ...subscriptions])]
+}
+
+/**
+ * Looks at the scans again and again until the context's signal aborts, so that the metrics of every process show one
+ * that stands still: an API process may be all that runs, and nobody may ask its `/readyz`.
+ */
+export async function watchScans(ctx: Context): Promise<void> {
+  while (!ctx.signal.aborted) {
+    // Where the database is gone, its own faults say so.
+    await scanAlarms(ctx).catch(() => undefined)
+    await sleep(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => undefined)
+  }
+}

@@ -1,0 +1,196 @@
+/** Manual actions on payouts without a nonce: list what is held and why, retry, cancel. */
+import { sql } from "kysely"
+import { makePayouts } from "../../ledger/payouts/make-payouts.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { formatAmount } from "../../platform/money/amount.ts"
+import { findPayout, networkNamed, refused } from "./find-wallet.ts"
+import { type Asked, byHand } from "./log-actions.ts"
+
+const waiting: readonly Row<"payouts">["state"][] = ["queued", "held"]
+
+/** The held payouts, oldest first, with the evidence for those held because of sanctions. */
+export async function heldPayouts(ctx: Context, limit: number) {
+  const { rows } = await sql<Row<"payouts"> & { source: string | null; screened_at: Date | null }>`
+    select i.*, s.source, s.screened_at from payouts i left join lateral (
+      select source, screened_at from screenings where i.held_reason = 'sanctions' and address = i.recipient and listed
+      order by id desc limit 1) s on true
+    where i.state = 'held' order by i.created_at, i.id limit ${limit}`.execute(ctx.db)
+  return rows.map(row => ({
+    id: row.id,
+    network: networkNamed(ctx, row.chain_id),
+    kind: row.kind,
+    merchant: row.merchant_id,
+    payment: row.payment_id,
+    recipient: checksummed(row.recipient),
+    amount: amountOf(ctx, row),
+    reason: row.held_reason,
+    detail: row.held_detail,
+    createdAt: row.created_at.toISOString(),
+    since: row.updated_at.toISOString(),
+    checks: row.checks,
+    nextLook: row.run_at.toISOString(),
+    screening: row.source === null ? null : { source: row.source, at: row.screened_at?.toISOString() ?? null },
+  }))
+}
+
+/** The amount in whole tokens; in base units for another token, or where the settings no longer have its network. */
+function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payouts">): string {
+  const network = ctx.chain.networks.find(each => each.chainId === chainId)
+  if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
+  return `${amount} of ${checksummed(token)}`
+}
+
+/**
+ * Retries a payout without a nonce now, and starts its waits again. It goes through every check as usual: a recipient
+ * on a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
+ */
+export async function retryPayout(ctx: Context, asked: Asked & { payout: string }): Promise<{ said: string }> {
+  const seen = await findPayout(ctx, asked.payout)
+  if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
+  const { reason } = await byHand(ctx, asked, async ctx => {
+    const row = await lockWaiting(ctx, asked.payout)
+    const after = { checks: 0, run_at: ctx.now() }
+    await ctx.db.updateTable("payouts").set(after).where("id", "=", row.id).execute()
+    return {
+      action: "retry" as const,
+      chainId: row.chain_id,
+      payoutId: row.id,
+      before: { state: row.state, held_reason: row.held_reason, checks: row.checks, run_at: row.run_at },
+      after,
+      reason: row.held_reason,
+    }
+  })
+  const how =
+    reason === "sanctions"
+      ? "Its recipient is screened again; while it is listed, it stays held."
+      : "It is paid where its checks succeed, and stays held where they don't."
+  return { said: `The payout ${asked.payout} is retried now. ${how}` }
+}
+
+/** Retries all held payouts now, or those held for one reason. Writes one record for each network. */
+export async function retryAll(
+  ctx: Context,
+  asked: Asked & { held?: HeldReason | undefined },
+): Promise<{ said: string }> {
+  const { rows: chains } = await sql<{
+    chain_id: number
+  }>`select distinct chain_id from payouts where state = 'held'`.execute(ctx.db)
+  let total = 0
+  for (const { chain_id: chainId } of chains)
+    await byHand(ctx, asked, async ctx => {
+      const { rows } = await sql<{ reason: HeldReason; n: number }>`
+        with retried as (update payouts set checks = 0, run_at = ${ctx.now()} where state = 'held' and chain_id = ${chainId}
+          and ${asked.held === undefined ? sql`true` : sql`held_reason = ${asked.held}`} returning held_reason)
+        select held_reason as reason, count(*)::int as n from retried group by 1`.execute(ctx.db)
+      total += rows.reduce((sum, { n }) => sum + n, 0)
+      const counts = Object.fromEntries(rows.map(({ reason, n }) => [reason, n]))
+      return { action: "retry" as const, chainId, before: { held: counts }, after: { checks: 0, run_at: ctx.now() } }
+    })
+  const which = asked.held === undefined ? "" : ` for ${asked.held}`
+  if (total === 0) throw refused(`No payout is held${which}.`)
+  return {
+    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} retried now. Each is paid where its checks succeed, and stays held where they don't.`,
+  }
+}
+
+/**
+ * Creates a reverted share again, as the engine does. Refuses where that was already done, or nothing is owed any more.
+ */
+async function makeAgain(
+  ctx: Context,
+  asked: Asked & { payout: string },
+  paymentId: string,
+): Promise<{ said: string }> {
+  const { id } = await byHand(ctx, asked, async ctx => {
+    const successors = () =>
+      ctx.db.selectFrom("payouts").select(["id", "chain_id"]).where("replaces", "=", asked.payout).execute()
+    // Locks the payment before its payouts, as settlement does.
+    await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
+    const before = await successors()
+    await makePayouts(ctx, paymentId, { reason: "reverted" })
+    const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
+    if (!made) throw refused(`The payout ${asked.payout} reverted, and no part of it is left to be created again.`)
+    await ctx.db.updateTable("payouts").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
+    return {
+      action: "retry" as const,
+      chainId: made.chain_id,
+      payoutId: asked.payout,
+      before: { state: "reverted" },
+      after: { state: "reverted", made_again_as: made.id },
+      id: made.id,
+    }
+  })
+  return {
+    said: `The payout ${asked.payout} reverted. It is created again as ${id}, and paid where its checks succeed.`,
+  }
+}
+
+/** Cancels a payout without a nonce for good; its money stays in its deposit. */
+export async function cancel(
+  ctx: Context,
+  asked: Asked & { payout: string; reason: string },
+): Promise<{ said: string }> {
+  const { payment_id: paymentId } = await findPayout(ctx, asked.payout)
+  const { kind } = await byHand(ctx, asked, async ctx => {
+    // Locks the payment before its payouts and books, as settlement does.
+    if (paymentId !== null)
+      await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
+    const row = await lockWaiting(ctx, asked.payout)
+    // The reason why the relay was held is cleared: its payer is shown why it ended.
+    const after = {
+      state: "cancelled",
+      stopped: true,
+      held_reason: null,
+      ...(row.payer && { held_detail: null }),
+    } as const
+    await ctx.db
+      .updateTable("payouts")
+      .set({ ...after, updated_at: ctx.now() })
+      .where("id", "=", row.id)
+      .execute()
+    return {
+      action: "cancel" as const,
+      chainId: row.chain_id,
+      payoutId: row.id,
+      before: { state: row.state, held_reason: row.held_reason, held_detail: row.held_detail },
+      after,
+      kind: row.kind,
+    }
+  })
+  // Settlement that waits for the shares of a payment need not wait for this one.
+  await ctx.wakes.wake("payments")
+  return { said: `The payout ${asked.payout} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
+}
+
+/** What happens to the money, by the kind of payout. */
+const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
+  share:
+    "Its money stays in its deposit, and is not paid to anyone automatically; the merchant's console shows the share as cancelled.",
+  sweep:
+    "Its money stays in its deposit, and is not swept again automatically; the merchant's transactions show it as cancelled.",
+  authorize: "Its payer learns that it was not carried out, and may sign again or pay with a transfer.",
+  settle:
+    "It moved nothing: whoever paid learns that it was not carried out, and may pay again. The authorization was never broadcast.",
+  return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
+  reserve: "Nothing was reserved: its payer learns that it was not carried out, and may sign again.",
+  capture:
+    "What is reserved stays in the escrow. Its merchant may capture it again; an automatic capture is made again at once, and what is not captured in time goes back to the payer.",
+  void: "What is left stays in the escrow. Its merchant may capture it, or release it again; a void that is due by its time is made again at once.",
+  refund: "The refund has failed; its merchant may ask for another.",
+}
+
+/** Locks the payout's row in the same way as when nonces are assigned, so that only one of the two gets it. */
+async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"payouts">> {
+  const row = await ctx.db
+    .selectFrom("payouts")
+    .selectAll()
+    .where("id", "=", id)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
+  if (waiting.includes(row.state)) return row
+  const state = row.nonce === null ? row.state : `${row.state}, with the nonce ${row.nonce}`
+  throw refused(`The payout ${id} is ${state}: only queued or held payouts can be retried or cancelled.`)
+}

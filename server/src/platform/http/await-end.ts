@@ -1,0 +1,67 @@
+/** Long-polls: a request waits until a state is what it waits for. All who wait for one state share its reads. */
+import type { FastifyReply, FastifyRequest } from "fastify"
+import type { Context } from "../context.ts"
+import { addressGroup } from "../limits/buckets.ts"
+import { waitsOf } from "./open-waits.ts"
+import { type Shared, TICK_MS } from "./shared-reads.ts"
+import type { Holder, Places } from "./waiter-slots.ts"
+
+/** The longest wait that a caller may ask for, in seconds. */
+export const MAX_WAIT_S = 25
+
+/** How often a state that somebody waits for is read without a wake-up, in milliseconds. */
+export const POLL_PAUSE_MS = 5_000
+/** More waits than the default limits let an address begin; a server that asks for many payers has raised them. */
+const MAX_BY_ADDRESS = 100
+
+/** Where a request of the API waits. */
+export const polling = (ctx: Context, { ip }: Pick<FastifyRequest, "ip">) => ({
+  places: waitsOf(ctx).polls,
+  holder: { name: addressGroup(ip), most: MAX_BY_ADDRESS },
+})
+
+/** How a request waits, and where. */
+export interface Wait<T> {
+  waitS: number
+  places: Places
+  holder: Holder
+  isOver: (state: T) => boolean | Promise<boolean>
+}
+
+/**
+ * Returns a state once it `isOver`, after `waitS` seconds at the latest; sooner where no place is free, somebody else
+ * needs the place, the caller has hung up, or the process stops. What it returns was read after the call, and for whoever
+ * waited in vain, after the wait.
+ */
+export async function awaitEnd<T>(
+  ctx: Pick<Context, "wakes" | "signal">,
+  { raw }: Pick<FastifyReply, "raw">,
+  shared: Shared<T>,
+  { waitS, places, holder, isOver }: Wait<T>,
+): Promise<T> {
+  if (waitS === 0) {
+    const state = await shared.read()
+    await shared.tend?.(state)
+    return state
+  }
+  const follower = waitsOf(ctx).follow(shared)
+  const until = performance.now() + waitS * 1_000
+  const giveBack = places.take(holder, follower.end)
+  raw.once("close", follower.end)
+  try {
+    let seen = await follower.fresh()
+    if (!giveBack) return seen.state
+    while (!(await isOver(seen.state))) {
+      // The last read may have to wait for a tick.
+      const leftMs = until - performance.now() - TICK_MS
+      const next = leftMs > 0 && !raw.destroyed ? await follower.next(seen, leftMs) : undefined
+      if (!next) return raw.destroyed ? seen.state : (await follower.fresh()).state
+      seen = next
+    }
+    return seen.state
+  } finally {
+    raw.off("close", follower.end)
+    giveBack?.()
+    follower.close()
+  }
+}

@@ -1,0 +1,33 @@
+/** What requests of a process that wait have in common: their reads, and their places. */
+import type { Context } from "../context.ts"
+import type { Wakes } from "../jobs/wake.ts"
+import { defaultBounds } from "./connections.ts"
+import { openSharedReads, type SharedReads } from "./shared-reads.ts"
+import { openPlaces, type Places } from "./waiter-slots.ts"
+
+/**
+ * Each kind has places of its own, so that none takes those of another; together they leave a fifth of the connections
+ * to requests that don't wait.
+ */
+interface Waits extends SharedReads {
+  /** Live pages, and pages whose proxy holds streams back. */
+  pages: Places
+  /** `wait=` of the API. */
+  polls: Places
+  /** Agents and facilitators whose payments are being carried out. */
+  agents: Places
+}
+
+/** A process has one {@link Wakes}. */
+const opened = new WeakMap<Wakes, Waits>()
+
+/** The waits of this process; those who wait end with `ctx.signal`. */
+export function waitsOf({ wakes, signal }: Pick<Context, "wakes" | "signal">): Waits {
+  const known = opened.get(wakes)
+  if (known) return known
+  const { connections } = defaultBounds
+  const part = (share: number) => openPlaces(Math.floor(connections * share))
+  const waits = { ...openSharedReads(wakes, signal), pages: part(0.25), polls: part(0.25), agents: part(0.3) }
+  opened.set(wakes, waits)
+  return waits
+}

@@ -1,0 +1,154 @@
+/**
+ * Which sessions are settled next, and which of their transfers: the greatest, so that no transaction outlasts a round's
+ * lease, and none grows, however many transfers an address receives.
+ */
+import { type RawBuilder, sql } from "kysely"
+import type { ClaimedTransfer, Due } from "../../ledger/settlement/sellable.ts"
+import { dueTransfers, inTurn, isRestDue, turnOf } from "../../ledger/settlement/turns.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { isKind } from "../../platform/db/is-kind.ts"
+import { leftOverColumns } from "../../platform/db/remaining-value.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+
+/** Sessions that are due by time, in one round; the others stay due for the next. */
+const TIMED_PER_ROUND = 500
+/**
+ * The most undecided transfers in the settlement token that one settlement reads of an address: those of most money. The
+ * others stay in its books. They are read when the merchant has decided about greater ones.
+ */
+const MAX_READ = 2_000
+/** The same of those that one of two endpoints alone reports. They count towards small payments only. */
+const MAX_SINGLE = 200
+/** The most of other tokens, whose amounts mean nothing: the first. */
+const MAX_OTHER = 500
+/** How many due transfers one transaction ends, read or not. Each costs several indexes. */
+const MAX_ENDED = 5_000
+
+/** A transfer with the payment that claims it, and whether that payment was accepted beside the session's own. */
+export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
+
+/** The transfers of a session that one transaction settles. */
+export interface Batch {
+  /** Those that are read. */
+  ids: bigint[]
+  /** Those that are due no longer afterwards: those that are read, and smaller ones. */
+  ended: bigint[]
+  /** Whether more stay due. */
+  isMore: boolean
+}
+
+/**
+ * SQL: the ids of the transfers at a deposit that a settlement reads beside those of the session's payment, and of payments
+ * that a reorg changed: those that the merchant has not decided about.
+ */
+function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknown> {
+  const undecided = sql`select t.* from transfers t left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.deposit_id = ${deposit} and not t.applied and t.state <> 'gone'
+      and (p.id is null or p.status in ('open', 'reversed'))`
+  // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
+  const ours = (isSingle: boolean, most: number) =>
+    sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${isSingle}
+      order by t.value desc, t.id limit ${most}) greatest)`
+  // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
+  return sql`${ours(false, MAX_READ)} union all ${ours(true, MAX_SINGLE)}
+    union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
+      order by block_number, log_index limit ${MAX_OTHER})`
+}
+
+/**
+ * Makes the sessions with these addresses or ids due at a time, or now. A submission that failed, or a relay that ended, brings no
+ * transfer that would do so.
+ */
+export async function wakeSessions(
+  ctx: TxContext,
+  deposits: readonly bigint[],
+  resources: readonly string[],
+  at = ctx.now(),
+): Promise<void> {
+  await sql`update checkout_sessions set run_at = ${at}
+    where id = any(${sqlArray("text", new Set(resources))}
+      || array(select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))})))`.execute(
+    ctx.db,
+  )
+}
+
+/**
+ * The sessions that have a transfer to settle or are due by time, in the order of their turn, each with the senders of the
+ * undecided transfers that would be read now.
+ */
+export async function dueSessions(ctx: TxContext, { chainId, token }: NetworkInfo): Promise<Due> {
+  const owed = sql`
+    select id as name, merchant_id, max(sum) as sum, min(since) as since, false as is_first from (
+      select d.resource_id as id, d.merchant_id, arrived.sum, arrived.since
+        from (select deposit_id, sum(value) filter (where token = ${token.address}) as sum, min(run_at) as since
+          from (${dueTransfers(chainId, ctx.now())}) due group by 1) arrived
+        join deposits d on d.id = arrived.deposit_id where ${isKind("d.resource_id", "cs")}
+      union all
+      (select id, merchant_id, null, run_at from checkout_sessions where chain_id = ${chainId} and run_at <= ${ctx.now()}
+        order by run_at limit ${TIMED_PER_ROUND})) each group by 1, 2`
+  const { rows } = await sql<{ resourceId: string; senders: Address[]; n: number }>`
+    select due.name as "resourceId", due.n, array(select distinct s.from_address::text from deposits d
+        cross join lateral (${readAt(sql`d.id`, token.address)}) read join transfers s on s.id = read.id
+      where d.resource_id = due.name) as senders
+    from (${inTurn(owed)}) due order by ${turnOf}`.execute(ctx.db)
+  return { groups: rows.map(({ resourceId, senders }) => ({ resourceId, senders })), isMore: isRestDue(rows) }
+}
+
+/** Returns the senders of the undecided transfers of a session that a settlement would read. */
+export async function sendersAt(ctx: TxContext, sessionId: string, token: Address): Promise<Address[]> {
+  const { rows } = await sql<{ sender: Address }>`
+    select distinct t.from_address as sender from deposits d cross join lateral (${readAt(sql`d.id`, token)}) read
+      join transfers t on t.id = read.id where d.resource_id = ${sessionId} order by 1`.execute(ctx.db)
+  return rows.map(({ sender }) => sender)
+}
+
+/**
+ * Locks the transfers of a session's address that are settled now. Call it inside a transaction, under the session's
+ * lock.
+ */
+export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
+  const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean; isGone: boolean }>`
+    with due as (select id, state from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MAX_ENDED + 1}),
+      changed as (select c.payment_id as id from due join claims c on c.transfer_id = due.id),
+      own as (select c.transfer_id as id from payments p join claims c on c.payment_id = p.id
+        where p.resource_id = ${deposit.resource_id} and ((p.status = 'granted' and not p.beside)
+          or (p.status <> 'open' and p.id in (select id from changed)))),
+      read as (select id from own union select id from (${readAt(sql`${deposit.id}`, token)}) undecided)
+    select coalesce(read.id, due.id) as id, read.id is not null as "isRead", due.id is not null as "isDue",
+      read.id is null and due.state = 'gone' as "isGone"
+      from read full join due on due.id = read.id`.execute(ctx.db)
+  const ids = rows.flatMap(({ id, isRead }) => (isRead ? [id] : []))
+  const touched = rows.map(({ id }) => id)
+  // Transfers are locked before any book, in the order that the scanner uses too.
+  await sql`select count(*) from (select id from transfers where id = any(${sqlArray("bigint", touched)})
+    order by id for no key update) locked`.execute(ctx.db)
+  const back = await backAmong(
+    ctx,
+    rows.filter(({ isGone }) => isGone).map(({ id }) => id),
+  )
+  const ended = touched.filter(id => !back.has(id))
+  return { ids, ended, isMore: back.size > 0 || rows.filter(({ isDue }) => isDue).length > MAX_ENDED }
+}
+
+/**
+ * Returns which of these transfers are no longer gone: the scanner may have brought one back while the lock waited. It was
+ * not read, so it stays due.
+ */
+async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<bigint>> {
+  if (gone.length === 0) return new Set()
+  const { rows } = await sql<{ id: bigint }>`
+    select id from transfers where id = any(${sqlArray("bigint", gone)}) and state <> 'gone'`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
+}
+
+/** Reads these transfers with their payments, in chain order. Call it after they are locked. */
+export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
+  const { rows } = await sql<SessionTransfer>`
+    select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.id = any(${sqlArray("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
+  return rows
+}

@@ -1,0 +1,61 @@
+/** What merchants are notified of about their paywalls. */
+import { emit } from "../../account/webhooks/emit.ts"
+import { notifyPaid, notifyReversed } from "../../ledger/settlement/notify-paid.ts"
+import { nextSequence } from "../../ledger/settlement/number-events.ts"
+import type { SellingTx } from "../../ledger/settlement/sellable.ts"
+import { amountFormatter } from "../../platform/chain/format-amounts.ts"
+import { checksummed } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { Row } from "../../platform/db/schema.ts"
+
+/**
+ * Emits that a payment granted access, or that a reorg removed the payment. Call it inside the transaction that does
+ * so, after the payment and its grant are written. A payment that comes back is emitted again, and so is its next
+ * reversal.
+ */
+export async function notifyPayment(
+  ctx: SellingTx,
+  network: NetworkInfo,
+  paymentId: string,
+  change: "granted" | "reversed",
+): Promise<void> {
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .innerJoin("paywalls", "paywalls.id", "payments.resource_id")
+    .innerJoin("grants", "grants.payment_id", "payments.id")
+    .selectAll("payments")
+    .select(["paywalls.id as paywallId", "paywalls.description", "grants.granted_at"])
+    .where("payments.id", "=", paymentId)
+    .executeTakeFirstOrThrow()
+  if (payment.agent) return
+  const grantedAt = payment.granted_at.toISOString()
+  const common = { merchantId: payment.merchant_id, orderKey: paymentId }
+  const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)
+  const sequence = await nextSequence(ctx, "payments", paymentId)
+  const data = { ...dataOf(payment, network), amount, currency, sequence }
+  // The time of the grant distinguishes this event from the one after a reversal.
+  const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
+  if (change === "granted") {
+    await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })
+    await notifyPaid(ctx, network, paymentId)
+  } else {
+    const reversedAt = ctx.now().toISOString()
+    const takesBack = ["paywall.granted" as const]
+    await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt }, takesBack })
+    await notifyReversed(ctx, network, payment)
+  }
+}
+
+const dataOf = (
+  payment: Row<"payments"> & { paywallId: string; description: string | null },
+  network: NetworkInfo,
+) => ({
+  paymentId: payment.id,
+  paywallId: payment.paywallId,
+  payer: checksummed(payment.payer),
+  chain: network.name,
+  chainId: network.chainId,
+  txHash: payment.tx_hash,
+  description: payment.description,
+  metadata: null,
+})

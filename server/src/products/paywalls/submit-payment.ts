@@ -1,0 +1,106 @@
+/** What a buyer does at a paywall: submit a hash, and ask for its state. */
+import { sql } from "kysely"
+import { watch } from "../../ledger/deposits/make-deposits.ts"
+import { freshSubmission, verifySoon } from "../../ledger/scanner/queries.ts"
+import { statusMessage, waitsForMerchant } from "../../ledger/scanner/submission-faults.ts"
+import { scannedBlock } from "../../ledger/scanner/watch-scan-lag.ts"
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { Row, SubmissionStatus } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { traceparentNow } from "../../platform/tracing/trace.ts"
+import { paymentKey, paywallRow, seenPayment, submittedPayment } from "./queries.ts"
+
+/** A paywall by its id, for anyone who has that; `PAYWALL_NOT_FOUND`. */
+export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"paywalls">> {
+  const row = await paywallRow(ctx.db, id)
+  if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
+  return row
+}
+
+/**
+ * Stores that `address` says it paid with `txHash`. Submitting it again during verification changes nothing; after a
+ * failure it is verified again. `ALREADY_VERIFIED` when everything that the transaction paid here has granted access.
+ */
+export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
+  const { chain_id } = await publicPaywall(ctx, paywallId)
+  const { token } = networkOf(ctx.chain, chain_id)
+  await inTransaction(ctx, async ctx => {
+    const paid = await sql<{ granted: boolean }>`
+      select coalesce(p.status = 'granted', false) as granted
+      from transfers t join deposits d on d.id = t.deposit_id
+        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+      where d.resource_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}`.execute(ctx.db)
+    if (paid.rows.length > 0 && paid.rows.every(row => row.granted)) throw new ApiError("ALREADY_VERIFIED")
+    const fresh = { ...freshSubmission(ctx.now()), traceparent: traceparentNow(ctx) }
+    await ctx.db
+      .insertInto("submissions")
+      .values({ resource_id: paywallId, chain_id, tx_hash: txHash, address, by_sender: true, ...fresh })
+      .onConflict(conflict =>
+        conflict
+          .columns(["resource_id", "tx_hash", "address"])
+          .where("by_sender", "=", sql.lit(true))
+          .doUpdateSet(fresh)
+          .where("submissions.status", "in", ["failed", "reversed"]),
+      )
+      .execute()
+  })
+  await watch(ctx, paywallId)
+  await verifySoon(ctx, chain_id)
+}
+
+export interface PaymentState {
+  status: SubmissionStatus
+  reason: string | null
+  message: string
+  confirmations: number
+  requiredConfirmations: number
+}
+
+/**
+ * The state of a submission, or of a payment that nobody submitted; `PAYMENT_NOT_FOUND` for neither. Of several
+ * transfers in the transaction, a granted one decides.
+ */
+export async function paymentState(
+  ctx: TxContext,
+  paywallId: string,
+  txHash: Hash,
+  address: Address,
+): Promise<PaymentState> {
+  const { id, chain_id } = await publicPaywall(ctx, paywallId)
+  const { confirmations: required } = networkOf(ctx.chain, chain_id)
+  const key = paymentKey(id, txHash, address)
+  const [submitted, seen, scanned] = await Promise.all([
+    submittedPayment(ctx.db, key),
+    seenPayment(ctx.db, key),
+    scannedBlock(ctx.db, chain_id),
+  ])
+  const found = submitted ?? (seen && foundState(seen.status, seen.exception))
+  if (!found) throw new ApiError("PAYMENT_NOT_FOUND")
+  const blockNumber = seen?.block_number ?? submitted?.block_number
+  const depth = blockNumber && scanned !== undefined ? scanned - blockNumber + 1n : 0n
+  return {
+    status: found.status,
+    reason: found.reason,
+    message: found.message,
+    confirmations: Number(depth < 0n ? 0n : depth),
+    requiredConfirmations: Number(required),
+  }
+}
+
+/** The state of money that nobody submitted, from the payment that claims it. */
+function foundState(
+  status: Row<"payments">["status"] | null,
+  exception: Row<"payments">["exception"] | null,
+): Pick<PaymentState, "status" | "reason" | "message"> {
+  if (status === "granted" || status === "reversed") return { status, reason: null, message: statusMessage[status] }
+  if (status === "returned") return { status: "failed", reason: exception ?? null, message: statusMessage.returned }
+  if (status === "open" && exception && exception in waitsForMerchant)
+    return {
+      status: "failed",
+      reason: exception,
+      message: waitsForMerchant[exception as keyof typeof waitsForMerchant],
+    }
+  return { status: "verifying", reason: null, message: statusMessage.unsubmitted }
+}

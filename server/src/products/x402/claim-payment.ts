@@ -1,0 +1,296 @@
+/**
+ * Binds an authorization to the request that it pays for, and hands it to the relay wallet: one row, written before
+ * anything is broadcast. The row's unique key is the payer's nonce. So of any number of requests with one
+ * authorization, in any number of processes, one creates the row and the others find it.
+ */
+import { createHash, randomUUID } from "node:crypto"
+import { sql, type UpdateObject } from "kysely"
+import { watch } from "../../ledger/deposits/make-deposits.ts"
+import { type RelayRow, relayRow, writeRelays } from "../../ledger/relays/accept-relay.ts"
+import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { gatherBy } from "../../platform/db/gather.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
+import type { Database, Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { newId } from "../../platform/ids.ts"
+import { withinBalance } from "./check-in-flight.ts"
+import { type Checked, checkPayment, matchPrice, type Prices } from "./check-payment.ts"
+import { LEASE_S } from "./lease-settlement.ts"
+import type { Payment, Price } from "./protocol.ts"
+import { readSettlement, resolveOutcome } from "./read-outcome.ts"
+import type { Refusal } from "./reasons.ts"
+import { settlementColumns } from "./settlement-columns.ts"
+import { scannedOf, writeFirstClaim } from "./write-claims.ts"
+
+/** How long before an authorization ends its relay is last signed, in milliseconds, so that it can still be mined. */
+const LAST_SIGNED_MS = 3_000
+/**
+ * A relay that can't be signed for this long is cancelled: nobody waits for it any more, and its buyer may have bought
+ * elsewhere.
+ */
+const MAX_QUEUED_MS = 300_000
+
+/**
+ * The last second that a Date can express: wallets sign 2^256 - 1 for "no end", which no timestamp column can store.
+ */
+const LAST_SECOND = 8_640_000_000_000n
+const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : LAST_SECOND)
+/** Each round ends because another request was quicker. After this many, the request gives up. */
+const MAX_ROUNDS = 5
+
+/** A price, and where its money goes: to one of our receiving addresses, or (facilitator) to somebody else's. */
+export type Offered = Price & {
+  deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id">
+  /** When what is sold at this address ends: no relay is signed later. */
+  soldUntil?: Date
+}
+
+/** What a payment is for. */
+export interface Sale {
+  merchantId: string
+  network: Network
+  /** Identifies what is paid for: equal for all requests that one payment may serve. */
+  binding: string
+  prices: Prices<Offered>
+  /** The purpose of the payer's screening, for the log. */
+  purpose: string
+  /** Where the request came from; see `callerOf`. */
+  caller: string
+  /** Why nothing is sold now. What was paid before is still served. */
+  closed?: ApiError | undefined
+  /** Why this is not sold any more, where something else is. What was paid before is still served. */
+  over?: Refusal | undefined
+  /** Called once the payment passed all checks, before anything is written; throws to refuse it. */
+  onProven?: () => void
+}
+
+/** Hex SHA-256 of what a payment is for. */
+export const bindingOf = (...parts: string[]): string =>
+  createHash("sha256").update(JSON.stringify(parts)).digest("hex")
+
+/** A payment's row, and whether this request made it. */
+export interface Claimed {
+  settlement: Row<"settlements">
+  /** The right of this request alone to serve what was bought, while its lease lasts. */
+  claimId: string
+  /** Whether the caller named the payment by an id of its own, which only it knows. */
+  isIdentified: boolean
+}
+
+/**
+ * Claims a payment: creates its row and its relay, or finds those that the same payment created before. Returns a
+ * refusal where the payment is refused; then nothing is written. Throws `AUTHORIZATION_ALREADY_USED` where it pays for
+ * another request, `PAYMENT_IDENTIFIER_USED`, `PAYMENTS_PAUSED`, and what `checkPayment` throws.
+ */
+export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
+  const claimId = randomUUID()
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const known = await knownPayment(ctx, sale, payment)
+    // A cancelled relay moved nothing, but somebody else may have carried the authorization out.
+    if (known && !(known.isOver && (await isUnpaid(ctx, sale.network, known.row.id)))) {
+      if (!known.isSame) throw paysAnother()
+      return { settlement: known.row, claimId, isIdentified: known.isIdentified }
+    }
+    if (sale.closed) throw sale.closed
+    if (sale.over) return sale.over
+    const price = matchPrice(ctx, sale.prices, payment)
+    if ("reason" in price) return price
+    const written = await withinBalance(ctx, sale.network, payment, async () => {
+      const checked = await checkPayment(ctx, sale.network, payment, sale)
+      if ("reason" in checked) return checked
+      sale.onProven?.()
+      return await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })
+    })
+    if (!written) continue
+    if ("reason" in written) {
+      // Another request with this payment was quicker, so the refusal may be caused by that request's own transfer.
+      if (!known && (await rowOf(ctx, sale, payment))) continue
+      return written
+    }
+    if (price.deposit) await watch(ctx, price.deposit.resource_id)
+    await ctx.wakes.wake("payouts")
+    return { settlement: written, claimId, isIdentified: payment.identifier !== undefined }
+  }
+  throw new ApiError("AUTHORIZATION_ALREADY_USED")
+}
+
+interface Known {
+  row: Row<"settlements">
+  /**
+   * Whether its relay was cancelled before it was signed. Then nothing moved, and the authorization may be claimed
+   * again.
+   */
+  isOver: boolean
+  /** Whether the row was created by this payment, for the same thing. */
+  isSame: boolean
+  isIdentified: boolean
+}
+
+const paysAnother = () =>
+  new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
+
+/** Whether nobody carried a settlement out. */
+async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boolean> {
+  const row = await readSettlement(ctx, id)
+  return row !== undefined && (await resolveOutcome(ctx, network, row)).state === "failed"
+}
+
+/** The row that this payment created before; undefined for a new payment. */
+async function knownPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Known | undefined> {
+  const row = await rowOf(ctx, sale, payment)
+  if (payment.identifier !== undefined) {
+    const named = await namedPayment(ctx, sale, payment)
+    if (named && named.payload_hash !== payment.hash) throw new ApiError("PAYMENT_IDENTIFIER_USED")
+  }
+  if (!row) return undefined
+  const isOver = row.payout_state === "cancelled" && row.found_hash === null
+  const isSame = row.payload_hash === payment.hash && row.binding === sale.binding
+  if (!isSame && !isOver) throw paysAnother()
+  return { row, isOver, isSame, isIdentified: row.identifier !== null && row.identifier === payment.identifier }
+}
+
+const rowOf = (ctx: Context, { network }: Pick<Sale, "network">, { authorization: { from, nonce } }: Payment) =>
+  rowsOf(ctx, keyOf(network.chainId, network.token.address, from, nonce))
+
+const keyOf = (chainId: number, ...rest: (Address | Hash)[]): string => [chainId, ...rest].join()
+
+type Found = Row<"settlements"> & { payout_state: Row<"payouts">["state"] }
+
+const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Found>> => {
+  const wanted = keys.map(key => {
+    const [chain_id, token, payer, nonce] = key.split(",")
+    return { chain_id, token, payer, nonce }
+  })
+  // A lookup for each row: for a list of rows Postgres scanned the table, which took 1.8 ms with a few hundred
+  // settlements.
+  const { rows } = await sql<Found>`
+    /* named: known_settlements */ select ${settlementColumns}, i.state as payout_state
+    from (${givenRows(wanted, "chain_id integer, token text, payer text, nonce text")}) k
+      join settlements s on s.chain_id = k.chain_id and s.token = k.token and s.payer = k.payer and s.nonce = k.nonce
+      join payouts i on i.id = s.payout_id`.execute(ctx.db)
+  return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))
+})
+
+/** A new relay clears everything that belongs to the end of an earlier one. */
+const unended = {
+  found_hash: null,
+  found_block: null,
+  found_final: false,
+  failed_at: null,
+  served_at: null,
+  answered_at: null,
+  retry_until: null,
+}
+
+/**
+ * What is written for a payment that passed the checks. `before`: its row, where an earlier relay of it was cancelled.
+ */
+interface Accepted {
+  price: Offered
+  checked: Checked
+  claimId: string
+  before: Row<"settlements"> | undefined
+}
+
+/** Writes the relay and the settlement's row; undefined where another request was quicker. */
+async function writeClaim(
+  ctx: Context,
+  sale: Sale,
+  payment: Payment,
+  { price, checked, claimId, before }: Accepted,
+): Promise<Row<"settlements"> | undefined> {
+  const { network, merchantId, binding } = sale
+  const { authorization, identifier, hash } = payment
+  const { digest, relay } = checked
+  const { from: payer, nonce, to, value, validBefore } = authorization
+  const ends = [Number(validBefore) * 1_000 - LAST_SIGNED_MS, price.soldUntil?.getTime() ?? Number.POSITIVE_INFINITY]
+  const relayBy = new Date(Math.min(...ends, ctx.now().getTime() + MAX_QUEUED_MS))
+  const target = price.deposit ? { depositId: price.deposit.id } : { merchantId }
+  const facts = { kind: "settle" as const, authorization, digest, relayBy, to: target }
+  const claim = {
+    merchant_id: merchantId,
+    resource_id: price.deposit?.resource_id ?? null,
+    binding,
+    payload_hash: hash,
+    identifier: identifier ?? null,
+    // Everything that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
+    digest,
+    pay_to: to,
+    amount: value,
+    valid_before: asTime(validBefore),
+    payout_id: relay.id,
+    claim_id: claimId,
+    caller: sale.caller,
+    updated_at: ctx.now(),
+  }
+  const key = { chain_id: network.chainId, token: network.token.address, payer, nonce }
+  let written: Row<"settlements"> | undefined
+  try {
+    written = before
+      ? await claimAgain(ctx, before, relayRow(ctx, network, relay, facts), { ...claim, ...unended, ...begun(network) })
+      : await writeFirstClaim(ctx, {
+          relay: relayRow(ctx, network, relay, facts),
+          settlement: { ...claim, ...key, id: newId("set"), created_at: ctx.now() },
+        })
+  } catch (error) {
+    // Postgres: unique_violation. Another payment took the identifier.
+    if ((error as { code?: unknown }).code !== "23505") throw error
+  }
+  if (written) return written
+  const row = await rowOf(ctx, sale, payment)
+  if (row && row.payout_id !== before?.payout_id) return undefined
+  // Either a checkout's relay has this nonce, or a payment with another nonce took the identifier. The next round finds
+  // out which.
+  if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
+    throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  return undefined
+}
+
+/** Writes a claim over one whose relay was cancelled; undefined where another request was quicker. */
+async function claimAgain(
+  ctx: Context,
+  before: Row<"settlements">,
+  relay: RelayRow,
+  claim: UpdateObject<Database, "settlements">,
+): Promise<Row<"settlements"> | undefined> {
+  const lost = new Error("another request was quicker")
+  return await inTransaction(ctx, async ctx => {
+    if ((await writeRelays(ctx, [relay])).size === 0) throw lost
+    const written = await ctx.db
+      .updateTable("settlements")
+      .set(claim)
+      .where("id", "=", before.id)
+      .where("payout_id", "=", before.payout_id)
+      .returningAll()
+      .executeTakeFirst()
+    if (!written) throw lost
+    return written
+  }).catch(error => {
+    if (error === lost) return undefined
+    throw error
+  })
+}
+
+/** Columns of a claim that the database computes when it is written. */
+const begun = ({ chainId }: NetworkInfo) => ({
+  from_block: scannedOf(sql`${chainId}::integer`),
+  lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
+})
+
+/** Finds the payment to which this caller (the buyer; at the facilitator, the merchant) gave the identifier. */
+function namedPayment(
+  ctx: TxContext,
+  { prices: [{ deposit }], merchantId }: Sale,
+  { identifier, authorization: { from } }: Payment,
+): Promise<Pick<Row<"settlements">, "id" | "payload_hash"> | undefined> {
+  return ctx.db
+    .selectFrom("settlements")
+    .select(["id", "payload_hash"])
+    .where(sql<boolean>`coalesce(resource_id, merchant_id) = ${deposit?.resource_id ?? merchantId}`)
+    .where(sql<boolean>`case when resource_id is null then '' else payer::text end = ${deposit ? from : ""}`)
+    .where("identifier", "=", identifier ?? "")
+    .executeTakeFirst()
+}

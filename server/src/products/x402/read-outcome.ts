@@ -1,0 +1,185 @@
+/** The outcome of a settlement: by its relay, or by anyone else who carried the authorization out. */
+import { type RawBuilder, sql } from "kysely"
+import { findUse, isPermitted, type Permitted, unlessSilent } from "../../ledger/relays/find-use.ts"
+import { TOO_LATE, wasSigned } from "../../ledger/relays/read-relay-status.ts"
+import type { Hash } from "../../platform/chain/hex.ts"
+import type { Network } from "../../platform/chain/networks.ts"
+import { openQuorum } from "../../platform/chain/quorum.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import { gatherBy } from "../../platform/db/gather.ts"
+import type { Db } from "../../platform/db/open.ts"
+import { givenRows } from "../../platform/db/rows-parameter.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { settleAgain } from "./settle-again.ts"
+import { settlementColumns } from "./settlement-columns.ts"
+
+/** How long after an authorization's end the chain is still asked about it. */
+const SETTLED_MS = 3_600_000
+const NOT_CARRIED_OUT = "It was not carried out."
+/** Not final: the chain is asked again each time, as a reorg may bring the nonce back. */
+const USED_OTHERWISE = "Its wallet cancelled the authorization, or used its nonce for something else."
+
+export type Outcome =
+  | { state: "pending" }
+  | { state: "settled"; txHash: Hash }
+  /** Nothing was paid. `replayableUntil`: anyone can still carry it out until then (ISO time). */
+  | { state: "failed"; words: string; replayableUntil?: string }
+
+/** A settlement with the state of its relay. `is_free`: no request holds the right to serve it. */
+export type Settlement = Row<"settlements"> &
+  Pick<Row<"payouts">, "state" | "succeeded" | "tx_hash" | "held_detail" | "block_number"> & { is_free: boolean }
+
+/**
+ * Reads a settlement with the state of its relay. Requests that wait for one read at each wake-up, so reads are
+ * gathered.
+ */
+export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> => settlementsOf(ctx.db, id)
+
+/**
+ * Like {@link readSettlement}, but undefined while it is pending by its rows. Most reads of waiting requests find it
+ * pending.
+ */
+export const readUnlessPending = (ctx: TxContext, id: string): Promise<Settlement | undefined> => movedOf(ctx.db, id)
+
+async function rowsOf(
+  db: Db,
+  ids: readonly string[],
+  name: "/* named: settlements */" | "/* named: moved_settlements */",
+  which: RawBuilder<unknown>,
+): Promise<Map<string, Settlement>> {
+  const wanted = ids.map(id => ({ id }))
+  const { rows } = await sql<Settlement>`
+    ${sql.raw(name)} select ${settlementColumns}, i.state, i.succeeded, i.tx_hash, i.held_detail, i.block_number,
+      (s.claim_id is null or s.lease_until < clock_timestamp()) as is_free
+    from (${givenRows(wanted, "id text")}) k join settlements s on s.id = k.id join payouts i on i.id = s.payout_id
+    where ${which}`.execute(db)
+  return new Map(rows.map(row => [row.id, row]))
+}
+
+const settlementsOf = gatherBy((db: Db, ids: readonly string[]) =>
+  rowsOf(db, ids, "/* named: settlements */", sql`true`),
+)
+
+/** Whether {@link outcomeOf} returns anything but `pending`. */
+const isMoved = sql`(s.found_hash is not null or s.failed_at is not null or i.succeeded is not null
+  or i.state = 'cancelled')`
+
+const movedOf = gatherBy((db: Db, ids: readonly string[]) => rowsOf(db, ids, "/* named: moved_settlements */", isMoved))
+
+/** The outcome by the rows alone. Undefined where the relay moved nothing, so that the chain has to be asked. */
+export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {
+  if (found_hash !== null) return { state: "settled", txHash: found_hash }
+  if (succeeded && tx_hash !== null) return { state: "settled", txHash: tx_hash }
+  if (failed_at !== null) return { state: "failed", words: NOT_CARRIED_OUT }
+  return succeeded === false || state === "cancelled" ? undefined : { state: "pending" }
+}
+
+/**
+ * The outcome of a settlement. Where its relay moved nothing, another transaction may have: an authorization is public
+ * once it was broadcast. Pending while too few endpoints answer.
+ */
+export async function resolveOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
+  const known = outcomeOf(settlement)
+  if (
+    known &&
+    !(
+      settlement.found_hash !== null &&
+      !settlement.found_final &&
+      (await unlessSilent(isGone(ctx, network, settlement)))
+    )
+  )
+    return known
+  const found = await unlessSilent(findUse(ctx, network, permittedOf(settlement), settlement.from_block))
+  if (found === undefined) return { state: "pending" }
+  if (found !== null && found !== "used") {
+    await ctx.db
+      .updateTable("settlements")
+      .set({ found_hash: found.txHash, found_block: found.blockNumber, updated_at: ctx.now() })
+      .where("id", "=", settlement.id)
+      .where("found_hash", "is", null)
+      .execute()
+    await settleAgain(ctx, settlement, found.txHash)
+    ctx.wakes.wakeSparingly("payments", [settlement.id])
+    return { state: "settled", txHash: found.txHash }
+  }
+  const untilMs = Number(settlement.valid_before) * 1_000
+  if (untilMs + SETTLED_MS <= ctx.now().getTime()) await noteFailed(ctx, settlement.id)
+  if (settlement.state === "cancelled") return { state: "failed", words: settlement.held_detail ?? NOT_CARRIED_OUT }
+  if (!(await isSignedRelay(ctx, settlement))) return { state: "failed", words: TOO_LATE }
+  if (found === "used") return { state: "failed", words: USED_OTHERWISE }
+  const words = "The transfer that was authorized failed on chain."
+  if (untilMs <= ctx.now().getTime()) return { state: "failed", words }
+  return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
+}
+
+async function isSignedRelay(ctx: TxContext, { payout_id }: Settlement): Promise<boolean> {
+  const relay = await ctx.db
+    .selectFrom("payouts")
+    .select("id")
+    .where("id", "=", payout_id)
+    .where(wasSigned)
+    .executeTakeFirst()
+  return relay !== undefined
+}
+
+/** Recent outcomes that the chain was asked for, by relay and the transaction found. */
+const lately = new Map<string, { until: number; outcome: Promise<Outcome> }>()
+/** How long an answer of the chain is reused for requests that ask only for a status. */
+const FRESH_MS = 15_000
+const MAX_KEPT = 1_000
+
+/**
+ * The outcome of a settlement for callers that ask for its status, as often as they like: the chain is asked about each
+ * relay once in 15 seconds. {@link resolveOutcome} decides who may pay or be served.
+ */
+export function recentOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
+  const known = outcomeOf(settlement)
+  if (known && (settlement.found_hash === null || settlement.found_final)) return Promise.resolve(known)
+  const now = ctx.now().getTime()
+  const key = `${settlement.payout_id} ${settlement.found_hash}`
+  const before = lately.get(key)
+  if (before && before.until > now) return before.outcome
+  const outcome = resolveOutcome(ctx, network, settlement)
+  if (lately.size >= MAX_KEPT) lately.clear()
+  lately.set(key, { until: now + FRESH_MS, outcome })
+  const forget = () => lately.delete(key)
+  // A transaction that was found just now is in the row, and a reorg may remove it.
+  outcome.then(({ state }) => void (state === "settled" && settlement.found_hash === null && forget()), forget)
+  return outcome
+}
+
+/**
+ * Whether a reorg removed the transaction that was found, or its effect. It is recorded as final once that can't happen
+ * any more.
+ */
+async function isGone(ctx: Context, network: Network, settlement: Settlement): Promise<boolean> {
+  const { id, found_hash: hash } = settlement
+  if (hash === null) return false
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  await quorum.learn([], [hash])
+  const receipt = quorum.receiptOf(hash)
+  if (receipt === undefined) return false
+  const isThere = receipt?.succeeded && receipt.transfers.some(each => isPermitted(each, permittedOf(settlement)))
+  const now = isThere
+    ? { found_final: receipt.blockNumber <= quorum.finalized, found_block: receipt.blockNumber }
+    : { found_hash: null, found_block: null }
+  await ctx.db.updateTable("settlements").set(now).where("id", "=", id).where("found_hash", "=", hash).execute()
+  return !isThere
+}
+
+/** What the authorization of a settlement permits. */
+const permittedOf = ({ token, payer, nonce, pay_to: payTo, amount }: Settlement): Permitted => ({
+  token,
+  payer,
+  nonce,
+  payTo,
+  amount,
+})
+
+const noteFailed = (ctx: TxContext, id: string) =>
+  ctx.db
+    .updateTable("settlements")
+    .set({ failed_at: ctx.now() })
+    .where("id", "=", id)
+    .where("found_hash", "is", null)
+    .execute()
