@@ -1,7 +1,7 @@
 /** The wire contract of the audit log. */
 import { type Static, Type } from "typebox"
 import type { Row } from "../../platform/db/schema.ts"
-import { Described, ListEnd, Matching, Nullable, Page, Timestamp } from "../../platform/http/schemas.ts"
+import { Described, ListEnd, Matching, Nullable, Timestamp } from "../../platform/http/schemas.ts"
 import { TimeInput } from "../../platform/http/time.ts"
 
 const kinds: Row<"audit_entries">["actor_kind"][] = ["console", "api_key", "subscriber", "operator", "service"]
@@ -106,5 +106,4 @@ const filters = {
 }
 export const AuditFilters = Type.Object(filters)
 export type AuditFilters = Static<typeof AuditFilters>
-export const AuditQuery = Type.Object({ ...Page.properties, ...filters })
 export const AuditList = Type.Object({ data: Type.Array(AuditEntry), ...ListEnd })

@@ -1,9 +1,9 @@
 /** `/api/console/api-keys`: the keys of a merchant's servers. */
-import { type Context, reading } from "../../platform/context.ts"
+import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Scope } from "../../platform/http/authenticate.ts"
-import { Page } from "../../platform/http/schemas.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"
 import { createApiKey, revokeApiKey } from "./manage-api-keys.ts"
@@ -38,28 +38,16 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  app.get(
-    "/api/console/api-keys",
-    {
-      schema: {
-        operationId: "listApiKeys",
-        summary: "The API keys, without the secrets",
-        tags,
-        querystring: Page,
-        response: { 200: KeyList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const query = read.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
-      const listedOf = (row: Row<"api_keys">) => ({
-        ...shownOf(row),
-        lastUsedAt: row.last_used_at?.toISOString() ?? null,
-      })
-      return await sendList(read, reply, request.query, newestFirst(query), rows => rows.map(listedOf), inData)
-    },
-  )
+  listRoute(app, ctx, {
+    path: "/api/console/api-keys",
+    operationId: "listApiKeys",
+    summary: "The API keys, without the secrets",
+    tags,
+    answer: KeyList,
+    source: ({ db }, merchantId) =>
+      newestFirst(db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)),
+    show: (_, rows) => rows.map(row => ({ ...shownOf(row), lastUsedAt: row.last_used_at?.toISOString() ?? null })),
+  })
 
   app.delete(
     "/api/console/api-keys/:id",

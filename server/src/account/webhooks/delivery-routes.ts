@@ -1,68 +1,56 @@
 /** `/api/console/deliveries` and `/api/console/events`: what was sent where, every attempt, and resending. */
-import { type Context, reading } from "../../platform/context.ts"
+import type { Context } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import { readWebhook, resend } from "./manage-endpoints.ts"
 import { attemptsOf, deliveryOf, filteredDeliveries, readDelivery } from "./queries.ts"
 import {
   Delivery,
+  DeliveryFilters,
   DeliveryId,
   DeliveryList,
-  DeliveryQuery,
   DeliveryWhole,
+  EventFilters,
   EventId,
   EventList,
-  EventQuery,
   EventWhole,
-  WebhookDeliveryQuery,
+  WebhookDeliveryFilters,
   WebhookId,
 } from "./schema.ts"
 
 const tags = ["webhooks"]
 
 export function deliveryRoutes(app: Server, ctx: Context): void {
-  app.get(
-    "/api/console/webhooks/:id/deliveries",
-    {
-      schema: {
-        operationId: "listDeliveries",
-        summary: "The deliveries to one endpoint, sent and pending",
-        tags,
-        params: WebhookId,
-        querystring: WebhookDeliveryQuery,
-        response: { 200: DeliveryList },
-      },
+  listRoute(app, ctx, {
+    path: "/api/console/webhooks/:id/deliveries",
+    operationId: "listDeliveries",
+    summary: "The deliveries to one endpoint, sent and pending",
+    tags,
+    params: WebhookId,
+    filter: WebhookDeliveryFilters.properties,
+    answer: DeliveryList,
+    source: async (read, merchantId, filter, params) => {
+      const { id } = await readWebhook(read, merchantId, params.id)
+      return filteredDeliveries(read, merchantId, { ...filter, webhookId: id })
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const { id } = await readWebhook(read, merchantId, request.params.id)
-      const deliveries = filteredDeliveries(read, merchantId, { ...request.query, webhookId: id })
-      return await sendList(read, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
-    },
-  )
+    show: (_, rows) => rows.map(deliveryOf),
+  })
 
-  app.get(
-    "/api/console/deliveries",
-    {
-      schema: {
-        operationId: "listAllDeliveries",
-        summary: "The deliveries to every endpoint and `callbackUrl`, sent and pending",
-        description:
-          "Filters combine: a delivery must match all of them. Resend one with `POST /api/console/deliveries/:id/resend`.",
-        tags,
-        querystring: DeliveryQuery,
-        response: { 200: DeliveryList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const deliveries = filteredDeliveries(read, await callingMerchant(request), request.query)
-      return await sendList(read, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
-    },
-  )
+  listRoute(app, ctx, {
+    path: "/api/console/deliveries",
+    operationId: "listAllDeliveries",
+    summary: "The deliveries to every endpoint and `callbackUrl`, sent and pending",
+    description:
+      "Filters combine: a delivery must match all of them. Resend one with `POST /api/console/deliveries/:id/resend`.",
+    tags,
+    filter: DeliveryFilters.properties,
+    answer: DeliveryList,
+    source: filteredDeliveries,
+    show: (_, rows) => rows.map(deliveryOf),
+  })
 
   app.get(
     "/api/console/deliveries/:id",
@@ -103,28 +91,21 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  app.get(
-    "/api/console/events",
-    {
-      schema: {
-        operationId: "listEvents",
-        summary: "Events, exactly as they are sent",
-        tags,
-        querystring: EventQuery,
-        response: { 200: EventList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const { type, since } = request.query
-      let query = read.db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
+  listRoute(app, ctx, {
+    path: "/api/console/events",
+    operationId: "listEvents",
+    summary: "Events, exactly as they are sent",
+    tags,
+    filter: EventFilters.properties,
+    answer: EventList,
+    source: ({ db }, merchantId, { type, since }) => {
+      let query = db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
       if (type !== undefined) query = query.where("type", "=", type)
       if (since !== undefined) query = query.where("created_at", ">=", timeAt("since", since))
-      const parsed = (rows: { body: string }[]) => rows.map(({ body }) => JSON.parse(body))
-      return await sendList(read, reply, request.query, newestFirst(query), parsed, inData)
+      return newestFirst(query)
     },
-  )
+    show: (_, rows) => rows.map(({ body }) => JSON.parse(body)),
+  })
 
   app.get(
     "/api/console/events/:id",

@@ -6,7 +6,7 @@ import type { DeliveryStatus } from "../../platform/db/webhook-rows.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"
-import type { DeliveryQuery } from "./schema.ts"
+import type { DeliveryFilters } from "./schema.ts"
 
 /** Deliveries of all merchants, with their events and destinations. */
 const deliveries = (ctx: TxContext) =>
@@ -68,7 +68,7 @@ export const deliveryOf = (row: DeliveryRow) => ({
 export function filteredDeliveries(
   ctx: TxContext,
   merchantId: string,
-  filters: DeliveryQuery,
+  filters: DeliveryFilters,
 ): ListSource<DeliveryRow> {
   const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
   const eb = expressionBuilder<Database, "deliveries">()

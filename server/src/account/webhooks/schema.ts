@@ -1,6 +1,6 @@
 /** The wire contract of webhooks, their deliveries and events. */
 import { type Static, Type } from "typebox"
-import { Described, ListEnd, Matching, Nullable, Page, Strict, Timestamp } from "../../platform/http/schemas.ts"
+import { Described, ListEnd, Matching, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
 import { eventTypes, subscribable } from "./webhook.ts"
 
@@ -141,13 +141,12 @@ export const DeliveryWhole = Type.Object({
   }),
 })
 
-export const WebhookDeliveryQuery = Type.Object({
-  ...Page.properties,
+export const WebhookDeliveryFilters = Type.Object({
   status: Type.Optional(Words(statuses, "Filter by status")),
   event: Type.Optional(Words(eventTypes, "Filter by event type")),
 })
-export const DeliveryQuery = Type.Object({
-  ...WebhookDeliveryQuery.properties,
+export const DeliveryFilters = Type.Object({
+  ...WebhookDeliveryFilters.properties,
   eventId: Type.Optional(
     Described(Matching(idPattern("evt"), "The id of an event, `evt_` and 24 characters"), "Filter by event"),
   ),
@@ -164,9 +163,8 @@ export const DeliveryQuery = Type.Object({
   since: Type.Optional(Described(Since, "Only those created at this time or later, in ISO 8601")),
   until: Type.Optional(Described(Since, "Only those created before this time, in ISO 8601")),
 })
-export type DeliveryQuery = Static<typeof DeliveryQuery>
-export const EventQuery = Type.Object({
-  ...Page.properties,
+export type DeliveryFilters = Static<typeof DeliveryFilters>
+export const EventFilters = Type.Object({
   type: Type.Optional(Words(eventTypes, "Filter by event type")),
   since: Type.Optional(Since),
 })

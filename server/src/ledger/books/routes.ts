@@ -1,7 +1,8 @@
 /** `/api/console/books`: every transfer into and out of the merchant's deposits. */
 import { Type } from "typebox"
 import { addressField } from "../../platform/chain/address-field.ts"
-import { type Context, reading } from "../../platform/context.ts"
+import type { Context } from "../../platform/context.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import {
   AddressInput,
   AddressText,
@@ -11,12 +12,9 @@ import {
   Matching,
   Money,
   Nullable,
-  Page,
   Timestamp,
 } from "../../platform/http/schemas.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
-import { inData, sendList } from "../../platform/http/send-lists.ts"
-import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import type { Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
 import { type BookFilter, booksCsv, booksOf, entryOf } from "./read-books.ts"
 
@@ -77,50 +75,21 @@ const filters = {
 }
 
 export function bookRoutes(app: Server, ctx: Context): void {
-  app.get(
-    "/api/console/books",
-    {
-      schema: {
-        operationId: "listBooks",
-        summary: "Every transfer into and out of the receiving addresses, with its reason, newest first",
-        tags,
-        querystring: Type.Object({ ...Page.properties, ...filters }),
-        response: { 200: Type.Object({ data: Type.Array(Entry), ...ListEnd }) },
-      },
+  listRoute(app, ctx, {
+    path: "/api/console/books",
+    operationId: "listBooks",
+    summary: "Every transfer into and out of the receiving addresses, with its reason, newest first",
+    tags,
+    filter: filters,
+    answer: Type.Object({ data: Type.Array(Entry), ...ListEnd }),
+    source: (read, merchantId, filter) => booksOf(read, merchantId, checked(filter)),
+    show: (read, rows) => rows.map(row => entryOf(read, row)),
+    csv: {
+      operationId: "exportBooks",
+      summary: "All entries of the books that match the filter, as CSV",
+      lines: (read, merchantId, filter) => booksCsv(read, merchantId, checked(filter)),
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const { limit, offset, after, ...filter } = request.query
-      const books = await booksOf(read, await callingMerchant(request), checked(filter))
-      return await sendList(
-        read,
-        reply,
-        { limit, offset, after },
-        books,
-        rows => rows.map(row => entryOf(read, row)),
-        inData,
-      )
-    },
-  )
-
-  app.get(
-    "/api/console/books.csv",
-    {
-      schema: {
-        operationId: "exportBooks",
-        summary: "All entries of the books that match the filter, as CSV",
-        tags,
-        querystring: Type.Object({ ...filters, ...csvQuery }),
-        response: CsvAnswer,
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const filter = checked(request.query)
-      return await sendCsv(read, reply, "books.csv", booksCsv(read, merchantId, filter), request.query)
-    },
-  )
+  })
 }
 
 /** Returns the same filter, and throws for a wrong time or address before anything is sent. */

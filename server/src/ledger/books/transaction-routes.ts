@@ -1,11 +1,11 @@
 /** `/api/console/transactions`: the payments that a merchant received, and what went out. */
-import { type Static, Type } from "typebox"
-import { type Context, reading } from "../../platform/context.ts"
+import { Type } from "typebox"
+import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { Described, ListEnd, Matching, Page } from "../../platform/http/schemas.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
-import { byCreation, inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
-import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { Described, ListEnd, Matching } from "../../platform/http/schemas.ts"
+import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
+import type { Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
 import { type Filter, transactions, transactionsCsv, transactionsOf, usualName } from "./read-transactions.ts"
 import { transaction } from "./schema.ts"
@@ -56,52 +56,28 @@ const filters = {
     ),
   ),
 }
-const Filters = Type.Object({ ...filters, ...csvQuery })
-const Query = Type.Object({ ...Page.properties, ...filters })
-export function transactionRoutes(app: Server, ctx: Context): void {
-  app.get(
-    "/api/console/transactions",
-    {
-      schema: {
-        operationId: "listTransactions",
-        summary: "Incoming and outgoing money, newest first",
-        tags,
-        querystring: Query,
-        response: { 200: TransactionList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const { limit, offset, after, ...filter } = request.query
-      const query = transactions(read, await callingMerchant(request), filterOf(filter))
-      const format = (rows: Row<"transactions">[]) => transactionsOf(read, rows)
-      const source = newestFirst(query, byCreation, usualName(filter))
-      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
-    },
-  )
 
-  app.get(
-    "/api/console/transactions.csv",
-    {
-      schema: {
-        operationId: "exportTransactions",
-        summary: "All transactions that match the filter, as CSV",
-        tags,
-        querystring: Filters,
-        response: CsvAnswer,
-      },
+export function transactionRoutes(app: Server, ctx: Context): void {
+  listRoute(app, ctx, {
+    path: "/api/console/transactions",
+    operationId: "listTransactions",
+    summary: "Incoming and outgoing money, newest first",
+    tags,
+    filter: filters,
+    answer: TransactionList,
+    source: (read, merchantId, filter) =>
+      newestFirst(transactions(read, merchantId, checked(filter)), byCreation, usualName(filter)),
+    show: transactionsOf,
+    csv: {
+      operationId: "exportTransactions",
+      summary: "All transactions that match the filter, as CSV",
+      lines: (read, merchantId, filter) => transactionsCsv(read, merchantId, checked(filter)),
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const filter = filterOf(request.query)
-      return await sendCsv(read, reply, "transactions.csv", transactionsCsv(read, merchantId, filter), request.query)
-    },
-  )
+  })
 }
 
 /** Returns the same filter, and throws for a wrong time before anything is sent. */
-function filterOf<T extends Filter | Static<typeof Filters>>(filter: T): T {
+function checked<T extends Filter>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   return filter
 }

@@ -6,11 +6,12 @@ import { sql } from "kysely"
 import { Type } from "typebox"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Context, reading, type TxContext } from "../../platform/context.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { AddressText, Described, HashText, ListEnd, Nullable, Page, Timestamp } from "../../platform/http/schemas.ts"
-import { inData, type ListSource, sendList } from "../../platform/http/send-lists.ts"
-import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { AddressText, Described, HashText, ListEnd, Nullable, Timestamp } from "../../platform/http/schemas.ts"
+import type { ListSource } from "../../platform/http/send-lists.ts"
+import type { Server } from "../../platform/http/server.ts"
 import { ifKind } from "../../platform/ids.ts"
 
 const ForeignToken = Type.Object({
@@ -41,25 +42,17 @@ const ForeignToken = Type.Object({
 })
 
 export function foreignTokenRoutes(app: Server, ctx: Context): void {
-  app.get(
-    "/api/console/foreign-tokens",
-    {
-      schema: {
-        operationId: "listForeignTokens",
-        summary: "Tokens at your receiving addresses that you sell nothing for, newest first",
-        description:
-          "Tokens that somebody sent to a receiving address by mistake, found in final blocks without a submitted hash while the address was watched, usually half an hour later. Nothing here counts as a payment. Tokens whose contract says that the address holds nothing are left out, and of one address at most 20 are listed. Ether leaves no log, so it is never listed; it can be recovered at any time.",
-        tags: ["books"],
-        querystring: Page,
-        response: { 200: Type.Object({ data: Type.Array(ForeignToken), ...ListEnd }) },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const tokens = tokensOf(read, await callingMerchant(request))
-      return await sendList(read, reply, request.query, tokens, rows => rows.map(row => listedOf(read, row)), inData)
-    },
-  )
+  listRoute(app, ctx, {
+    path: "/api/console/foreign-tokens",
+    operationId: "listForeignTokens",
+    summary: "Tokens at your receiving addresses that you sell nothing for, newest first",
+    description:
+      "Tokens that somebody sent to a receiving address by mistake, found in final blocks without a submitted hash while the address was watched, usually half an hour later. Nothing here counts as a payment. Tokens whose contract says that the address holds nothing are left out, and of one address at most 20 are listed. Ether leaves no log, so it is never listed; it can be recovered at any time.",
+    tags: ["books"],
+    answer: Type.Object({ data: Type.Array(ForeignToken), ...ListEnd }),
+    source: tokensOf,
+    show: (read, rows) => rows.map(row => listedOf(read, row)),
+  })
 }
 
 type ForeignTokenRow = Row<"foreign_tokens"> &

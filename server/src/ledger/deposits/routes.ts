@@ -7,12 +7,12 @@ import { Type } from "typebox"
 import type { Payee } from "../../platform/chain/deposit-terms.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Context, reading, type TxContext } from "../../platform/context.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { AddressText, HashText, ListEnd, Nullable, Page, Timestamp } from "../../platform/http/schemas.ts"
-import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
-import { inData, type ListSource, sendList } from "../../platform/http/send-lists.ts"
-import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { AddressText, HashText, ListEnd, Nullable, Timestamp } from "../../platform/http/schemas.ts"
+import type { ListSource } from "../../platform/http/send-lists.ts"
+import type { Server } from "../../platform/http/server.ts"
 import { byNetwork, kindCell, linesOf, timeCell } from "../../platform/http/write-csv-lines.ts"
 import { ifKind } from "../../platform/ids.ts"
 import { payeesOfSets } from "./make-deposits.ts"
@@ -42,42 +42,21 @@ const Deposit = Type.Object({
 })
 
 export function depositRoutes(app: Server, ctx: Context): void {
-  app.get(
-    "/api/console/deposits",
-    {
-      schema: {
-        operationId: "listDeposits",
-        summary: "The receiving addresses and their terms, newest first",
-        tags,
-        querystring: Page,
-        response: { 200: Type.Object({ data: Type.Array(Deposit), ...ListEnd }) },
-      },
+  listRoute(app, ctx, {
+    path: "/api/console/deposits",
+    operationId: "listDeposits",
+    summary: "The receiving addresses and their terms, newest first",
+    tags,
+    answer: Type.Object({ data: Type.Array(Deposit), ...ListEnd }),
+    source: depositsOf,
+    show: listedOf,
+    csv: {
+      operationId: "exportDeposits",
+      summary:
+        "All receiving addresses and their terms, as CSV: everything needed to recover their money without the service",
+      lines: depositsCsv,
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const deposits = depositsOf(read, await callingMerchant(request))
-      return await sendList(read, reply, request.query, deposits, rows => listedOf(read, rows), inData)
-    },
-  )
-
-  app.get(
-    "/api/console/deposits.csv",
-    {
-      schema: {
-        operationId: "exportDeposits",
-        summary:
-          "All receiving addresses and their terms, as CSV: everything needed to recover their money without the service",
-        tags,
-        querystring: Type.Object(csvQuery),
-        response: CsvAnswer,
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      return await sendCsv(read, reply, "deposits.csv", depositsCsv(read, merchantId), request.query)
-    },
-  )
+  })
 }
 
 /** Ordered by id alone, because ids ascend. */

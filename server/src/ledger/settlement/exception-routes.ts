@@ -5,10 +5,11 @@ import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
 import { NoBody } from "../../account/identity/schema.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
-import { inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import { inTransaction, type TxContext } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { byCreation, inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { transactions, usualName } from "../books/read-transactions.ts"
 import { assertMoneyThere } from "./check-money-there.ts"
@@ -20,8 +21,8 @@ import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resol
 import {
   ExceptionalPayment,
   ExceptionalPaymentList,
+  PaymentFilters,
   PaymentId,
-  PaymentQuery,
   ReturnOrder,
   ReturnOrders,
   ReturnOutcomes,
@@ -32,29 +33,21 @@ import { namesOf, sellableOf } from "./sellable.ts"
 const tags = ["transactions"]
 
 export function exceptionRoutes(app: Server, ctx: SellingContext): void {
-  app.get(
-    "/api/console/payments",
-    {
-      schema: {
-        operationId: "listExceptionalPayments",
-        summary: "Payments that need a decision or got one, newest first",
-        description:
-          "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it. So does the `surplus` of a granted one.",
-        tags,
-        querystring: PaymentQuery,
-        response: { 200: ExceptionalPaymentList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const { exception, status, ...page } = request.query
+  listRoute(app, ctx, {
+    path: "/api/console/payments",
+    operationId: "listExceptionalPayments",
+    summary: "Payments that need a decision or got one, newest first",
+    description:
+      "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it. So does the `surplus` of a granted one.",
+    tags,
+    filter: PaymentFilters.properties,
+    answer: ExceptionalPaymentList,
+    source: (read, merchantId, { exception, status }) => {
       const filter = { exception, status, exceptional: true }
-      const query = transactions(read, merchantId, filter)
-      const source = newestFirst(query, byCreation, usualName(filter))
-      return await sendList(read, reply, page, source, rows => exceptionsOf(read, rows), inData)
+      return newestFirst(transactions(read, merchantId, filter), byCreation, usualName(filter))
     },
-  )
+    show: exceptionsOf,
+  })
 
   app.post(
     "/api/console/payments/:id/accept",

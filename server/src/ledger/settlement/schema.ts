@@ -10,7 +10,6 @@ import {
   Matching,
   Money,
   Nullable,
-  Page,
   Strict,
   Timestamp,
 } from "../../platform/http/schemas.ts"
@@ -52,8 +51,7 @@ export const ExceptionalPayment = Type.Object({
   }),
 })
 export const ExceptionalPaymentList = Type.Object({ data: Type.Array(ExceptionalPayment), ...ListEnd })
-export const PaymentQuery = Type.Object({
-  ...Page.properties,
+export const PaymentFilters = Type.Object({
   exception: Type.Optional(
     Type.Unsafe<WaitingFor>({ type: "string", enum: exceptions, description: "Filter by exception" }),
   ),

@@ -1,11 +1,10 @@
 /** `/api/console/splits`: how payments are divided among recipients. */
 import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
-import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { Page } from "../../platform/http/schemas.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { percentOf } from "../../platform/money/percent.ts"
 import { recipientMessage } from "./approve-splits.ts"
@@ -55,31 +54,22 @@ export function splitRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  app.get(
-    "/api/console/splits",
-    {
-      schema: {
-        operationId: "listSplits",
-        summary: "All splits, newest first",
-        tags,
-        querystring: Page,
-        response: { 200: SplitList },
-      },
+  listRoute(app, ctx, {
+    path: "/api/console/splits",
+    operationId: "listSplits",
+    summary: "All splits, newest first",
+    tags,
+    answer: SplitList,
+    source: ({ db }, merchantId) =>
+      newestFirst(db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)),
+    show: async (read, rows) => {
+      const sets = await recipientsOf(
+        read,
+        rows.map(row => row.set_id),
+      )
+      return rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const query = read.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
-      const format = async (rows: Row<"splits">[]) => {
-        const sets = await recipientsOf(
-          read,
-          rows.map(row => row.set_id),
-        )
-        return rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
-      }
-      return await sendList(read, reply, request.query, newestFirst(query), format, inData)
-    },
-  )
+  })
 
   app.get(
     "/api/console/splits/:id",

@@ -1,12 +1,12 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
 import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { Page } from "../../platform/http/schemas.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import {
@@ -60,31 +60,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       })
     },
   )
-  app.get(
-    products,
-    {
-      schema: {
-        ...product,
-        operationId: "listProducts",
-        summary: "All products, including inactive ones",
-        querystring: Page,
-        response: { 200: ProductList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const query = read.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
-      return await sendList(
-        read,
-        reply,
-        request.query,
-        newestFirst(query),
-        rows => rows.map(row => productOf(read, row)),
-        inData,
-      )
-    },
-  )
+  listRoute(app, ctx, {
+    ...product,
+    path: products,
+    operationId: "listProducts",
+    summary: "All products, including inactive ones",
+    answer: ProductList,
+    source: ({ db }, merchantId) =>
+      newestFirst(db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)),
+    show: (read, rows) => rows.map(row => productOf(read, row)),
+  })
   app.get(
     `${products}/:id`,
     {
@@ -179,31 +164,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       })
     },
   )
-  app.get(
-    links,
-    {
-      schema: {
-        ...link,
-        operationId: "listPaymentLinks",
-        summary: "All payment links, including inactive ones",
-        querystring: Page,
-        response: { 200: LinkList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const query = read.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
-      return await sendList(
-        read,
-        reply,
-        request.query,
-        newestFirst(query),
-        rows => rows.map(row => linkOf(read, row)),
-        inData,
-      )
-    },
-  )
+  listRoute(app, ctx, {
+    ...link,
+    path: links,
+    operationId: "listPaymentLinks",
+    summary: "All payment links, including inactive ones",
+    answer: LinkList,
+    source: ({ db }, merchantId) =>
+      newestFirst(db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)),
+    show: (read, rows) => rows.map(row => linkOf(read, row)),
+  })
   app.get(
     `${links}/:id`,
     {

@@ -1,12 +1,13 @@
 /** `/api/console/payments/refund`: sends money from the merchant's wallet back to a payer. */
-import { type Context, inTransaction, reading } from "../../platform/context.ts"
+import { type Context, inTransaction } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { makeRefund, prepareRefund } from "./make-refund.ts"
 import { refundsShown, refundsWhere } from "./refund-queries.ts"
-import { Refund, RefundCreate, RefundId, RefundList, RefundQuery } from "./refund-schema.ts"
+import { Refund, RefundCreate, RefundFilters, RefundId, RefundList } from "./refund-schema.ts"
 import { withdrawRefund } from "./withdraw-call.ts"
 
 const tags = ["transactions"]
@@ -38,24 +39,17 @@ export function refundRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  app.get(
-    "/api/console/payments/refunds",
-    {
-      schema: {
-        operationId: "listRefunds",
-        summary: "All refunds, newest first",
-        tags,
-        querystring: RefundQuery,
-        response: { 200: RefundList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const { sessionId, status, ...page } = request.query
-      const query = refundsWhere(read, { merchantId: await callingMerchant(request), sessionId, status })
-      return await sendList(read, reply, page, newestFirst(query, orderedBy), rows => refundsShown(ctx, rows), inData)
-    },
-  )
+  listRoute(app, ctx, {
+    path: "/api/console/payments/refunds",
+    operationId: "listRefunds",
+    summary: "All refunds, newest first",
+    tags,
+    filter: RefundFilters.properties,
+    answer: RefundList,
+    source: (read, merchantId, { sessionId, status }) =>
+      newestFirst(refundsWhere(read, { merchantId, sessionId, status }), orderedBy),
+    show: (_, rows) => refundsShown(ctx, rows),
+  })
 
   app.get(
     "/api/console/payments/refunds/:id",

@@ -9,7 +9,6 @@ import {
   Money,
   MoneyInput,
   Nullable,
-  Page,
   Strict,
   Timestamp,
 } from "../../platform/http/schemas.ts"
@@ -83,8 +82,7 @@ export type RefundCreate = Static<typeof RefundCreate>
 export const RefundId = Type.Object({
   id: Type.String({ description: "The refund's id", examples: ["re_tz4a98xxat96iws9zmbrgj3a"] }),
 })
-export const RefundQuery = Type.Object({
-  ...Page.properties,
+export const RefundFilters = Type.Object({
   sessionId: Type.Optional(Described(SessionId, "Only refunds of this checkout")),
   status: Type.Optional(Described(Status, "Filter by status")),
 })

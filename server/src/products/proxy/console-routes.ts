@@ -3,11 +3,11 @@ import { bundleDeposit } from "../../ledger/deposits/make-bundle-deposit.ts"
 import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Context, reading, type TxContext } from "../../platform/context.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { Page } from "../../platform/http/schemas.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { shownRoute, urlOf } from "./describe-bundle.ts"
 import { changeBundle, createBundle, headerNames, readBundle, routesOf, switchOffBundle } from "./manage-bundles.ts"
@@ -56,25 +56,16 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       })
     },
   )
-  app.get(
-    bundles,
-    {
-      schema: {
-        ...bundle,
-        operationId: "listBundles",
-        summary: "All bundles, including inactive ones",
-        querystring: Page,
-        response: { 200: BundleList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      const query = read.db.selectFrom("bundles").select(listed).where("merchant_id", "=", merchantId)
-      const format = (rows: ListedRow[]) => rows.map(row => listedOf(read, row))
-      return await sendList(read, reply, request.query, newestFirst(query), format, inData)
-    },
-  )
+  listRoute(app, ctx, {
+    ...bundle,
+    path: bundles,
+    operationId: "listBundles",
+    summary: "All bundles, including inactive ones",
+    answer: BundleList,
+    source: ({ db }, merchantId) =>
+      newestFirst(db.selectFrom("bundles").select(listed).where("merchant_id", "=", merchantId)),
+    show: (read, rows) => rows.map(row => listedOf(read, row)),
+  })
   app.get(
     `${bundles}/:id`,
     {
@@ -127,26 +118,20 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
       return { deleted: true as const, id }
     },
   )
-  app.get(
-    `${bundles}/:id/failures`,
-    {
-      schema: {
-        ...bundle,
-        operationId: "listBundleFailures",
-        summary: "Calls that were paid for and that the origin failed, the latest first",
-        params: BundleId,
-        querystring: Page,
-        response: { 200: FailureList },
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const { id } = await readBundle(read, await callingMerchant(request), request.params.id)
+  listRoute(app, ctx, {
+    ...bundle,
+    path: `${bundles}/:id/failures`,
+    operationId: "listBundleFailures",
+    summary: "Calls that were paid for and that the origin failed, the latest first",
+    params: BundleId,
+    answer: FailureList,
+    source: async (read, merchantId, _, params) => {
+      const { id } = await readBundle(read, merchantId, params.id)
       const query = read.db.selectFrom("bundle_failures").selectAll().where("bundle_id", "=", id)
-      const latest = newestFirst(query, { at: "failed_at", id: "payment_id" })
-      return await sendList(read, reply, request.query, latest, rows => rows.map(failureOf), inData)
+      return newestFirst(query, { at: "failed_at", id: "payment_id" })
     },
-  )
+    show: (_, rows) => rows.map(failureOf),
+  })
 }
 
 type ListedRow = Pick<Row<"bundles">, (typeof listed)[number]>

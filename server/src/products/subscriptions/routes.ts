@@ -1,12 +1,12 @@
 /** `/api/console/subscriptions` and `/api/console/invoices`. */
-import { Type } from "typebox"
 import { approveSplits } from "../../ledger/splits/approve-splits.ts"
-import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotently } from "../../platform/http/run-idempotently.ts"
-import { CsvAnswer, csv, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { csv } from "../../platform/http/send-csv.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import {
   cancelSubscription,
@@ -28,14 +28,12 @@ import {
   InvoiceFilters,
   InvoiceId,
   InvoiceList,
-  InvoiceQuery,
   Subscription,
   SubscriptionCancel,
   SubscriptionChange,
   SubscriptionFilters,
   SubscriptionId,
   SubscriptionList,
-  SubscriptionQuery,
   SubscriptionWhole,
 } from "./schema.ts"
 import { shownInvoice, shownSubscription } from "./show-subscription.ts"
@@ -53,48 +51,21 @@ export function subscriptionRoutes(app: Server, ctx: Context): void {
 }
 
 function listRoutes(app: Server, ctx: Context): void {
-  app.get(
+  listRoute(app, ctx, {
     path,
-    {
-      schema: {
-        operationId: "listSubscriptions",
-        summary: "All subscriptions that have begun, newest first",
-        tags,
-        querystring: SubscriptionQuery,
-        response: { 200: SubscriptionList },
-      },
+    operationId: "listSubscriptions",
+    summary: "All subscriptions that have begun, newest first",
+    tags,
+    filter: SubscriptionFilters.properties,
+    answer: SubscriptionList,
+    source: (read, merchantId, filter) => newestFirst(subscriptionsOf(read, merchantId, filter), byStart),
+    show: (read, rows) => rows.map(row => shownSubscription(read, row)),
+    csv: {
+      operationId: "exportSubscriptions",
+      summary: "All subscriptions that match the filter, as CSV",
+      lines: subscriptionsCsv,
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const { limit, offset, after, ...filter } = request.query
-      const source = newestFirst(subscriptionsOf(read, await callingMerchant(request), filter), byStart)
-      const format = (rows: Row<"subscriptions">[]) => rows.map(row => shownSubscription(read, row))
-      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
-    },
-  )
-  app.get(
-    `${path}.csv`,
-    {
-      schema: {
-        operationId: "exportSubscriptions",
-        summary: "All subscriptions that match the filter, as CSV",
-        tags,
-        querystring: Type.Object({ ...SubscriptionFilters.properties, ...csvQuery }),
-        response: CsvAnswer,
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      return await sendCsv(
-        read,
-        reply,
-        "subscriptions.csv",
-        subscriptionsCsv(read, merchantId, request.query),
-        request.query,
-      )
-    },
-  )
+  })
   app.get(
     `${path}/:id`,
     {
@@ -229,42 +200,21 @@ function askRoutes(app: Server, ctx: Context): void {
 
 function invoiceRoutes(app: Server, ctx: Context): void {
   const invoices = "/api/console/invoices"
-  app.get(
-    invoices,
-    {
-      schema: {
-        operationId: "listInvoices",
-        summary: "All invoices, newest first",
-        tags,
-        querystring: InvoiceQuery,
-        response: { 200: InvoiceList },
-      },
+  listRoute(app, ctx, {
+    path: invoices,
+    operationId: "listInvoices",
+    summary: "All invoices, newest first",
+    tags,
+    filter: InvoiceFilters.properties,
+    answer: InvoiceList,
+    source: (read, merchantId, filter) => newestFirst(invoicesOf(read, merchantId, filter), byInvoice),
+    show: (read, rows) => rows.map(row => shownInvoice(read, row)),
+    csv: {
+      operationId: "exportInvoices",
+      summary: "All invoices that match the filter, as CSV",
+      lines: invoicesCsv,
     },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const { limit, offset, after, ...filter } = request.query
-      const source = newestFirst(invoicesOf(read, await callingMerchant(request), filter), byInvoice)
-      const format = (rows: InvoiceRow[]) => rows.map(row => shownInvoice(read, row))
-      return await sendList(read, reply, { limit, offset, after }, source, format, inData)
-    },
-  )
-  app.get(
-    `${invoices}.csv`,
-    {
-      schema: {
-        operationId: "exportInvoices",
-        summary: "All invoices that match the filter, as CSV",
-        tags,
-        querystring: Type.Object({ ...InvoiceFilters.properties, ...csvQuery }),
-        response: CsvAnswer,
-      },
-    },
-    async (request, reply) => {
-      const read = await reading(ctx)
-      const merchantId = await callingMerchant(request)
-      return await sendCsv(read, reply, "invoices.csv", invoicesCsv(read, merchantId, request.query), request.query)
-    },
-  )
+  })
   app.get(
     `${invoices}/:id`,
     {

@@ -8,7 +8,6 @@ import {
   Matching,
   Money,
   Nullable,
-  Page,
   Strict,
   Timestamp,
 } from "../../platform/http/schemas.ts"
@@ -121,14 +120,12 @@ const subscriptionFilters = {
   ),
 }
 export const SubscriptionFilters = Type.Object(subscriptionFilters)
-export const SubscriptionQuery = Type.Object({ ...Page.properties, ...subscriptionFilters })
 
 const invoiceFilters = {
   status: Type.Optional(Described(InvoiceStatus, "Filter by status")),
   subscriptionId: Type.Optional(Matching(idPattern("sub"), "The id of a subscription, `sub_` and 24 characters")),
 }
 export const InvoiceFilters = Type.Object(invoiceFilters)
-export const InvoiceQuery = Type.Object({ ...Page.properties, ...invoiceFilters })
 
 export const SubscriptionCancel = Strict(
   {
