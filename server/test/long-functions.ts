@@ -32,8 +32,9 @@ const holdsFunction = (node: Node): boolean => isFunction(node) || childrenOf(no
  */
 function isRouteTable({ params, body }: Node): boolean {
   const app = (params as Node[])[0]?.name
-  const registers = ({ callee }: Node): boolean => {
-    const { object, property } = (callee ?? {}) as { object?: Node; property?: Node }
+  const registers = ({ callee, arguments: given }: Node): boolean => {
+    const { name, object, property } = (callee ?? {}) as { name?: string; object?: Node; property?: Node }
+    if (name === "listRoute") return (given as Node[])[0]?.name === app
     return object?.name === app && /^(get|post|put|delete|register)$/.test(`${property?.name}`)
   }
   const statements = (body as Node).body as Node[] | undefined

@@ -74,6 +74,8 @@ describe("the style law", () => {
     expect(found(`/** Does. */\n// long: why\nfunction f() {\n${lines(19)}}\n`)).toEqual([{ ...long, reason: "why" }])
     const table = (more: string) => `function f(app: Server) {\nconst tags = ["a"]\n${route(10)}${route(5)}${more}}\n`
     expect(found(table(""))).toEqual([])
+    expect(found(table("listRoute(app, ctx, {})\n"))).toEqual([])
+    expect(found(table("listRoute(other, ctx, {})\n"))).toEqual([{ ...long, lines: 23 }])
     expect(found(table("other()\n"))).toEqual([{ ...long, lines: 23 }])
     expect(found(table("const help = () => 1\n"))).toEqual([{ ...long, lines: 23 }])
     expect(found(`function f(app: Server) {\n${route(20)}}\n`)).toEqual([{ ...long, lines: 22 }])
