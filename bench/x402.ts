@@ -281,7 +281,7 @@ async function settlesStock(): Promise<number> {
       if (tries === 0) throw error
     })
     if (perSecond !== undefined) return perSecond
-    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await client.dropAllTransactions()
     stockNonce = await client.getTransactionCount({ address: stockAccount.address })
   }
 }

@@ -105,6 +105,11 @@ export async function startAnvil({
   })
     .extend(publicActions)
     .extend(walletActions)
+    .extend(({ request }) => ({
+      /** Removes the last blocks, and mines as many empty ones. */
+      reorg: (depth: number) => request({ method: "anvil_reorg", params: [depth, []] } as never),
+      dropAllTransactions: () => request({ method: "anvil_dropAllTransactions" } as never),
+    }))
 
   async function stop() {
     if (child.exitCode === null && child.signalCode === null) {

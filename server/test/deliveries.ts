@@ -21,7 +21,7 @@ export interface DeliveryRig {
   /** An endpoint, registered as a merchant does; without the notice of it to the others. Throws where it is refused. */
   register(url: string, events?: string[]): Promise<{ id: string; secret: string }>
   /** Emits an event in a transaction of its own. */
-  send(more?: Partial<NewEvent<"subscription.renewal.created">>): Promise<string>
+  send(more?: Partial<Omit<NewEvent<"subscription.renewal.created">, "data">> & { data?: object }): Promise<string>
   /** Delivers until nothing is due. */
   deliver(by?: Deliverer): Promise<void>
   stop(): Promise<void>
@@ -61,10 +61,10 @@ export async function startDeliveryRig(): Promise<DeliveryRig> {
       await ctx.db.deleteFrom("events").where("type", "=", "settings.webhook_changed").execute()
       return body.data
     },
-    send: async (more = {}) => {
+    send: async ({ data = { n: 1 }, ...more } = {}) => {
       const event = { type: "subscription.renewal.created" as const, orderKey: `cs_${Math.random()}`, ...more }
-      const data = { n: 1 } as never
-      const [id = ""] = await inTransaction(ctx, ctx => emit(ctx, { merchantId: rig.merchantId, data, ...event }))
+      const { merchantId } = rig
+      const [id = ""] = await inTransaction(ctx, ctx => emit(ctx, { merchantId, data: data as never, ...event }))
       return id
     },
     deliver: async (by = rig.deliverer) => {

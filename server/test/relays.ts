@@ -93,7 +93,7 @@ export function relaysOn(rig: PayoutRig) {
       rig.proxy.broken = undefined
       rig.proxy.brokenFor = undefined
       for (const endpoint of network.endpoints) endpoint.silentUntil = 0
-      await anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+      await anvil.client.dropAllTransactions()
       await anvil.client.setAutomine(true)
       await anvil.client.mine({ blocks: 3 })
       await rig.empty()

@@ -384,11 +384,11 @@ async function mineAndReorg(stage: Stage, options: ChaosOptions, random: () => n
   if (!options.reorgs) return
   if (random() < 0.12) {
     const depth = 1 + Math.floor(random() * 4)
-    await client.request({ method: "anvil_reorg", params: [depth, []] } as never)
+    await client.reorg(depth)
     report.reorgs++
   }
   if (random() < 0.06) {
-    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await client.dropAllTransactions()
     report.dropped++
   }
 }

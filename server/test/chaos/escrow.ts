@@ -157,11 +157,11 @@ async function mineAndReorg(play: Play, { reorgs }: EscrowChaosOptions, report: 
     report.reorgs++
   } else if (random() < 0.08) {
     const depth = 1 + Math.floor(random() * (random() < 0.2 ? FINAL_DEPTH - 2 : 3))
-    await client.request({ method: "anvil_reorg", params: [depth, []] } as never)
+    await client.reorg(depth)
     report.reorgs++
   }
   if (random() < 0.04) {
-    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await client.dropAllTransactions()
     report.dropped++
   }
 }

@@ -356,7 +356,7 @@ async function mineAndReorg(
     await sleep(BLOCK_MS)
     await client.mine({ blocks: 1 }).catch(() => {})
     if (!reorgs || n % 8 !== 0) continue
-    await client.request({ method: "anvil_reorg", params: [1, []] } as never).then(
+    await client.reorg(1).then(
       () => report.reorgs++,
       () => {},
     )

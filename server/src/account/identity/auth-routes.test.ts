@@ -7,6 +7,7 @@ import { type Anvil, deployContractWallet, startAnvil } from "../../../test/anvi
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { accessFields, BASE_URL, type Fields, type SignedMessage, signMessage } from "../../../test/wallet.ts"
 import { type Endpoint, newEndpoint } from "../../platform/chain/endpoints.ts"
+import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { forgetExpiredNonces } from "./make-nonces.ts"
 
@@ -16,7 +17,7 @@ const settings = "/api/console/settings"
 
 let service: TestService
 let anvil: Anvil
-let contract: string
+let contract: Address
 
 beforeAll(async () => {
   anvil = await startAnvil()
@@ -200,10 +201,10 @@ describe("POST /api/auth/verify", () => {
 
 describe("a contract wallet", () => {
   it("signs in with what its contract approves, and with nothing else", async () => {
-    const { status, body } = await signIn({ address: contract as never })
+    const { status, body } = await signIn({ address: contract })
     expect(status).toBe(200)
     expect(decodeJwt(body.accessToken).sub?.toLowerCase()).toBe(`eip155:84532:${contract}`)
-    await expectRefused(signIn({ address: contract as never }, other), "is not the signature of")
+    await expectRefused(signIn({ address: contract }, other), "is not the signature of")
   })
 
   it("is asked on the network that the message names", async () => {
@@ -211,8 +212,8 @@ describe("a contract wallet", () => {
     const dead = { ...elsewhere, endpoints: [newEndpoint("base", "http://127.0.0.1:1")] }
     const alive = service.ctx.chain.networks[0] as Network
     serve(alive, dead)
-    expect((await signIn({ address: contract as never })).status).toBe(200)
-    expect((await signIn({ address: contract as never, chainId: 8453 })).status).toBe(503)
+    expect((await signIn({ address: contract })).status).toBe(200)
+    expect((await signIn({ address: contract, chainId: 8453 })).status).toBe(503)
     // A key signs on any network, and is a different merchant on each.
     const ids = [await signIn({}), await signIn({ chainId: 8453 })].map(({ body }) => body.merchantId)
     expect(new Set(ids).size).toBe(2)
@@ -220,7 +221,7 @@ describe("a contract wallet", () => {
 
   it("that can't be asked is a 503, never a 401, and its signature can be tried again", async () => {
     const network = service.ctx.chain.networks[0] as Network
-    const signed = await signMessage(account, await nonceOf(), { address: contract as never })
+    const signed = await signMessage(account, await nonceOf(), { address: contract })
     serve({ ...network, endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")] })
     expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
     // Nodes that answer, but not the question.
@@ -241,7 +242,7 @@ describe("a contract wallet", () => {
     const network = service.ctx.chain.networks[0] as Network
     const honest = newEndpoint("base-sepolia", anvil.rpcUrl)
     await using liar = await startNode({ eth_chainId: { result: "0x14a34" }, eth_call: { result: YES } })
-    for (const address of [account.address, contract as never])
+    for (const address of [account.address, contract])
       for (const endpoints of [
         [liar.endpoint, honest],
         [honest, liar.endpoint],
@@ -262,10 +263,10 @@ describe("a contract wallet", () => {
     expect(await merchants()).toEqual([])
     // An endpoint that is paused after a failure is asked anyway if it is needed.
     serve({ ...network, endpoints: [honest, { ...honest, silentUntil: Date.now() + 60_000 }] })
-    expect((await signIn({ address: contract as never })).status).toBe(200)
+    expect((await signIn({ address: contract })).status).toBe(200)
     // Of three endpoints one may be down; a single endpoint is trusted alone.
     serve({ ...network, endpoints: [dead, honest, { ...honest }] })
-    expect((await signIn({ address: contract as never })).status).toBe(200)
+    expect((await signIn({ address: contract })).status).toBe(200)
     serve({ ...network, endpoints: [liar.endpoint] })
     expect((await signIn({ address: other.address }, account)).status).toBe(200)
   })
@@ -276,7 +277,7 @@ describe("a contract wallet", () => {
     await using elsewhere = await startNode({ eth_chainId: { result: "0x2105" }, eth_call: { result: YES } })
     for (const endpoints of [[elsewhere.endpoint], [elsewhere.endpoint, honest]]) {
       serve({ ...network, endpoints })
-      expect(await signIn({ address: contract as never })).toMatchObject({
+      expect(await signIn({ address: contract })).toMatchObject({
         status: 503,
         body: { error: "CHAIN_UNAVAILABLE" },
       })
@@ -303,7 +304,7 @@ describe("a contract wallet", () => {
 
   it("makes us ask no node without a nonce of ours", async () => {
     serve(paperNetwork)
-    await expectRefused(verify(await signMessage(account, "a".repeat(24), { address: contract as never })), "nonce")
+    await expectRefused(verify(await signMessage(account, "a".repeat(24), { address: contract })), "nonce")
   })
 
   it("a wallet whose key signs needs no node", async () => {

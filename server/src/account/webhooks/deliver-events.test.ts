@@ -52,7 +52,7 @@ describe("a delivery", () => {
   it("carries the event as it was written, signed, under its own key", async () => {
     const to = await rig.receiver()
     const { secret } = await rig.register(to.url)
-    const id = await rig.send({ data: { name: "Zoë", amount: "5.00" } as never })
+    const id = await rig.send({ data: { name: "Zoë", amount: "5.00" } })
     await rig.deliver()
     const { body, headers } = to.received[1] as Received
     const event = (await rig.service.call("GET", "/api/console/events", undefined, { as })).body.data[0]
@@ -287,8 +287,8 @@ describe("a delivery", () => {
       if (n === 1) held.promise.then(() => response.writeHead(200).end())
       else response.writeHead(200).end()
     })
-    for (const n of [1, 2, 3]) await rig.send({ orderKey: "cs_1", data: { n } as never })
-    await rig.send({ orderKey: "cs_2", data: { n: 9 } as never })
+    for (const n of [1, 2, 3]) await rig.send({ orderKey: "cs_1", data: { n } })
+    await rig.send({ orderKey: "cs_2", data: { n: 9 } })
     expect(await rig.deliverer.round()).toBe(2)
     await to.got(3)
     expect(await rig.deliverer.round()).toBe(0)
@@ -316,7 +316,7 @@ describe("a delivery", () => {
   it("carries its own event, however the deliveries of many events follow each other in a claim", async () => {
     const to = [await rig.receiver(), await rig.receiver(), await rig.receiver()]
     for (const { url } of to) await rig.register(url)
-    await Promise.all(Array.from({ length: 10 }, (_, n) => rig.send({ orderKey: `cs_${n}`, data: { n } as never })))
+    await Promise.all(Array.from({ length: 10 }, (_, n) => rig.send({ orderKey: `cs_${n}`, data: { n } })))
     await rig.deliver()
     for (const { received } of to) {
       const events = received.slice(1)
@@ -329,7 +329,7 @@ describe("a delivery", () => {
     const to = await rig.receiver()
     await rig.register(to.url)
     to.answer((response, { body }) => response.writeHead(JSON.parse(body).data.n === 1 ? 500 : 200).end())
-    for (const n of [1, 2]) await rig.send({ orderKey: "cs_1", data: { n } as never })
+    for (const n of [1, 2]) await rig.send({ orderKey: "cs_1", data: { n } })
     await rig.deliver()
     const rows = await rig.service.ctx.db.selectFrom("deliveries").select("status").orderBy("seq").execute()
     expect(rows).toEqual([{ status: "pending" }, { status: "delivered" }])

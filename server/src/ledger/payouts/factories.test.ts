@@ -150,7 +150,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
   expect((await giveBack(signed, { address: recipient(21), approval })).status).toBe(200)
   await client.setAutomine(false)
   await rig.round()
-  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.dropAllTransactions()
   await client.setAutomine(true)
   expect((await rig.states()).sort()).toEqual(["assigned", "assigned", "assigned", "assigned", "mined", "mined"])
 
@@ -248,7 +248,7 @@ it("finishes the relay that an earlier relay wallet had signed, after both walle
   const older = await submitted()
   await client.setAutomine(false)
   await on.round()
-  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.dropAllTransactions()
   await client.setAutomine(true)
   expect((await on.relays()).map(({ state, wallet }) => `${state} ${wallet}`)).toEqual([
     `assigned ${rig.relayer.address}`,

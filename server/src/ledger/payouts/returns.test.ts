@@ -504,7 +504,7 @@ async function makePublic(id: string): Promise<Hex> {
   expect((await giveBack(id, { address: to, approval: await approvalOf(await askedOf(id, to)) })).status).toBe(200)
   await rig.anvil.client.setAutomine(false)
   await rig.round()
-  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+  await rig.anvil.client.dropAllTransactions()
   await rig.anvil.client.setAutomine(true)
   const mined = `0x${"1".repeat(64)}` as Hash
   // As if another transaction had used up its nonce so often that the service gave up.

@@ -98,7 +98,7 @@ describe("halts nothing:", () => {
     // Mined and not yet noticed, then noticed, then displaced, then mined again.
     expect(await reconcile()).toBeNull()
     await rig.round()
-    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await client.reorg(1)
     expect(await reconcile()).toBeNull()
     await rig.round()
     expect(await reconcile()).toBeNull()

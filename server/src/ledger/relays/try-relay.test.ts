@@ -163,7 +163,7 @@ describe("a relay", () => {
     await on.round()
     await on.look()
     expect(await states()).toEqual(["mined"])
-    await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await rig.anvil.client.reorg(1)
     expect(await rig.balanceOf(session.payTo)).toBe(0n)
     await rig.service.ctx.db
       .updateTable("checkout_sessions")

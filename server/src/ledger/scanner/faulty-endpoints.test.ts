@@ -74,13 +74,16 @@ async function round(): Promise<void> {
   })
 }
 
-async function paywalls(count: number): Promise<{ id: string; payTo: string }[]> {
+type Four<T> = [T, T, T, T]
+
+/** Creates so many paywalls, at most four. */
+async function paywalls(count: number): Promise<Four<{ id: string; payTo: string }>> {
   const made = []
   for (let i = 0; i < count; i++) {
     const { body } = await service.call("POST", "/api/console/paywalls", { name: `${i}`, price: 5 }, { as: "shop" })
     made.push((await service.call("GET", `/api/paywalls/${body.id}`)).body)
   }
-  return made
+  return made as Four<(typeof made)[0]>
 }
 
 interface Sale {
@@ -159,19 +162,19 @@ describe.each([
   it.each(faults)("%s: no payment fails, none is reversed, and all are granted once it ends", async (what, spoil) => {
     await serve(providers)
     const [first, second, third, fourth] = await paywalls(4)
-    const before = await sell([first as never])
+    const before = await sell([first])
     await mine(3)
     for (let i = 0; i < 2; i++) await round()
     expect(await statuses(before)).toEqual(["granted"])
-    const halfway = await sell([second as never])
+    const halfway = await sell([second])
     await round()
     spoil(proxies[0])
     // An exchange that hangs would take ten seconds each time. Those before and after may take that long on a busy machine.
     const hanging = network().endpoints[0] as Endpoint
     const { timeoutMs } = hanging
     if (what === "a time-out") Object.assign(hanging, { timeoutMs: 250 })
-    const during = await sell([third as never])
-    const untold = await payOnly([fourth as never])
+    const during = await sell([third])
+    const untold = await payOnly([fourth])
     // More blocks than each round scans again: what the fault hid must not be passed over.
     await mine(30)
     for (let i = 0; i < 4; i++) {
@@ -204,7 +207,7 @@ describe.each([
     lagging(proxies[0])
     await round()
     const [shop] = await paywalls(1)
-    const sales = await sell([shop as never])
+    const sales = await sell([shop])
     await mine(8)
     for (let i = 0; i < 3; i++) await round()
     expect(await statuses(sales)).toEqual([providers === 1 ? "verifying" : "granted"])
@@ -218,7 +221,7 @@ describe.each([
   it("finalized going backwards: what is final stays so, and the provider has no vote meanwhile", async () => {
     await serve(providers)
     const [shop, other] = await paywalls(2)
-    const sales = await sell([shop as never])
+    const sales = await sell([shop])
     await mine(30)
     for (let i = 0; i < 3; i++) await round()
     const states = async () =>
@@ -228,7 +231,7 @@ describe.each([
       tag === "finalized" ? { ...block, number: "0x1" } : block,
     )
     backwards(proxies[0])
-    const later = await sell([other as never])
+    const later = await sell([other])
     await mine(4)
     for (let i = 0; i < 3; i++) await round()
     expect(await statuses(later)).toEqual([providers === 1 ? "verifying" : "granted"])

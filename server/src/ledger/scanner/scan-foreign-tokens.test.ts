@@ -146,7 +146,7 @@ describe("a token that nobody sells for", () => {
     await rig.pay(shop.payTo, "7", 0, rig.other)
     await round(2)
     expect(await rows()).toEqual([])
-    await rig.anvil.client.request({ method: "anvil_reorg", params: [3, []] } as never)
+    await rig.anvil.client.reorg(3)
     await round(20)
     expect([await rows(), (await position()).from_block > 20n]).toEqual([[], true])
   })

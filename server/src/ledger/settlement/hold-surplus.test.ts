@@ -203,7 +203,7 @@ it.each(["checkout", "paywall"])(
     const [{ id }] = await listed()
     const to = fresh()
     expect((await decide(id, "return", { address: to })).status).toBe(200)
-    await client.request({ method: "anvil_reorg", params: [6, []] } as never)
+    await client.reorg(6)
     for (let i = 0; i < 3; i++) {
       await rig.rounds(1, 1)
       rig.service.advance(31_000)
@@ -238,7 +238,7 @@ it("is notified again when a part was removed and another one paid in its place"
   const { client } = rig.anvil
   const { blockNumber } = await client.getTransactionReceipt({ hash: removed })
   const depth = Number((await client.getBlockNumber()) - blockNumber) + 1
-  await client.request({ method: "anvil_reorg", params: [depth, []] } as never)
+  await client.reorg(depth)
   for (let i = 0; i < 4; i++) {
     await rig.rounds(1, 3)
     rig.service.advance(31_000)

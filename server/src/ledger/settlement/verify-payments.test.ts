@@ -493,7 +493,7 @@ describe("a reorg", () => {
           anvil.client.request({ method: "eth_getRawTransactionByHash", params: [hash] } as never) as Promise<Hex>,
       ),
     )
-    await anvil.client.request({ method: "anvil_reorg", params: [depth, []] } as never)
+    await anvil.client.reorg(depth)
     return raw
   }
 
@@ -508,7 +508,7 @@ describe("a reorg", () => {
       .selectAll()
       .executeTakeFirstOrThrow()
 
-    const [raw] = await reorg(6, [txHash])
+    const [raw = "0x"] = await reorg(6, [txHash])
     // One round is not enough evidence.
     await round()
     expect((await access(shop.id)).hasAccess).toBe(true)
@@ -519,7 +519,7 @@ describe("a reorg", () => {
     expect((await grants(shop.id))[0]).toMatchObject({ revokedBy: "reorg" })
 
     // In a block with another transfer before it, so that its log has another index.
-    await anvil.client.request({ method: "evm_setAutomine", params: [false] } as never)
+    await anvil.client.setAutomine(false)
     await anvil.client.sendTransaction({
       account: buyer(1),
       chain: null,
@@ -529,9 +529,9 @@ describe("a reorg", () => {
       maxFeePerGas: 10n ** 11n,
       maxPriorityFeePerGas: 10n ** 11n,
     })
-    await anvil.client.request({ method: "eth_sendRawTransaction", params: [raw] } as never)
+    await anvil.client.sendRawTransaction({ serializedTransaction: raw })
     await anvil.client.mine({ blocks: 1 })
-    await anvil.client.request({ method: "evm_setAutomine", params: [true] } as never)
+    await anvil.client.setAutomine(true)
     await confirmed()
     const again = await service.ctx.db.selectFrom("transfers").selectAll().execute()
     expect(again).toHaveLength(1)
@@ -549,8 +549,8 @@ describe("a reorg", () => {
     const txHash = await pay(shop.payTo, "5")
     await submit(shop.id, txHash)
     await confirmed()
-    const [raw] = await reorg(6, [txHash])
-    await anvil.client.request({ method: "eth_sendRawTransaction", params: [raw] } as never)
+    const [raw = "0x"] = await reorg(6, [txHash])
+    await anvil.client.sendRawTransaction({ serializedTransaction: raw })
     await round()
     service.advance(31_000)
     await confirmed()
@@ -564,14 +564,14 @@ describe("a reorg", () => {
     const txHash = await pay(shop.payTo, "5")
     await submit(shop.id, txHash)
     await round()
-    const [raw] = await reorg(2, [txHash])
+    const [raw = "0x"] = await reorg(2, [txHash])
     await anvil.client.mine({ blocks: 3 })
     await round()
     service.advance(31_000)
     await round()
     expect(await statusOf(shop.id, txHash)).toMatchObject({ status: "verifying" })
     expect((await access(shop.id)).hasAccess).toBe(false)
-    await anvil.client.request({ method: "eth_sendRawTransaction", params: [raw] } as never)
+    await anvil.client.sendRawTransaction({ serializedTransaction: raw })
     await confirmed()
     expect((await access(shop.id)).hasAccess).toBe(true)
   })
@@ -586,7 +586,7 @@ describe("a reorg", () => {
     await submit(shop.id, second)
     await confirmed()
     expect((await access(shop.id)).hasAccess).toBe(true)
-    const [raw] = await reorg(4, [second])
+    const [raw = "0x"] = await reorg(4, [second])
     await round()
     service.advance(31_000)
     await round()

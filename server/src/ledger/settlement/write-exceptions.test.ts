@@ -704,7 +704,7 @@ describe("an address named by signature", () => {
 
 describe("what a reorg removes", () => {
   const reorg = async (blocks: number) => {
-    await rig.anvil.client.request({ method: "anvil_reorg", params: [blocks, []] } as never)
+    await rig.anvil.client.reorg(blocks)
     for (let i = 0; i < 3; i++) {
       await rig.rounds(1, 1)
       rig.service.advance(31_000)
@@ -814,7 +814,7 @@ describe("what a reorg removes", () => {
     await rig.anvil.client.setAutomine(false)
     await rig.payout()
     expect((await payouts()).map(row => row.state)).toEqual(["assigned"])
-    await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+    await rig.anvil.client.dropAllTransactions()
     await rig.anvil.client.setAutomine(true)
     await reorg(6)
     expect(await payments()).toMatchObject([{ id, status: "returned" }])

@@ -41,7 +41,7 @@ async function scene(count: number, place: number) {
   const { client } = rig.anvil
   stopLying(liar)
   rig.proxy.broken = undefined
-  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.dropAllTransactions()
   await client.setAutomine(true)
   await client.mine({ blocks: 3 })
   await rig.empty()
@@ -142,7 +142,7 @@ async function take(step: Step, here: Scene): Promise<void> {
   // With three endpoints only two faults stop anything. This shows that nothing goes wrong then either.
   else if (step.kind === "away") rig.proxy.broken = step.isAway ? 502 : undefined
   else if (step.kind === "time") rig.service.advance(step.ms)
-  else if (step.kind === "forget") await client.request({ method: "anvil_dropAllTransactions" } as never)
+  else if (step.kind === "forget") await client.dropAllTransactions()
   await round(here, step.kind === "raise")
 }
 

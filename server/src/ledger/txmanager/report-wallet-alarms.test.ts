@@ -255,7 +255,7 @@ describe("other alarms", () => {
     rig.service.advance(16 * 60_000)
     await rig.round()
     expect(await alarms()).toContain("stuck")
-    await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+    await rig.anvil.client.dropAllTransactions()
     await rig.anvil.client.setAutomine(true)
     rig.proxy.spoil = (_method, _params, result) => result
     await rig.round(rig.signer, { resendMs: 0, replaceMs: 60_000 })

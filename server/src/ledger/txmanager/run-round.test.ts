@@ -26,7 +26,7 @@ afterAll(() => rig.stop())
 beforeEach(async () => {
   rig.proxy.spoil = (_method, _params, result) => result
   rig.proxy.broken = undefined
-  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+  await rig.anvil.client.dropAllTransactions()
   await rig.anvil.client.setAutomine(true)
   await rig.anvil.client.mine({ blocks: 3 })
   await rig.empty()
@@ -333,7 +333,7 @@ describe("a chain that takes back", () => {
     await client.setAutomine(false)
     await rig.round()
     expect((await rig.states()).filter(state => state === "assigned").length).toBe(2)
-    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await client.reorg(1)
     expect(await rig.balanceOf(victim.deposit.address)).toBe(0n)
     const got = await gains(2, async () => {
       await sql`update transaction_attempts set sent_at = null`.execute(rig.service.ctx.db)
@@ -385,7 +385,7 @@ describe("a chain that takes back", () => {
       await rig.round()
       expect(await rig.states()).toEqual(["mined", "mined"])
       // The two payouts are in the two last blocks; the payment is not.
-      await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+      await client.reorg(2)
       await rig.round()
       await rig.round()
       await mine()
@@ -416,7 +416,7 @@ describe("a chain that takes back", () => {
         expect(rows.map(row => row.state)).toEqual(["mined", "mined"])
         const top = rows.map(row => row.block_number ?? 0n).sort()[1] ?? 0n
         const reported = lie === "hides" ? null : await blockAt(top)
-        await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+        await client.reorg(2)
         rig.proxy.spoil = (method, params, result) =>
           method === "eth_getBlockByNumber" && params[0] === toHex(top) ? reported : result
         await mine(1)
@@ -488,7 +488,7 @@ describe("nonces", () => {
     await client.setAutomine(false)
     await rig.round()
     // Our bytes never got anywhere: the pool is emptied, and somebody with the key takes their nonce.
-    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await client.dropAllTransactions()
     await client.setAutomine(true)
     const [first] = await attempts()
     const foreign = await accounts[1].signTransaction({

@@ -73,7 +73,7 @@ beforeEach(async () => {
     return result
   }
   // Removes what a test left in the pool after a gap in the nonces.
-  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+  await rig.anvil.client.dropAllTransactions()
   await rig.anvil.client.setAutomine(true)
   await mine()
   await rig.empty()
@@ -250,7 +250,7 @@ describe("a signer that is down", () => {
       await mine(1)
       await rig.round(dead, AT_ONCE)
       expect(await rig.states()).toEqual(["mined", "mined"])
-      await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+      await client.reorg(1)
       sent.clear()
       await rig.round(dead, AT_ONCE)
       expect((await rig.states()).sort()).toEqual(["assigned", "assigned"])

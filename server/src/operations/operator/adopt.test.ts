@@ -36,7 +36,7 @@ afterAll(async () => {
 beforeEach(async () => {
   const { client } = rig.anvil
   rig.proxy.spoil = (_method, _params, result) => result
-  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.dropAllTransactions()
   await client.setAutomine(true)
   await client.mine({ blocks: 3 })
   await rig.empty()
@@ -494,7 +494,7 @@ describe("a foreign transaction", () => {
       rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
       await client.setAutomine(false)
       await rig.round()
-      await client.request({ method: "anvil_dropAllTransactions" } as never)
+      await client.dropAllTransactions()
       await client.setAutomine(true)
       rig.proxy.spoil = (_method, _params, result) => result
       const hash = await operator.sendElsewhere(first)
@@ -550,7 +550,7 @@ describe("a foreign transaction", () => {
       rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
       await client.setAutomine(false)
       await rig.round()
-      await client.request({ method: "anvil_dropAllTransactions" } as never)
+      await client.dropAllTransactions()
       await client.setAutomine(true)
       rig.proxy.spoil = (_method, _params, result) => result
       await rig.paid(shop, 600_000n)

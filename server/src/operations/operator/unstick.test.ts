@@ -34,7 +34,7 @@ beforeEach(async () => {
   rig.service.ctx.settings.payoutMaxFee = cap
   rig.service.ctx.settings.payoutSigner = rig.signer
   rig.proxy.spoil = (_method, _params, result) => result
-  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.dropAllTransactions()
   await client.setAutomine(true)
   await setBaseFee(GWEI)
   await client.mine({ blocks: 3 })
@@ -54,7 +54,7 @@ const gains = async (work: () => Promise<unknown>): Promise<bigint[]> => {
 }
 const unstick = (nonce: bigint | undefined, more: object = {}) =>
   operator.ask("/unstick", { wallet: "payout", nonce: `${nonce}`, reason: "it can't be mined", ...more })
-const vanish = () => rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+const vanish = () => rig.anvil.client.dropAllTransactions()
 /** Mines the first attempts of all payouts, which some node still had, and nothing else. */
 async function mineOriginals(): Promise<void> {
   await vanish()
@@ -175,7 +175,7 @@ describe("a stuck nonce", () => {
       await rig.round()
       const emptied = (await rig.payouts()).find(row => row.id === first.payout_id)
       expect(emptied).toMatchObject({ state: "mined", succeeded: false })
-      await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+      await rig.anvil.client.reorg(1)
       await mineOriginals()
       await rig.round()
       const paid = (await rig.payouts()).find(row => row.id === first.payout_id)
@@ -192,7 +192,7 @@ describe("a stuck nonce", () => {
       await rig.round()
       await mine(1)
       await rig.round()
-      await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+      await rig.anvil.client.reorg(1)
       await vanish()
       await rig.round()
       expect(new Set(await rig.states())).toEqual(new Set(["assigned"]))

@@ -421,7 +421,7 @@ describe("a checkout", () => {
     await rounds(3)
     expect((await status(session.id)).status).toBe("confirmed")
     const [before] = await payments()
-    await anvil.client.request({ method: "anvil_reorg", params: [12, []] } as never)
+    await anvil.client.reorg(12)
     for (let i = 0; i < 3; i++) {
       await rounds(1)
       service.advance(31_000)
@@ -563,7 +563,7 @@ describe("what the merchant is notified of", () => {
       .set({ events: JSON.stringify(["checkout.failed"]) })
       .where("id", "=", named)
       .execute()
-    await anvil.client.request({ method: "anvil_reorg", params: [15, []] } as never)
+    await anvil.client.reorg(15)
     for (let i = 0; i < 3; i++) {
       await rounds(1)
       service.advance(31_000)

@@ -28,7 +28,7 @@ async function reorg(...transactions: string[]): Promise<void> {
     method: "anvil_reorg",
     params: [1, transactions.map(raw => [raw, 0])],
   } as never)
-  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+  await rig.anvil.client.dropAllTransactions()
   await mine(CONFIRMATIONS + 1)
 }
 

@@ -59,7 +59,7 @@ const PAID = ["checkout.confirmed", "checkout.session.completed"]
 /** A reorg removes the block of the last call, which is not mined again yet. */
 async function takenBack(kind: "reserve" | "capture" | "void"): Promise<void> {
   await rig.anvil.client.setAutomine(false)
-  await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+  await rig.anvil.client.reorg(1)
   await on.round()
   await on.relook()
   expect((await on.calls(kind)).map(({ state }) => state)).toEqual(["assigned"])
@@ -573,11 +573,11 @@ describe("the chain", () => {
     await on.look()
     expect(await on.session(id)).toMatchObject({ status: "confirmed", escrow: { captured: "2.00", released: "3.00" } })
     await client.setAutomine(false)
-    await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+    await client.reorg(2)
     await on.round()
     const rows = await ctx().db.selectFrom("transaction_attempts").select("raw").orderBy("nonce").execute()
     const [capture, release] = rows.slice(-2)
-    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await client.dropAllTransactions()
     const code = (await client.getCode({ address: rig.token })) ?? "0x"
     await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
     await client.sendRawTransaction({ serializedTransaction: capture?.raw as Hex })

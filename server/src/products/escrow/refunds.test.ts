@@ -285,7 +285,7 @@ describe("a refund", () => {
     expect((await session(id)).status).toBe("refunded")
     const { client } = rig.anvil
     await client.setAutomine(false)
-    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await client.reorg(1)
     await on.round()
     await on.look()
     expect(await session(id)).toMatchObject({ status: "confirmed", refunds: [{ status: "pending" }] })
@@ -310,7 +310,7 @@ describe("a refund", () => {
     expect((await session(id)).escrow.refunded).toBe(amount)
     const { client } = rig.anvil
     await client.setAutomine(false)
-    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await client.reorg(1)
     // The wallet withdraws what it had allowed before the refund is mined again.
     await on.allow(0n)
     await client.mine({ blocks: 1 })
