@@ -61,7 +61,7 @@ export interface Deliverer {
 }
 
 /** A claimed row that has not started. */
-interface Waiting {
+interface WaitingDelivery {
   row: ClaimedDelivery
   claimedAt: number
 }
@@ -70,7 +70,7 @@ interface Waiting {
 interface Lane {
   sending: number
   /** Oldest first. */
-  waiting: Waiting[]
+  waiting: WaitingDelivery[]
   /** Whether the last claim took as many rows as there was room for, so that more may be due. */
   hasMore: boolean
 }
@@ -151,7 +151,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     work.add(mine)
   }
 
-  async function deliver(next: Waiting, lane: Lane): Promise<void> {
+  async function deliver(next: WaitingDelivery, lane: Lane): Promise<void> {
     const { row } = next
     let result: Result | undefined
     lane.sending++

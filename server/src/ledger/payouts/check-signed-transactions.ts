@@ -29,12 +29,12 @@ interface Contradiction {
   words: string
 }
 
-type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "approver" | "payees_hash" | "open_after_s">
+type StoredTerms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "approver" | "payees_hash" | "open_after_s">
 
 /** A payout with its deposit and all its signed attempts. */
 export type SignedPayout = Row<"payouts"> & {
   deposit: Address
-  terms: Omit<Terms, "open_after_s"> & { open_after_s: string; payees: Payee[] }
+  terms: Omit<StoredTerms, "open_after_s"> & { open_after_s: string; payees: Payee[] }
   attempts: { id: string; raw: Hex; hash: Hash }[]
   /** How many returns were made of its payment, including this one. */
   returns: number
@@ -152,7 +152,7 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
  * to.
  */
 export function checkTerms(
-  deposit: Terms & { id: bigint; address: Address },
+  deposit: StoredTerms & { id: bigint; address: Address },
   payees: readonly Payee[],
 ): Contradiction | undefined {
   const { factory, salt } = deposit

@@ -14,7 +14,7 @@ import { drawShares } from "./draw-shares.ts"
 type Promised = Pick<Row<"payouts">, "share" | "amount">
 
 /** What one payment has at a deposit and what is promised of it; the same of the payments that it shares money with. */
-interface Standing {
+interface PromisedMoney {
   /** In base units. */
   received: bigint
   promised: readonly Promised[]
@@ -48,7 +48,7 @@ function owed(recipients: readonly Pick<Payee, "percentE4">[], received: bigint,
  */
 export function missingShares(
   recipients: readonly Pick<Payee, "percentE4">[],
-  { received, promised, others }: Standing,
+  { received, promised, others }: PromisedMoney,
 ): bigint[] {
   const left = others.received - sumOf(others.promised)
   const theirs = drawShares(owed(recipients, others.received, others.promised), left)

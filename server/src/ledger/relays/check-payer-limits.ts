@@ -40,7 +40,7 @@ export const DOUBTED_MS = 15_000
  * Why no more relays of a payer are made: too many `failed` in a day, or too many did and it is `unexplained` whose fault
  * some of them are.
  */
-export type Standing = "failed" | "unexplained"
+export type PayerTrouble = "failed" | "unexplained"
 
 /**
  * Returns the payers whose relays failed on chain too often in a day: a contract wallet can make all its relays fail,
@@ -48,7 +48,7 @@ export type Standing = "failed" | "unexplained"
  * transaction used up, a batch that failed as a whole, and an authorization that somebody else carried out first. Only
  * the collector of an escrow can carry a reservation out.
  */
-export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, Standing>> {
+export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Map<Address, PayerTrouble>> {
   const given = [...new Set(payers)].map(payer => ({ payer }))
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<{ payer: Address; sure: number }>`

@@ -2,7 +2,7 @@
  * What a round found: the transfers to our deposits that are sure enough to be stored and are not stored yet, from the
  * scans and the receipts. Linear in what is reported, and done in turns.
  */
-import { keyOf, type Standing } from "../../platform/chain/agreement.ts"
+import { keyOf, type LogAgreement } from "../../platform/chain/agreement.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { Quorum } from "../../platform/chain/quorum.ts"
@@ -94,8 +94,8 @@ async function foundOf(
   asked: ReadonlySet<Hash>,
   deposits: ReadonlyMap<Address, WatchedDeposit>,
 ): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
-  const logs: { log: Transfer; standing: Standing }[] = []
-  const take = (log: Transfer, standing: Standing) => {
+  const logs: { log: Transfer; standing: LogAgreement }[] = []
+  const take = (log: Transfer, standing: LogAgreement) => {
     if (standing !== "denied" && deposits.has(log.to)) logs.push({ log, standing })
   }
   // A transfer that one endpoint alone had reported may be deeper than any rescan: only its receipt finds it.

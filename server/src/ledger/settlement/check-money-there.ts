@@ -58,7 +58,7 @@ export async function payersToWait(
 ): Promise<Map<string, Set<Address>>> {
   const resources = groups.map(({ resourceId }) => resourceId)
   const payers = new Set(groups.flatMap(({ senders }) => senders))
-  const { rows } = await sql<Asked>`
+  const { rows } = await sql<CheckedDeposit>`
     select d.*, p.payers, (select max(greatest(created_at, reorged_at)) from transfers where deposit_id = d.id and run_at <= ${ctx.now()}) as since
       from deposits d join (select deposit_id, array_agg(distinct payer::text) as payers from payments
         where resource_id = any(${sqlArray("text", resources)}) and status = 'open' and token = ${network.token.address}
@@ -77,13 +77,18 @@ export async function payersToWait(
 }
 
 /** A receiving address that is asked about, the payers who wait there, and when the newest money came that is due. */
-type Asked = Row<"deposits"> & { payers: Address[]; since: Date | null }
+type CheckedDeposit = Row<"deposits"> & { payers: Address[]; since: Date | null }
 
 /** An endpoint that is behind for some blocks says too little for a moment. */
 const LASTING_MS = 60_000
 
 /** Logs that payments wait. Each waits by itself, and is tried again less and less often. */
-function report(ctx: Context, network: Network, asked: readonly Asked[], money: ReadonlyMap<bigint, Money>): void {
+function report(
+  ctx: Context,
+  network: Network,
+  asked: readonly CheckedDeposit[],
+  money: ReadonlyMap<bigint, Money>,
+): void {
   const facts = { network: network.name, endpoints: network.endpoints.map(hostOf) }
   const less = asked.filter(({ id }) => money.get(id) === "less")
   if (less.length > 0)

@@ -38,7 +38,7 @@ export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments"
 }
 
 /** Who has to approve a return, and what to sign. */
-interface Asked {
+interface RequiredApproval {
   approver: Address
   deposit: Row<"deposits">
   message: GiveBack
@@ -54,7 +54,7 @@ async function askedFor(
   payment: Row<"payments">,
   to: Address,
   deadline: number,
-): Promise<Asked | undefined> {
+): Promise<RequiredApproval | undefined> {
   const deposit = await ctx.db
     .selectFrom("deposits")
     .selectAll()
@@ -83,7 +83,7 @@ const BAD_SIGNATURE = "0x5cd5d233"
 async function assertSucceeds(
   ctx: Context,
   chainId: number,
-  { deposit, message }: Asked,
+  { deposit, message }: RequiredApproval,
   signature: Hex,
 ): Promise<void> {
   const data = giveBackCall(NO_ID, deposit, message, signature)
@@ -103,7 +103,7 @@ async function assertSucceeds(
 
 const inSeconds = (ctx: TxContext): number => Math.floor(ctx.now().getTime() / 1_000)
 
-const digestOf = ({ data }: Asked): Hash => hashTypedData(data) as Hash
+const digestOf = ({ data }: RequiredApproval): Hash => hashTypedData(data) as Hash
 
 /**
  * Checks a wallet's approval to return a payment to an address; undefined if none is needed. Throws `VALIDATION_ERROR`

@@ -14,7 +14,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { finishCarriedOut, writeCarriedOut } from "../payouts/finish-carried-out.ts"
-import { type Match, matchGivenBack, type Waiting } from "./match-given-back.ts"
+import { type AwaitedReturn, type Match, matchGivenBack } from "./match-given-back.ts"
 import { isPaidOut, lockOpen, paymentOf, writeReturned } from "./resolve-exception.ts"
 import type { SellingContext, SellingTx } from "./sellable.ts"
 import { type Screened, sellableOf } from "./sellable.ts"
@@ -36,8 +36,8 @@ export async function followGivenBack(ctx: SellingContext, network: Network): Pr
   await ctx.wakes.wake("payouts")
 }
 
-async function waitingAt(ctx: TxContext, { chainId }: NetworkInfo): Promise<Waiting[]> {
-  const { rows } = await sql<Waiting>`
+async function waitingAt(ctx: TxContext, { chainId }: NetworkInfo): Promise<AwaitedReturn[]> {
+  const { rows } = await sql<AwaitedReturn>`
     select w.id as "paymentId", w.merchant_id as "merchantId", w.deposit_id as "depositId", w.token, w.amount, w."isSurplus",
       (select max(t.block_number) from claims c join transfers t on t.id = c.transfer_id where c.payment_id = w.id) as since
     from (select id, merchant_id, deposit_id, token, amount, false as "isSurplus" from payments
@@ -71,7 +71,7 @@ const PAYMENTS_AT_ONCE = 500
  */
 async function nonceOwners(
   ctx: TxContext,
-  waiting: readonly Waiting[],
+  waiting: readonly AwaitedReturn[],
   outflows: readonly Row<"outflows">[],
 ): Promise<Map<Hash, string>> {
   const wanted = new Set(outflows.flatMap(({ nonce }) => nonce ?? []))
@@ -114,7 +114,7 @@ async function numbered(ctx: TxContext, which: RawBuilder<unknown>): Promise<Num
   return rows
 }
 
-async function resourcesAt(ctx: TxContext, waiting: readonly Waiting[]): Promise<string[]> {
+async function resourcesAt(ctx: TxContext, waiting: readonly AwaitedReturn[]): Promise<string[]> {
   const ids = sqlArray("bigint", new Set(waiting.map(({ depositId }) => depositId)))
   const { rows } = await sql<{ id: string }>`
     select distinct resource_id as id from deposits where id = any(${ids}) order by 1`.execute(ctx.db)

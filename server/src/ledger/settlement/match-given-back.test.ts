@@ -2,31 +2,36 @@ import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { type Match, matchGivenBack, type Waiting } from "./match-given-back.ts"
+import { type AwaitedReturn, type Match, matchGivenBack } from "./match-given-back.ts"
 
 type Outflow = Row<"outflows">
 
 /** The same as it was first written: each outflow looks at all that waits. */
-function slowly(waiting: readonly Waiting[], outflows: readonly Outflow[], owners: ReadonlyMap<Hash, string>): Match[] {
+function slowly(
+  waiting: readonly AwaitedReturn[],
+  outflows: readonly Outflow[],
+  owners: ReadonlyMap<Hash, string>,
+): Match[] {
   const left = new Set(waiting)
   const matches: Match[] = []
-  const take = (outflow: Outflow, found: readonly Waiting[]) => {
+  const take = (outflow: Outflow, found: readonly AwaitedReturn[]) => {
     const [only, second] = found
     if (!only || second) return
     left.delete(only)
     matches.push({ waiting: only, outflow })
   }
-  const isAt = (each: Waiting, { deposit_id, token }: Outflow) => each.depositId === deposit_id && each.token === token
+  const isAt = (each: AwaitedReturn, { deposit_id, token }: Outflow) =>
+    each.depositId === deposit_id && each.token === token
   const ownerOf = ({ nonce }: Outflow) => (nonce === null ? undefined : owners.get(nonce))
   for (const outflow of outflows) {
     const owner = ownerOf(outflow)
-    const isAll = (each: Waiting) => !each.isSurplus || each.amount === outflow.amount
-    const isIts = (each: Waiting) => each.paymentId === owner && isAt(each, outflow) && isAll(each)
+    const isAll = (each: AwaitedReturn) => !each.isSurplus || each.amount === outflow.amount
+    const isIts = (each: AwaitedReturn) => each.paymentId === owner && isAt(each, outflow) && isAll(each)
     if (owner !== undefined) take(outflow, [...left].filter(isIts))
   }
   for (const outflow of outflows) {
     if (ownerOf(outflow) !== undefined) continue
-    const isLike = (each: Waiting) => each.amount === outflow.amount && each.since < outflow.block_number
+    const isLike = (each: AwaitedReturn) => each.amount === outflow.amount && each.since < outflow.block_number
     take(
       outflow,
       [...left].filter(each => isAt(each, outflow) && isLike(each)),
@@ -55,7 +60,7 @@ describe("matchGivenBack", () => {
   it("finds what looking at all that waits for each outflow finds", () => {
     fc.assert(
       fc.property(fc.array(waits, { maxLength: 8 }), fc.array(outflow, { maxLength: 6 }), (some, outs) => {
-        const waiting = some as unknown as Waiting[]
+        const waiting = some as unknown as AwaitedReturn[]
         const outflows = outs as unknown as Outflow[]
         expect(matchGivenBack(waiting, outflows, owners)).toEqual(slowly(waiting, outflows, owners))
       }),
@@ -76,7 +81,7 @@ describe("matchGivenBack", () => {
           count++
           return BigInt(i)
         },
-      })) as unknown as Waiting[]
+      })) as unknown as AwaitedReturn[]
       const outflows = waiting.map((_, i) => ({
         deposit_id: 1n,
         token: "usdc",

@@ -3,7 +3,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 /** Money that waits for the merchant's decision at an address from which the merchant gave money back. */
-export interface Waiting {
+export interface AwaitedReturn {
   paymentId: string
   merchantId: string
   depositId: bigint
@@ -18,7 +18,7 @@ export interface Waiting {
 
 /** An outflow, and the open payment or surplus that it returned. */
 export interface Match {
-  waiting: Waiting
+  waiting: AwaitedReturn
   outflow: Row<"outflows">
 }
 
@@ -27,18 +27,18 @@ export interface Match {
  * before it has that amount. One look-up for each outflow, as strangers decide how much waits.
  */
 export function matchGivenBack(
-  waiting: readonly Waiting[],
+  waiting: readonly AwaitedReturn[],
   outflows: readonly Row<"outflows">[],
   owners: ReadonlyMap<Hash, string>,
 ): Match[] {
   const matches: Match[] = []
-  const taken = new Set<Waiting>()
-  const take = (found: Waiting, outflow: Row<"outflows">) => {
+  const taken = new Set<AwaitedReturn>()
+  const take = (found: AwaitedReturn, outflow: Row<"outflows">) => {
     taken.add(found)
     matches.push({ waiting: found, outflow })
   }
   const ownerOf = ({ nonce }: Row<"outflows">) => (nonce === null ? undefined : owners.get(nonce))
-  const isAll = (each: Waiting, { amount }: Row<"outflows">) => !each.isSurplus || each.amount === amount
+  const isAll = (each: AwaitedReturn, { amount }: Row<"outflows">) => !each.isSurplus || each.amount === amount
   const byPlace = Map.groupBy(waiting, each => `${each.paymentId} ${each.depositId} ${each.token}`)
   for (const outflow of outflows) {
     const at = byPlace.get(`${ownerOf(outflow)} ${outflow.deposit_id} ${outflow.token}`) ?? []
@@ -52,7 +52,7 @@ export function matchGivenBack(
   for (const outflow of outflows) {
     if (ownerOf(outflow) !== undefined) continue
     const like = byAmount.get(`${outflow.deposit_id} ${outflow.token} ${outflow.amount}`) ?? []
-    const isBefore = (each: Waiting | undefined) => each !== undefined && each.since < outflow.block_number
+    const isBefore = (each: AwaitedReturn | undefined) => each !== undefined && each.since < outflow.block_number
     const [only, second] = like
     if (!only || !isBefore(only) || isBefore(second)) continue
     take(only, outflow)

@@ -2,15 +2,15 @@ import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import type { Row } from "../../platform/db/schema.ts"
 import { type Matched, matchOpen } from "./match-open.ts"
-import type { Waiting } from "./sellable.ts"
+import type { WaitingGroup } from "./sellable.ts"
 
 type Payment = Row<"payments">
 const exceptions = ["underpaid", "late", "overpaid"] as const
 
 /** The same as it was first written: each group looks at each payment. */
-function slowly(groups: readonly Waiting[], payments: readonly Payment[]): Matched[] {
+function slowly(groups: readonly WaitingGroup[], payments: readonly Payment[]): Matched[] {
   const left = new Set(payments)
-  const take = (exact: boolean, { exception, transfers }: Waiting) => {
+  const take = (exact: boolean, { exception, transfers }: WaitingGroup) => {
     const [first] = transfers
     const known = [...left].find(
       row =>
@@ -58,7 +58,7 @@ describe("matchOpen", () => {
         // Open ones first, and reversed ones by id, as they are read.
         const sorted = [...some.filter(each => each.status === "open"), ...some.filter(each => each.status !== "open")]
         const payments = sorted.map((each, n) => ({ ...each, id: `pay_${n}` })) as unknown as Payment[]
-        const waiting = groups as unknown as Waiting[]
+        const waiting = groups as unknown as WaitingGroup[]
         const idsOf = (matched: Matched[]) => matched.map(({ known }) => known?.id)
         expect(idsOf(matchOpen(waiting, payments))).toEqual(idsOf(slowly(waiting, payments)))
       }),
@@ -83,7 +83,7 @@ describe("matchOpen", () => {
       const groups = Array.from({ length: n }, (_, i) => ({
         exception: "overpaid" as const,
         transfers: [{ from_address: `0x${n - 1 - i}`, token: "usdc", deposit_id: 1n, payment_id: null }],
-      })) as unknown as Waiting[]
+      })) as unknown as WaitingGroup[]
       expect(new Set(matchOpen(groups, payments).map(({ known }) => known?.id)).size).toBe(n)
       return count / n
     }

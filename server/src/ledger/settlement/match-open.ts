@@ -1,10 +1,10 @@
 /** Finds the open payment that money which waits belongs to, so that a payment keeps its id while its money changes. Pure. */
 import type { Row } from "../../platform/db/schema.ts"
-import type { Waiting } from "./sellable.ts"
+import type { WaitingGroup } from "./sellable.ts"
 
 /** Money that waits, of one sender in one token at one address, and the payment that it had before, if any. */
 export interface Matched {
-  group: Waiting
+  group: WaitingGroup
   known: Row<"payments"> | undefined
 }
 
@@ -13,7 +13,7 @@ export interface Matched {
  * reversed one that claims some of the group; then with an open payment for another reason. One pass over each list, as
  * strangers fill both.
  */
-export function matchOpen(groups: readonly Waiting[], payments: readonly Row<"payments">[]): Matched[] {
+export function matchOpen(groups: readonly WaitingGroup[], payments: readonly Row<"payments">[]): Matched[] {
   const open = payments.filter(({ status }) => status !== "reversed")
   const reversed = new Map(payments.filter(({ status }) => status === "reversed").map(row => [row.id, row]))
   const byReason = Map.groupBy(open, row => `${placeOf(row, row.payer, row.exception)} ${row.exception}`)
@@ -24,7 +24,7 @@ export function matchOpen(groups: readonly Waiting[], payments: readonly Row<"pa
     return row
   }
   const next = (rows: readonly Row<"payments">[] = []) => take(rows.find(({ id }) => !taken.has(id)))
-  const claiming = ({ transfers }: Waiting) => {
+  const claiming = ({ transfers }: WaitingGroup) => {
     const rows = [...new Set(transfers.map(row => row.payment_id ?? ""))].flatMap(id => reversed.get(id) ?? [])
     const [first] = transfers
     const own = rows.filter(row => row.payer === first?.from_address && row.token === first.token)
@@ -44,7 +44,7 @@ const placeOf = (
   exception: Row<"payments">["exception"] | undefined,
 ): string => `${payer} ${token} ${deposit_id} ${exception === "no_buyer" ? tx_hash : ""}`
 
-function placeOfGroup({ transfers, exception }: Waiting): string {
+function placeOfGroup({ transfers, exception }: WaitingGroup): string {
   const [first] = transfers
   if (!first) throw new Error("a payment has no transfer")
   return placeOf(first, first.from_address, exception)

@@ -13,7 +13,7 @@ import { wakeSold } from "../scanner/queries.ts"
 import { classify, rowsOf } from "./classify.ts"
 import { notifyPaid, notifyReversed, sessionNotice } from "./notify-paid.ts"
 import { acceptPayment, returnPayment } from "./resolve-exception.ts"
-import type { ClaimedTransfer, Owner, Part, Sellable, SellingContext, SellingTx, Standing } from "./sellable.ts"
+import type { ClaimedTransfer, Owner, Part, Sellable, SellingContext, SellingTx, StandingPayment } from "./sellable.ts"
 import { settle, settleDue } from "./settle.ts"
 
 const PRICE = 3_000_000n
@@ -64,7 +64,7 @@ const ticketSales: Sellable<Part & { office: string }> = {
     if (!owner) throw new Error(`${office} is not there`)
     const { rows } = await sql<{ id: bigint }>`select t.id from transfers t join deposits d on d.id = t.deposit_id
       where d.resource_id = ${office} and t.run_at <= ${ctx.now()} order by t.id for no key update of t`.execute(ctx.db)
-    const standing = await sql<Standing>`select p.*, t.there, t.there as sure from payments p join lateral (
+    const standing = await sql<StandingPayment>`select p.*, t.there, t.there as sure from payments p join lateral (
         select coalesce(sum(t.value) filter (where t.state <> 'gone'), 0) as there from claims c
           join transfers t on t.id = c.transfer_id where c.payment_id = p.id) t on true
       where p.resource_id = ${office} order by p.id`.execute(ctx.db)

@@ -32,7 +32,7 @@ export const withoutRests = <T extends ClaimedTransfer>(transfers: readonly T[])
   transfers.filter(row => row.given_back === 0n || (row.payment_status !== "open" && row.payment_status !== "reversed"))
 
 /** Transfers that need the merchant's decision, and why; in chain order. */
-export interface Waiting {
+export interface WaitingGroup {
   exception: WaitingFor
   transfers: readonly ClaimedTransfer[]
 }
@@ -59,7 +59,7 @@ export interface Owner {
 }
 
 /** A payment, with what the chain holds of it now, in base units: all that is not gone, and what is sure. */
-export type Standing = Row<"payments"> & {
+export type StandingPayment = Row<"payments"> & {
   there: bigint
   sure: bigint
   /** Whether a reorg gave a granted payment more money than its amount, and nothing but its price decides about it. */
@@ -76,7 +76,7 @@ export interface Part {
    * The payments that only the chain can change: granted ones that may have lost money, returned ones whose money
    * moved, reversed ones that are granted again when all of it is sure.
    */
-  standing: readonly Standing[]
+  standing: readonly StandingPayment[]
 }
 
 /** A group, locked: its parts, and its transfers that are no longer due once they are settled. */
@@ -106,7 +106,7 @@ export interface Plan {
   paid: readonly Paid[]
   /** The transfers that were read. An open payment's claims on those of them that no longer wait are removed. */
   considered: readonly ClaimedTransfer[]
-  waiting: readonly Waiting[]
+  waiting: readonly WaitingGroup[]
   /** When to check again the transfers that can't be decided yet. */
   again: ReadonlyMap<bigint, Date>
   /** Whether more could be settled at once, in another transaction. */

@@ -18,7 +18,15 @@ import { coverReturns } from "./cover-returns.ts"
 import { notifyReopened } from "./notify-waiting.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
 import type { SellingContext, SellingTx } from "./sellable.ts"
-import { type Group, namesOf, type Part, type Plan, type Screened, type Sellable, type Standing } from "./sellable.ts"
+import {
+  type Group,
+  namesOf,
+  type Part,
+  type Plan,
+  type Screened,
+  type Sellable,
+  type StandingPayment,
+} from "./sellable.ts"
 import { traceGroup } from "./trace-payment.ts"
 import { againAfter } from "./waits.ts"
 import { writeOpen } from "./write-exceptions.ts"
@@ -150,7 +158,8 @@ export async function settle(
  * more. An unsigned return is cancelled if a reorg changed its money.
  */
 async function followChain(ctx: SellingTx, sellable: Sellable, part: Part): Promise<void> {
-  const idsOf = (what: Standing["status"]) => part.standing.filter(({ status }) => status === what).map(({ id }) => id)
+  const idsOf = (what: StandingPayment["status"]) =>
+    part.standing.filter(({ status }) => status === what).map(({ id }) => id)
   const unmade = await failedShares(ctx, idsOf("granted"))
   await stopReturns(ctx, idsOf("returned"))
   for (const payment of part.standing) {

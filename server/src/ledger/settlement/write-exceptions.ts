@@ -14,7 +14,7 @@ import { traceparentNow } from "../../platform/tracing/trace.ts"
 import { publicApprovals } from "./find-public-approvals.ts"
 import { type Matched, matchOpen } from "./match-open.ts"
 import { notifyWaiting } from "./notify-waiting.ts"
-import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
+import type { ClaimedTransfer, Part, Plan, Sellable, WaitingGroup } from "./sellable.ts"
 import { tracePayment } from "./trace-payment.ts"
 
 /**
@@ -27,7 +27,7 @@ const MAX_OPEN = 500
  * Separates transfers by sender, token and receiving address. What is minted has the same sender whoever paid it, so each
  * transaction is apart.
  */
-function apart({ exception, transfers }: Waiting): Waiting[] {
+function apart({ exception, transfers }: WaitingGroup): WaitingGroup[] {
   const parts = Map.groupBy(transfers, row => {
     const whose = exception === "no_buyer" ? row.tx_hash : ""
     return `${row.from_address} ${row.token} ${row.deposit_id} ${whose}`
@@ -35,7 +35,7 @@ function apart({ exception, transfers }: Waiting): Waiting[] {
   return [...parts.values()].map(transfers => ({ exception, transfers }))
 }
 
-const amountOf = ({ transfers }: Waiting): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
+const amountOf = ({ transfers }: WaitingGroup): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
 
 /**
  * How many payments that opened at one resource at once are notified: with a hundred endpoints this takes half a second
@@ -47,11 +47,11 @@ const MAX_NOTIFIED = 20
  * Returns the groups of most money, if there are more than `most`. Other tokens, whose amounts are not comparable, come
  * after the settlement token.
  */
-function greatest(groups: Waiting[], token: Address, most: number): Waiting[] {
+function greatest(groups: WaitingGroup[], token: Address, most: number): WaitingGroup[] {
   if (groups.length <= most) return groups
-  const isOther = ({ transfers }: Waiting) => (transfers[0]?.token === token ? 0 : 1)
+  const isOther = ({ transfers }: WaitingGroup) => (transfers[0]?.token === token ? 0 : 1)
   const sums = new Map(groups.map(group => [group, amountOf(group)]))
-  const sumOf = (group: Waiting) => sums.get(group) ?? 0n
+  const sumOf = (group: WaitingGroup) => sums.get(group) ?? 0n
   return groups
     .toSorted((a, b) => isOther(a) - isOther(b) || (sumOf(a) < sumOf(b) ? 1 : sumOf(a) > sumOf(b) ? -1 : 0))
     .slice(0, most)
@@ -113,7 +113,7 @@ export async function writeOpen(
  * unconfirmed, suspected or reported by one endpoint alone: an open payment would discard the merchant's decision. When
  * all the money is sure the payments are granted again; when it is gone, what is left becomes an open payment.
  */
-async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
+async function withoutReturning(ctx: TxContext, waiting: readonly WaitingGroup[]): Promise<readonly WaitingGroup[]> {
   const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
   if (reversed.length === 0) return waiting
   const ids = sqlArray(
@@ -159,7 +159,7 @@ const openOf = (ctx: TxContext, { owner, payer }: Part) =>
  * Locks reversed payments that have some money left. That money stays open under their ids, so that payouts already
  * made for them count when they are paid again.
  */
-async function reversedOf(ctx: TxContext, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
+async function reversedOf(ctx: TxContext, groups: readonly WaitingGroup[]): Promise<Row<"payments">[]> {
   const ids = groups.flatMap(({ transfers }) =>
     transfers.flatMap(row => (row.payment_status === "reversed" && row.payment_id !== null ? [row.payment_id] : [])),
   )
@@ -213,7 +213,7 @@ async function writeAll(ctx: TxContext, part: Part, matched: readonly Matched[])
 }
 
 /** What a group's payment says. */
-function factsOf(group: Waiting) {
+function factsOf(group: WaitingGroup) {
   const last = group.transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
   const { from_address: payer, token, deposit_id, tx_hash } = last
@@ -235,7 +235,7 @@ async function reopen(ctx: TxContext, written: readonly Written[]): Promise<void
 }
 
 /** Returns the groups whose state is new, with their payments: not open before, or for another reason or amount. */
-async function newsAmong(ctx: TxContext, written: readonly Written[]): Promise<Map<Waiting, string>> {
+async function newsAmong(ctx: TxContext, written: readonly Written[]): Promise<Map<WaitingGroup, string>> {
   const ids = written.flatMap(({ known }) => known?.id ?? [])
   const rows = await ctx.db
     .selectFrom("payments")

@@ -28,7 +28,7 @@ const LOW_GAS_WAIT_MS = 30_000
 const IN_FLIGHT_WAIT_MS = 2_000
 
 /** What was read about the wallet before the lock, and the fees to bid. */
-interface Terms {
+interface WalletReading {
   fees: Fees
   /** Nonces that the chain or its mempool has used. */
   count: bigint
@@ -57,7 +57,7 @@ export async function giveNonces(
   lane: LaneInfo,
   { id: walletId }: Row<"wallets">,
   approved: readonly Judged[],
-  terms: Terms,
+  terms: WalletReading,
 ): Promise<Given> {
   const wallet = await lockWallet(ctx, walletId)
   if (!maySign(ctx, wallet, terms.count)) return { assigned: [], judged: [] }
@@ -156,7 +156,7 @@ async function fitBudgets(
   payouts: readonly Payout[],
   mayShare: (payout: Payout) => boolean,
   flying: InFlight,
-  { fees, balance, dataFee }: Terms,
+  { fees, balance, dataFee }: WalletReading,
 ): Promise<Judged[]> {
   const merchants = payouts.map(payout => payout.merchant_id)
   const budgets = await lockBudgets(ctx, merchants)
@@ -202,7 +202,7 @@ async function assignAll(
   ctx: TxContext,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
-  { fees, dataFee }: Terms,
+  { fees, dataFee }: WalletReading,
 ): Promise<Unsigned[]> {
   if (payouts.length === 0) return []
   const attempts: UnsignedRow[] = []

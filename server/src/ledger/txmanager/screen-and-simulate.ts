@@ -26,7 +26,7 @@ const UNTRIED_WAIT_MS = 5_000
 const OVERDRAWN: Verdict = { kind: "wait", ms: 2_000 }
 
 /** What a simulation runs with. */
-export interface Terms {
+export interface TrialFunds {
   fees: Fees
   /** The wallet's, in wei. */
   balance: bigint
@@ -38,7 +38,7 @@ export async function screenAndSimulate(
   lane: Lane,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
-  terms: Terms,
+  terms: TrialFunds,
 ): Promise<Judged[]> {
   if (payouts.length === 0) return []
   const screened = await screenPayouts(ctx, lane, payouts)
@@ -98,7 +98,7 @@ async function simulate(
   lane: Lane,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
-  terms: Terms,
+  terms: TrialFunds,
 ): Promise<Judged[]> {
   const transactions = groupIntoTransactions(ctx, payouts)
   const batches = transactions.filter(({ length }) => length > 1)
@@ -128,7 +128,7 @@ async function succeedingTogether(
   lane: Lane,
   wallet: Row<"wallets">,
   batches: readonly (readonly [Payout, ...Payout[]])[],
-  terms: Terms,
+  terms: TrialFunds,
 ): Promise<Set<string>> {
   if (batches.length === 0) return new Set()
   const calls = batches.map(payouts => trialCall(wallet, batchCall(payouts), terms))
@@ -161,7 +161,7 @@ async function simulateAlone(
   lane: Lane,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
-  terms: Terms,
+  terms: TrialFunds,
 ): Promise<Judged[]> {
   if (payouts.length === 0) return []
   const calls = payouts.map(payout =>
@@ -200,7 +200,7 @@ async function simulateAlone(
 const trialCall = (
   { address: from }: Row<"wallets">,
   { to, data, gas }: { to: Address; data: Hex; gas: bigint },
-  { fees, balance }: Terms,
+  { fees, balance }: TrialFunds,
 ): RpcCall => ({
   method: "eth_call",
   params: [{ from, to, data, gas: hexNumber(gas), ...trialFees(fees, gas, balance) }, "latest"],

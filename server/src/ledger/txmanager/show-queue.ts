@@ -17,7 +17,7 @@ export const heldReasons: HeldReason[] = [
   "balance",
 ]
 
-interface Waiting {
+interface QueueCount {
   state: string
   held_reason: HeldReason | null
   n: number
@@ -28,8 +28,8 @@ interface Waiting {
 }
 
 /** Counts the payouts of a network and lane that have not ended, by state and reason. */
-export async function waitingPayouts(ctx: Context, { chain, name }: Lane): Promise<Waiting[]> {
-  const { rows } = await sql<Waiting>`
+export async function waitingPayouts(ctx: Context, { chain, name }: Lane): Promise<QueueCount[]> {
+  const { rows } = await sql<QueueCount>`
     select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from payouts
     where chain_id = ${chain.chainId} and lane = ${name} and state in ('queued', 'held', 'assigned', 'mined')
     group by state, held_reason`.execute(ctx.db)
@@ -37,9 +37,9 @@ export async function waitingPayouts(ctx: Context, { chain, name }: Lane): Promi
 }
 
 /** Sets the metrics of the queue. */
-export function showQueue(ctx: Context, lane: Lane, rows: readonly Waiting[]): void {
+export function showQueue(ctx: Context, lane: Lane, rows: readonly QueueCount[]): void {
   const labels = { network: lane.chain.name, wallet: lane.name }
-  const count = (which: (row: Waiting) => boolean) => rows.filter(which).reduce((sum, { n }) => sum + n, 0)
+  const count = (which: (row: QueueCount) => boolean) => rows.filter(which).reduce((sum, { n }) => sum + n, 0)
   for (const state of ["queued", "held", "assigned", "mined"])
     openPayouts.set(
       { ...labels, state },

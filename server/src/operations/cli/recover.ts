@@ -50,7 +50,7 @@ const OPTIONS = {
 /** The terms that name one deposit without a file. */
 const TERMS = ["factory", "salt", "owner", "approver", "payees-hash", "open-after"] as const
 
-interface Terms extends RecoveryTerms {
+interface RecoverableDeposit extends RecoveryTerms {
   /** Undefined: the network of the node. */
   chainId: number | undefined
 }
@@ -67,7 +67,7 @@ export interface Surroundings {
 /** What the arguments ask for. */
 interface Task {
   node: Node
-  all: Terms[]
+  all: RecoverableDeposit[]
   named: Address[]
   /** Undefined: nothing is sent. */
   key: Hex | undefined
@@ -111,7 +111,7 @@ export async function recoverDeposits(args: string[], surroundings: Surroundings
   const rich = chosen.filter((_, i) => (balances[i] ?? 0n) > 0n)
   say(`${rich.length} of ${chosen.length} addresses hold money.`)
   const money = await moneyText(node, [...new Set(rich.map(each => each.token))])
-  const isOpen = ({ openAfter, token }: Terms) =>
+  const isOpen = ({ openAfter, token }: RecoverableDeposit) =>
     token === ZERO_ADDRESS || BigInt(Math.floor(time.getTime() / 1_000)) > openAfter
   for (const terms of rich.filter(each => !isOpen(each))) {
     const held = money(terms.token, balances[chosen.indexOf(terms)] ?? 0n)
@@ -135,7 +135,7 @@ interface Sending {
 
 /** Sends what these addresses hold, one after another. Throws a sentence where one of them is left. */
 async function sendAll(
-  open: { terms: Terms; held: bigint }[],
+  open: { terms: RecoverableDeposit; held: bigint }[],
   { node, chainId, key, money, surroundings }: Sending,
 ): Promise<void> {
   const { say } = surroundings
@@ -177,7 +177,7 @@ const parseSeconds = (text: string): bigint | undefined => (/^\d{1,20}$/.test(te
 /**
  * The terms of one deposit, from flags or from a line of the file. Its address is computed, never taken from the input.
  */
-function termsOf(texts: Record<string, unknown>, where = ""): Terms {
+function termsOf(texts: Record<string, unknown>, where = ""): RecoverableDeposit {
   const text = (name: string) => texts[name] as string | undefined
   const missing = where === "" ? [...TERMS, "token"].find(flag => text(flag) === undefined) : undefined
   if (missing)
@@ -197,7 +197,7 @@ function termsOf(texts: Record<string, unknown>, where = ""): Terms {
 
 const COLUMNS = ["address", "chainId", "factory", "salt", "owner", "approver", "payeesHash", "openAfter"]
 
-function termsIn(file: string, token: string | undefined): Terms[] {
+function termsIn(file: string, token: string | undefined): RecoverableDeposit[] {
   const [head, ...lines] = textOf(file, file).trim().split(/\r?\n/)
   const names = head?.split(",") ?? []
   for (const needed of [...COLUMNS, ...(token ? [] : ["token"])])
@@ -232,7 +232,7 @@ function textOf(file: string | 0, name: string): string {
 
 const viewOf = (to: Address, data: Hex): RpcCall => ({ method: "eth_call", params: [{ to, data }, "latest"] })
 
-async function balancesOf(node: Node, terms: readonly Terms[]): Promise<bigint[]> {
+async function balancesOf(node: Node, terms: readonly RecoverableDeposit[]): Promise<bigint[]> {
   const calls = terms.map(({ token, address }) =>
     token === ZERO_ADDRESS
       ? { method: "eth_getBalance", params: [address, "latest"] }

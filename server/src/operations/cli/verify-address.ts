@@ -48,7 +48,7 @@ const options = {
 
 const columns = ["factory", "salt", "owner", "approver", "payees", "openAfter"] as const
 
-interface Terms {
+interface AddressTerms {
   factory: Address
   salt: Hash
   owner: Address
@@ -103,7 +103,7 @@ function isOurFactory(
 }
 
 /** Sentences on who can ever get the money at an address. */
-function whatFollows({ factory, owner, approver, payees, openAfter }: Terms): string[] {
+function whatFollows({ factory, owner, approver, payees, openAfter }: AddressTerms): string[] {
   const opens = new Date(Number.parseInt(openAfter.toString(), 10) * 1_000)
   const date = Number.isNaN(opens.getTime()) ? `Unix second ${openAfter}` : opens.toISOString()
   const shares = payees.map(({ address, percentE4 }) => `${checksummed(address)} (${percentE4 / 10_000} %)`)
@@ -147,7 +147,7 @@ function payeeIn(text: string): Payee | undefined {
 function termsOf(
   texts: Partial<Record<(typeof columns)[number], string | undefined>>,
   name: (column: string) => string,
-): Terms {
+): AddressTerms {
   return {
     factory: part(name("factory"), texts.factory, parseAddress, NOT_AN_ADDRESS),
     salt: part(name("salt"), texts.salt, parseHash, "must be 32 bytes: 0x and 64 hexadecimal digits"),
@@ -159,7 +159,7 @@ function termsOf(
 }
 
 /** The terms in the file's line with this address. The address in the line is used only to find it. */
-function termsIn(file: string, text: string, address: Address): Terms {
+function termsIn(file: string, text: string, address: Address): AddressTerms {
   const [head = "", ...lines] = text.trim().split(/\r?\n/)
   const names = head.split(",")
   const missing = ["address", ...columns].find(each => !names.includes(each))

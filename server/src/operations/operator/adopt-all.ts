@@ -18,11 +18,11 @@ import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { adopt } from "./adopt.ts"
 import { findWallet, refused, servedNetwork, type WalletNamed } from "./find-wallet.ts"
-import type { Asked } from "./log-actions.ts"
+import type { OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unknownNonces } from "./observe-wallet.ts"
 
 /** Adopts everything that it can. Reports what it did, and what is left with the reason. */
-export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {
+export async function adoptAll(ctx: Context, asked: WalletNamed & OperatorOrder): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
     throw refused("Transactions are adopted while their wallet is halted. Run `sluice wallet halt` first.")

@@ -17,14 +17,14 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { lockEscrow } from "../../products/escrow/load-escrow.ts"
 import { findPayout, networkNamed, refused } from "./find-wallet.ts"
-import { type Asked, byHand, type Done } from "./log-actions.ts"
+import { byHand, type Done, type OperatorOrder } from "./log-actions.ts"
 import { isKnown } from "./observe-wallet.ts"
 import { fetchTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { watchSenders } from "./watch-senders.ts"
 import { waitingIn, writeLostBatch } from "./write-lost-batch.ts"
 import { type LostCall, lostCallMessage, lostCallOf, writeLostCall } from "./write-lost-call.ts"
 
-type Wanted = Asked & {
+type Wanted = OperatorOrder & {
   hash: Hash
   /** Which of several matching payouts the transaction pays. */
   payout?: string | undefined

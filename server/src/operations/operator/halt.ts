@@ -3,11 +3,14 @@ import { lockWallet, USED_BEFORE } from "../../ledger/txmanager/lock-wallet.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./find-wallet.ts"
-import { type Asked, byHand } from "./log-actions.ts"
+import { byHand, type OperatorOrder } from "./log-actions.ts"
 import { listed, observeWallet, unexplained, unknownNonces } from "./observe-wallet.ts"
 
 /** Stops signing and sending for a wallet at once. Transactions already sent may still be mined, and are followed. */
-export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {
+export async function halt(
+  ctx: Context,
+  asked: WalletNamed & OperatorOrder & { reason: string },
+): Promise<{ said: string }> {
   const { id } = await findWallet(ctx, asked)
   const { wallet } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, id)
@@ -46,7 +49,7 @@ interface Statements {
  */
 export async function resume(
   ctx: Context,
-  asked: WalletNamed & Asked & Statements & { reason: string },
+  asked: WalletNamed & OperatorOrder & Statements & { reason: string },
 ): Promise<{ said: string }> {
   const seen = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, seen.chain_id)

@@ -9,7 +9,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { networkNamed } from "./find-wallet.ts"
 
 /** Who asks for an action and why, as given to the command. */
-export interface Asked {
+export interface OperatorOrder {
   /** The Unix user's name. */
   by: string
   reason?: string | undefined
@@ -30,7 +30,7 @@ export interface Done {
 /** Runs a manual action in one transaction and records it there. If `work` throws, nothing is written. */
 export async function byHand<T extends Done>(
   ctx: Context,
-  asked: Asked,
+  asked: OperatorOrder,
   work: (ctx: TxContext) => Promise<T>,
 ): Promise<T> {
   const done = await inTransaction(ctx, async ctx => {

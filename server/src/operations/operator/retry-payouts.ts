@@ -7,7 +7,7 @@ import type { HeldReason } from "../../platform/db/payout-rows.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { findPayout, networkNamed, refused } from "./find-wallet.ts"
-import { type Asked, byHand } from "./log-actions.ts"
+import { byHand, type OperatorOrder } from "./log-actions.ts"
 
 const waiting: readonly Row<"payouts">["state"][] = ["queued", "held"]
 
@@ -47,7 +47,7 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payou
  * Retries a payout without a nonce now, and starts its waits again. It goes through every check as usual: a recipient
  * on a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
  */
-export async function retryPayout(ctx: Context, asked: Asked & { payout: string }): Promise<{ said: string }> {
+export async function retryPayout(ctx: Context, asked: OperatorOrder & { payout: string }): Promise<{ said: string }> {
   const seen = await findPayout(ctx, asked.payout)
   if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
   const { reason } = await byHand(ctx, asked, async ctx => {
@@ -73,7 +73,7 @@ export async function retryPayout(ctx: Context, asked: Asked & { payout: string 
 /** Retries all held payouts now, or those held for one reason. Writes one record for each network. */
 export async function retryAll(
   ctx: Context,
-  asked: Asked & { held?: HeldReason | undefined },
+  asked: OperatorOrder & { held?: HeldReason | undefined },
 ): Promise<{ said: string }> {
   const { rows: chains } = await sql<{
     chain_id: number
@@ -101,7 +101,7 @@ export async function retryAll(
  */
 async function makeAgain(
   ctx: Context,
-  asked: Asked & { payout: string },
+  asked: OperatorOrder & { payout: string },
   paymentId: string,
 ): Promise<{ said: string }> {
   const { id } = await byHand(ctx, asked, async ctx => {
@@ -131,7 +131,7 @@ async function makeAgain(
 /** Cancels a payout without a nonce for good; its money stays in its deposit. */
 export async function cancel(
   ctx: Context,
-  asked: Asked & { payout: string; reason: string },
+  asked: OperatorOrder & { payout: string; reason: string },
 ): Promise<{ said: string }> {
   const { payment_id: paymentId } = await findPayout(ctx, asked.payout)
   const { kind } = await byHand(ctx, asked, async ctx => {

@@ -13,7 +13,7 @@ import { readWalletState, type WalletState } from "../../platform/chain/wallet-s
 import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find-wallet.ts"
-import { type Asked, byHand } from "./log-actions.ts"
+import { byHand, type OperatorOrder } from "./log-actions.ts"
 
 /** The newest attempt of a nonce, and the attempt that is to replace it. */
 interface Replacement {
@@ -28,7 +28,7 @@ interface Replacement {
  */
 export async function unstick(
   ctx: Context,
-  asked: WalletNamed & Asked & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
+  asked: WalletNamed & OperatorOrder & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
 ): Promise<{ said: string; hash: string }> {
   const named = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, named.chain_id)

@@ -38,7 +38,7 @@ export interface Voter {
  * the other does not contradict. `denied`: a quorum has read the block and does not have it. `open`: none of these, so
  * the scan must not advance beyond its block.
  */
-export type Standing = "agreed" | "single" | "denied" | "open"
+export type LogAgreement = "agreed" | "single" | "denied" | "open"
 
 /** Identifies a transfer, however often its transaction is mined. */
 export const keyOf = (transfer: { txHash: Hash; token: Address; to: Address; k: number }): string =>
@@ -197,10 +197,10 @@ function contradicts(each: Testimony, log: Transfer): boolean {
 }
 
 /** The verdict on a log among the voters of a network with this many endpoints. */
-export const standingOf = (voters: readonly Voter[], log: Transfer, endpoints: number): Standing =>
+export const standingOf = (voters: readonly Voter[], log: Transfer, endpoints: number): LogAgreement =>
   standingBy(testimoniesOn(voters, log), log, endpoints)
 
-function standingBy(testimonies: readonly Testimony[], log: Transfer, endpoints: number): Standing {
+function standingBy(testimonies: readonly Testimony[], log: Transfer, endpoints: number): LogAgreement {
   const needed = votesNeeded(endpoints)
   const voices = testimonies.filter(each => each.affirms).length
   const rivals = testimonies.flatMap(({ said }) => said.filter(each => !isSameLog(each, log)))
@@ -219,7 +219,7 @@ export function verdictOn(
   voters: readonly Voter[],
   log: Transfer,
   endpoints: number,
-): { standing: Standing; isUnanimous: boolean } {
+): { standing: LogAgreement; isUnanimous: boolean } {
   const testimonies = testimoniesOn(voters, log)
   return {
     standing: standingBy(testimonies, log, endpoints),

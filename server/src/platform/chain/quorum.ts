@@ -10,9 +10,9 @@ import {
   type Dissent,
   dissentAmong,
   hasTransfer,
+  type LogAgreement,
   reachedBy,
   receiptAgreed,
-  type Standing,
   standingOf,
   timeOf,
   votesNeeded,
@@ -94,14 +94,14 @@ export interface QuorumView {
   /** Every log that any voter reported in the scans so far, each statement once, with the verdict on it. */
   judged(): Promise<readonly Judged[]>
   /** The verdict on a log from everything learned so far. */
-  standingOf(log: Transfer): Standing
+  standingOf(log: Transfer): LogAgreement
   /** The depth of this block according to any one voter; 0 where another voter has another block at its height. */
   depthAlone(height: bigint, hash: Hash): bigint
   /**
    * The time of a log's block: according to a quorum, or for a `single` log to its only voter; undefined when this is
    * not known.
    */
-  timeOf(log: Transfer, standing: Standing): Date | undefined
+  timeOf(log: Transfer, standing: LogAgreement): Date | undefined
   /**
    * How many voters have a block at this height and no receipt with a transfer of this key. A voter whose head is below
    * the height is behind, which is no evidence.

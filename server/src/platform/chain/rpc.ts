@@ -66,7 +66,7 @@ const maxBytes = (calls: readonly RpcCall[]): number => {
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0)
 
 /** An endpoint; `position`: its place in the setting, from 1, for the metrics. */
-interface Asked {
+interface BatchEndpoint {
   url: string
   network: string
   position?: number
@@ -92,7 +92,11 @@ class Refused {
  * halves, so that one huge receipt keeps no other from being read. So is a batch that is refused as a whole, and the
  * endpoint gets smaller ones from then on.
  */
-export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
+export async function batch(
+  endpoint: BatchEndpoint,
+  calls: readonly RpcCall[],
+  signal?: AbortSignal,
+): Promise<RpcResult[]> {
   const results: RpcResult[] = []
   const { entries: learned, entriesChangedAt } = endpoint
   let together = 0
@@ -134,7 +138,7 @@ export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?:
 }
 
 /** The refusal may have been temporary. */
-function growEntries(endpoint: Asked): void {
+function growEntries(endpoint: BatchEndpoint): void {
   const { entries = MAX_ENTRIES, entriesChangedAt = 0 } = endpoint
   if (entries === MAX_ENTRIES || Date.now() - entriesChangedAt < ENTRIES_KEPT_MS) return
   Object.assign(endpoint, { entries: Math.min(2 * entries, MAX_ENTRIES), entriesChangedAt: Date.now() })
@@ -146,7 +150,7 @@ function growEntries(endpoint: Asked): void {
 let nextId = 0
 
 async function oneBatch(
-  endpoint: Asked,
+  endpoint: BatchEndpoint,
   calls: readonly RpcCall[],
   read: (bytes: number) => void,
   signal?: AbortSignal,
@@ -196,7 +200,7 @@ async function oneBatch(
 
 /** What an answer refuses as a whole; undefined where it answers the calls. */
 function refusalOf(
-  endpoint: Asked,
+  endpoint: BatchEndpoint,
   calls: readonly RpcCall[],
   status: number,
   json: unknown,
@@ -214,7 +218,7 @@ function refusalOf(
 }
 
 /** An endpoint's words for logs and alarms: truncated, without addresses, and without what may be a key. */
-export function withoutKey({ url }: Pick<Asked, "url">, words: string): string {
+export function withoutKey({ url }: Pick<BatchEndpoint, "url">, words: string): string {
   const { pathname, search, username, password } = new URL(url)
   const secrets = [...`${pathname}${search}`.split(/[/?&=]/), username, password].filter(part => part.length >= 8)
   const clean = secrets.reduce((text, secret) => text.replaceAll(secret, "…"), words)

@@ -4,7 +4,7 @@
  * up any number of logs.
  */
 import { inTurns } from "../turns.ts"
-import { isSameLog, type Standing, type Voter as VoterReports, verdictOn } from "./agreement.ts"
+import { isSameLog, type LogAgreement, type Voter as VoterReports, verdictOn } from "./agreement.ts"
 import { ask, type Endpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import type { ReachableChain } from "./networks.ts"
@@ -162,7 +162,7 @@ export async function takeReadings(
 /** A log that some voter reported, with the verdict on it. */
 export interface Judged {
   log: Transfer
-  standing: Standing
+  standing: LogAgreement
 }
 
 /** All reported logs with their verdicts, each statement once, and a part of those that not every voter has. */

@@ -65,7 +65,7 @@ interface Position {
 }
 
 /** A primary's position; `askedAt` is when it was asked, by the monotonic clock. */
-type Asked = Position & { askedAt: number }
+type AskedPosition = Position & { askedAt: number }
 
 /** A replica's position; `at` is when it responded, by the monotonic clock. */
 type Answer = Position & { standby: boolean; at: number }
@@ -230,7 +230,7 @@ export async function replicaFault(
 }
 
 /** Returns why the replica's answer does not fit the primary's history; undefined if it may. */
-function faultOf(answer: Answer, now: Asked): string | undefined {
+function faultOf(answer: Answer, now: AskedPosition): string | undefined {
   if (!answer.standby) return "it takes writes, so it is no replica"
   if (answer.cluster !== now.cluster || answer.name !== now.name) return "it is a replica of another database"
   const timelines = `it is on timeline ${answer.timeline}, and the primary on ${now.timeline}`
@@ -247,7 +247,7 @@ function follow(watch: pg.Pool) {
   /** Its last answer, even if it may have lost part of that since. */
   let answer: Answer | undefined
   let isCertain = false
-  const waiting = new Set<{ now: Asked; done: (why: string | undefined) => void }>()
+  const waiting = new Set<{ now: AskedPosition; done: (why: string | undefined) => void }>()
   let isPolling = false
 
   /** Asks the replica; returns why it can't be asked, or undefined. */
@@ -262,10 +262,10 @@ function follow(watch: pg.Pool) {
     }
   }
 
-  const has = (now: Asked) => isCertain && answer !== undefined && answer.position >= now.position
+  const has = (now: AskedPosition) => isCertain && answer !== undefined && answer.position >= now.position
 
   /** Waits until it has replayed up to the primary's position `now`; returns why it has not, or undefined. */
-  function reaches(now: Asked, patienceMs: number): Promise<string | undefined> {
+  function reaches(now: AskedPosition, patienceMs: number): Promise<string | undefined> {
     const fault = answer && faultOf(answer, now)
     if (fault !== undefined || has(now)) return Promise.resolve(fault)
     return new Promise(resolve => {

@@ -79,7 +79,7 @@ export interface SharedReads {
   follow<T>(shared: Shared<T>): Follower<T>
 }
 
-interface Waiting {
+interface WaitingReader {
   /** The read that it waits for has a greater number. */
   after: number
   /** Whether it waits for any read, and not for news. */
@@ -93,7 +93,7 @@ interface Reader {
   key: string
   shared: Shared<unknown>
   followers: Set<() => void>
-  waiting: Set<Waiting>
+  waiting: Set<WaitingReader>
   /** The number of reads that have begun. */
   begun: number
   isReading: boolean
@@ -229,7 +229,7 @@ function followerOf(reader: Reader, signal: AbortSignal, { readSoon, forget }: C
         reader.waiting.delete(waiting)
         stop = () => {}
       }
-      const done: Waiting["done"] = seen => {
+      const done: WaitingReader["done"] = seen => {
         leave()
         resolve(seen)
       }

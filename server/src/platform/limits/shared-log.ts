@@ -238,7 +238,7 @@ export interface SharedLog {
   admit(counts: readonly Count[]): Promise<Verdict>
 }
 
-interface Waiting {
+interface WaitingCount {
   counts: readonly Count[]
   resolve: (verdict: Verdict) => void
   reject: (error: Error) => void
@@ -253,7 +253,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
   const { Command } = ioredis()
   // On a cluster the keys of one request are on one node, but the keys of several requests are not.
   const oneByOne = isCluster(redis)
-  let waiting: Waiting[] = []
+  let waiting: WaitingCount[] = []
   let busy = false
   return {
     admit: counts =>
@@ -266,7 +266,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
   }
 
   /** Builds the command itself: the other work of ioredis for a script takes a tenth of a check. */
-  function ask(batch: readonly Waiting[], name: "eval" | "evalsha" = "evalsha"): void {
+  function ask(batch: readonly WaitingCount[], name: "eval" | "evalsha" = "evalsha"): void {
     const command = new Command(name, argumentsOf(name === "eval" ? admitScript : admitSha, prefix, batch, clock?.()))
     command.promise
       .then(answers => answer(batch, answers as Buffer))
@@ -279,7 +279,7 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
     void redis.sendCommand(command)
   }
 
-  function answer(batch: readonly Waiting[], answers: Buffer): void {
+  function answer(batch: readonly WaitingCount[], answers: Buffer): void {
     for (let i = 0; i < batch.length; i++) batch[i]?.resolve(verdictAt(answers, i * ANSWER_BYTES))
     // Callers that ask again at once join those that wait.
     queueMicrotask(next)
@@ -295,7 +295,12 @@ export function sharedLog(redis: RedisClient, prefix: string, clock?: () => numb
 }
 
 /** The arguments of a call: the script, the number of keys, the keys, and the script's own arguments. */
-function argumentsOf(script: string, prefix: string, batch: readonly Waiting[], clock: number | undefined): string[] {
+function argumentsOf(
+  script: string,
+  prefix: string,
+  batch: readonly WaitingCount[],
+  clock: number | undefined,
+): string[] {
   const [sent, limits]: [string[], string[]] = [[script, ""], []]
   for (const { counts } of batch)
     for (const { key, limit } of counts) {

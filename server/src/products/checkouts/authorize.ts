@@ -128,7 +128,7 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
 const notFound = () => new ApiError("SESSION_NOT_FOUND")
 
 /** What a request asks for, and the receiving address it pays. */
-interface Asked {
+interface AuthorizationRequest {
   network: Network
   deposit: Row<"deposits">
   authorization: Authorization
@@ -180,7 +180,7 @@ const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
 async function knownAnswer(
   ctx: TxContext,
   session: Row<"checkout_sessions">,
-  asked: Asked,
+  asked: AuthorizationRequest,
 ): Promise<Authorized | undefined> {
   const { network, authorization } = asked
   const known = (await relaysOf(ctx, network, authorization.from, authorization.nonce)).find(
@@ -215,7 +215,11 @@ interface Payable {
 }
 
 /** Checks against the database that this session can be paid by this authorization now. */
-async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
+async function assertPayable(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+  asked: AuthorizationRequest,
+): Promise<Payable> {
   const { deposit, network, authorization } = asked
   const now = ctx.now().getTime()
   const leftMs = session.expires_at.getTime() - now
@@ -262,7 +266,11 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
 }
 
 /** Checks that an authorization pays exactly what its session lacks, and early enough. */
-async function assertExact(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<void> {
+async function assertExact(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+  asked: AuthorizationRequest,
+): Promise<void> {
   const { deposit, network, authorization } = asked
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })

@@ -8,7 +8,7 @@ import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { beginTrace } from "../../platform/tracing/trace.ts"
-import { depositOf, sessionRow, type Terms } from "./create-session.ts"
+import { depositOf, type SessionTerms, sessionRow } from "./create-session.ts"
 
 /** A period to bill: its product, with the current price and split. */
 export interface Renewal {
@@ -58,7 +58,7 @@ export async function createRenewals(
   })
 }
 
-function renewalRow(ctx: TxContext, terms: Terms, { product, before, customerEmail, expiresAt }: Renewal) {
+function renewalRow(ctx: TxContext, terms: SessionTerms, { product, before, customerEmail, expiresAt }: Renewal) {
   const row = sessionRow(ctx, product.merchant_id, terms, {
     description: product.name,
     expiresAt,
@@ -74,7 +74,7 @@ function renewalRow(ctx: TxContext, terms: Terms, { product, before, customerEma
 }
 
 interface Offer {
-  terms: Terms
+  terms: SessionTerms
   parties: Parties
 }
 

@@ -42,7 +42,7 @@ const LATE_WATCH_MS = 30 * 86_400_000
 const MAX_OPEN_HASHES = 10
 
 /** What a session sells, read from a request, a link or a subscription. */
-export interface Terms {
+export interface SessionTerms {
   network: NetworkInfo
   amount: bigint
   link: Row<"payment_links"> | undefined
@@ -101,7 +101,7 @@ export async function createLinkSession(
 async function insertSession(
   ctx: TxContext,
   merchantId: string,
-  terms: Terms,
+  terms: SessionTerms,
   body: CheckoutCreate,
   agentCaller?: string,
 ): Promise<Row<"checkout_sessions">> {
@@ -137,7 +137,7 @@ export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id
 export function sessionRow(
   ctx: TxContext,
   merchantId: string,
-  { network, amount, link, product, splitId, setId }: Terms,
+  { network, amount, link, product, splitId, setId }: SessionTerms,
   body: CheckoutCreate & { expiresAt?: Date },
   agentCaller?: string,
 ) {
@@ -176,7 +176,7 @@ export function sessionRow(
 }
 
 /** Reads what is sold and for how much: from the request, a link or a product, and from one of them only. */
-async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Terms> {
+async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<SessionTerms> {
   if (body.slug !== undefined && body.productId !== undefined)
     throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
   if (body.slug !== undefined) {
@@ -214,7 +214,7 @@ async function linkTerms(
   ctx: TxContext,
   link: Row<"payment_links">,
   body: { amount?: number | string; splitId?: string | null },
-): Promise<Terms> {
+): Promise<SessionTerms> {
   const network = networkOf(ctx.chain, link.chain_id)
   const splitId = body.splitId ?? link.split_id
   const split = await recipientSetOf(ctx, link.merchant_id, splitId)

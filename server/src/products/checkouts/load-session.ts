@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { relayStanding } from "../../ledger/relays/read-relay-status.ts"
 import { classify } from "../../ledger/settlement/classify.ts"
 import { withoutPublic } from "../../ledger/settlement/find-public-approvals.ts"
-import { type Part, type Screened, type Standing, withoutRests } from "../../ledger/settlement/sellable.ts"
+import { type Part, type Screened, type StandingPayment, withoutRests } from "../../ledger/settlement/sellable.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -44,8 +44,8 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
 }
 
 /** The session's payments that the merchant accepted or returned. The session's rules do not count them again. */
-async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Standing[]> {
-  const { rows } = await sql<Standing>`
+async function decidedPayments(ctx: TxContext, sessionId: string): Promise<StandingPayment[]> {
+  const { rows } = await sql<StandingPayment>`
     select p.*, has.there, has.sure from payments p join lateral (
       select coalesce(sum(${leftOver}) filter (where t.state <> 'gone'), 0) as there,
         coalesce(sum(${leftOver}) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null

@@ -14,7 +14,7 @@ import { chainClock } from "../../platform/jobs/chain-clock.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { checkoutChanges, countPayment } from "../../platform/metrics.ts"
 import { ofKind, standingOf } from "./fold-escrow.ts"
-import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { type CurrentEscrow, lockEscrow, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
 import { emptiedOf } from "./read-reclaim.ts"
@@ -167,11 +167,11 @@ async function advance(
 }
 
 /** Whether a capture or a void is signed and has not ended: it may be what emptied the escrow. */
-const isSigned = ({ calls }: Standing): boolean =>
+const isSigned = ({ calls }: CurrentEscrow): boolean =>
   ofKind(calls, "capture", "void").some(call => standingOf(call) === "open" && call.nonce !== null)
 
 /** Makes the call that is due without a request; returns whether it did. */
-async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
+async function makeNext(ctx: TxContext, standing: CurrentEscrow): Promise<boolean> {
   const { escrow, folded } = standing
   const kind = nextKind(ctx, standing)
   if (kind === undefined || folded.open.capture + folded.open.void > 0) return false
@@ -181,14 +181,14 @@ async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
 }
 
 /** Returns the call to make without a request; undefined if there is none. */
-function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing): "capture" | "void" | undefined {
+function nextKind(ctx: TxContext, { session, escrow, calls, folded }: CurrentEscrow): "capture" | "void" | undefined {
   if (folded.capturable === 0n) return undefined
   if (ctx.now() >= escrow.void_at) return "void"
   if (session.capture !== "automatic" || folded.captured > 0n) return undefined
   // A void that failed on chain is made again: its merchant gave up the sale. The last call is the one with the highest
   // nonce, because two processes whose clocks differ may have written their times in another order.
   const signed = ofKind(calls, "capture", "void").filter(({ nonce }) => nonce !== null)
-  const last = signed.reduce<Standing["calls"][number] | undefined>(
+  const last = signed.reduce<CurrentEscrow["calls"][number] | undefined>(
     (a, b) => ((a?.nonce ?? -1n) > (b.nonce ?? -1n) ? a : b),
     undefined,
   )
@@ -196,14 +196,14 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing):
 }
 
 /** Returns when a call of a kind may be made again; the epoch if it may be at once. */
-function retryAt({ calls }: Standing, kind: "capture" | "void"): Date {
+function retryAt({ calls }: CurrentEscrow, kind: "capture" | "void"): Date {
   const failed = ofKind(calls, kind).filter(({ state }) => state === "reverted")
   const last = failed.at(-1)
   return failed.length >= MAX_FAILED_CALLS && last ? new Date(last.updated_at.getTime() + AFTER_FAILED_MS) : new Date(0)
 }
 
 /** Writes the state of an escrow and its session, and notifies the merchant; returns whether the session changed. */
-async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: Standing): Promise<boolean> {
+async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: CurrentEscrow): Promise<boolean> {
   const { session, escrow, folded } = standing
   const now = ctx.now()
   const isHeld = folded.authorized > 0n
@@ -300,7 +300,7 @@ async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void
 }
 
 /** Returns the columns of a session that follow from its escrow. */
-function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
+function rowOf(ctx: TxContext, { session, escrow, calls, folded }: CurrentEscrow) {
   const { token } = networkOf(ctx.chain, session.chain_id)
   const hashOf = (kind: EscrowCallKind) =>
     ofKind(calls, kind).find(call => standingOf(call) === "counts")?.tx_hash ?? null
@@ -324,7 +324,7 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
 }
 
 /** Returns why the last reservation failed, in a sentence for the payer. */
-function failureOf(calls: Standing["calls"]): string | null {
+function failureOf(calls: CurrentEscrow["calls"]): string | null {
   const last = ofKind(calls, "reserve").at(-1)
   if (last?.state === "cancelled" && last.held_detail === OTHER_WALLET) return OTHER_WALLET
   if (last?.state === "cancelled")
@@ -337,7 +337,7 @@ function failureOf(calls: Standing["calls"]): string | null {
  * Returns when an escrow is due again if none of its calls changes earlier. This also applies after a call was made:
  * while a void is held, the payer may take the money back.
  */
-function nextLook(ctx: TxContext, standing: Standing): Date | null {
+function nextLook(ctx: TxContext, standing: CurrentEscrow): Date | null {
   const { session, escrow, calls, folded } = standing
   const now = ctx.now().getTime()
   if (calls.some(call => call.state === "mined" && call.succeeded && !call.deep)) return new Date(now + DEPTH_MS)

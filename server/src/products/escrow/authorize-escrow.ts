@@ -20,7 +20,7 @@ import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { isSpent, ofKind } from "./fold-escrow.ts"
-import { escrowsOf, lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { type CurrentEscrow, escrowsOf, lockEscrow, standingOfEscrow } from "./load-escrow.ts"
 import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
 
@@ -95,13 +95,13 @@ export async function authorizeEscrow(
 }
 
 /** An authorization, with the terms and the hash that it must match. */
-interface Asked {
+interface EscrowRequest {
   authorization: Authorization
   info: PaymentInfo
   digest: Hash
 }
 
-function askedOf(network: NetworkInfo, escrow: Row<"escrows">, authorization: Authorization): Asked {
+function askedOf(network: NetworkInfo, escrow: Row<"escrows">, authorization: Authorization): EscrowRequest {
   const info = paymentInfoOf(escrow, authorization.from)
   const contracts = { address: escrow.escrow, collector: escrow.collector }
   const digest = hashTypedData(typedPayment(network, contracts, info)) as Hash
@@ -116,7 +116,7 @@ async function knownAnswer(
   ctx: TxContext,
   network: NetworkInfo,
   session: Row<"checkout_sessions">,
-  { authorization, digest }: Asked,
+  { authorization, digest }: EscrowRequest,
 ): Promise<Reserving | undefined> {
   const known = (await relaysOf(ctx, network, authorization.from, authorization.nonce)).find(
     ({ state }) => state !== "cancelled" && state !== "reverted",
@@ -130,8 +130,8 @@ async function knownAnswer(
 async function assertReservable(
   ctx: TxContext,
   network: NetworkInfo,
-  { session, escrow, calls, folded }: Standing,
-  { authorization }: Asked,
+  { session, escrow, calls, folded }: CurrentEscrow,
+  { authorization }: EscrowRequest,
 ): Promise<void> {
   const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
   const leftMs = session.expires_at.getTime() - ctx.now().getTime()
@@ -171,8 +171,8 @@ const tooLateMessage = (leftMs: number): string =>
 async function writeReservation(
   ctx: TxContext,
   network: NetworkInfo,
-  { session, escrow, calls }: Standing,
-  { authorization, digest, checked }: Asked & { checked: CheckedRelay },
+  { session, escrow, calls }: CurrentEscrow,
+  { authorization, digest, checked }: EscrowRequest & { checked: CheckedRelay },
 ): Promise<Reserving> {
   const relayBy = new Date(session.expires_at.getTime() - MIN_TIME_MS)
   // A contract wallet's call is recognized by its gas limit, so it never has a key's.

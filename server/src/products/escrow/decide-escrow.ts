@@ -6,7 +6,7 @@ import { ApiError, invalid } from "../../platform/errors.ts"
 import { asWritten } from "../../platform/http/json.ts"
 import { formatAmount, readAmount } from "../../platform/money/amount.ts"
 import { ofKind } from "./fold-escrow.ts"
-import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { type CurrentEscrow, lockEscrow, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall, limitOf } from "./make-calls.ts"
 import type { CaptureOrder } from "./schema.ts"
 import { withdrawCall } from "./withdraw-call.ts"
@@ -45,7 +45,7 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
 }
 
 /** Returns the requested amount in base units: at most what other captures leave, or by default all of it. */
-function amountOf(ctx: TxContext, standing: Standing, order: CaptureOrder): bigint {
+function amountOf(ctx: TxContext, standing: CurrentEscrow, order: CaptureOrder): bigint {
   const { session, folded } = standing
   const free = folded.freeToCapture
   if (order.amount === undefined) return free
@@ -81,10 +81,10 @@ export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: 
 /** Returns the escrow after its held calls of a kind are withdrawn: a held call must not prevent the other decision. */
 async function withoutHeld(
   ctx: TxContext,
-  standing: Standing,
+  standing: CurrentEscrow,
   kind: "capture" | "void",
   reason: string,
-): Promise<Standing> {
+): Promise<CurrentEscrow> {
   const held = ofKind(standing.calls, kind).filter(({ state }) => state === "held")
   if (held.length === 0) return standing
   for (const { id } of held) await withdrawCall(ctx, id, reason)
@@ -92,13 +92,13 @@ async function withoutHeld(
 }
 
 /** Returns why a void is held, as a sentence to append; empty if none is held. */
-function heldMessage({ calls }: Standing): string {
+function heldMessage({ calls }: CurrentEscrow): string {
   const held = ofKind(calls, "void").find(({ state }) => state === "held")
   return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
 }
 
 /** Locks and returns the merchant's escrow; it has something left that this service can move. */
-async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Promise<Standing> {
+async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Promise<CurrentEscrow> {
   const own = await ctx.db
     .selectFrom("checkout_sessions")
     .select("capture")
@@ -119,7 +119,7 @@ async function heldOf(ctx: TxContext, merchantId: string, sessionId: string): Pr
 const OTHER_OPERATOR =
   "This payment was reserved with an earlier relay wallet, and only that one can capture or release it. Ask the operator of the service; the payer can take back what is left when the time to capture is over."
 
-function wordsFor(ctx: TxContext, { session }: Standing) {
+function wordsFor(ctx: TxContext, { session }: CurrentEscrow) {
   const { decimals } = networkOf(ctx.chain, session.chain_id).token
   return { text: (amount: bigint) => formatAmount(amount, decimals) }
 }

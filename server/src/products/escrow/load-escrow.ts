@@ -37,7 +37,7 @@ type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : 
 type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> & Call
 
 /** An escrow with its calls and their fold. */
-export interface Standing extends Escrowed {
+export interface CurrentEscrow extends Escrowed {
   /**
    * In the order in which they were made, without captures, voids and refunds that were cancelled before they were
    * signed.
@@ -91,7 +91,7 @@ export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Esc
 }
 
 /** Returns the state of an escrow by the rows of its calls; exact while it is locked. */
-export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escrowed): Promise<Standing> {
+export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escrowed): Promise<CurrentEscrow> {
   const calls = (await callsOf(ctx.db, escrow.session_id)) ?? []
   const facts = { calls, reclaimed: escrow.reclaimed, expiresAt: session.expires_at }
   return { session, escrow, calls, folded: foldEscrow(facts, ctx.now()) }

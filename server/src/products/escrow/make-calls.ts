@@ -12,7 +12,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
 import { ofKind, standingOf } from "./fold-escrow.ts"
-import type { Standing } from "./load-escrow.ts"
+import type { CurrentEscrow } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
 /** A call must be signed this long before the contract refuses it. */
@@ -50,7 +50,7 @@ const LIMIT_WORDS = {
  */
 export async function limitOf(
   ctx: TxContext,
-  { escrow, calls }: Standing,
+  { escrow, calls }: CurrentEscrow,
   kind: "capture" | "refund",
   all: boolean,
 ): Promise<string | undefined> {
@@ -117,7 +117,7 @@ interface NewCall {
  */
 export async function insertCall(
   ctx: TxContext,
-  { escrow, session }: Pick<Standing, "escrow" | "session">,
+  { escrow, session }: Pick<CurrentEscrow, "escrow" | "session">,
   call: NewCall,
 ): Promise<Row<"payouts">> {
   const { kind, amount } = call

@@ -9,7 +9,7 @@ import { ApiError, invalid } from "../../platform/errors.ts"
 import { asWritten } from "../../platform/http/json.ts"
 import { newId } from "../../platform/ids.ts"
 import { formatAmount, readAmount } from "../../platform/money/amount.ts"
-import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { type CurrentEscrow, lockEscrow, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall, limitOf, MIN_TIME_MS } from "./make-calls.ts"
 import { NOT_ESCROW, NOT_OURS, notCaptured, REMADE, refundable } from "./refund.ts"
 import { keyOf, neededOf, refundsWhere, refundsWith } from "./refund-queries.ts"
@@ -107,7 +107,7 @@ function amountOf(ctx: TxContext, chainId: number, body: RefundCreate, left: big
 /** Writes a refund and its call, which is held if its wallet's allowance `isShort`; returns the refund's id. */
 async function write(
   ctx: TxContext,
-  standing: Standing,
+  standing: CurrentEscrow,
   { amount, reason }: { amount: bigint; reason: string | null },
   isShort = false,
 ): Promise<string> {

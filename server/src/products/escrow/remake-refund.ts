@@ -3,7 +3,7 @@ import { firstLook } from "../../ledger/relays/check-refund-funds.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ofKind } from "./fold-escrow.ts"
-import type { Standing } from "./load-escrow.ts"
+import type { CurrentEscrow } from "./load-escrow.ts"
 import { insertCall, MIN_TIME_MS } from "./make-calls.ts"
 
 /** A refund whose calls failed this often is not made again: each call cost gas. */
@@ -13,7 +13,7 @@ const MAX_REVERTED = 3
  * Whether failed refunds of this escrow can still be made again once there is room for them. The process with the key
  * of its relay wallet makes them, which may not be this one.
  */
-export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing, "escrow" | "calls">): boolean {
+export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<CurrentEscrow, "escrow" | "calls">): boolean {
   const failed = ofKind(calls, "refund").filter(({ state }) => state === "reverted").length
   return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
 }
@@ -26,7 +26,7 @@ export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "ref
  * Returns the first refund that had counted, that a reorg removed for good, and that can be made again. Until it is, no
  * other is made: its merchant would refund the same money twice.
  */
-export async function lostRefund(ctx: TxContext, standing: Standing): Promise<Row<"refunds"> | undefined> {
+export async function lostRefund(ctx: TxContext, standing: CurrentEscrow): Promise<Row<"refunds"> | undefined> {
   const { escrow, folded, calls } = standing
   const reverted = ofKind(calls, "refund").filter(({ state }) => state === "reverted")
   if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return undefined
@@ -52,7 +52,7 @@ export async function lostRefund(ctx: TxContext, standing: Standing): Promise<Ro
  * it together with the allowance, or the allowance was withdrawn before it was mined again, so it failed. The new call
  * waits for the wallet as any new refund does. Call it under the escrow's lock.
  */
-export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<boolean> {
+export async function remakeRefund(ctx: TxContext, standing: CurrentEscrow): Promise<boolean> {
   const { escrow } = standing
   const lost = await lostRefund(ctx, standing)
   if (!lost) return false

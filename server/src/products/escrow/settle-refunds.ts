@@ -14,7 +14,7 @@ import { statusByChain, totalWith } from "./refund.ts"
 type Called = Row<"refunds"> & Pick<Row<"payouts">, "state" | "tx_hash" | "recipient" | "nonce">
 
 /** The result of an escrow's fold. */
-interface Standing {
+interface SessionRefunds {
   session: Row<"checkout_sessions">
   /** Base units. */
   captured: bigint
@@ -31,7 +31,7 @@ interface Standing {
  */
 export async function settleRefunds(
   ctx: TxContext,
-  { session, captured, counting, remakes }: Standing,
+  { session, captured, counting, remakes }: SessionRefunds,
 ): Promise<boolean> {
   const network = networkOf(ctx.chain, session.chain_id)
   const refunds = await refundsOf(ctx, session.id)

@@ -6,7 +6,7 @@ import type { EscrowCallKind } from "../../platform/db/payout-rows.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { standingOf } from "../escrow/fold-escrow.ts"
-import { escrowsOf, type Standing, standingOfEscrow } from "../escrow/load-escrow.ts"
+import { type CurrentEscrow, escrowsOf, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { shownToPayer } from "../escrow/show-escrow.ts"
 
 /** How each kind of escrow call is shown to a payer. */
@@ -16,7 +16,7 @@ const moveKinds = { reserve: "reserve", capture: "capture", void: "release", ref
 export async function standingOfSession(
   ctx: TxContext,
   session: Row<"checkout_sessions">,
-): Promise<Standing | undefined> {
+): Promise<CurrentEscrow | undefined> {
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   return escrow && (await standingOfEscrow(ctx, { session, escrow }))
 }
@@ -25,7 +25,7 @@ export async function standingOfSession(
 export function reservationOf(
   ctx: TxContext,
   network: NetworkInfo,
-  { session, escrow, calls }: Standing,
+  { session, escrow, calls }: CurrentEscrow,
   terms: Reservation["terms"] = null,
 ): Reservation {
   const text = (amount: bigint) => formatAmount(amount, network.token.decimals)
@@ -59,7 +59,7 @@ const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): 
 export function reservedStatus(
   ctx: TxContext,
   network: NetworkInfo,
-  standing: Standing,
+  standing: CurrentEscrow,
   terms: Reservation["terms"],
 ): Pick<CheckoutStatus, "arriving" | "missing" | "relaying" | "over" | "reservation"> {
   const { session, escrow, folded } = standing

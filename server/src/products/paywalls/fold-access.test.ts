@@ -22,7 +22,7 @@ beforeAll(async () => {
 })
 afterAll(() => service?.stop())
 
-interface Terms {
+interface GrantTerms {
   durationS: number | null
   calls: number | null
 }
@@ -31,7 +31,7 @@ interface Terms {
 function openPayer(address: Address) {
   const clock = { now: START }
   const ctx = { ...service.ctx, now: () => new Date(clock.now) }
-  const insert = async (db: typeof ctx.db, { durationS, calls }: Terms, grantedAt: Date): Promise<void> => {
+  const insert = async (db: typeof ctx.db, { durationS, calls }: GrantTerms, grantedAt: Date): Promise<void> => {
     const { merchant_id } = await db
       .selectFrom("paywalls")
       .selectAll()
@@ -86,12 +86,12 @@ function openPayer(address: Address) {
     clock,
     grants: () => grants(),
     /** As a settlement grants several payments; some of them by another process, whose clock is behind. */
-    buy: (terms: readonly Terms[], behindMs = 0) =>
+    buy: (terms: readonly GrantTerms[], behindMs = 0) =>
       change(async db => {
         for (const each of terms) await insert(db, each, new Date(clock.now++ - behindMs))
         return terms.length
       }),
-    buyAsBefore: (terms: Terms, behindMs: number) =>
+    buyAsBefore: (terms: GrantTerms, behindMs: number) =>
       asBefore(async db => insert(db, terms, new Date(clock.now++ - behindMs))),
     revokeAsBefore: (pick: number) => asBefore(db => revoke(db, pick)),
     revoke: (pick: number) =>

@@ -3,7 +3,7 @@
  * settlement must know about them.
  */
 import { type RawBuilder, sql } from "kysely"
-import type { Due, Group, Standing } from "../../ledger/settlement/sellable.ts"
+import type { Due, Group, StandingPayment } from "../../ledger/settlement/sellable.ts"
 import { dueTransfers, inTurn, isRestDue, turnOf } from "../../ledger/settlement/turns.ts"
 import { isAttemptOf, relaysBy } from "../../ledger/txmanager/read-batch-calls.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -94,9 +94,9 @@ export async function standingPayments(
   paywallId: string,
   payer: Address,
   due: readonly bigint[],
-): Promise<Standing[]> {
+): Promise<StandingPayment[]> {
   if (due.length === 0) return []
-  const { rows } = await sql<Standing>`
+  const { rows } = await sql<StandingPayment>`
     select p.*, has.there, case when has.alone then 0 else has.there end as sure,
       has.there > p.amount and p.accepted_at is null and not revoked.by_merchant as grown
     from payments p cross join lateral (select exists (select from grants g

@@ -1,7 +1,7 @@
 /** Plans what to do with one sender's open transfers to a paywall. Pure. */
 import { type Failure, late, noBuyer, sanctioned, underpaid } from "../../ledger/scanner/submission-faults.ts"
 import { type Classified, rowsOf } from "../../ledger/settlement/classify.ts"
-import type { ClaimedTransfer, Paid, Plan, Waiting } from "../../ledger/settlement/sellable.ts"
+import type { ClaimedTransfer, Paid, Plan, WaitingGroup } from "../../ledger/settlement/sellable.ts"
 import { againTogether } from "../../ledger/settlement/waits.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { mayBuy } from "../../platform/chain/may-buy.ts"
@@ -122,7 +122,7 @@ function planClear(
         hashes: hashesOf(rows(transfers)),
         failure: underpaid(received, price, network.token),
       }))
-  const waiting: Waiting[] = [
+  const waiting: WaitingGroup[] = [
     { exception: "underpaid", transfers: short.flatMap(each => rows(each.transfers)) },
     { exception: "late", transfers: rows(tooLate) },
     { exception: "wrong_asset", transfers: wrong },

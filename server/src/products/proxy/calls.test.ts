@@ -22,7 +22,7 @@ const SECRET = "Bearer of-the-origin"
 /** For the server that times out soon: the other servers wait as long as a loaded machine needs. */
 const TIMEOUT_MS = 1_000
 
-interface Asked {
+interface OriginRequest {
   method: string
   url: string
   headers: IncomingMessage["headers"]
@@ -37,8 +37,8 @@ let impatient: { port: number }
 let apps: ReturnType<typeof openServer>[]
 let origin: Server
 let originUrl: string
-let asked: Asked[]
-let respond: (response: ServerResponse, one: Asked, request: IncomingMessage) => void
+let asked: OriginRequest[]
+let respond: (response: ServerResponse, one: OriginRequest, request: IncomingMessage) => void
 /** The fake of x402: a caller with `x-payment: good` has paid, once; a token works after the payment was given back. */
 let offers: Offer[]
 let spent: Set<string>
@@ -177,7 +177,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
   for await (const chunk of response) text += chunk
   return text
 }
-const lastAsked = () => asked.at(-1) as Asked
+const lastAsked = () => asked.at(-1) as OriginRequest
 
 describe("a call", () => {
   it("reaches the origin with its method, path, query and body as they are, and the answer comes back as it is", async () => {

@@ -29,7 +29,7 @@ import { insertInvoices, lostPayments, writeInvoices, writeSubscriptions } from 
 const BLOCKED_MS: Record<BlockedBy, number> = { payments_paused: 60_000, payout_address: 600_000, price: 600_000 }
 
 /** A subscription that is being advanced. */
-interface Standing {
+interface CurrentSubscription {
   before: Row<"subscriptions">
   held: Held
   folded: FoldedSubscription
@@ -73,12 +73,12 @@ export function asOfNow(ctx: TxContext, before: Held): Held {
   return { ...held, subscription: { ...held.subscription, status, cancel_reason, paid_until, access_until } }
 }
 
-function presentOf(ctx: TxContext, before: Held): Pick<Standing, "held" | "folded"> {
+function presentOf(ctx: TxContext, before: Held): Pick<CurrentSubscription, "held" | "folded"> {
   const held = noteLast(ctx, healed(ctx, begun(before)))
   return { held, folded: foldedOf(ctx, held) }
 }
 
-function standingOf(ctx: TxContext, before: Held): Standing {
+function standingOf(ctx: TxContext, before: Held): CurrentSubscription {
   const { held, folded } = presentOf(ctx, before)
   const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
   if (!folded.isVoiding) return standing
@@ -203,7 +203,7 @@ function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
 }
 
 /** Creates the next invoices with their sessions and events, or records why one can't be created now. */
-async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Promise<void> {
+async function makeInvoices(ctx: TxContext, standings: readonly CurrentSubscription[]): Promise<void> {
   const due = standings.flatMap(standing => (standing.folded.next ? [{ standing, next: standing.folded.next }] : []))
   if (due.length === 0) return
   const ids = new Set(due.map(({ standing }) => standing.held.subscription.product_id))
@@ -238,7 +238,7 @@ async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Pro
 }
 
 /** Records of subscriptions that were moved whether they are first of the product that they are billed for now. */
-async function noteMoved(ctx: TxContext, standings: readonly Standing[]): Promise<void> {
+async function noteMoved(ctx: TxContext, standings: readonly CurrentSubscription[]): Promise<void> {
   const moved = standings.filter(
     ({ held: { subscription, invoices } }) => lastOf(invoices).product_id !== subscription.product_id,
   )
@@ -257,7 +257,7 @@ async function noteMoved(ctx: TxContext, standings: readonly Standing[]): Promis
 type Next = NonNullable<FoldedSubscription["next"]>
 
 /** Records why the next invoice can't be created, and when to retry. */
-function block(ctx: TxContext, standing: Standing, { graceUntil }: Next, blockedBy: BlockedBy): void {
+function block(ctx: TxContext, standing: CurrentSubscription, { graceUntil }: Next, blockedBy: BlockedBy): void {
   const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
   const { blocked_by: blockedBefore, access_until: accessUntil } = standing.before
   // A pause gives nobody back the access that the merchant's own fault had ended.
@@ -275,7 +275,7 @@ function block(ctx: TxContext, standing: Standing, { graceUntil }: Next, blocked
 /** Adds the next invoice to the subscription, with its event. */
 function bill(
   ctx: TxContext,
-  standing: Standing,
+  standing: CurrentSubscription,
   { periodStart, periodEnd, dueAt, anchor }: Next,
   session: Row<"checkout_sessions">,
 ): Row<"invoices"> {
@@ -312,7 +312,7 @@ function bill(
 }
 
 /** A subscription's new row; a change of its status adds an event. */
-function rowOf(ctx: TxContext, standing: Standing): Row<"subscriptions"> {
+function rowOf(ctx: TxContext, standing: CurrentSubscription): Row<"subscriptions"> {
   const { before, held, blockedBy, events } = standing
   const { status, cancelReason, paidUntil, accessUntil, runAt } = standing.folded
   const change = changeOf(before.status, status)

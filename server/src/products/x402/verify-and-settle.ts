@@ -30,7 +30,7 @@ const MAX_WAIT_S = 75
 const REASON_LENGTH = 1_000
 
 /** A payment, and what another server asks for it. */
-interface Asked {
+interface FacilitatorRequest {
   payment: Payment
   price: Price & { network: Network }
   /** How long the buyer waits, in seconds. */
@@ -41,7 +41,10 @@ interface Asked {
  * Reads a request of `/verify` or `/settle`. Returns a refusal where the payload can't be read, or the requirements are
  * for a network, scheme or token that is not served.
  */
-function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: FacilitatorBody): Asked | Refusal {
+function readAsked(
+  ctx: Context,
+  { paymentPayload, paymentRequirements }: FacilitatorBody,
+): FacilitatorRequest | Refusal {
   const payment = readPayload(paymentPayload)
   if ("reason" in payment) return payment
   const wanted = paymentRequirements as Record<string, unknown>
@@ -81,7 +84,7 @@ function readPayload(json: unknown): Payment | Refusal {
   }
 }
 
-const saleOf = (merchantId: string, { price }: Asked): Sale => ({
+const saleOf = (merchantId: string, { price }: FacilitatorRequest): Sale => ({
   merchantId,
   network: price.network,
   prices: [price],
@@ -122,7 +125,7 @@ function listedRefusal(error: unknown): Refusal {
   throw error
 }
 
-async function assertUnlisted(ctx: Context, { price: { payTo } }: Asked): Promise<void> {
+async function assertUnlisted(ctx: Context, { price: { payTo } }: FacilitatorRequest): Promise<void> {
   const screening = (await screen(ctx, [payTo], "facilitator")).get(payTo)
   if (screening === "listed") throw new ApiError("SANCTIONS_MATCH")
   if (screening !== "clear") throw new ApiError("CHAIN_UNAVAILABLE")
