@@ -8,7 +8,7 @@ import { isHeld, releaseLease } from "../../platform/jobs/claim.ts"
 import { runLoop } from "../../platform/jobs/run.ts"
 import { deliveriesInFlight } from "../../platform/metrics.ts"
 import { type ClaimedDelivery, claimDeliveries } from "./claim-deliveries.ts"
-import { openPlaces } from "./delivery-slots.ts"
+import { openSlots } from "./delivery-slots.ts"
 import { accountSecret, opened } from "./manage-secrets.ts"
 import { openRecorder } from "./open-recorder.ts"
 import type { Result } from "./record-attempts.ts"
@@ -84,7 +84,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   const lanes = new Map<string, Lane>()
   const pace = openPace()
   const work = new Set<Promise<void>>()
-  const places = openPlaces(concurrency)
+  const places = openSlots(concurrency)
   let turn = ""
   let gapMs = 0
   const recorder = openRecorder(ctx, cut, recorded => {

@@ -1,10 +1,10 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { openPlaces } from "./delivery-slots.ts"
+import { openSlots } from "./delivery-slots.ts"
 
 /** Fills the places as far as each merchant may, in turns, and returns how many each has. */
 function fill(total: number, merchants: readonly string[]) {
-  const places = openPlaces(total)
+  const places = openSlots(total)
   const held = new Map(merchants.map(merchant => [merchant, 0]))
   for (let isFull = false; !isFull; ) {
     isFull = true
@@ -36,7 +36,7 @@ describe("places", () => {
   })
 
   it("are left for a newcomer where merchants take all that they may one after the other", () => {
-    const places = openPlaces(500)
+    const places = openSlots(500)
     const held: number[] = []
     for (let i = 0; i < 12; i++) {
       const { room } = places.shares()

@@ -4,7 +4,7 @@
  * thresholds", Choudhury and Hahne, 1998). Without the reserve, merchants whose receivers begin to hang one after the
  * other would halve what is free until nothing is left.
  */
-interface Places {
+interface Slots {
   free(): number
   take(merchantId: string): void
   give(merchantId: string): void
@@ -15,11 +15,11 @@ interface Places {
 /**
  * Opens places, all free.
  *
- * @example const places = openPlaces(4)
- * places.take("mer_1")
- * places.shares() // { room: 2, rooms: Map { "mer_1" => 1 } }
+ * @example const slots = openSlots(4)
+ * slots.take("mer_1")
+ * slots.shares() // { room: 2, rooms: Map { "mer_1" => 1 } }
  */
-export function openPlaces(total: number): Places {
+export function openSlots(total: number): Slots {
   let free = total
   const reserve = Math.floor(total / 10)
   /** Up to here a merchant takes from the reserve too. */

@@ -1,7 +1,7 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
@@ -232,7 +232,7 @@ async function noticeLanes(
   // What it still waits for in the shared lane comes with it: within a lane, the events of one key keep their order.
   // What is being recorded at this moment was sent.
   await sql`with waiting as (select d.id, o.lane from deliveries d
-      join (${givenRows(own, "id text, shared text, lane text")}) o on d.lane = o.shared and d.webhook_id = o.id
+      join (${rowsParameter(own, "id text, shared text, lane text")}) o on d.lane = o.shared and d.webhook_id = o.id
       where d.status = 'pending' for no key update of d skip locked)
     update deliveries d set lane = waiting.lane from waiting where d.id = waiting.id`.execute(ctx.db)
   return lanes

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from "node:http"
 import { Agent, type Dispatcher } from "undici"
 import type { WebhookSettings } from "../../platform/config/settings.ts"
 import { guardedConnector, openResolver, type Resolve } from "../../platform/net/connector.ts"
-import { remember } from "../../platform/net/memoize.ts"
+import { memoize } from "../../platform/net/memoize.ts"
 import { addressRule, isPublicAddress } from "../../platform/net/public-address.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
@@ -151,7 +151,7 @@ function exchange(
 }
 
 /** Cached: most deliveries go where others went just before. */
-const addressOf = remember(url => {
+const addressOf = memoize(url => {
   const { origin, pathname, search } = new URL(url)
   return { origin, path: pathname + search }
 })

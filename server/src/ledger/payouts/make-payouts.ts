@@ -9,8 +9,8 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { releaseData } from "../../platform/chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { HeldReason } from "../../platform/db/payout-rows.ts"
-import { leftOver } from "../../platform/db/remaining-value.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { remainingValue } from "../../platform/db/remaining-value.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { parseAmount } from "../../platform/money/amount.ts"
@@ -31,7 +31,7 @@ const TRANSFERS_PER_SWEEP = 5_000
  * SQL: what of a transfer `t` with the claim `c` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
  * that ended without moving money leaves its part free again.
  */
-const unswept = sql<bigint>`${leftOver} - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
+const unswept = sql<bigint>`${remainingValue} - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
@@ -327,7 +327,7 @@ async function sweepDeposit(
   const payoutId = await insertPayout(ctx, deposit, sweep, id => releaseData(id, deposit, [], sweep))
   const taken = parts.map(({ id, left }) => ({ id: `${id}`, amount: `${left}` }))
   await sql`insert into sweep_parts (payout_id, transfer_id, amount)
-    select ${payoutId}, id, amount from (${givenRows(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
+    select ${payoutId}, id, amount from (${rowsParameter(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
   // Payments that also have money in other deposits stay scheduled until that is swept too.
   await sql`update payments p set sweep_at = null where p.id = any(${sqlArray("text", new Set(parts.map(row => row.payment_id)))})
     and ${allSwept}`.execute(ctx.db)

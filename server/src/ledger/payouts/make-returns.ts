@@ -8,7 +8,7 @@ import type { Address } from "../../platform/chain/hex.ts"
 import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../../platform/chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { HeldReason } from "../../platform/db/payout-rows.ts"
-import { leftOver } from "../../platform/db/remaining-value.ts"
+import { remainingValue } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
@@ -142,7 +142,7 @@ export async function returnAgain(
     and (${!surplus} or t.id = ${surplus?.transfer_id ?? null})`
   const stands =
     await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${payment.id}
-    and t.state in ('confirmed', 'final') having sum(${leftOver}) = ${payment.amount} and not bool_or(${isAnothers})`.execute(
+    and t.state in ('confirmed', 'final') having sum(${remainingValue}) = ${payment.amount} and not bool_or(${isAnothers})`.execute(
       ctx.db,
     )
   if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, returned_at)).made < most)
@@ -187,7 +187,7 @@ export async function stopReturns(ctx: TxContext, paymentIds: readonly string[])
   // The payment is locked before its payouts, as `operator/` does when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from payouts where ${unsigned})
-      and amount <> (select coalesce(sum(${leftOver}), 0) from claims c join transfers t on t.id = c.transfer_id
+      and amount <> (select coalesce(sum(${remainingValue}), 0) from claims c join transfers t on t.id = c.transfer_id
         where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
     order by id for no key update`.execute(ctx.db)
   if (rows.length === 0) return

@@ -6,7 +6,7 @@ import { type RawBuilder, sql } from "kysely"
 import { ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
-import { leftOver } from "../../platform/db/remaining-value.ts"
+import { remainingValue } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { outgoingKinds } from "../deposits/sum-deposits.ts"
@@ -52,7 +52,7 @@ const questions: Question[] = [
     of: (chainId, isQuiet) => sql`
       select p.id, format('says %s; by the rows of claims its transfers are %s', p.amount, coalesce(claimed.sum, 0)) as words
       from payments p left join lateral (
-        select sum(${leftOver}) filter (where t.state in ('confirmed', 'final')) as sum,
+        select sum(${remainingValue}) filter (where t.state in ('confirmed', 'final')) as sum,
           bool_or(t.reorged_at is not null
             or exists (select from screenings g where g.address = t.from_address and g.listed)) as unsure
         from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) claimed on true

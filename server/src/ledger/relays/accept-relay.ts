@@ -14,7 +14,7 @@ import { marked } from "../../platform/chain/release-call.ts"
 import { screen } from "../../platform/chain/screen-addresses.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
@@ -189,7 +189,7 @@ export async function writeRelays(ctx: TxContext, relays: readonly RelayRow[]): 
         (select count(*) from payouts i where i.chain_id = g.chain_id and i.token = g.token and i.payer = g.payer
           and i.auth_nonce = g.auth_nonce)),
       false, 'queued', ${dueNow(now)}, ${now}::timestamptz, ${now}::timestamptz
-    from (${givenRows(rows, `n integer, source_key text, ${COLUMNS}`)}) g order by n
+    from (${rowsParameter(rows, `n integer, source_key text, ${COLUMNS}`)}) g order by n
     on conflict do nothing returning id`.execute(ctx.db)
   return new Set(made.rows.map(({ id }) => id))
 }

@@ -8,7 +8,7 @@ import type { Network } from "../../platform/chain/networks.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 
 const DAY_MS = 86_400_000
@@ -52,7 +52,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   const given = [...new Set(payers)].map(payer => ({ payer }))
   const ago = (ms: number) => new Date(ctx.now().getTime() - ms)
   const { rows } = await sql<{ payer: Address; sure: number }>`
-    /* named: failing_payers */ select payer, sure from (${givenRows(given, "payer text")}) g cross join lateral (
+    /* named: failing_payers */ select payer, sure from (${rowsParameter(given, "payer text")}) g cross join lateral (
       select count(*)::int as n, count(*) filter (where i.updated_at <= ${ago(UNEXPLAINED_MS)}
           or i.kind not in ${kindsThat(({ isPublic }) => isPublic)} or (i.preempted = false and (i.state = 'reverted' or i.updated_at <= ${ago(DOUBTED_MS)})))::int as sure
       from payouts i where i.payer = g.payer and i.succeeded = false and i.updated_at > ${ago(DAY_MS)} and i.preempted is not true
@@ -100,7 +100,7 @@ export async function beyondFlight(
     select g.payer, g.merchant_id, ${FIRST_IN_FLIGHT}::int - coalesce(f.n, 0) + (select count(*)::int from (select from payouts i
         where i.payer = g.payer and i.merchant_id = g.merchant_id and i.succeeded and i.updated_at > ${new Date(ctx.now().getTime() - DAY_MS)}
         limit ${MAX_IN_FLIGHT}) s) as room
-    from (${givenRows(given, "payer text, merchant_id text, due integer")}) g
+    from (${rowsParameter(given, "payer text, merchant_id text, due integer")}) g
       left join flying f on f.payer = g.payer and f.merchant_id = g.merchant_id
     where coalesce(f.n, 0) + g.due > ${FIRST_IN_FLIGHT}::int`.execute(ctx.db)
   const beyond = rows.flatMap(row => groups.get(keyOf(row))?.slice(Math.max(0, row.room)) ?? [])

@@ -28,7 +28,11 @@ const isSecond = (withQueued: boolean) => sql`exists (select from payouts q wher
  * take money that nobody asked for. `isSigning`: the relays are about to be signed, so earlier unsigned relays count
  * too.
  */
-export async function outpaid(ctx: TxContext, all: readonly Row<"payouts">[], isSigning = false): Promise<Set<string>> {
+export async function unneededRelays(
+  ctx: TxContext,
+  all: readonly Row<"payouts">[],
+  isSigning = false,
+): Promise<Set<string>> {
   const relays = all.filter(row => row.deposit_id !== null)
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`

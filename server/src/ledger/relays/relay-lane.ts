@@ -19,7 +19,7 @@ import { holdAlike, isRefund, refundsOutOfTurn, waitForTurn, whyUnfunded } from 
 import { TAKEN_BACK } from "./find-orphaned-reserves.ts"
 import { pausedRelays } from "./find-paused-relays.ts"
 import { OTHER_OWNER, refundsOfOthers } from "./find-refund-owners.ts"
-import { outpaid } from "./find-unneeded-relays.ts"
+import { unneededRelays } from "./find-unneeded-relays.ts"
 import { balanceCall, cancelRelay, NO_BUDGET, tendRelays, unseenAt, whyRefused } from "./try-relay.ts"
 
 /** Several relays share a transaction, so more are picked than there is room for transactions. */
@@ -109,7 +109,7 @@ async function whyItFails(ctx: Context, network: Network, payout: Payout, error:
 async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>> {
   const cancelled = (reason: string): Verdict => ({ kind: "cancel", reason })
   const paused = await pausedRelays(ctx, network, payouts)
-  const needless = await outpaid(ctx, payouts)
+  const needless = await unneededRelays(ctx, payouts)
   const failing = await failingPayers(ctx, payouts.map(payerOf))
   const crowded = await beyondFlight(ctx, network, payouts.filter(isAwaited))
   const outOfTurn = await refundsOutOfTurn(ctx, payouts)
@@ -133,7 +133,7 @@ async function vet(ctx: Context, network: Network, payouts: readonly Payout[]): 
 }
 
 async function outdated(ctx: TxContext, chainId: number, payouts: readonly Payout[]): Promise<Set<string>> {
-  const needless = await outpaid(ctx, payouts, true)
+  const needless = await unneededRelays(ctx, payouts, true)
   const outOfTurn = await refundsOutOfTurn(ctx, payouts)
   // Another worker may have signed for the same payers since these were vetted.
   const crowded = await beyondFlight(ctx, { chainId }, payouts.filter(isAwaited))

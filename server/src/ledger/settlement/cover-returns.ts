@@ -6,7 +6,7 @@
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Part } from "./sellable.ts"
@@ -243,7 +243,7 @@ async function openRest(ctx: TxContext, { id, sent, deposit_id }: Returned, held
     left -= back
     return { id: `${id}`, back: `${back}` }
   })
-  await sql`update claims c set given_back = given.back from (${givenRows(given, "id bigint, back numeric")}) given
+  await sql`update claims c set given_back = given.back from (${rowsParameter(given, "id bigint, back numeric")}) given
     where c.transfer_id = given.id`.execute(ctx.db)
   const open = { status: "open" as const, returned_at: null, returned_to: null, accepted_at: null, deposit_id }
   const amount = sumOf(held) - sent

@@ -8,7 +8,7 @@ import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { screen } from "../../platform/chain/screen-addresses.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { leftOver } from "../../platform/db/remaining-value.ts"
+import { remainingValue } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { countPayment } from "../../platform/metrics.ts"
@@ -222,7 +222,7 @@ export async function lockOpen(ctx: SellingTx, merchantId: string, id: string): 
     return { sellable, part, payment, surplus }
   }
   const stands = await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${id}
-    having sum(${leftOver}) = ${payment.amount} and bool_and(t.state in ('confirmed', 'final') and t.suspect_at is null
+    having sum(${remainingValue}) = ${payment.amount} and bool_and(t.state in ('confirmed', 'final') and t.suspect_at is null
       and t.from_address = ${payment.payer} and t.token = ${payment.token} and t.deposit_id = ${payment.deposit_id})`.execute(
     ctx.db,
   )

@@ -8,7 +8,7 @@ import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { screen } from "../../platform/chain/screen-addresses.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { failedShares, makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
@@ -78,7 +78,9 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
     until = Math.min(until, performance.now() + BUDGET_MS)
     for (const [i, group] of part.entries()) {
       if (ctx.signal.aborted || (i > 0 && isOver())) isMore = true
-      else isMore = (await trySettling(ctx, sellable, group, but(screened, waiting.get(group.resourceId)))) || isMore
+      else
+        isMore =
+          (await trySettling(ctx, sellable, group, withWaiting(screened, waiting.get(group.resourceId)))) || isMore
     }
   }
   // The next part of a flood is settled in a round of its own, at once: groups of other buyers who paid meanwhile come
@@ -90,7 +92,7 @@ async function settleKind(ctx: SellingContext, network: Network, sellable: Sella
 }
 
 /** What was screened, with these payers as if that had failed: their money waits. */
-const but = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
+const withWaiting = (screened: Screened, payers: ReadonlySet<Address> = new Set()): Screened =>
   payers.size === 0 ? screened : new Map([...screened, ...[...payers].map(payer => [payer, "unknown"] as const)])
 
 /**
@@ -205,7 +207,7 @@ async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap
   const wasDue = new Set(due)
   const later = [...again].map(([id, at]) => ({ id: `${id}`, at, was_due: wasDue.has(id) }))
   await sql`update transfers t set run_at = later.at
-    from (${givenRows(later, "id bigint, at timestamptz, was_due boolean")}) later
+    from (${rowsParameter(later, "id bigint, at timestamptz, was_due boolean")}) later
     where t.id = later.id and case when later.was_due then t.run_at <= ${ctx.now()} else t.run_at is null end`.execute(
     ctx.db,
   )

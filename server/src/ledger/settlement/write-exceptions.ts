@@ -5,8 +5,8 @@
 import { type Insertable, sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { leftOver } from "../../platform/db/remaining-value.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { remainingValue } from "../../platform/db/remaining-value.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Database, Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { newId } from "../../platform/ids.ts"
@@ -230,7 +230,7 @@ async function reopen(ctx: TxContext, written: readonly Written[]): Promise<void
   if (rows.length === 0) return
   await sql`update payments p set status = 'open', accepted_at = null, updated_at = ${ctx.now()}, exception = now.exception,
       amount = now.amount, tx_hash = now.tx_hash, deposit_id = now.deposit_id
-    from (${givenRows(rows, "id text, exception text, amount numeric, tx_hash text, deposit_id bigint")}) now
+    from (${rowsParameter(rows, "id text, exception text, amount numeric, tx_hash text, deposit_id bigint")}) now
     where p.id = now.id`.execute(ctx.db)
 }
 
@@ -297,7 +297,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   // A payment names one of its own transactions: the last one may be among the removed claims.
   await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
       tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
-      select c.payment_id as id, sum(${leftOver}) as amount,
+      select c.payment_id as id, sum(${remainingValue}) as amount,
         array_agg(t.tx_hash::text order by t.block_number desc, t.log_index desc) as hashes
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = any(${these}) group by 1) as held
     where held.id = p.id and p.status = 'open' and (p.amount <> held.amount or p.tx_hash <> all(held.hashes))`.execute(

@@ -11,7 +11,7 @@ import type { WalletState } from "../../platform/chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { kindOf } from "../../platform/db/by-kind.ts"
 import type { LaneName, PayoutKindName } from "../../platform/db/payout-kinds.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { payoutEnds } from "../../platform/metrics.ts"
@@ -262,7 +262,7 @@ async function write(ctx: TxContext, lane: LaneInfo, settled: readonly Settled[]
       succeeded = s.succeeded, preempted = case when i.block_hash = s.block_hash then i.preempted end, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
-    from (${givenRows(rows, "id uuid, state text, tx_hash text, block_number bigint, block_hash text, succeeded boolean, cost numeric, amount numeric")}) s
+    from (${rowsParameter(rows, "id uuid, state text, tx_hash text, block_number bigint, block_hash text, succeeded boolean, cost numeric, amount numeric")}) s
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.id, i.state, i.lane, i.kind`.execute(ctx.db)

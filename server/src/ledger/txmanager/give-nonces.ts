@@ -7,7 +7,7 @@ import { sql } from "kysely"
 import type { Fees } from "../../platform/chain/fees.ts"
 import { dataParts } from "../../platform/chain/wallet-state.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { lockBudgets } from "./check-gas-budget.ts"
 import { isContractRelay, lockTotals } from "./check-total-budget.ts"
@@ -223,7 +223,7 @@ async function assignAll(
     data_fee: `${each.data_fee}`,
   }))
   const { rows } = await sql<{ id: bigint; payout_id: string }>`
-    /* named: give_nonces */ with given as (${givenRows(given, "id uuid, nonce bigint, gas bigint, max_fee numeric, tip numeric, data_fee numeric, unsigned_hash text")}),
+    /* named: give_nonces */ with given as (${rowsParameter(given, "id uuid, nonce bigint, gas bigint, max_fee numeric, tip numeric, data_fee numeric, unsigned_hash text")}),
       assigned as (update payouts i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
         nonce = given.nonce, updated_at = ${ctx.now()} from given where i.id = given.id),
       next as (update wallets set next_nonce = ${nonce} where id = ${wallet.id})

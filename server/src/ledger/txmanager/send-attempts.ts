@@ -10,7 +10,7 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import type { ReachableChain } from "../../platform/chain/networks.ts"
 import type { WalletState } from "../../platform/chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
@@ -75,7 +75,7 @@ export async function sendAttempts(
   })
   const noting =
     sql`/* named: note_sent */ update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
-    from (${givenRows(sent, "id bigint, result text")}) sent where a.id = sent.id`.execute(ctx.db)
+    from (${rowsParameter(sent, "id bigint, result text")}) sent where a.id = sent.id`.execute(ctx.db)
   const step = {
     name: "eth_sendRawTransaction",
     kind: "client" as const,

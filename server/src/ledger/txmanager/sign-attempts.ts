@@ -11,7 +11,7 @@ import type { Hash } from "../../platform/chain/hex.ts"
 import { type Signer, SignerError, signTransaction } from "../../platform/chain/signer.ts"
 import type { WalletState } from "../../platform/chain/wallet-state.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { payoutAlarms } from "../../platform/metrics.ts"
 import { unixMs } from "../../platform/tracing/trace.ts"
@@ -128,7 +128,7 @@ async function store(ctx: Context, wallet: Row<"wallets">, signed: readonly Sign
     await lockWallet(ctx, wallet.id)
     const stored = await sql`/* named: store_signatures */ update transaction_attempts a
       set raw = s.raw, hash = s.hash, signed_at = clock_timestamp(), sent_at = null
-      from (${givenRows(rows, "id bigint, unsigned_hash text, raw text, hash text")}) s
+      from (${rowsParameter(rows, "id bigint, unsigned_hash text, raw text, hash text")}) s
       where a.id = s.id and a.unsigned_hash = s.unsigned_hash and a.raw is null
         and not exists (select from transaction_attempts b where b.payout_id = a.payout_id and b.n > a.n)
         and not exists (select from transaction_attempts c where c.hash = s.hash)

@@ -1,7 +1,7 @@
 /** Addresses and hashes as branded types, parsed once at the edge; inside the service they are always in lower case. */
 import { getHashes, hash } from "node:crypto"
 import { getAddress, type Hex, keccak256 } from "viem"
-import { remember } from "../net/memoize.ts"
+import { memoize } from "../net/memoize.ts"
 
 /** An EVM address in lower case. */
 export type Address = `0x${string}` & { readonly __brand: "Address" }
@@ -35,7 +35,7 @@ export function parseHash(text: unknown): Hash | undefined {
 }
 
 /** Returns the EIP-55 form of an address in any case, which every response uses; throws if it is not an address. */
-export const checksummed = remember(address => {
+export const checksummed = memoize(address => {
   if (!HAS_KECCAK || !ADDRESS.test(address)) return getAddress(address)
   const bytes = Buffer.from(address.toLowerCase(), "latin1")
   checksumAt(bytes, 0)

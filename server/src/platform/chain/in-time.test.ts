@@ -1,7 +1,7 @@
 import { expect, it } from "vitest"
 import { newEndpoint } from "./endpoints.ts"
 import { askInTime } from "./in-time.ts"
-import { openPatience } from "./slow-endpoints.ts"
+import { openSlowEndpoints } from "./slow-endpoints.ts"
 
 /** Three endpoints whose answers a test lets go, by their place. */
 function three() {
@@ -64,16 +64,16 @@ it("waits for a slow endpoint for one round, where the others have left somethin
   let later = 0
   performance.now = () => now.call(performance) + later
   try {
-    openPatience(endpoints, true).note(false)
-    expect(openPatience(endpoints, true).isLong).toBe(false)
+    openSlowEndpoints(endpoints, true).note(false)
+    expect(openSlowEndpoints(endpoints, true).isLong).toBe(false)
     later = 10_001
-    const long = openPatience(endpoints, true)
-    expect([long.isLong, openPatience(endpoints, false).isLong]).toEqual([true, false])
+    const long = openSlowEndpoints(endpoints, true)
+    expect([long.isLong, openSlowEndpoints(endpoints, false).isLong]).toEqual([true, false])
     // What it did not settle either is tried again after as long, and not in each round.
     long.note(false)
-    expect(openPatience(endpoints, true).isLong).toBe(false)
+    expect(openSlowEndpoints(endpoints, true).isLong).toBe(false)
     later = 20_003
-    expect(openPatience(endpoints, true).isLong).toBe(true)
+    expect(openSlowEndpoints(endpoints, true).isLong).toBe(true)
   } finally {
     performance.now = now
   }
@@ -85,11 +85,11 @@ it("a round that settles all ends the wait, whether or not an endpoint was slow"
   let later = 0
   performance.now = () => now.call(performance) + later
   try {
-    openPatience(endpoints, true).note(false)
-    const healthy = openPatience(endpoints, true)
+    openSlowEndpoints(endpoints, true).note(false)
+    const healthy = openSlowEndpoints(endpoints, true)
     healthy.note(true)
     later = 10_001
-    expect(openPatience(endpoints, true).isLong).toBe(false)
+    expect(openSlowEndpoints(endpoints, true).isLong).toBe(false)
   } finally {
     performance.now = now
   }

@@ -23,7 +23,7 @@ import { askInTime } from "./in-time.ts"
 import type { ReachableChain } from "./networks.ts"
 import type { LogReading } from "./read-logs.ts"
 import { RpcError } from "./rpc.ts"
-import { openPatience } from "./slow-endpoints.ts"
+import { openSlowEndpoints } from "./slow-endpoints.ts"
 import type { Block, Receipt, Transfer } from "./transfers.ts"
 import {
   admitVoter,
@@ -124,7 +124,7 @@ export async function openQuorum(
 ): Promise<Quorum> {
   const { endpoints } = chain
   const needed = votesNeeded(endpoints.length)
-  const patience = openPatience(endpoints, alone)
+  const patience = openSlowEndpoints(endpoints, alone)
   const due = dueEndpoints(endpoints, needed, patience.isLong)
   const voters: Voter[] = []
   const late = await askInTime(

@@ -14,7 +14,7 @@ interface State {
   isSettled: boolean | undefined
 }
 
-export interface Patience {
+export interface SlowEndpoints {
   /** Whether the slow endpoints are waited for in this round. */
   isLong: boolean
   /** Notes whether a step has settled what was asked. */
@@ -28,7 +28,7 @@ const FORGOTTEN_MS = 60_000
 const states = new WeakMap<readonly Endpoint[], [State, State]>()
 
 /** Begins a round; call it once for each. */
-export function openPatience(endpoints: readonly Endpoint[], isScan: boolean): Patience {
+export function openSlowEndpoints(endpoints: readonly Endpoint[], isScan: boolean): SlowEndpoints {
   const fresh = (): State => ({ openSince: undefined, isSettled: undefined })
   const known = states.get(endpoints) ?? [fresh(), fresh()]
   states.set(endpoints, known)

@@ -2,7 +2,7 @@
 import type { TxContext } from "../context.ts"
 
 /** Whether others took all uses of the link: more money would only become open payments. */
-export async function isUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean> {
+export async function isLinkUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean> {
   if (linkId === null) return false
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()
   return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses

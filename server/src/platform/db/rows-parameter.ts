@@ -10,6 +10,6 @@ import { type RawBuilder, sql } from "kysely"
  * to join them. A cached plan assumes a tenth of a limit, so with one limit it expects ten rows, and with two a single
  * one (by `explain`).
  */
-export const givenRows = (rows: readonly object[], columns: string): RawBuilder<unknown> =>
+export const rowsParameter = (rows: readonly object[], columns: string): RawBuilder<unknown> =>
   sql`select * from (select * from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as g(${sql.raw(columns)})
     limit ${rows.length}) g limit ${rows.length}`

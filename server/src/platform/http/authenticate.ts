@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
-import { remember } from "../net/memoize.ts"
+import { memoize } from "../net/memoize.ts"
 
 /** The subject of a bearer token. */
 export interface Subject {
@@ -56,7 +56,7 @@ const rules: { path: RegExp; credential: Credential }[] = [
 ]
 
 /** The credential that a path, or the pattern of a route, needs; undefined for none. */
-export const credentialOf = remember(
+export const credentialOf = memoize(
   (path: string): Credential | undefined => rules.find(rule => rule.path.test(path))?.credential,
 )
 

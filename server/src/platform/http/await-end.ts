@@ -4,7 +4,7 @@ import type { Context } from "../context.ts"
 import { addressGroup } from "../limits/buckets.ts"
 import { waitsOf } from "./open-waits.ts"
 import { type Shared, TICK_MS } from "./shared-reads.ts"
-import type { Holder, Places } from "./waiter-slots.ts"
+import type { Holder, Slots } from "./waiter-slots.ts"
 
 /** The longest wait that a caller may ask for, in seconds. */
 export const MAX_WAIT_S = 25
@@ -23,7 +23,7 @@ export const polling = (ctx: Context, { ip }: Pick<FastifyRequest, "ip">) => ({
 /** How a request waits, and where. */
 export interface Wait<T> {
   waitS: number
-  places: Places
+  places: Slots
   holder: Holder
   isOver: (state: T) => boolean | Promise<boolean>
 }

@@ -6,7 +6,7 @@ import { addressGroup, type Caller, countsOf } from "../limits/buckets.ts"
 import type { Verdict } from "../limits/sliding-log.ts"
 import type { ErrorPage } from "./error-page.ts"
 import { pathOf } from "./path.ts"
-import { soon } from "./when-ready.ts"
+import { whenReady } from "./when-ready.ts"
 
 /** The verified identities of the caller. An undefined one was not given, or is not valid. */
 export type Credentials = Omit<Caller, "ip">
@@ -30,7 +30,7 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
   const isRefused = ({ ip }: FastifyRequest) => (refused.get(addressGroup(ip)) ?? 0) > performance.now()
   const admit: Limiter["admit"] = (request, reply, caller) => {
     const counts = countsOf(settings.limits, request.method, pathOf(request), { ...caller, ip: request.ip })
-    return counts.length === 0 || soon(limits.admit(counts), verdict => answer(request, reply, caller, verdict))
+    return counts.length === 0 || whenReady(limits.admit(counts), verdict => answer(request, reply, caller, verdict))
   }
   const answer = (request: FastifyRequest, reply: FastifyReply, caller: Credentials, verdict: Verdict): boolean => {
     reply.header("x-ratelimit-limit", verdict.limit)

@@ -3,7 +3,7 @@ import type { Context } from "../context.ts"
 import type { Wakes } from "../jobs/wake.ts"
 import { defaultBounds } from "./connections.ts"
 import { openSharedReads, type SharedReads } from "./shared-reads.ts"
-import { openPlaces, type Places } from "./waiter-slots.ts"
+import { openSlots, type Slots } from "./waiter-slots.ts"
 
 /**
  * Each kind has places of its own, so that none takes those of another; together they leave a fifth of the connections
@@ -11,11 +11,11 @@ import { openPlaces, type Places } from "./waiter-slots.ts"
  */
 interface Waits extends SharedReads {
   /** Live pages, and pages whose proxy holds streams back. */
-  pages: Places
+  pages: Slots
   /** `wait=` of the API. */
-  polls: Places
+  polls: Slots
   /** Agents and facilitators whose payments are being carried out. */
-  agents: Places
+  agents: Slots
 }
 
 /** A process has one {@link Wakes}. */
@@ -26,7 +26,7 @@ export function waitsOf({ wakes, signal }: Pick<Context, "wakes" | "signal">): W
   const known = opened.get(wakes)
   if (known) return known
   const { connections } = defaultBounds
-  const part = (share: number) => openPlaces(Math.floor(connections * share))
+  const part = (share: number) => openSlots(Math.floor(connections * share))
   const waits = { ...openSharedReads(wakes, signal), pages: part(0.25), polls: part(0.25), agents: part(0.3) }
   opened.set(wakes, waits)
   return waits

@@ -33,7 +33,7 @@ import { type Limiter, limiter, nobody } from "./limit-requests.ts"
 import { pathOf } from "./path.ts"
 import { linkCaller, probes, traceRequests } from "./trace-requests.ts"
 import { buildSerializer, detailsOf, validatorFactory } from "./validation.ts"
-import { soon } from "./when-ready.ts"
+import { whenReady } from "./when-ready.ts"
 
 export type Server = FastifyInstance<
   RawServerDefault,
@@ -166,7 +166,7 @@ function serverOptions(
     // A URL that can't be decoded, or with a parameter that is too long, arrives here without passing any hook.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
-      void soon(
+      void whenReady(
         admit(request, reply, nobody),
         isAdmitted => isAdmitted && sendError(ctx, request, reply, error, errorPage),
       )
@@ -230,12 +230,12 @@ function admitCallers(
   app.after(() => {
     /** Whether the request continues; throws the error that it is refused with. */
     const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> =>
-      soon(identities.authenticate(pathOf(request), request.headers, isRefused(request)), caller => {
+      whenReady(identities.authenticate(pathOf(request), request.headers, isRefused(request)), caller => {
         request.subject = caller.subject
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
         const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-        return soon(admit(request, reply, { subject, apiKey: caller.apiKey }), isAdmitted => {
+        return whenReady(admit(request, reply, { subject, apiKey: caller.apiKey }), isAdmitted => {
           if (!isAdmitted) return false
           if (caller.refusal !== undefined) throw caller.refusal
           // Runs before the body is read: most paths without a route have no limit either, and a client could send an

@@ -1,10 +1,10 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { openPlaces } from "./waiter-slots.ts"
+import { openSlots } from "./waiter-slots.ts"
 
 /** Fills places in this order; returns which of them were taken from their holder, by their number. */
 function fill(most: number, names: readonly string[], quota = Number.POSITIVE_INFINITY) {
-  const places = openPlaces(most)
+  const places = openSlots(most)
   const left: number[] = []
   const taken = names.map((name, i) => places.take({ name, most: quota }, () => left.push(i)))
   return { places, left, taken }
@@ -60,7 +60,7 @@ describe("the places of those who wait", () => {
         fc.integer({ min: 1, max: 5 }),
         fc.array(step),
         (most, quota, steps) => {
-          const places = openPlaces(most)
+          const places = openSlots(most)
           const held = new Map<number, { name: string; giveBack: () => void }>()
           const gone = new Set<number>()
           for (const [i, { name, gives, which }] of steps.entries()) {

@@ -19,7 +19,7 @@ export interface Holder {
   most: number
 }
 
-export interface Places {
+export interface Slots {
   /**
    * Takes a place. Returns the function that gives it back, or undefined where the holder gets none. `leave` is called
    * if somebody else gets the place.
@@ -27,15 +27,15 @@ export interface Places {
   take(holder: Holder, leave: () => void): (() => void) | undefined
 }
 
-interface Place {
+interface Slot {
   leave: () => void
 }
 
 /** The oldest place comes first. */
-type Names = Map<string, Set<Place>>
+type Names = Map<string, Set<Slot>>
 
 /** Opens places, all of them free. */
-export function openPlaces(most: number): Places {
+export function openSlots(most: number): Slots {
   const networks = new Map<string, Names>()
   let total = 0
 
@@ -45,7 +45,7 @@ export function openPlaces(most: number): Places {
     return size
   }
 
-  function free(network: string, name: string, place: Place): void {
+  function free(network: string, name: string, place: Slot): void {
     const names = networks.get(network)
     const places = names?.get(name)
     if (!places?.delete(place)) return
@@ -60,7 +60,7 @@ export function openPlaces(most: number): Places {
     const [largest, size] = largestOf(networks, sizeOf)
     // Within its own network, names share what the network has.
     const from = own + 1 < size ? largest : network
-    const [longest, held] = largestOf(networks.get(from) ?? new Map<string, Set<Place>>(), places => places.size)
+    const [longest, held] = largestOf(networks.get(from) ?? new Map<string, Set<Slot>>(), places => places.size)
     if (from === network && (networks.get(network)?.get(name)?.size ?? 0) + 1 >= held) return false
     const [oldest] = networks.get(from)?.get(longest) ?? []
     if (!oldest) return false
@@ -74,8 +74,8 @@ export function openPlaces(most: number): Places {
       const network = networkOf(name)
       if ((networks.get(network)?.get(name)?.size ?? 0) >= quota) return undefined
       if (total >= most && !makeRoom(network, name)) return undefined
-      const names = networks.get(network) ?? new Map<string, Set<Place>>()
-      const places = names.get(name) ?? new Set<Place>()
+      const names = networks.get(network) ?? new Map<string, Set<Slot>>()
+      const places = names.get(name) ?? new Set<Slot>()
       const place = { leave }
       networks.set(network, names.set(name, places.add(place)))
       total++

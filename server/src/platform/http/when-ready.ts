@@ -4,5 +4,5 @@
  */
 
 /** Applies `use` to a value, at once where it is not a promise. Rejects where the promise does. */
-export const soon = <T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> =>
+export const whenReady = <T, R>(value: T | Promise<T>, use: (value: T) => R | Promise<R>): R | Promise<R> =>
   value instanceof Promise ? value.then(use) : use(value)

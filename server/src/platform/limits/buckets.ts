@@ -3,7 +3,7 @@ import { hash } from "node:crypto"
 import { isIPv4 } from "node:net"
 import ipaddr from "ipaddr.js"
 import type { Bucket, Settings } from "../config/settings.ts"
-import { remember } from "../net/memoize.ts"
+import { memoize } from "../net/memoize.ts"
 import type { Count } from "./sliding-log.ts"
 
 /** The credential that a request is counted by. All other requests are counted by their IP address. */
@@ -101,7 +101,7 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
 }
 
 /** The rows that match a method and a path, separated by a space; undefined where requests are not limited. */
-const fittingOf = remember((request: string) => {
+const fittingOf = memoize((request: string) => {
   const method = request.slice(0, request.indexOf(" "))
   const path = request.slice(request.indexOf(" ") + 1)
   if (isUnlimited(path)) return undefined

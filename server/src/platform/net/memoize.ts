@@ -7,7 +7,7 @@ const LONGEST = 200
  * Returns the function with a cache of its answers to a thousand short texts. Callers can send any path, so a full
  * cache is emptied.
  */
-export function remember<R>(answer: (text: string) => R): (text: string) => R {
+export function memoize<R>(answer: (text: string) => R): (text: string) => R {
   const known = new Map<string, R>()
   return text => {
     if (text.length > LONGEST) return answer(text)

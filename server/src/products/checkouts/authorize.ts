@@ -16,7 +16,7 @@ import { type Address, checksummed, type Hash, parseAddress } from "../../platfo
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { isUsedUp } from "../../platform/db/check-link-uses.ts"
+import { isLinkUsedUp } from "../../platform/db/check-link-uses.ts"
 import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
 import type { PayoutState } from "../../platform/db/payout-rows.ts"
 import type { Row } from "../../platform/db/schema.ts"
@@ -238,7 +238,7 @@ async function assertPayable(
   // While payments are paused, a relay would move the payer's money to an address that a holder of the payout key may
   // empty.
   if ((await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
-  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
+  if (await isLinkUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
     until === undefined
       ? "Pay with a transfer of your own."

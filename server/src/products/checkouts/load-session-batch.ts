@@ -9,7 +9,7 @@ import type { Address } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
-import { leftOverColumns } from "../../platform/db/remaining-value.ts"
+import { remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
@@ -147,7 +147,7 @@ async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<b
 /** Reads these transfers with their payments, in chain order. Call it after they are locked. */
 export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
   const { rows } = await sql<SessionTransfer>`
-    select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
+    select t.*, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.id = any(${sqlArray("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows

@@ -7,7 +7,7 @@ import { type Part, type Screened, type StandingPayment, withoutRests } from "..
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { leftOver } from "../../platform/db/remaining-value.ts"
+import { remainingValue } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { type Batch, holdBatch, readBatch } from "./load-session-batch.ts"
 import type { SessionFacts } from "./plan-session.ts"
@@ -47,8 +47,8 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
 async function decidedPayments(ctx: TxContext, sessionId: string): Promise<StandingPayment[]> {
   const { rows } = await sql<StandingPayment>`
     select p.*, has.there, has.sure from payments p join lateral (
-      select coalesce(sum(${leftOver}) filter (where t.state <> 'gone'), 0) as there,
-        coalesce(sum(${leftOver}) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
+      select coalesce(sum(${remainingValue}) filter (where t.state <> 'gone'), 0) as there,
+        coalesce(sum(${remainingValue}) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
           and not t.single_source), 0) as sure
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id having count(*) > 0) has on true
     where p.resource_id = ${sessionId} and (p.accepted_at is not null or p.status = 'returned') order by p.id`.execute(

@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
@@ -38,7 +38,7 @@ export async function returnedAt(db: Db, keys: readonly string[]): Promise<Map<s
   const wanted = keys.map(key => ({ key, id: key.slice(0, -43), token: key.slice(-42) }))
   const { rows } = await sql<{ key: string; returned: bigint }>`
     select /* named: returned_at */ k.key, sum(case p.status when 'returned' then p.amount else s.amount end)::numeric(78,0) as returned
-    from (${givenRows(wanted, "key text, id text, token text")}) k
+    from (${rowsParameter(wanted, "key text, id text, token text")}) k
       join payments p on p.resource_id = k.id and p.token = k.token
       left join surpluses s on s.payment_id = p.id and s.state = 'returned'
     where p.status = 'returned' or (p.status = 'granted' and s.amount is not null)
@@ -53,7 +53,7 @@ export const returnedOf = gatherRows(returnedAt)
 export const aboveTransfer = gatherRows(async (db: Db, ids: readonly string[]) => {
   const { rows } = await sql<{ id: string; above: bigint }>`
     select /* named: above_transfers */ k.id, c.block_number - t.block_number as above
-    from (${givenRows(
+    from (${rowsParameter(
       ids.map(id => ({ id })),
       "id text",
     )}) k join deposits d on d.resource_id = k.id
@@ -87,7 +87,7 @@ export const submissionShown = gatherRows(async (db: Db, keys: readonly string[]
   })
   const { rows } = await sql<SubmissionShown & { n: number }>`
     select /* named: submissions_shown */ k.n, s.tx_hash, s.status, s.reason, s.message
-    from (${givenRows(wanted, "n integer, id text, hash text")}) k
+    from (${rowsParameter(wanted, "n integer, id text, hash text")}) k
       cross join lateral (select * from submissions where resource_id = k.id and (k.hash is null or tx_hash = k.hash)
         order by submitted_at desc, id desc limit 1) s`.execute(db)
   return new Map(rows.map(({ n, ...row }) => [keys[n] ?? "", row as SubmissionShown]))

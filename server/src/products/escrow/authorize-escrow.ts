@@ -15,7 +15,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { isUsedUp } from "../../platform/db/check-link-uses.ts"
+import { isLinkUsedUp } from "../../platform/db/check-link-uses.ts"
 import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
@@ -144,7 +144,7 @@ async function assertReservable(
   if (session.status === "expired" || session.status === "failed" || leftMs <= MIN_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, tooLateMessage(leftMs))
   if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
-  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
+  if (await isLinkUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
   const own = ofKind(calls, "reserve").filter(({ payer }) => payer === authorization.from)

@@ -4,7 +4,7 @@ import { isArriving } from "../../ledger/relays/try-relay.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
@@ -33,7 +33,7 @@ export const moneyOfSession = gatherRows(async (db: Db, keys: readonly string[])
   const { rows } = await sql<Arriving & { key: string }>`
     select /* named: money_of_sessions */ k.key, t.seen, t.arriving, exists (select from payouts i
         where i.deposit_id = d.id and i.kind = 'authorize' and i.state in ('queued', 'held', 'assigned', 'mined')) as relaying
-    from (${givenRows(wanted, "key text, id text, token text")}) k join deposits d on d.resource_id = k.id
+    from (${rowsParameter(wanted, "key text, id text, token text")}) k join deposits d on d.resource_id = k.id
       cross join lateral (select
           coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
           coalesce(sum(t.value) filter (where ${isArriving}), 0)::numeric(78,0) as arriving
@@ -57,7 +57,7 @@ export const waitingPayments = gatherRows(async (db: Db, keys: readonly string[]
   })
   const { rows } = await sql<WaitingPayment & { key: string }>`
     select /* named: waiting_payments */ k.key, w.id, w.chain_id, w.payer, w.token, w.amount
-    from (${givenRows(wanted, "key text, id text, token text")}) k cross join lateral (
+    from (${rowsParameter(wanted, "key text, id text, token text")}) k cross join lateral (
       select p.id, p.chain_id, p.payer, p.token, coalesce(s.amount, p.amount) as amount
       from payments p left join surpluses s on s.payment_id = p.id and p.status = 'granted' and s.state = 'open'
       where p.resource_id = k.id and (p.status = 'open' or s.payment_id is not null)
@@ -111,7 +111,7 @@ export const openOfPayer = gatherRows(async (db: Db, keys: readonly string[]) =>
   const { rows } = await sql<Open & { key: string }>`
     select /* named: open_of_payers */ k.key, coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
       coalesce(sum(t.value) filter (where t.state <> 'seen'), 0)::numeric(78,0) as confirmed
-    from (${givenRows(wanted, "key text, id text, token text, payer text")}) k
+    from (${rowsParameter(wanted, "key text, id text, token text, payer text")}) k
       join deposits d on d.resource_id = k.id
       join transfers t on t.deposit_id = d.id and t.from_address = k.payer and t.token = k.token and t.state <> 'gone'
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id

@@ -10,7 +10,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
-import { leftOver, leftOverColumns } from "../../platform/db/remaining-value.ts"
+import { remainingValue, remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { IdPrefix } from "../../platform/ids.ts"
 import type { Version } from "./payment.ts"
@@ -101,7 +101,7 @@ export async function standingPayments(
       has.there > p.amount and p.accepted_at is null and not revoked.by_merchant as grown
     from payments p cross join lateral (select exists (select from grants g
         where g.payment_id = p.id and g.revoked_by = 'merchant') as by_merchant) revoked join lateral (
-      select coalesce(sum(${leftOver}) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
+      select coalesce(sum(${remainingValue}) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
         bool_or(t.single_source) as alone, bool_or(t.state = 'seen') as unconfirmed
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) has on true
     where p.id in (select payment_id from claims where transfer_id = any(${sqlArray("bigint", due)}))
@@ -155,7 +155,7 @@ export async function openTransfers(
       ${greatest(false, OPEN_TRANSFERS)} union all ${greatest(true, SINGLE_TRANSFERS)}
       union all
       (select id from (${ofPaywall(others)}) others order by block_number desc, log_index desc limit ${OPEN_TRANSFERS}))
-    select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status,
+    select t.*, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status,
       case when g.revoked_by is distinct from 'merchant' then p.payer end as payment_payer
     from ${from} where t.id in (select id from read) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows

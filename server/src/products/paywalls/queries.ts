@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
@@ -39,7 +39,7 @@ const given = (keys: readonly string[]) => {
     const [id, hash, payer] = key.split(" ")
     return { key, id, hash, payer }
   })
-  return givenRows(wanted, "key text, id text, hash text, payer text")
+  return rowsParameter(wanted, "key text, id text, hash text, payer text")
 }
 
 type Submitted = Pick<Row<"submissions">, "status" | "reason" | "message" | "block_number">

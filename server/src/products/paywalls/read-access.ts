@@ -8,7 +8,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Access, accessChanged } from "./cache-access.ts"
@@ -158,7 +158,7 @@ const heldAccess = gatherRows(async (db: Db, asked: readonly AskedAccess[]) => {
     ? sql`union all (${subscribedTo(db, now, by)})`
     : sql``
   const { rows } = await sql<{ n: number; expires_at: Date; tx_hash: Hash }>`
-    select k.n, held.expires_at, held.tx_hash from (${givenRows(wanted, columns)}) k cross join lateral (
+    select k.n, held.expires_at, held.tx_hash from (${rowsParameter(wanted, columns)}) k cross join lateral (
       select expires_at, tx_hash from (select expires_at, tx_hash from access
           where paywall_id = k.id and address = k.payer and expires_at > ${now} and coalesce(calls_left > 0, true)
         ${subscribed}) every

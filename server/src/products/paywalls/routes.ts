@@ -15,7 +15,7 @@ import { awaitEnd, MAX_WAIT_S, POLL_PAUSE_MS, polling } from "../../platform/htt
 import { AddressText, Described } from "../../platform/http/schemas.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
 import type { Shared } from "../../platform/http/shared-reads.ts"
-import { soon } from "../../platform/http/when-ready.ts"
+import { whenReady } from "../../platform/http/when-ready.ts"
 import { payerName } from "../../platform/jobs/wake-payload.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { sessionUrl } from "../checkouts/show-session.ts"
@@ -105,7 +105,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     request =>
-      soon(knownAccess(request.params.id, addressField("address", request.query.address)), access =>
+      whenReady(knownAccess(request.params.id, addressField("address", request.query.address)), access =>
         access
           ? { hasAccess: true, expiresAt: access.expiresAt.toISOString(), txHash: access.txHash }
           : { hasAccess: false },

@@ -1,11 +1,11 @@
 import { expect, it } from "vitest"
-import { type Newcomer, openPlaces, type Place } from "./call-slots.ts"
+import { type Newcomer, openSlots, type Slot } from "./call-slots.ts"
 
 const KB = 1024
 
 /** The places as a test sees them: what each call holds, and which were ended. */
 function watchPlaces() {
-  const places = openPlaces()
+  const places = openSlots()
   const held = new Set<Held>()
   const ended: Held[] = []
   const take = (newcomer: Partial<Newcomer>): Held | undefined => {
@@ -33,7 +33,7 @@ function watchPlaces() {
 interface Held extends Newcomer {
   places: number
   isPaid: boolean
-  place?: Place
+  place?: Slot
 }
 
 const many = <T>(count: number, of: (nth: number) => T | undefined): T[] =>

@@ -29,19 +29,19 @@ export interface Newcomer {
 }
 
 /** What a call holds. */
-export interface Place {
+export interface Slot {
   /** Marks the call as paid: from now on it is not ended for others. False where it was ended before. */
   keep(): boolean
   /** Frees the place, once. */
   leave(): void
 }
 
-export interface Places {
+export interface Slots {
   /**
    * Takes a place; undefined where none is free and none can be made free. `end` is called where the call is ended for
    * another one, and its place is gone then.
    */
-  take(newcomer: Newcomer, end: () => void): Place | undefined
+  take(newcomer: Newcomer, end: () => void): Slot | undefined
 }
 
 interface Call extends Omit<Newcomer, "bytes"> {
@@ -52,7 +52,7 @@ interface Call extends Omit<Newcomer, "bytes"> {
 }
 
 /** Opens the places, all of them free. */
-export function openPlaces(): Places {
+export function openSlots(): Slots {
   // In the order in which they came. Sums are counted again for each newcomer: 1 µs while there is room, 60 where a call is ended.
   const calls = new Set<Call>()
   return {

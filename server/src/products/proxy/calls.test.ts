@@ -10,7 +10,7 @@ import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { Context } from "../../platform/context.ts"
 import { nobodyKnown } from "../../platform/http/authenticate.ts"
 import { openServer } from "../../platform/http/server.ts"
-import { openPlaces, type Places } from "./call-slots.ts"
+import { openSlots, type Slots } from "./call-slots.ts"
 import { openForwarder } from "./forward.ts"
 import { headersForCaller } from "./headers.ts"
 import { bundleFinder } from "./load-bundle.ts"
@@ -459,7 +459,7 @@ describe("an answer", () => {
     app.get("/api/p/:slug/*", (request, reply) => {
       let isEnded = false
       let endIt = () => {}
-      const places: Places = {
+      const places: Slots = {
         take: (_newcomer, end) => {
           endIt = end
           return { keep: () => !isEnded, leave: () => undefined }
@@ -538,7 +538,7 @@ describe("an answer", () => {
   })
 
   it("is not asked for where its caller left before the API was found, and its place is free", async () => {
-    const places = openPlaces()
+    const places = openSlots()
     let asked = 0
     const forwarder = {
       forward: async () => {
@@ -704,7 +704,7 @@ describe("an origin that fails", () => {
 
   it("by a byte now and then, without end, is cut off, and the payment is kept; one that comes steadily is not", async () => {
     const forwarder = openForwarder(ctx.settings, { maxWaitMs: 2_000 })
-    const parts = { find: bundleFinder(), forwarder, places: openPlaces(), payments }
+    const parts = { find: bundleFinder(), forwarder, places: openSlots(), payments }
     const app = openServer(ctx, nobodyKnown)
     apps.push(app)
     app.get("/api/p/:slug/*", (request, reply) => serveCall(ctx, parts, request, reply))

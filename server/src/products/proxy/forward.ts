@@ -11,7 +11,7 @@ import { guardedConnector, openResolver, type Resolve } from "../../platform/net
 import { addressRule } from "../../platform/net/public-address.ts"
 import { openAgents } from "./agents.ts"
 import { failureOf } from "./origin-answer.ts"
-import { openPatience } from "./origin-time-limit.ts"
+import { openTimeLimit } from "./origin-time-limit.ts"
 
 const CONNECT_TIMEOUT_MS = 10_000
 /** To one origin for one merchant: more than a busy one needs, and less than the file descriptors of a process. */
@@ -122,7 +122,7 @@ async function joined(body: Readable, maxWaitMs: number): Promise<Readable> {
 const UNENDED = "did not end its answer"
 
 async function* partsOf(body: Readable, maxWaitMs: number): AsyncGenerator<Buffer> {
-  const patience = openPatience(maxWaitMs, () => body.destroy(new Error("its answer took too long")))
+  const patience = openTimeLimit(maxWaitMs, () => body.destroy(new Error("its answer took too long")))
   const joined = joinedParts(PART_BYTES)
   const take = function* () {
     const part = joined.take()

@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { leftOverColumns } from "../../platform/db/remaining-value.ts"
+import { remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { AccessTransfer } from "../paywalls/plan-access.ts"
 
@@ -27,7 +27,7 @@ export async function openCalls(
   const ids = sqlArray("bigint", due)
   const { rows } = await sql<AccessTransfer>`
     select * from (
-      select t.*, ${leftOverColumns}, p.id as payment_id, p.status as payment_status, p.payer as payment_payer from transfers t
+      select t.*, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status, p.payer as payment_payer from transfers t
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
       where d.resource_id = ${bundleId} and t.from_address = ${payer} and t.state in ('confirmed', 'final')

@@ -10,7 +10,7 @@
  */
 const BYTES_PER_SECOND = 2_048
 
-export interface Patience {
+export interface TimeLimit {
   /** The origin is waited for from now on, after it has sent `bytes`. */
   waits(bytes: number): void
   /** The origin is waited for no longer. */
@@ -21,7 +21,7 @@ export interface Patience {
  * Calls `ranOut` once the origin has been waited for `maxMs` in all. Each 2 KB that it sends give a second back, never
  * beyond `maxMs`.
  */
-export function openPatience(maxMs: number, ranOut: () => void): Patience {
+export function openTimeLimit(maxMs: number, ranOut: () => void): TimeLimit {
   let leftMs = maxMs
   let sinceMs: number | undefined
   let timer: NodeJS.Timeout | undefined

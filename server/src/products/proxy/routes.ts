@@ -1,7 +1,7 @@
 /** `/api/p/{slug}/{path}`: the APIs that merchants sell, each with its own methods, bodies and answers. */
 import type { Context } from "../../platform/context.ts"
 import type { Server } from "../../platform/http/server.ts"
-import { openPlaces, STREAM_BYTES } from "./call-slots.ts"
+import { openSlots, STREAM_BYTES } from "./call-slots.ts"
 import { openForwarder } from "./forward.ts"
 import { bundleFinder } from "./load-bundle.ts"
 import { methods } from "./match-route.ts"
@@ -11,7 +11,7 @@ import { serveCall } from "./serve-call.ts"
 /** `payments` settles priced calls. Without it they are answered `PAYMENTS_PAUSED`. */
 export function proxyRoutes(app: Server, ctx: Context, payments?: Payments): void {
   const forwarder = openForwarder(ctx.settings)
-  const parts = { find: bundleFinder(), forwarder, places: openPlaces(), payments }
+  const parts = { find: bundleFinder(), forwarder, places: openSlots(), payments }
   app.addHook("onClose", () => forwarder.close())
   // Bodies of any type are read as raw bytes here; the other routes read only JSON.
   app.register(async calls => {

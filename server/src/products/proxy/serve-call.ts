@@ -15,7 +15,7 @@ import { goneSignal } from "../../platform/http/gone.ts"
 import { keepOpen } from "../../platform/http/held-connections.ts"
 import { dropSlowReader } from "../../platform/http/send-parts.ts"
 import { addressGroup } from "../../platform/limits/buckets.ts"
-import type { Places } from "./call-slots.ts"
+import type { Slots } from "./call-slots.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
 import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
 import type { CallBundle, CallRoute, FindBundle } from "./load-bundle.ts"
@@ -30,7 +30,7 @@ import { boundTo, refuseUnsold } from "./refuse-unsold.ts"
 export interface Parts {
   find: FindBundle
   forwarder: Forwarder
-  places: Places
+  places: Slots
   payments: Payments | undefined
 }
 

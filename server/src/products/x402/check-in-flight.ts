@@ -13,7 +13,7 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { RpcError } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import { ApiError } from "../../platform/errors.ts"
 import type { Payment } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -69,10 +69,10 @@ const inFlight = gatherBy(async (ctx: Context, keys: readonly string[]): Promise
   // By the state, and only then by the payer: few relays are in flight, and a payer's own history is long.
   const { rows } = await sql<{ chain_id: number; payer: Address; auth_nonce: Hash; amount: bigint }>`
     /* named: relays_in_flight */ select i.chain_id, i.payer, i.auth_nonce, i.amount
-    from (${givenRows(chains, "chain_id integer")}) c cross join lateral (
+    from (${rowsParameter(chains, "chain_id integer")}) c cross join lateral (
       select chain_id, payer, auth_nonce, amount from payouts
       where chain_id = c.chain_id and lane = 'relay' and state in ('queued', 'held', 'assigned') offset 0) i
-    where (i.chain_id, i.payer::text) in (${givenRows(given, "chain_id integer, payer text")})`.execute(ctx.db)
+    where (i.chain_id, i.payer::text) in (${rowsParameter(given, "chain_id integer, payer text")})`.execute(ctx.db)
   const found = new Map<string, Amounts>()
   for (const { chain_id, payer, auth_nonce, amount } of rows) {
     const key = `${chain_id} ${payer}`

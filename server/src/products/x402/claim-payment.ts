@@ -12,7 +12,7 @@ import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Database, Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { newId } from "../../platform/ids.ts"
@@ -168,7 +168,7 @@ const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<M
   // settlements.
   const { rows } = await sql<Found>`
     /* named: known_settlements */ select ${settlementColumns}, i.state as payout_state
-    from (${givenRows(wanted, "chain_id integer, token text, payer text, nonce text")}) k
+    from (${rowsParameter(wanted, "chain_id integer, token text, payer text, nonce text")}) k
       join settlements s on s.chain_id = k.chain_id and s.token = k.token and s.payer = k.payer and s.nonce = k.nonce
       join payouts i on i.id = s.payout_id`.execute(ctx.db)
   return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))

@@ -10,7 +10,7 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { hasMadeRoom } from "../../platform/http/held-connections.ts"
@@ -59,7 +59,7 @@ const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { calle
   const { rows } = await sql<{ claim_id: string; retry_until: Date | null; identifier: string | null }>`
     /* named: take_serving */ update settlements s set served_at = ${ctx.now()}, answered_at = null, updated_at = ${ctx.now()},
       claim_id = a.claim_id, lease_until = clock_timestamp() + make_interval(secs => a.seconds)
-    from (${givenRows(given, "id text, claim_id uuid, caller text, seconds float8")}) a
+    from (${rowsParameter(given, "id text, claim_id uuid, caller text, seconds float8")}) a
     where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
       and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
     returning s.claim_id, s.retry_until, s.identifier`.execute(ctx.db)
@@ -155,7 +155,7 @@ const renewAll = gatherBy(async (ctx: TxContext, rights: readonly Right[]) => {
   const given = rights.map(({ id, claimId }) => ({ id, claim_id: claimId }))
   const { rows } = await sql<{ claim_id: string }>`
     /* named: renew_leases */ update settlements s set lease_until = clock_timestamp() + make_interval(secs => ${LEASE_S})
-    from (${givenRows(given, "id text, claim_id uuid")}) r
+    from (${rowsParameter(given, "id text, claim_id uuid")}) r
     where s.id = r.id and ${inOrder(rights)} and s.claim_id = r.claim_id
     returning s.claim_id`.execute(ctx.db)
   const renewed = new Set(rows.map(row => row.claim_id))
@@ -263,7 +263,7 @@ const noteAll = gatherBy(async (ctx: TxContext, ends: readonly Right[]) => {
   const given = ends.map(({ id, claimId }) => ({ id, claim_id: claimId }))
   const { rows } = await sql<{ claim_id: string }>`
     /* named: note_answered */ update settlements s set answered_at = ${ctx.now()}
-    from (${givenRows(given, "id text, claim_id uuid")}) e
+    from (${rowsParameter(given, "id text, claim_id uuid")}) e
     where s.id = e.id and ${inOrder(ends)} and s.claim_id = e.claim_id and s.answered_at is null
       and (s.served_at is not null or s.retry_until is not null)
     returning s.claim_id`.execute(ctx.db)

@@ -8,7 +8,7 @@ import { openQuorum } from "../../platform/chain/quorum.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { settleAgain } from "./settle-again.ts"
 import { settlementColumns } from "./settlement-columns.ts"
@@ -51,7 +51,7 @@ async function rowsOf(
   const { rows } = await sql<Settlement>`
     ${sql.raw(name)} select ${settlementColumns}, i.state, i.succeeded, i.tx_hash, i.held_detail, i.block_number,
       (s.claim_id is null or s.lease_until < clock_timestamp()) as is_free
-    from (${givenRows(wanted, "id text")}) k join settlements s on s.id = k.id join payouts i on i.id = s.payout_id
+    from (${rowsParameter(wanted, "id text")}) k join settlements s on s.id = k.id join payouts i on i.id = s.payout_id
     where ${which}`.execute(db)
   return new Map(rows.map(row => [row.id, row]))
 }

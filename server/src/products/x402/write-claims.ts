@@ -7,7 +7,7 @@ import { type RelayRow, writeRelays } from "../../ledger/relays/accept-relay.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
 import { DatabaseUnavailable } from "../../platform/db/pool.ts"
-import { givenRows } from "../../platform/db/rows-parameter.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { traced } from "../../platform/tracing/trace.ts"
 import { LEASE_S } from "./lease-settlement.ts"
@@ -148,7 +148,7 @@ async function insertClaims(ctx: TxContext, claims: readonly NewClaim[]): Promis
   const written = await sql<Row<"settlements">>`
     /* named: write_claims */ insert into settlements as s (${sql.raw(NAMES)}, from_block, lease_until)
     select ${sql.raw(NAMES)}, ${scannedOf(sql`g.chain_id`)}, clock_timestamp() + make_interval(secs => ${LEASE_S})
-    from (${givenRows(rows, `n integer, ${COLUMNS}`)}) g order by n
+    from (${rowsParameter(rows, `n integer, ${COLUMNS}`)}) g order by n
     on conflict do nothing returning ${settlementColumns}`.execute(ctx.db)
   return written.rows
 }
