@@ -8,6 +8,7 @@ import { onBoth, ownDatabase } from "./engines.ts"
 import { longFunctions } from "./long-functions.ts"
 import { longest } from "./longest.ts"
 import { rings } from "./rings.ts"
+import { nounsWithContext, verbs } from "./verbs.ts"
 
 const root = new URL("../../", import.meta.url).pathname
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
@@ -213,6 +214,21 @@ describe("the style law", () => {
           impure.test(textOf(path).replaceAll(/\bfrom "[^"]+"/g, "")) && !/^\/\/ I\/O: .{20,}/m.test(textOf(path)),
       ),
     ).toEqual([])
+  })
+
+  it("a file whose name has no verb imports no context and no database", () => {
+    // `<noun>.ts` is pure, `<verb>-<noun>.ts` does I/O, `queries.ts` is SQL, and `routes.ts` and `*-routes.ts` are HTTP.
+    const ready = (path: string): boolean =>
+      importsOf(path).some(({ target }) => /\/platform\/(context|db\/open)\.ts$/.test(target)) ||
+      /\bSelling(Context|Tx)\b/.test(textOf(path))
+    const wrong = product.filter(path => {
+      if (wingOf(path) === undefined || path in nounsWithContext || path.includes("/migrations/")) return false
+      const name = path.slice(path.lastIndexOf("/") + 1, -".ts".length)
+      return !/(^|-)(routes?|queries)$/.test(name) && !verbs.has(name.split("-")[0] ?? "") && ready(path)
+    })
+    expect(wrong).toEqual([])
+    // An exception that needs none any more goes.
+    expect(Object.keys(nounsWithContext).filter(path => !product.includes(path) || !ready(path))).toEqual([])
   })
 
   it("what takes the context of a transaction takes no network that can be asked", () => {
