@@ -67,7 +67,7 @@ interface WaitingDelivery {
 }
 
 /** The rows of one lane that this process has claimed. */
-interface Lane {
+interface EndpointLane {
   sending: number
   /** Oldest first. */
   waiting: WaitingDelivery[]
@@ -81,7 +81,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
   /** Further rows of a lane are claimed when this many prefetched ones are left. */
   const refillAt = Math.ceil(concurrencyPerEndpoint / 2)
-  const lanes = new Map<string, Lane>()
+  const lanes = new Map<string, EndpointLane>()
   const pace = openPace()
   const work = new Set<Promise<void>>()
   const places = openSlots(concurrency)
@@ -151,7 +151,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     work.add(mine)
   }
 
-  async function deliver(next: WaitingDelivery, lane: Lane): Promise<void> {
+  async function deliver(next: WaitingDelivery, lane: EndpointLane): Promise<void> {
     const { row } = next
     let result: Result | undefined
     lane.sending++

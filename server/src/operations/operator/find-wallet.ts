@@ -15,7 +15,7 @@ export interface WalletNamed {
   network?: string | undefined
 }
 
-export type Lane = "payout" | "relay"
+export type WalletLane = "payout" | "relay"
 
 /** The error for an action that is not possible in the current state; the message says what to do instead. */
 export const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
@@ -34,7 +34,7 @@ export function servedNetwork(ctx: Context, chainId: number): Network {
 }
 
 /** The lane that a wallet signs for, by the settings; null where they don't name it. */
-export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, "address">): Lane | null {
+export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, "address">): WalletLane | null {
   if (address === settings.payoutWallet || address === settings.payoutSigner?.address) return "payout"
   return address === settings.relayWallet ? "relay" : null
 }
