@@ -23,6 +23,7 @@ import {
   stopEverything,
 } from "./everything.ts"
 import { AUDIENCE } from "./issuer.ts"
+import { plainDocument } from "./plain-document.ts"
 
 beforeAll(async () => {
   await startEverything()
@@ -143,7 +144,7 @@ function wrongs(schema: Schema, good: unknown): unknown[] {
 
 it("the committed document is the one that is served, so that no route is left out", () => {
   const withoutServers = (document: object) => ({ ...document, servers: [] })
-  expect(withoutServers(committed)).toEqual(withoutServers(service.document))
+  expect(withoutServers(committed)).toEqual(withoutServers(plainDocument(service.document)))
   expect(routes.length).toBeGreaterThan(14)
 })
 

@@ -9,7 +9,8 @@ import { EXAMPLE_URL } from "../src/account/webhooks/schema.ts"
 import { authorizationDigest } from "../src/platform/chain/authorizations.ts"
 import type { Address, Hash } from "../src/platform/chain/hex.ts"
 import type { PayAuthorize } from "../src/products/checkouts/schema.ts"
-import type { Document, Operation, Parameter, Schema } from "./contract.ts"
+import type { Operation, Parameter, Schema } from "./contract.ts"
+import { plainDocument } from "./plain-document.ts"
 import { type Receiver, startReceiver } from "./receiver.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "./service.ts"
 import { newRecurring, newSubscription } from "./subscriptions.ts"
@@ -25,9 +26,9 @@ const RESERVED = `0x${"6a".repeat(32)}` as Hash
 const RELAY = `0x${"3c".repeat(20)}` as Address
 const wallet = privateKeyToAccount(generatePrivateKey())
 
-export const committed = JSON.parse(
-  readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8"),
-) as Document
+export const committed = plainDocument(
+  JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")),
+)
 
 export interface Route {
   name: string
@@ -56,7 +57,7 @@ export const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
       isConsole: path.startsWith("/api/console/"),
       needsKey: JSON.stringify(operation.security) === '[{"apiKey":[]}]',
       needsWallet: JSON.stringify(operation.security) === '[{"wallet":[]}]',
-      takesKey: JSON.stringify(operation.parameters ?? []).includes("#/components/parameters/idempotencyKey"),
+      takesKey: parameters.some(({ name }) => name === "Idempotency-Key"),
       params: parameters.filter(each => each.in === "path"),
       query: parameters.filter(each => each.in === "query"),
       body: structuredClone(operation.requestBody?.content["application/json"]),

@@ -83,9 +83,19 @@ interface Document {
 }
 
 const ref = (kind: string, name: string) => ({ $ref: `#/components/${kind}/${name}` })
-const refs = (kind: string, names: string[]) => Object.fromEntries(names.map(name => [name, ref(kind, name)]))
+const headerRefs = (names: (keyof typeof headerNames)[]) =>
+  Object.fromEntries(names.map(name => [name, ref("headers", headerNames[name])]))
 
-const limitHeaders = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+/** The names that the document has for headers, short because each answer has several. */
+const headerNames = {
+  "X-Request-Id": "id",
+  "X-RateLimit-Limit": "limit",
+  "X-RateLimit-Remaining": "left",
+  "X-RateLimit-Reset": "reset",
+  "Retry-After": "wait",
+  "Idempotent-Replayed": "replay",
+}
+const limitHeaders = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"] as const
 
 /** Adds to each operation what follows by rule. */
 export function completed<T extends object>(found: T): T {
@@ -103,6 +113,7 @@ export function completed<T extends object>(found: T): T {
     schemas: { ...schemas, ...sharedSchemas },
     responses,
     headers,
+    examples: Object.fromEntries(codes.map(code => [code, { value: exampleOf(code) }])),
     parameters: { idempotencyKey, walletSignature },
   }
   return { ...document, components: { ...components, ...parts } }
@@ -117,10 +128,10 @@ function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const own = (operation.parameters ?? []).map(each =>
     "schema" in each && each.schema.default !== undefined ? { ...each, required: false } : each,
   )
-  const names = ["X-Request-Id", ...(isUnlimited(route.url) ? [] : limitHeaders)]
-  const also = route.idempotencyKey ? ["Idempotent-Replayed"] : []
+  const names = ["X-Request-Id", ...(isUnlimited(route.url) ? [] : limitHeaders)] as const
+  const also = route.idempotencyKey ? (["Idempotent-Replayed"] as const) : []
   const good = Object.entries(responses).map(([status, response]) => {
-    const described = { description: STATUS_CODES[status], headers: refs("headers", [...names, ...also]) }
+    const described = { description: STATUS_CODES[status], headers: headerRefs([...names, ...also]) }
     return [status, { ...response, ...described }] as const
   })
   const bad = byStatus(errorsOf(route)).map(codes => [statusOf(codes), ref("responses", nameOf(codes))] as const)
@@ -148,13 +159,13 @@ function errorResponse(codes: ErrorCode[]): object {
   const isLimit = codes.includes("RATE_LIMITED")
   const hasRetry = isLimit || codes.some(code => code === "IDEMPOTENCY_IN_PROGRESS" || retryAfterOf(code) !== undefined)
   const narrowed = { properties: { error: { enum: codes } } }
-  const examples = codes.map(code => [code, { value: exampleOf(code) }] as const)
+  const examples = codes.map(code => [code, ref("examples", code)] as const)
   return {
-    description: codes.map(code => `\`${code}\`: ${errorTable[code].message}`).join("\n\n"),
-    headers: refs("headers", ["X-Request-Id", ...limitHeaders, ...(hasRetry ? ["Retry-After"] : [])]),
+    description: codes.map(code => `\`${code}\``).join(", "),
+    headers: headerRefs(["X-Request-Id", ...limitHeaders, ...(hasRetry ? (["Retry-After"] as const) : [])]),
     content: {
       "application/json": {
-        schema: isLimit ? ref("schemas", "RateLimited") : { allOf: [ref("schemas", "Error"), narrowed] },
+        schema: isLimit ? ref("schemas", "RateLimited") : { ...ref("schemas", "Error"), ...narrowed },
         examples: Object.fromEntries(examples),
       },
     },
@@ -214,15 +225,12 @@ const sharedSchemas = {
 const header = (type: string, description: string) => ({ description, schema: { type } })
 
 const headers = {
-  "X-Request-Id": header(
-    "string",
-    "The request's id: the caller's own `X-Request-Id` where that is acceptable, else a new one",
-  ),
-  "X-RateLimit-Limit": header("integer", "Requests a minute allowed by whichever limit is closest to being used up"),
-  "X-RateLimit-Remaining": header("integer", "Requests left under that limit"),
-  "X-RateLimit-Reset": header("integer", "Unix time in seconds at which the next request is given back"),
-  "Retry-After": header("integer", "Seconds to wait before trying the same request again"),
-  "Idempotent-Replayed": header("string", "`true` when this is a repeat of the first request's answer"),
+  id: header("string", "The request's id: the caller's own `X-Request-Id` where that is acceptable, else a new one"),
+  limit: header("integer", "Requests a minute allowed by whichever limit is closest to being used up"),
+  left: header("integer", "Requests left under that limit"),
+  reset: header("integer", "Unix time in seconds at which the next request is given back"),
+  wait: header("integer", "Seconds to wait before trying the same request again"),
+  replay: header("string", "`true` when this is a repeat of the first request's answer"),
 }
 
 const walletSignature = {

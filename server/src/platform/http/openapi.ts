@@ -8,7 +8,12 @@ import root from "../../../../package.json" with { type: "json" }
 import type { Settings } from "../config/settings.ts"
 import { type Credential, credentialOf } from "./authenticate.ts"
 import { docsPages } from "./docs-pages.ts"
+import { type Document, type Operations, withOperations } from "./openapi-document.ts"
+import { named } from "./openapi-named.ts"
+import { withSharedParameters } from "./openapi-parameters.ts"
+import { places } from "./openapi-places.ts"
 import { completed, facts } from "./openapi-responses.ts"
+import { withSdk } from "./openapi-sdk.ts"
 import type { Server } from "./server.ts"
 
 const description = `Stablecoin payments that you host yourself.
@@ -85,11 +90,14 @@ const securityOf = (url: string): Record<string, string[]>[] => {
   return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
 }
 
+const finished = (document: Document): Document =>
+  withSharedParameters(named(withOperations(document, withSdk), places))
+
 /**
  * Adds the document, its page at `/docs` and its JSON at `/docs/json`. Call it before any route is added. `webhooks`
  * are the requests that the service sends.
  */
-export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record<string, object>): void {
+export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Operations): void {
   app.register(swagger, {
     openapi: {
       openapi: "3.1.0",
@@ -103,7 +111,8 @@ export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record
       const more = facts({ method: String(route.method), url, errors, idempotencyKey, walletLock })
       return { url, schema: { ...schema, ...more, security: securityOf(url) } }
     },
-    transformObject: found => ("openapiObject" in found ? { ...completed(found.openapiObject), webhooks } : {}),
+    transformObject: found =>
+      "openapiObject" in found ? finished({ ...completed(found.openapiObject as Document), webhooks }) : {},
   })
   app.register(async routes => docsPages(routes, () => app.swagger()))
 }

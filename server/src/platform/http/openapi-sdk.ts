@@ -1,0 +1,210 @@
+/** What SDKs call each operation: `x-sdk` in the document. */
+import { goodJsonOf, type Operation } from "./openapi-document.ts"
+
+/** By resource: each method, and the operation that it calls. */
+const resources: Record<string, Record<string, string>> = {
+  operation: {
+    health: "health",
+    readiness: "readiness",
+    metrics: "metrics",
+  },
+  auth: {
+    nonce: "createSignInNonce",
+    verify: "signIn",
+    signingKeys: "readSigningKeys",
+    didDocument: "readDidDocument",
+  },
+  settings: {
+    get: "readSettings",
+    update: "changeSettings",
+    rollWebhookSecret: "rollAccountSecret",
+    revealWebhookSecret: "revealAccountSecret",
+  },
+  apiKeys: {
+    create: "createApiKey",
+    list: "listApiKeys",
+    revoke: "revokeApiKey",
+  },
+  paywalls: {
+    create: "createPaywall",
+    list: "listPaywalls",
+    get: "readPaywall",
+    update: "changePaywall",
+    delete: "deletePaywall",
+    listGrants: "listGrants",
+    revokeGrant: "revokeGrant",
+    show: "showPaywall",
+    verifyAccess: "verifyAccess",
+    subscribe: "subscribeToPaywall",
+    pay: "submitPayment",
+    getPayment: "readPayment",
+    createAccessNonce: "createAccessNonce",
+    proveAccess: "proveAccess",
+    consume: "consumeCall",
+  },
+  checkouts: {
+    create: "createCheckout",
+    list: "listCheckouts",
+    get: "readCheckout",
+    update: "changeCheckout",
+    close: "closeCheckout",
+  },
+  consoleCheckouts: {
+    create: "createCheckoutInConsole",
+    list: "listCheckoutsInConsole",
+    get: "readCheckoutInConsole",
+  },
+  pay: {
+    start: "startLinkCheckout",
+    status: "readPayStatus",
+    confirm: "confirmPayment",
+    answer: "answerPayerFields",
+    authorize: "authorizePayment",
+    createReturnNonce: "createReturnNonce",
+    nameReturnAddress: "nameReturnAddress",
+  },
+  products: {
+    create: "createProduct",
+    list: "listProducts",
+    get: "readProduct",
+    update: "changeProduct",
+    delete: "deleteProduct",
+  },
+  paymentLinks: {
+    create: "createPaymentLink",
+    list: "listPaymentLinks",
+    get: "readPaymentLink",
+    update: "changePaymentLink",
+    delete: "deletePaymentLink",
+  },
+  subscriptions: {
+    list: "listSubscriptions",
+    export: "exportSubscriptions",
+    get: "readSubscription",
+    update: "changeSubscription",
+    pause: "pauseSubscription",
+    resume: "resumeSubscription",
+    cancel: "cancelSubscription",
+  },
+  invoices: {
+    list: "listInvoices",
+    export: "exportInvoices",
+    get: "readInvoice",
+  },
+  transactions: {
+    list: "listTransactions",
+    export: "exportTransactions",
+  },
+  payments: {
+    list: "listExceptionalPayments",
+    accept: "acceptPayment",
+    return: "returnPayment",
+    returnMany: "returnPayments",
+    capture: "capturePayment",
+    void: "voidPayment",
+    listShares: "listShares",
+  },
+  refunds: {
+    create: "refundPayment",
+    list: "listRefunds",
+    get: "readRefund",
+    withdraw: "withdrawRefund",
+  },
+  webhooks: {
+    create: "createWebhook",
+    list: "listWebhooks",
+    get: "readWebhook",
+    update: "changeWebhook",
+    delete: "deleteWebhook",
+    test: "testWebhook",
+    rollSecret: "rollWebhookSecret",
+    recover: "recoverWebhook",
+    listDeliveries: "listDeliveries",
+  },
+  deliveries: {
+    list: "listAllDeliveries",
+    get: "readDelivery",
+    resend: "resendDelivery",
+  },
+  events: {
+    list: "listEvents",
+    get: "readEvent",
+  },
+  splits: {
+    create: "createSplit",
+    list: "listSplits",
+    get: "readSplit",
+    update: "changeSplit",
+    delete: "deleteSplit",
+  },
+  books: {
+    list: "listBooks",
+    export: "exportBooks",
+  },
+  deposits: {
+    list: "listDeposits",
+    export: "exportDeposits",
+    terms: "showDepositTerms",
+  },
+  foreignTokens: {
+    list: "listForeignTokens",
+  },
+  bundles: {
+    create: "createBundle",
+    list: "listBundles",
+    get: "readBundle",
+    update: "changeBundle",
+    delete: "deleteBundle",
+    listFailures: "listBundleFailures",
+  },
+  agents: {
+    buyBySlug: "buyBySlug",
+    buyPaywall: "buyPaywall",
+    getPayment: "readAgentPayment",
+    discover: "discoverOffers",
+  },
+  facilitator: {
+    supported: "listSupported",
+    verify: "verifyX402Payment",
+    settle: "settleX402Payment",
+    getSettlement: "readX402Settlement",
+  },
+  subscriber: {
+    createNonce: "createSubscriberNonce",
+    signIn: "signInSubscriber",
+    listSubscriptions: "listOwnSubscriptions",
+    listInvoices: "listOwnInvoices",
+    cancel: "cancelOwnSubscription",
+    resume: "resumeOwnSubscription",
+  },
+  audit: {
+    list: "listAuditEntries",
+    export: "exportAuditEntries",
+  },
+}
+
+const methods = new Map(
+  Object.entries(resources).flatMap(([resource, calls]) =>
+    Object.entries(calls).map(([method, operation]) => [operation, { resource, method }] as const),
+  ),
+)
+
+/**
+ * The operation with `x-sdk`: its `resource` and `method`; `paginated` where the answer has a `next`, and `envelope`,
+ * the dotted path of what the answer is about where that is a part of it.
+ */
+export function withSdk(operation: Operation): Operation {
+  const call = methods.get(operation.operationId ?? "")
+  if (!call) return operation
+  const fields = goodJsonOf(operation)?.properties as Record<string, { properties?: object }> | undefined
+  const paginated = fields?.next ? { paginated: true } : {}
+  return { ...operation, "x-sdk": { ...call, ...paginated, ...envelopeOf(fields) } }
+}
+
+function envelopeOf(fields: Record<string, { properties?: object }> = {}): { envelope?: string } {
+  const others = Object.keys(fields).filter(name => !["total", "totalIsLeast", "next"].includes(name))
+  const [name] = others
+  if (name === undefined || others.length > 1 || (name !== "data" && !fields.next)) return {}
+  const inner = fields.next ? Object.keys(fields[name]?.properties ?? {}) : []
+  return { envelope: [name, ...inner].join(".") }
+}
