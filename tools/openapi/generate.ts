@@ -1,0 +1,36 @@
+/**
+ * Makes api.d.ts, the types of docs/openapi.json. Its first line has a hash of all that it was made from and of itself.
+ * `--check` compares the hash alone, so it needs neither the generator nor a registry.
+ */
+import { execFileSync } from "node:child_process"
+import { createHash } from "node:crypto"
+import { readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+
+const folder = fileURLToPath(new URL(".", import.meta.url))
+const document = `${folder}../../docs/openapi.json`
+const target = `${folder}api.d.ts`
+const run = (command: string, args: string[]) =>
+  execFileSync(command, args, { cwd: folder, stdio: ["ignore", "pipe", "inherit"], maxBuffer: 1 << 26 }).toString()
+
+/** The first line for types that were made of the present document by the present generator. */
+function headerOf(types: string): string {
+  const hash = createHash("sha256")
+  for (const part of [readFileSync(document), readFileSync(`${folder}package-lock.json`), types]) hash.update(part)
+  return `// Made from docs/openapi.json by \`npm run types\`; do not edit. ${hash.digest("hex")}\n`
+}
+
+if (process.argv.includes("--check")) {
+  const [header = "", ...lines] = readFileSync(target, "utf8").split(/^/m)
+  if (header !== headerOf(lines.join(""))) {
+    process.stderr.write(
+      "tools/openapi/api.d.ts is not of the present docs/openapi.json: run `npm run types` and commit it\n",
+    )
+    process.exitCode = 1
+  }
+} else {
+  run("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"])
+  const bin = `${folder}node_modules/openapi-typescript/bin/cli.js`
+  const types = run(process.execPath, [bin, document, "--root-types", "--root-types-no-schema-prefix"])
+  writeFileSync(target, headerOf(types) + types)
+}
