@@ -63,6 +63,32 @@ async function steal(): Promise<void> {
   expect(await rig.balanceOf(recipient(1))).toBe(before + 50n)
 }
 
+/** Replaces what is in flight with transactions of the thief, at higher fees. */
+async function replaceInFlight(): Promise<void> {
+  const { anvil } = rig
+  const first = Number(await count())
+  const next = Number((await wallet()).next_nonce)
+  expect(next).toBeGreaterThan(first)
+  const fees = { maxFeePerGas: 500_000_000_000n, maxPriorityFeePerGas: 400_000_000_000n }
+  for (let nonce = first; nonce < next; nonce++)
+    await anvil.client.sendTransaction({ to: recipient(7), account: anvil.accounts[1], gas: 50_000n, nonce, ...fees })
+  await anvil.client.mine({ blocks: 1 })
+  expect(await count()).toBe(BigInt(next))
+}
+
+/** Runs with payouts in flight: nothing is mined until asked. */
+async function withInFlight(run: () => Promise<void>): Promise<void> {
+  await rig.paid(await rig.sell([50, 50]), 500_000n)
+  await rig.anvil.client.setAutomine(false)
+  try {
+    await rig.round()
+    expect(new Set(await rig.states())).toEqual(new Set(["assigned"]))
+    await run()
+  } finally {
+    await rig.anvil.client.setAutomine(true)
+  }
+}
+
 const lookTwice = async () => {
   await look()
   await look()
@@ -78,7 +104,12 @@ it("halts for a release that the service did not sign, within two rounds and lon
   await look()
   // One reading of the only endpoint halts nothing.
   expect(await wallet()).toMatchObject({ status: "active" })
-  // The next look, whether or not the round is due or another process has it.
+  // Nor do two that are close together: a wrong answer may come twice.
+  rig.service.advance(5_000)
+  await watch()
+  expect(await wallet()).toMatchObject({ status: "active" })
+  // A later look, whether or not the round is due or another process has it.
+  rig.service.advance(15_000)
   await watch()
   const signed = (await wallet()).next_nonce
   expect((await wallet()).halted_reason).toBe(
@@ -179,4 +210,63 @@ it("reports after a minute that too few endpoints report the count, and that blo
   await look()
   expect((await watched()).read_at.getTime()).toBeGreaterThan(read.getTime())
   expect(await alarms()).toBe(had + 3)
+})
+
+it("halts for a transaction that replaces one of ours in flight, before its block is final", async () => {
+  await withInFlight(async () => {
+    const first = await count()
+    await lookTwice()
+    await replaceInFlight()
+    await look()
+    rig.service.advance(5_000)
+    await watch()
+    expect(await wallet()).toMatchObject({ status: "active" })
+    rig.service.advance(15_000)
+    await watch()
+    expect(await wallet()).toMatchObject({
+      status: "halted",
+      halted_reason: `nonce ${first} was used by a transaction that this database does not know`,
+    })
+  })
+})
+
+it("does not halt for transactions of ours that no round has confirmed, nor while their receipts are late", async () => {
+  let isLate = true
+  await withInFlight(async () => {
+    rig.proxy.spoil = (method, _params, result) => (isLate && method === "eth_getTransactionReceipt" ? null : result)
+    await rig.anvil.client.mine({ blocks: 1 })
+    await look()
+    isLate = false
+    await look()
+    isLate = true
+    await look()
+    isLate = false
+    await lookTwice()
+    expect(new Set(await rig.states())).toEqual(new Set(["assigned"]))
+    expect(await wallet()).toMatchObject({ status: "active", halted_reason: null })
+  })
+})
+
+it("does not halt a wallet that was resumed for one answer that is wrong, whatever was suspected before", async () => {
+  const { db } = rig.service.ctx
+  let isWrong = true
+  rig.proxy.spoil = (method, params, result) =>
+    isWrong && isCountCall(method, params) ? `0x${(BigInt(String(result)) + 9n).toString(16)}` : result
+  await look()
+  isWrong = false
+  await db.updateTable("wallets").set({ status: "halted", halted_reason: "by an operator" }).execute()
+  // No question is asked where no wallet is watched: it would clear what is known of an endpoint.
+  Object.assign(endpoints[0] as Endpoint, { failures: 3 })
+  rig.service.advance(EVERY_MS)
+  await watch()
+  expect(endpoints[0]).toMatchObject({ failures: 3 })
+  Object.assign(endpoints[0] as Endpoint, { failures: 0 })
+  await db
+    .updateTable("wallets")
+    .set({ status: "active", halted_reason: null, run_at: rig.service.ctx.now() })
+    .execute()
+  isWrong = true
+  rig.service.advance(EVERY_MS)
+  await watch()
+  expect(await wallet()).toMatchObject({ status: "active", halted_reason: null })
 })

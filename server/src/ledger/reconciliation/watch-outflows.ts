@@ -4,7 +4,7 @@
  * (`GivenBack`), so one question for each range of blocks covers all deposits, whatever strangers send to them. A report
  * about a transaction that this database did not sign halts the payout wallets. The hourly comparison would do so too,
  * but only for final blocks: on some networks those are a quarter of an hour old. What the key does without such an event
- * shows in the wallet's count of transactions, which the same round reads (`watch-keys.ts`).
+ * shows in the wallet's nonces, which the same round reads (`watch-keys.ts`).
  *
  * It reads blocks that are not final. A reorg can remove such a transaction, but not the fact that somebody else signed
  * it. What is recorded in the books is left to the comparison.
@@ -35,7 +35,7 @@ const RANGES_PER_ROUND = 20
 /** What was not read to its end for this long is reported. */
 const UNREAD_MS = 60_000
 const DISAGREED = "endpoints do not answer, or do not agree on what was given back"
-const UNCOUNTED = "endpoints do not answer, or do not agree on the payout wallet's count of transactions"
+const UNWATCHED = "endpoints do not answer, or do not agree on the payout wallet's transactions"
 
 type Watch = Row<"outflow_watches">
 
@@ -71,8 +71,8 @@ async function isBegun(ctx: Context, { chainId }: Network, address: Address): Pr
 async function watchOn(ctx: Context, network: Network, wallet: Address, watch: Watch): Promise<void> {
   const { at, unread } = await readOn(ctx, network, watch)
   // After the events, because those say more: the reason of a halt is the first that was found.
-  const areCounted = await watchKeys(ctx, network, wallet)
-  const words = unread ?? (areCounted ? undefined : UNCOUNTED)
+  const areRead = await watchKeys(ctx, network, wallet)
+  const words = unread ?? (areRead ? undefined : UNWATCHED)
   await ctx.db
     .updateTable("outflow_watches")
     .set({ block_number: at, read_at: words === undefined ? ctx.now() : watch.read_at })
