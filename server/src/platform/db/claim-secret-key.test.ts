@@ -112,7 +112,37 @@ describe("the key of an installation", () => {
     await expect(claim(next)).rejects.toThrow(WRONG)
   })
 
-  it("is refused with the counts of each table where it reads nothing, or little and not the key that signs", async () => {
+  it("is refused where it reads the newest key that signs and most others read another one", async () => {
+    const insert = (id: string, by: Uint8Array, days: number) =>
+      sql`insert into signing_keys values (${id}, '{}', ${seal([by], "signing-key", id, "x")}, now() - ${days} * interval '1 day')`.execute(
+        service.ctx.db,
+      )
+    for (const days of [1, 2, 3]) await insert(`k${days}`, key, days)
+    // A process with a wrong key wrote this one.
+    await insert("w", next, 0)
+    await expect(claim(next)).rejects.toThrow(
+      /\(signing_keys: 1 of 4 can be\)\. Set .* delete the rows of signing_keys\.$/,
+    )
+    expect(await recorded()).toBeUndefined()
+    expect(await claim(key)).toEqual([{ table: "signing_keys", readable: 3, unreadable: 1 }])
+    await expect(claim(next)).rejects.toThrow(WRONG)
+  })
+
+  it.each([2, 1])(
+    "is taken for more than half of what is there without keys that sign, not with %s of others",
+    async others => {
+      await writeSecrets()
+      const { db } = service.ctx
+      await db.deleteFrom("signing_keys").execute()
+      await sealAgain("webhook_secrets", next)
+      if (others === 1) await sql`delete from bundle_headers where name = 'x-key'`.execute(db)
+      await expect(claim(next)).rejects.toThrow(/delete the rows of bundle_headers\.$/)
+      await sealAgain("webhook_secrets", key)
+      expect(await claim(key)).toEqual([])
+    },
+  )
+
+  it("is refused with the counts of each table where it reads nothing, or little and no key that signs", async () => {
     await writeSecrets()
     const none =
       /decrypted with it \(signing_keys: 0 of 1 can be, webhook_secrets: 0 of 1 can be, bundle_headers: 0 of 2 can be\)\. Set/
@@ -122,30 +152,15 @@ describe("the key of an installation", () => {
     expect(await recorded()).toBeUndefined()
   })
 
-  it.each(["the rows of signing_keys deleted", "only some secrets set again"])(
-    "is taken with a warning after an older version's lost key, with %s",
-    async how => {
+  it.each([true, false])(
+    "is taken with a warning after an older version's lost key, where webhooks' secrets were made again: %s",
+    async isMadeAgain => {
       await writeSecrets()
-      const { db } = service.ctx
       await sealAgain("bundle_headers", other)
-      if (how.startsWith("only")) {
-        // The service has made a new key for tokens since, and the old one is still there.
-        await sealAgain("webhook_secrets", other)
-        const row = seal([other], "signing-key", "old", "x")
-        await sql`insert into signing_keys values ('old', '{}', ${row}, now() - interval '30 days')`.execute(db)
-      } else {
-        await db.deleteFrom("signing_keys").execute()
-      }
+      if (!isMadeAgain) await sealAgain("webhook_secrets", other)
       const headers = { table: "bundle_headers", readable: 0, unreadable: 2 }
-      expect(await claim(key)).toEqual(
-        how.startsWith("only")
-          ? [
-              { table: "signing_keys", readable: 1, unreadable: 1 },
-              { table: "webhook_secrets", readable: 0, unreadable: 1 },
-              headers,
-            ]
-          : [headers],
-      )
+      const webhooks = { table: "webhook_secrets", readable: 0, unreadable: 1 }
+      expect(await claim(key)).toEqual(isMadeAgain ? [headers] : [webhooks, headers])
       await claim(key)
       await expect(claim(other)).rejects.toThrow(WRONG)
     },

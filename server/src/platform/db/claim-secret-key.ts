@@ -11,10 +11,11 @@ import type { Db } from "./open.ts"
 /** The key of the row in `installation`. Its value is a JSON list. */
 const ROW = "secret_key"
 const OWNER = "installation"
+const SIGNING = "signing_keys"
 
 /** What a database keeps encrypted: where, for what, for which owner, and the columns by which a row is found. */
 export const SEALED: { table: string; purpose: Purpose; owner: string; id: string[] }[] = [
-  { table: "signing_keys", purpose: "signing-key", owner: "id", id: ["id"] },
+  { table: SIGNING, purpose: "signing-key", owner: "id", id: ["id"] },
   { table: "webhook_secrets", purpose: "webhook-secret", owner: "coalesce(webhook_id, merchant_id)", id: ["id"] },
   { table: "bundle_headers", purpose: "origin-header", owner: "bundle_id || ' ' || name", id: ["bundle_id", "name"] },
 ]
@@ -112,16 +113,15 @@ async function replaceRecord(db: Db, before: string, checks: readonly string[]):
 }
 
 /**
- * Tries the keys on the newest secrets. Throws where they read none, and where they read neither the newest key that signs
- * tokens nor the greater part. Not where one of both holds. A process with a wrong key may have written some before the key was recorded. And where the
- * key was lost, what merchants have not set again is still there.
+ * Tries the keys on the newest secrets. Throws where they read no more than half of all, unless they read each key that
+ * signs tokens: where the key was lost, what merchants have not set again is still there. Signing keys of which some can't
+ * be read say that two keys are in use. Then the greater part decides, since a process with a wrong key writes less.
  */
 async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; unreadable: Tried[] }> {
   const used = new Set<Uint8Array>()
   const tried: Tried[] = []
-  let signs: boolean | undefined
   for (const { table, purpose, owner, id } of SEALED) {
-    const order = table === "signing_keys" ? "created_at" : id.join(" desc, ")
+    const order = table === SIGNING ? "created_at" : id.join(" desc, ")
     const { rows } = await sql<{ owner: string; sealed: string }>`
       select ${sql.raw(owner)} as owner, sealed from ${sql.table(table)} order by ${sql.raw(order)} desc limit ${TRIED}`.execute(
       db,
@@ -129,15 +129,22 @@ async function tryKeys(db: Db, keys: SecretKeys): Promise<{ used: Uint8Array[]; 
     const found = rows.map(({ owner, sealed }) => keys.find(each => isSealedWith(each, purpose, owner, sealed)))
     const readable = found.filter(key => key !== undefined)
     for (const key of readable) used.add(key)
-    if (table === "signing_keys" && found.length > 0) signs = found[0] !== undefined
     if (rows.length > 0) tried.push({ table, readable: readable.length, unreadable: rows.length - readable.length })
   }
   const readable = tried.reduce((sum, each) => sum + each.readable, 0)
-  const unreadable = tried.reduce((sum, each) => sum + each.unreadable, 0)
-  // Without a key that signs tokens nothing says which key is the later one.
-  if (unreadable > 0 && (readable === 0 || (signs === false && unreadable > readable)))
-    throw new Error(wordsOf("wrong", ` (${tried.map(countOf).join(", ")})`))
-  return { used: [...used], unreadable: tried.filter(each => each.unreadable > 0) }
+  const unreadable = tried.filter(each => each.unreadable > 0)
+  const count = unreadable.reduce((sum, each) => sum + each.unreadable, 0)
+  const signs = tried.some(each => each.table === SIGNING && each.unreadable === 0)
+  if (count > 0 && !signs && count >= readable)
+    throw new Error(`${wordsOf("wrong", ` (${tried.map(countOf).join(", ")})`)} ${afterLoss(unreadable)}`)
+  return { used: [...used], unreadable }
+}
+
+/** What to do where the key is right and the one before it was lost. Signing keys cost the merchants no more than to sign in. */
+function afterLoss(unreadable: readonly Tried[]): string {
+  const dead = unreadable.filter(each => each.readable === 0 || each.table === SIGNING)
+  const tables = (dead.length > 0 ? dead : unreadable).map(({ table }) => table)
+  return `If the one before it was lost and this is the new one, delete the rows of ${tables.join(", ")}.`
 }
 
 const countOf = ({ table, readable, unreadable }: Tried) => `${table}: ${readable} of ${readable + unreadable} can be`

@@ -71,8 +71,8 @@ export const isUndone = ({ subscription, invoices, session }: Held): boolean =>
 type IsFirst = (subscriptionId: string, productId: string) => boolean
 
 /**
- * Claims to be the first, and returns which claims hold. The claims are inserted in the order of their keys, so that two
- * transactions never wait for each other. A sender that nobody is has many payers behind it: each of its subscriptions
+ * Claims to be the first, and returns which claims hold. The claims are inserted in the order of their keys, so that no two
+ * transactions that only insert wait for each other. Places are deleted in no order, after a reorg only. A sender that nobody is has many payers behind it: each of its subscriptions
  * is first, and none takes a place.
  */
 export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]): Promise<IsFirst> {
@@ -100,14 +100,20 @@ async function insertClaims(ctx: TxContext, claims: readonly FirstClaim[]): Prom
     })),
   )
   const claimed = sql`jsonb_to_recordset(${rows}::jsonb) as c(payer evm_address, product_id text, id text, at timestamptz)`
-  // While a new version is rolled out, processes of the version before begin subscriptions and take no place for them.
-  // Such a one has the place. One that was begun as a later one has not, as it never had a trial.
+  // While a new version is rolled out, processes of the version before delete no place after a reorg. This is no part of
+  // the insert, whose snapshot is older than the status of a holder that it waited for.
+  await sql`delete from first_subscriptions f using ${claimed}, subscriptions s
+    where f.payer = c.payer and f.product_id = c.product_id and s.id = f.subscription_id and s.status is null`.execute(
+    ctx.db,
+  )
+  // They also begin subscriptions and take no place for them. Such a one has the place. One that was begun as a later one
+  // has not, as it never had a trial. A place that is taken is proposed too: its holder may be deleted by now.
   await sql`insert into first_subscriptions (payer, product_id, subscription_id)
     select payer, product_id, coalesce((select s.id from subscriptions s
         where s.payer = c.payer and s.product_id = c.product_id and s.id <> c.id and s.status is not null and s.has_trial
+          and not exists (select from first_subscriptions f where f.payer = c.payer and f.product_id = c.product_id)
         order by s.started_at, s.id limit 1), c.id)
     from ${claimed}
-    where not exists (select from first_subscriptions f where f.payer = c.payer and f.product_id = c.product_id)
     order by payer, product_id, at, id
     on conflict do nothing`.execute(ctx.db)
   // Another statement, because this one also sees what was committed while the insert waited.

@@ -1,12 +1,16 @@
 // However often a wallet subscribes to one product, it has one trial and the grace once.
 import fc from "fast-check"
+import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { onPostgres } from "../../../test/database.ts"
+import { until } from "../../../test/e2e/program.ts"
 import { paperNetwork } from "../../../test/service.ts"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../../test/subscription-rig.ts"
 import { type Address, ZERO_ADDRESS } from "../../platform/chain/hex.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { accessOf } from "../paywalls/read-access.ts"
 import { advance } from "./advance-subscription.ts"
+import { claimFirst } from "./claim-first-subscription.ts"
 import { holdSubscription } from "./load-subscription.ts"
 
 let rig: SubscriptionRig
@@ -195,6 +199,50 @@ it("one that a process of the version before began has the trial and the grace o
   expect(await rig.read(await subscribe(product))).toMatchObject({ trialDays: 0, graceDays: 0 })
   expect(await rig.read(before)).toMatchObject({ trialDays: 7, graceDays: 3 })
   expect(await rig.read(await subscribe(product, OTHER))).toMatchObject({ trialDays: 7, graceDays: 3 })
+})
+
+it("a place that a process of the version before left after a reorg is free", async () => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const product = await productOf({ trialDays: 7 })
+  const session = await rig.start(product)
+  await rig.pay(session, { state: "confirmed" })
+  await rig.look()
+  const { db } = rig.service.ctx
+  const places = await db.selectFrom("first_subscriptions").selectAll().where("product_id", "=", product).execute()
+  await rig.reorg(session, "gone")
+  await rig.look()
+  // That process deletes none.
+  await db.insertInto("first_subscriptions").values(places).execute()
+  expect(await rig.read(await subscribe(product))).toMatchObject({ trialDays: 7, graceDays: 3 })
+  expect(await rig.read(await subscribe(product))).toMatchObject({ trialDays: 0, graceDays: 0 })
+})
+
+it.runIf(onPostgres)("one that begins while another transaction frees the place waits for it, and has it", async () => {
+  await rig.begin("2027-01-31T10:00:00Z")
+  const { ctx } = rig.service
+  const product = await productOf({ trialDays: 7 })
+  await subscribe(product)
+  const next = await idOf(await rig.start(product))
+  const { chain_id: chainId } = await ctx.db
+    .selectFrom("subscriptions")
+    .select("chain_id")
+    .where("id", "=", next)
+    .executeTakeFirstOrThrow()
+  const claim = { payer: SUBSCRIBER, productId: product, subscriptionId: next, chainId, startedAt: rig.now() }
+  let isEnded = false
+  let claiming: Promise<boolean> | undefined
+  await inTransaction(ctx, async tx => {
+    await tx.db.deleteFrom("first_subscriptions").where("product_id", "=", product).execute()
+    claiming = inTransaction(ctx, async tx => (await claimFirst(tx, [claim]))(next, product)).finally(() => {
+      isEnded = true
+    })
+    await until("the claim waits or has ended", async () => {
+      const { rows } = await sql`select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`.execute(ctx.db)
+      return isEnded || rows.length > 0
+    })
+  })
+  expect(await claiming).toBe(true)
 })
 
 it("a move to a product that the payer had before ends no grace that runs, and gives none afterwards", async () => {
