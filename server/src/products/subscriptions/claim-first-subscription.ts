@@ -71,9 +71,10 @@ export const isUndone = ({ subscription, invoices, session }: Held): boolean =>
 type IsFirst = (subscriptionId: string, productId: string) => boolean
 
 /**
- * Claims to be the first, and returns which claims hold. The claims are inserted in the order of their keys, so that no two
- * transactions that only insert wait for each other. Places are deleted in no order, after a reorg only. A sender that nobody is has many payers behind it: each of its subscriptions
- * is first, and none takes a place.
+ * Claims to be the first, and returns which claims hold. The claims are inserted in the order of their keys, so that two
+ * transactions that only insert never deadlock. After a reorg places are deleted too, in no order: there `inTransaction`
+ * runs a deadlocked one again. A sender that nobody is has many payers behind it: each of its subscriptions is first, and
+ * none takes a place.
  */
 export async function claimFirst(ctx: TxContext, claims: readonly FirstClaim[]): Promise<IsFirst> {
   const isSomebody = ({ chainId, payer }: FirstClaim) => mayBuy(networkOf(ctx.chain, chainId), payer)
