@@ -11,11 +11,10 @@ import { ensureCursor } from "./scan-round.ts"
 
 const BUYER = `0x${"a".repeat(40)}` as Address
 const PRICE = 5_000_000n
-/**
- * CPU of one stretch without a turn. It was minutes once. `script/bench dust` measures 32 ms on a quiet machine; beside other
- * tests the same work took 70. The embedded database runs its statements in this thread, which is not ours to divide.
- */
-const MAX_MS = process.env.DATABASE_URL ? 250 : 500
+/** The embedded database runs its statements in this thread, so what it does is not ours to divide. */
+const MAX_MS = process.env.DATABASE_URL ? 50 : 500
+/** Work beside the tests can make a stretch longer, never shorter: the shortest of a few tries counts. */
+const TRIES = 3
 
 let service: TestService
 let floods: Floods
@@ -72,25 +71,36 @@ async function alarms(): Promise<string[]> {
   return body.alarms.filter((words: string) => words.includes("RPC endpoint"))
 }
 
+/** Runs `work` until no stretch of it is too long, at most {@link TRIES} times; returns the longest stretch of the best try. */
+async function shortestOf(
+  work: () => Promise<unknown>,
+  prepare: () => Promise<void> = async () => {},
+): Promise<number> {
+  let best = Number.POSITIVE_INFINITY
+  for (let tries = 0; tries < TRIES && best >= MAX_MS; tries++) {
+    await prepare()
+    best = Math.min(best, (await stretchOf(work)).longestMs)
+  }
+  return best
+}
+
 describe("one endpoint of three answers", () => {
   it.each(shapes)(
     "%s: others are paid as soon, nothing holds the process, it is named, and asked less for what fills memory",
     async shape => {
       const quiet = await roundsToPay()
       await floods.lie(shape)
-      let rounds = 0
-      const { longestMs } = await stretchOf(async () => {
-        rounds = await roundsToPay()
+      const longestMs = await shortestOf(async () => {
+        expect(await roundsToPay()).toBeLessThanOrEqual(2 * quiet)
         await round()
       })
-      expect(rounds).toBeLessThanOrEqual(2 * quiet)
       expect(longestMs).toBeLessThan(MAX_MS)
       // Nothing is wrong with blocks that are only large.
       if (shape === "odd numbers" || shape === "large blocks") return
       // What is no answer at all is a silence, and an alarm once it has lasted. A flood may be late as well: it is asked again
       // after a while, and then named.
       const named = async () => (await alarms()).some(words => words.includes("endpoint 3 of 3"))
-      for (let more = 0; more < 5 && !(await named()); more++) {
+      for (let more = 0; more < 3 && !(await named()); more++) {
         service.advance(31_000)
         await round()
       }
@@ -111,19 +121,21 @@ describe("one endpoint of three answers", () => {
 describe("dust to one address", () => {
   it("of 20,000 transfers delays nobody else's payment by more rounds than it takes, and holds nothing up", async () => {
     const quiet = await roundsToPay()
-    const { payTo } = await paywall()
-    await floods.dust(payTo, 20_000)
-    let rounds = 0
-    const { longestMs } = await stretchOf(async () => {
-      rounds = await roundsToPay()
-    })
-    expect(rounds).toBeLessThanOrEqual(2 * quiet)
+    let sent = 0
+    const longestMs = await shortestOf(
+      async () => expect(await roundsToPay()).toBeLessThanOrEqual(2 * quiet),
+      async () => {
+        const { payTo } = await paywall()
+        await floods.dust(payTo, 20_000)
+        sent += 20_000
+      },
+    )
     expect(longestMs).toBeLessThan(MAX_MS)
     // Each unit is in the books.
     const dust = async () =>
       (await service.ctx.db.selectFrom("transfers").select("id").where("value", "=", 1n).execute()).length
-    for (let more = 0; more < 10 && (await dust()) < 20_000; more++) await round()
-    expect(await dust()).toBe(20_000)
+    for (let more = 0; more < 30 && (await dust()) < sent; more++) await round()
+    expect(await dust()).toBe(sent)
   })
 
   it("is found where all endpoints pack their answers, and makes none of them useless", async () => {
