@@ -2,6 +2,7 @@
 import type { Context } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
+import { idempotently } from "../../platform/http/run-idempotently.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
@@ -82,12 +83,16 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         params: DeliveryId,
         response: { 200: Delivery },
       },
+      config: { idempotencyKey: true },
       preValidation: orEmptyBody,
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      await resend(ctx, merchantId, request.params.id)
-      return { data: await readDelivery(ctx, merchantId, request.params.id) }
+      const { id } = request.params
+      return await idempotently(ctx, request, reply, merchantId, async ctx => {
+        await resend(ctx, merchantId, id)
+        return { data: await readDelivery(ctx, merchantId, id) }
+      })
     },
   )
 

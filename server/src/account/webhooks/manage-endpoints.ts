@@ -210,23 +210,21 @@ export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<str
   })
 
 /** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
-export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
-  return await inTransaction(ctx, async ctx => {
-    await readWebhook(ctx, merchantId, id)
-    const [eventId = ""] = await emit(ctx, {
-      merchantId,
-      type: PING,
-      data: { webhookId: id },
-      orderKey: newId("evt"),
-      onlyTo: id,
-    })
-    const { id: deliveryId } = await ctx.db
-      .selectFrom("deliveries")
-      .select("id")
-      .where("event_id", "=", eventId)
-      .executeTakeFirstOrThrow()
-    return deliveryId
+export async function sendTest(ctx: TxContext, merchantId: string, id: string): Promise<string> {
+  await readWebhook(ctx, merchantId, id)
+  const [eventId = ""] = await emit(ctx, {
+    merchantId,
+    type: PING,
+    data: { webhookId: id },
+    orderKey: newId("evt"),
+    onlyTo: id,
   })
+  const { id: deliveryId } = await ctx.db
+    .selectFrom("deliveries")
+    .select("id")
+    .where("event_id", "=", eventId)
+    .executeTakeFirstOrThrow()
+  return deliveryId
 }
 
 /**
@@ -234,7 +232,7 @@ export async function sendTest(ctx: Context, merchantId: string, id: string): Pr
  * attempts; a delivery that is being sent right now starts to count again. Throws `NOT_FOUND` for one of another
  * merchant, and when its webhook was deleted.
  */
-export async function resend(ctx: Context, merchantId: string, deliveryId: string): Promise<void> {
+export async function resend(ctx: TxContext, merchantId: string, deliveryId: string): Promise<void> {
   const { numUpdatedRows } = await ctx.db
     .updateTable("deliveries")
     .set(again(ctx))
@@ -243,7 +241,7 @@ export async function resend(ctx: Context, merchantId: string, deliveryId: strin
     .where(sql<boolean>`not exists (select from webhooks w where w.id = webhook_id and w.deleted_at is not null)`)
     .executeTakeFirst()
   if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
-  ctx.wakes.wakeSoon("deliveries")
+  ctx.onCommit(() => ctx.wakes.wakeSoon("deliveries"))
 }
 
 /**
@@ -293,7 +291,7 @@ export async function recover(
  * A process that is sending it keeps the claim until the result is recorded. A delivery in progress keeps the URL that
  * it was bound to; a finished one goes to the endpoint's current URL.
  */
-const again = (ctx: Context) => ({
+const again = (ctx: TxContext) => ({
   url: ifEnded(sql`null`, sql`url`),
   lane: ifEnded(sql`webhook_id`, sql`lane`),
   status: "pending" as const,

@@ -93,7 +93,7 @@ export function filteredDeliveries(
 }
 
 /** The merchant's delivery; throws `NOT_FOUND` for one of another merchant. */
-export async function readDelivery(ctx: Context, merchantId: string, id: string) {
+export async function readDelivery(ctx: TxContext, merchantId: string, id: string) {
   const row = await deliveries(ctx)
     .where("deliveries.id", "=", id)
     .where("deliveries.merchant_id", "=", merchantId)

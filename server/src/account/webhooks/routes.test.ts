@@ -670,6 +670,32 @@ describe("by hand", () => {
     expect(keys).toEqual(Array(4).fill(deliveryId))
   })
 
+  it("sends a test and a resend, and recovers, once for one Idempotency-Key", async () => {
+    const { id } = await register()
+    to.answer(500)
+    const keyed = (key: string) => ({ as: "shop", headers: { "idempotency-key": key } })
+    const once = async (path: string, body: object, key: string) => {
+      const first = await service.call("POST", path, body, keyed(key))
+      const between = to.received.length
+      await deliver()
+      expect(to.received.length).toBe(between + 1)
+      const again = await service.call("POST", path, body, keyed(key))
+      expect([again.status, again.body]).toEqual([first.status, first.body])
+      expect(again.headers["idempotent-replayed"]).toBe("true")
+      await deliver()
+      expect(to.received.length).toBe(between + 1)
+      return first.body.data
+    }
+    const test = await once(`${base}/${id}/test`, {}, "one")
+    const path = `/api/console/deliveries/${test.id}/resend`
+    await once(path, {}, "one")
+    await service.ctx.db.updateTable("deliveries").set({ status: "failed" }).execute()
+    const since = { since: "2026-01-01" }
+    expect(await once(`${base}/${id}/recover`, since, "one")).toEqual({ recovered: 1, more: false })
+    const other = await service.call("POST", `${base}/${id}/recover`, { since: "2026-01-02" }, keyed("one"))
+    expect(other).toMatchObject({ status: 422, body: { error: "IDEMPOTENCY_MISMATCH" } })
+  })
+
   it("shows the newest hundred attempts of one that was resent again and again", async () => {
     const { id } = await register()
     await send(1)

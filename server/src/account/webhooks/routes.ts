@@ -1,6 +1,7 @@
 /** `/api/console/webhooks`: a merchant's endpoints. */
 import { type Context, reading } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { idempotently, idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
 import { Page } from "../../platform/http/schemas.ts"
 import { newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
@@ -161,13 +162,16 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         params: WebhookId,
         response: { 201: Delivery },
       },
+      config: { idempotencyKey: true },
       preValidation: orEmptyBody,
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const deliveryId = await sendTest(ctx, merchantId, request.params.id)
       reply.code(201)
-      return { data: await readDelivery(ctx, merchantId, deliveryId) }
+      return await idempotently(ctx, request, reply, merchantId, async ctx => {
+        const deliveryId = await sendTest(ctx, merchantId, request.params.id)
+        return { data: await readDelivery(ctx, merchantId, deliveryId) }
+      })
     },
   )
 
@@ -204,11 +208,16 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         body: Recover,
         response: { 200: Recovered },
       },
+      config: { idempotencyKey: true },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const since = timeAt("since", request.body.since)
-      return { data: await recover(ctx, merchantId, request.params.id, since) }
+      return await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        // It commits as it goes. After a kill, a repeated request recovers the rest.
+        prepare: async () => await recover(ctx, merchantId, request.params.id, since),
+        work: async (_, data) => ({ data }),
+      })
     },
   )
 

@@ -1,4 +1,5 @@
 // Returns that a merchant's wallet approves, on a real chain: what it signed is sent once, and nothing else is.
+import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseSignature, serializeSignature } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
@@ -601,4 +602,42 @@ it("sends fifty back in two requests: the first says what to sign", async () => 
   while ((await rig.states()).some(state => state === "queued" || state === "assigned")) await rig.round()
   expect(await rig.balanceOf(to)).toBe(before + 490_000n)
   expect((await send([...orders, ...orders])).status).toBe(400)
+})
+
+it("makes the rest of a list whose process was killed, and answers for all, under the list's Idempotency-Key", async () => {
+  const ids = [await waiting(10_000n), await waiting(10_000n), await waiting(10_000n)]
+  const path = "/api/console/payments/return"
+  const send = (returns: object[], key: string) =>
+    rig.service.call("POST", path, { returns }, { ...as, headers: { "idempotency-key": key } })
+  const unsigned = ids.map(id => ({ id, address: recipient(3) }))
+  const asked = (await send(unsigned, "asked")).body.data as {
+    id: string
+    error: { details: { typedData: never }[] }
+  }[]
+  const orders = await Promise.all(
+    asked.map(async ({ id, error }, i) => ({
+      ...unsigned[i],
+      id,
+      approval: await approvalOf(error.details[0]?.typedData),
+    })),
+  )
+  const key = "k".repeat(255)
+  const first = await send(orders, key)
+  expect(first.body.data.map((each: { payment: { status: string } }) => each.payment.status)).toEqual(
+    Array(3).fill("returned"),
+  )
+  const again = await send(orders, key)
+  expect([again.headers["idempotent-replayed"], again.body]).toEqual(["true", first.body])
+  expect(await send(unsigned, key)).toMatchObject({ status: 422, body: { error: "IDEMPOTENCY_MISMATCH" } })
+
+  // What a killed process leaves: two returns with their answers, and a reservation whose lease has expired.
+  const kept = db().updateTable("idempotency_keys").where("route", "=", `POST ${path}`).where("key", "=", key)
+  const expired = { claim_id: randomUUID(), lease_until: new Date(0), status: null, answer: null }
+  await kept.set(expired).execute()
+  const second = await send(orders, key)
+  expect([second.headers["idempotent-replayed"], second.body]).toEqual([undefined, first.body])
+  expect(await db().selectFrom("payouts").select("id").where("kind", "=", "return").execute()).toHaveLength(3)
+  await kept.set(expired).execute()
+  const changed = [orders[1], orders[0]].filter(order => order !== undefined)
+  expect(await send(changed, key)).toMatchObject({ status: 422, body: { error: "IDEMPOTENCY_MISMATCH" } })
 })

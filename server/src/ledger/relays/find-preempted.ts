@@ -7,12 +7,13 @@ import { endpointCopies } from "../../platform/chain/endpoints.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { openQuorum } from "../../platform/chain/quorum.ts"
+import { unlessSilent } from "../../platform/chain/rpc.ts"
 import type { Context } from "../../platform/context.ts"
 import { kindsThat } from "../../platform/db/by-kind.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { DOUBTED_MS, UNEXPLAINED_MS } from "./check-payer-limits.ts"
-import { findUse, SEARCHED_BLOCKS, unlessSilent } from "./find-use.ts"
+import { findUse, SEARCHED_BLOCKS } from "./find-use.ts"
 
 /** Failed relays that the chain is asked about in one round, one after the other; each takes a few RPC requests. */
 const ASKED_AT_ONCE = 10

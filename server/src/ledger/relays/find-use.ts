@@ -7,7 +7,7 @@ import { AUTHORIZATION_USED } from "../../platform/chain/authorization-uses.ts"
 import { type Address, type Hash, parseHash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { openQuorum } from "../../platform/chain/quorum.ts"
-import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
+import { hexNumber, type RpcCall, type RpcError, type RpcResult } from "../../platform/chain/rpc.ts"
 import type { Receipt, Transfer } from "../../platform/chain/transfers.ts"
 import { quorumOf } from "../../platform/chain/wallet-state.ts"
 import type { Context } from "../../platform/context.ts"
@@ -36,13 +36,6 @@ export const isPermitted = (
   { token, from, to, value }: Transfer,
   { token: asset, payer, payTo, amount }: Permitted,
 ): boolean => token === asset && from === payer && to === payTo && value === amount
-
-/** The result of asking endpoints; undefined where too few answer. */
-export const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
-  work.catch(error => {
-    if (error instanceof RpcError) return undefined
-    throw error
-  })
 
 /**
  * Returns the receipt of the transaction that used an authorization and moved its money, from the block `start` on; null

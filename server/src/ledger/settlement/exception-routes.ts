@@ -5,10 +5,10 @@ import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
 import { NoBody } from "../../account/identity/schema.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
-import { inTransaction, type TxContext } from "../../platform/context.ts"
+import type { TxContext } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
-import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { idempotentlyInPart, idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
 import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { transactions, usualName } from "../books/read-transactions.ts"
@@ -127,20 +127,27 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
         operationId: "returnPayments",
         summary: "Sends up to 50 open payments back, each as by itself",
         description:
-          "Each is returned or refused by itself, so send the whole list first without `approval`, sign what is asked for, and send it again. One that was returned before is refused, and nothing is sent twice.",
+          "Each is returned or refused by itself, so send the whole list first without `approval`, sign what is asked for, and send it again with another `Idempotency-Key`. One that was returned before is refused, and nothing is sent twice.",
         tags,
         body: ReturnOrders,
         response: { 200: ReturnOutcomes },
       },
-      config: { errors: ["CHAIN_UNAVAILABLE"], walletLock: true },
+      config: { errors: ["CHAIN_UNAVAILABLE"], idempotencyKey: true, walletLock: true },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const data = []
-      for (const order of request.body.returns) data.push(await returnOne(ctx, request, merchantId, order))
-      const ids = request.body.returns.map(({ id }) => id)
+      const { returns } = request.body
+      const answer = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const data = []
+          for (const [i, order] of returns.entries()) data.push(await returnOne(ctx, request, merchantId, order, i))
+          return data
+        },
+        work: async (_, data) => ({ data }),
+      })
+      const ids = returns.map(({ id }) => id)
       await wakeAfterDecision(ctx, ids)
-      return { data }
+      return answer
     },
   )
 }
@@ -188,19 +195,26 @@ async function carryOut(
   return await readDecided(ctx, merchantId, id)
 }
 
-/** Makes one return of several; returns the payment, or why the return was not made. */
+/**
+ * Makes one return of several; returns the payment, or why the return was not made. Its answer is kept with the return
+ * under the request's key and its place in the list. If the process dies, a repeated request makes only those that are
+ * missing, and answers the others as the first would have.
+ */
 async function returnOne(
   ctx: SellingContext,
-  request: Pick<FastifyRequest, "headers">,
+  request: FastifyRequest,
   merchantId: string,
   order: ReturnOf,
+  place: number,
 ) {
   try {
-    const prepared = await prepareReturn(ctx, request, merchantId, order)
-    const payment = await inTransaction(ctx, async ctx => await carryOut(ctx, merchantId, order, prepared))
+    const payment = await idempotentlyInPart(ctx, request, merchantId, `${place}`, {
+      prepare: async () => await prepareReturn(ctx, request, merchantId, order),
+      work: async (ctx, prepared) => await carryOut(ctx, merchantId, order, prepared),
+    })
     return { id: order.id, payment, error: null }
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error
+    if (!(error instanceof ApiError) || error.code.startsWith("IDEMPOTENCY_")) throw error
     const { code, message, details } = error
     return { id: order.id, payment: null, error: { error: code, message, ...(details ? { details } : {}) } }
   }

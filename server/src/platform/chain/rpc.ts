@@ -29,6 +29,13 @@ export class RpcError extends Error {
   isUseless?: boolean
 }
 
+/** The result of asking endpoints; undefined if too few answer. Other errors are thrown. */
+export const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
+  work.catch(error => {
+    if (error instanceof RpcError) return undefined
+    throw error
+  })
+
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
 export const MAX_ENTRIES = 50

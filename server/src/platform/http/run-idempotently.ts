@@ -72,37 +72,85 @@ export async function idempotentlyPrepared<C extends Context, P, T>(
   merchantId: string,
   { prepare, work }: { prepare: () => Promise<P>; work: (ctx: InTransaction<C>, prepared: P) => Promise<T> },
 ): Promise<T> {
-  const key = keyOf(request.headers["idempotency-key"])
-  if (key === undefined) {
+  const reservation = reservationOf(request, merchantId)
+  if (!reservation) {
     const prepared = await prepare()
     return await inTransaction(ctx, ctx => work(ctx, prepared))
   }
+  const answered = await runOnce(ctx, reservation, request, {
+    prepare,
+    work,
+    answerOf: body => ({ status: reply.statusCode, text: `${reply.serialize(body)}` }),
+  }).catch(error => {
+    if (error instanceof ApiError && error.code === "IDEMPOTENCY_IN_PROGRESS")
+      reply.header("retry-after", RETRY_AFTER_S)
+    throw error
+  })
+  if ("body" in answered) return answered.body
+  reply.code(answered.first.status)
+  reply.header("idempotent-replayed", "true")
+  // Text already marked as JSON is sent unchanged, byte for byte the first answer.
+  reply.type("application/json; charset=utf-8")
+  return answered.first.text as T
+}
 
-  const reservation = {
-    merchantId,
-    route: `${request.method} ${request.routeOptions.url}`,
-    key,
-    claimId: randomUUID(),
+/**
+ * Runs one part of a request that commits its parts one by one: it is done once for the request's key and `part`, which
+ * names it among the parts. Its result must be plain JSON. Without a key it is simply done.
+ */
+export async function idempotentlyInPart<C extends Context, P, T>(
+  ctx: C,
+  request: Request,
+  merchantId: string,
+  part: string,
+  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: InTransaction<C>, prepared: P) => Promise<T> },
+): Promise<T> {
+  const whole = reservationOf(request, merchantId)
+  if (!whole) {
+    const prepared = await prepare()
+    return await inTransaction(ctx, ctx => work(ctx, prepared))
   }
+  // A hash, because a key of the longest length would not hold the part's name too.
+  const key = createHash("sha256").update(`${whole.key} ${part}`).digest("base64url")
+  const reservation = { ...whole, route: `${whole.route} part`, key }
+  const answerOf = (body: T) => ({ status: 200, text: JSON.stringify(body) })
+  const answered = await runOnce(ctx, reservation, request, { prepare, work, answerOf })
+  return "body" in answered ? answered.body : JSON.parse(answered.first.text)
+}
+
+function reservationOf(request: Request, merchantId: string): Reservation | undefined {
+  const key = keyOf(request.headers["idempotency-key"])
+  if (key === undefined) return undefined
+  return { merchantId, route: `${request.method} ${request.routeOptions.url}`, key, claimId: randomUUID() }
+}
+
+/** Runs the work, and keeps its answer in the same transaction; or returns the answer that was kept. */
+async function runOnce<C extends Context, P, T>(
+  ctx: C,
+  reservation: Reservation,
+  request: Pick<Request, "params" | "body">,
+  {
+    prepare,
+    work,
+    answerOf,
+  }: {
+    prepare: () => Promise<P>
+    work: (ctx: InTransaction<C>, prepared: P) => Promise<T>
+    answerOf: (body: T) => Answer
+  },
+): Promise<{ body: T } | { first: Answer }> {
   // The hash includes the path's parameters: the same key for another payment is a mistake, not a repeat.
   const requestHash = createHash("sha256")
     .update(canonical([request.params, request.body]))
     .digest("hex")
-  const first = await reserve(ctx, reservation, requestHash, reply)
-  if (first) {
-    reply.code(first.status)
-    reply.header("idempotent-replayed", "true")
-    // Text already marked as JSON is sent unchanged, byte for byte the first answer.
-    reply.type("application/json; charset=utf-8")
-    return first.text as T
-  }
+  const first = await reserve(ctx, reservation, requestHash)
+  if (first) return { first }
   try {
     const prepared = await prepare()
     return await inTransaction(ctx, async ctx => {
       const body = await work(ctx, prepared)
-      const answer = { status: reply.statusCode, text: `${reply.serialize(body)}` }
-      if (!(await keep(ctx, reservation, answer))) throw inProgress(reply)
-      return body
+      if (!(await keep(ctx, reservation, answerOf(body)))) throw new ApiError("IDEMPOTENCY_IN_PROGRESS")
+      return { body }
     })
   } catch (error) {
     await release(ctx, reservation).catch(cause =>
@@ -153,7 +201,6 @@ async function reserve(
   ctx: Context,
   { merchantId, route, key, claimId }: Reservation,
   requestHash: string,
-  reply: Reply,
 ): Promise<Answer | undefined> {
   for (;;) {
     // A reservation whose lease has expired had no effect and can't have one any more, because this removes its claim.
@@ -180,7 +227,7 @@ async function reserve(
     if (!first) continue
     if (first.request_hash !== requestHash) throw new ApiError("IDEMPOTENCY_MISMATCH")
     if (first.status !== null && first.answer !== null) return { status: first.status, text: first.answer }
-    throw inProgress(reply)
+    throw new ApiError("IDEMPOTENCY_IN_PROGRESS")
   }
 }
 
@@ -201,8 +248,3 @@ async function release(ctx: Context, reservation: Reservation): Promise<void> {
 
 const isOurs = ({ merchantId, route, key, claimId }: Reservation) =>
   sql<boolean>`(merchant_id, route, key, claim_id) = (${merchantId}, ${route}, ${key}, ${claimId}::uuid)`
-
-function inProgress(reply: Reply): ApiError {
-  reply.header("retry-after", RETRY_AFTER_S)
-  return new ApiError("IDEMPOTENCY_IN_PROGRESS")
-}

@@ -1,10 +1,11 @@
 /** The outcome of a settlement: by its relay, or by anyone else who carried the authorization out. */
 import { type RawBuilder, sql } from "kysely"
-import { findUse, isPermitted, type Permitted, unlessSilent } from "../../ledger/relays/find-use.ts"
+import { findUse, isPermitted, type Permitted } from "../../ledger/relays/find-use.ts"
 import { TOO_LATE, wasSigned } from "../../ledger/relays/read-relay-status.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { openQuorum } from "../../platform/chain/quorum.ts"
+import { unlessSilent } from "../../platform/chain/rpc.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
