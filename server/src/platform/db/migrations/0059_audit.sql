@@ -42,7 +42,7 @@ create trigger audit_entries_keep_all before truncate on audit_entries
 create function add_audit_entry(merchant text, what text, object text, chain integer, was jsonb, is_now jsonb)
   returns void language plpgsql as $$
 declare
-  -- Base64 of JSON: `server/src/platform/actor.ts`.
+  -- Base64 of JSON: `server/src/actor.ts`.
   actor constant jsonb :=
     convert_from(decode(nullif(current_setting('sluice.actor', true), ''), 'base64'), 'utf8')::jsonb;
 begin
