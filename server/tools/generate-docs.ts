@@ -1,5 +1,5 @@
 /**
- * Generates docs/openapi.json, docs/errors.md and docs/settings.md from the code. With --check it writes nothing, and
+ * Generates docs/openapi.json, docs/errors.md, docs/roles.md and docs/settings.md from the code. With --check it writes nothing, and
  * fails when a committed file differs from the generated one.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
@@ -11,6 +11,7 @@ import { secretFileNames } from "../src/platform/config/secret-files.ts"
 import { type ErrorCode, errorTable } from "../src/platform/errors.ts"
 import { openLog } from "../src/platform/log.ts"
 import { sales } from "../src/sales.ts"
+import { rolesDocument } from "./roles-document.ts"
 
 const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 
@@ -123,6 +124,7 @@ const document = await openDocument()
 const files = {
   "docs/openapi.json": `${JSON.stringify(document, null, 2)}\n`,
   "docs/errors.md": errorsDocument(document),
+  "docs/roles.md": `${MADE_BY}\n\n${rolesDocument()}`,
   "docs/settings.md": settingsDocument(),
 }
 for (const [name, text] of Object.entries(files)) {

@@ -1,8 +1,8 @@
 /** `/api/console/api-keys`: the keys of a merchant's servers. */
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import type { Scope } from "../../platform/http/authenticate.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
+import type { Scope } from "../../platform/http/rights.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"

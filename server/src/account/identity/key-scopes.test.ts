@@ -10,7 +10,7 @@ import {
   startEverything,
   stopEverything,
 } from "../../../test/everything.ts"
-import { SCOPES, type Scope } from "../../platform/http/authenticate.ts"
+import { SCOPES, type Scope } from "../../platform/http/rights.ts"
 
 beforeAll(startEverything)
 afterAll(stopEverything)
@@ -28,7 +28,7 @@ const consoleRoutes = routes.filter(route => route.isConsole && !isForPeople(rou
 const ownRoutes = routes.filter(route => route.needsKey)
 
 describe("the scopes of an API key", () => {
-  let keys: Record<Scope, { id: string; key: string }>
+  let keys: Record<(typeof SCOPES)[number], { id: string; key: string }>
   let logged: bigint
   beforeEach(async () => {
     await prepare()

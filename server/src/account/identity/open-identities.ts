@@ -6,7 +6,6 @@ import { ApiError } from "../../platform/errors.ts"
 import {
   type Caller,
   type Credential,
-  credentialOf,
   type Identities,
   keyNeeded,
   walletNeeded,
@@ -30,8 +29,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   const absent = negativeCache()
   const keys = lookups(names => keysByHash(ctx, names))
   const signingKeys = lookups(names => signingKeysById(ctx, names))
-  const authenticate: Identities["authenticate"] = (path, headers, isRefused) => {
-    const credential = credentialOf(path)
+  const authenticate: Identities["authenticate"] = (credential, headers, isRefused) => {
     const isStranger = credential === undefined || (credential === "optional key" && headers["x-api-key"] === undefined)
     return isStranger ? stranger : identify(credential, headers, isRefused)
   }

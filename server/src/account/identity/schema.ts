@@ -1,6 +1,6 @@
 /** The wire contract of callers: wallets that sign in, and API keys. */
 import { Type } from "typebox"
-import { SCOPES, type Scope } from "../../platform/http/authenticate.ts"
+import { SCOPES, type Scope } from "../../platform/http/rights.ts"
 import { Described, ListEnd, Matching, Name, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
 import { idPattern } from "../../platform/ids.ts"
 

@@ -1,21 +1,16 @@
-/** Which credential a path needs. The server's `Identities` find out who a credential belongs to. */
+/** Which credential a request needs. The server's `Identities` find out who a credential belongs to. */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
 import { memoize } from "../net/memoize.ts"
+import type { Scope } from "./rights.ts"
+import type { RouteAccess } from "./route-access.ts"
 
 /** The subject of a bearer token. */
 export interface Subject {
   iss: string
   sub: string
 }
-
-/**
- * What an API key opens. `checkouts`: the routes of a merchant's server. `console`: those of the console, except API
- * keys and settings, so that a server needs no token of a person. `read`: what of both only reads.
- */
-export const SCOPES = ["checkouts", "read", "console"] as const
-export type Scope = (typeof SCOPES)[number]
 
 /** A valid API key. */
 export interface ApiKey {
@@ -43,37 +38,32 @@ declare module "fastify" {
  */
 export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key"
 
-/** All other paths are public. */
-const rules: { path: RegExp; credential: Credential }[] = [
-  // Whoever holds a stolen key must not make further ones, nor change where the merchant's money goes.
-  { path: /^\/api\/console\/(api-keys|settings)(\/|$)/, credential: "token" },
+/** Whose a path is that has no route: a stranger learns nothing there, and pages of other sites read nothing. */
+const areas: { path: RegExp; credential: Credential }[] = [
   { path: /^\/api\/console(\/|$)/, credential: "token or key" },
   { path: /^\/api\/subscriptions(?!\/(nonce|token)$)(\/|$)/, credential: "wallet" },
   { path: /^\/api\/checkouts(\/|$)/, credential: "key" },
   { path: /^\/x402\/(verify|settle|settlements)(\/|$)/, credential: "key" },
   { path: /^\/api\/paywalls\/[^/]+\/consume$/, credential: "key" },
-  { path: /^\/api\/paywalls\/[^/]+\/verify$/, credential: "optional key" },
 ]
 
-/** The credential that a path, or the pattern of a route, needs; undefined for none. */
-export const credentialOf = memoize(
-  (path: string): Credential | undefined => rules.find(rule => rule.path.test(path))?.credential,
-)
+const areaOf = memoize((path: string): Credential | undefined => areas.find(area => area.path.test(path))?.credential)
 
-/** Whether a path is for merchants only. */
-export const isPrivate = (path: string): boolean => ["token", "token or key", "key"].includes(credentialOf(path) ?? "")
-
-/** The scopes of which an API key needs one for a request. */
-const scopesFor = (method: string, path: string): readonly Scope[] => {
-  const scope = credentialOf(path) === "token or key" ? "console" : "checkouts"
-  return method === "GET" || method === "HEAD" ? [scope, "read"] : [scope]
+/** The credential that a request needs: by its route's row, or by its path where no route matches; undefined for none. */
+export function credentialOf(access: RouteAccess | undefined, path: string): Credential | undefined {
+  if (access === undefined) return areaOf(path)
+  if (access.by === "public" || access.by === "operator") return undefined
+  if (access.by === "member") return access.scopes.length > 0 ? "token or key" : "token"
+  return access.by
 }
 
-/** Throws `SCOPE_REQUIRED` if a key does not open a request. */
-export function checkScope({ scopes }: ApiKey, method: string, path: string): void {
-  const needed = scopesFor(method, path)
-  if (needed.some(scope => scopes.includes(scope))) return
-  const names = needed.map(scope => `\`${scope}\``).join(" or ")
+/** Whether a path is for merchants only. */
+export const isPrivate = (path: string): boolean => ["token or key", "key"].includes(areaOf(path) ?? "")
+
+/** Throws `SCOPE_REQUIRED` if a key does not open a route. */
+export function checkScope({ scopes }: ApiKey, access: RouteAccess | undefined): void {
+  if (!access || !("scopes" in access) || access.scopes.some(scope => scopes.includes(scope))) return
+  const names = access.scopes.map(scope => `\`${scope}\``).join(" or ")
   throw new ApiError("SCOPE_REQUIRED", undefined, `This request needs an API key with the scope ${names}.`)
 }
 
@@ -89,10 +79,14 @@ type Identified = Caller & { refusal?: unknown }
 export interface Identities {
   /**
    * Finds out who is calling, without a promise where no credential has to be verified; never throws. `refusal` is the
-   * error that the request must be answered with after it was counted. `isRefused`: the caller's address is over its
-   * limit.
+   * error that the request must be answered with after it was counted. `credential` is what the request needs.
+   * `isRefused`: the caller's address is over its limit.
    */
-  authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Identified | Promise<Identified>
+  authenticate(
+    credential: Credential | undefined,
+    headers: IncomingHttpHeaders,
+    isRefused: boolean,
+  ): Identified | Promise<Identified>
   /** The id of a subject's merchant, created on first use; throws `SIGNUP_CLOSED`. */
   merchantOf(subject: Subject): Promise<string>
 }

@@ -6,6 +6,7 @@ import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
 import { isUnlimited } from "../limits/buckets.ts"
 import { credentialOf } from "./authenticate.ts"
+import { accessOf } from "./route-access.ts"
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -38,7 +39,7 @@ const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer, in the order of the table. */
 export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: RouteFacts): ErrorCode[] {
-  const credential = credentialOf(url)
+  const credential = credentialOf(accessOf(method, url), url)
   const byRule: { [code in ErrorCode]?: boolean | undefined } = {
     // Any query may contain text that can't be stored.
     VALIDATION_ERROR: true,

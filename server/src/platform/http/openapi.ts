@@ -14,6 +14,7 @@ import { withSharedParameters } from "./openapi-parameters.ts"
 import { places } from "./openapi-places.ts"
 import { completed, facts } from "./openapi-responses.ts"
 import { withSdk } from "./openapi-sdk.ts"
+import { accessOf } from "./route-access.ts"
 import type { Server } from "./server.ts"
 
 const description = `Stablecoin payments that you host yourself.
@@ -78,7 +79,7 @@ const securitySchemes = {
 } as const
 
 /** The credentials that a route accepts; an empty list means none. */
-const securityOf = (url: string): Record<string, string[]>[] => {
+const securityOf = (method: string, url: string): Record<string, string[]>[] => {
   const byCredential = {
     token: [{ bearer: [] }],
     "token or key": [{ bearer: [] }, { apiKey: [] }],
@@ -86,8 +87,9 @@ const securityOf = (url: string): Record<string, string[]>[] => {
     key: [{ apiKey: [] }],
     "optional key": [{}, { apiKey: [] }],
   }
-  const credential: Credential | undefined = credentialOf(url)
-  return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
+  const access = accessOf(method, url)
+  const credential: Credential | undefined = credentialOf(access, url)
+  return credential ? byCredential[credential] : access?.by === "operator" ? [{ metrics: [] }] : []
 }
 
 const finished = (document: Document): Document =>
@@ -108,8 +110,9 @@ export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Operat
     },
     transform: ({ schema, url, route }) => {
       const { errors, idempotencyKey, walletLock }: FastifyContextConfig = route.config ?? {}
-      const more = facts({ method: String(route.method), url, errors, idempotencyKey, walletLock })
-      return { url, schema: { ...schema, ...more, security: securityOf(url) } }
+      const method = String(route.method)
+      const more = facts({ method, url, errors, idempotencyKey, walletLock })
+      return { url, schema: { ...schema, ...more, security: securityOf(method, url) } }
     },
     transformObject: found =>
       "openapiObject" in found ? finished({ ...completed(found.openapiObject as Document), webhooks }) : {},

@@ -10,6 +10,7 @@ import { openIdentities } from "../../account/identity/open-identities.ts"
 import { tokenIssuer } from "../../account/identity/tokens.ts"
 import { runWorker } from "../../worker.ts"
 import type { TxContext } from "../context.ts"
+import { routeTable } from "./route-access.ts"
 import { forgetExpiredKeys, idempotently } from "./run-idempotently.ts"
 import { callingMerchant, openServer, type Server } from "./server.ts"
 
@@ -21,9 +22,14 @@ let meanwhile: (ctx: TxContext) => Promise<void>
 beforeAll(async () => {
   service = await startService()
   const { ctx } = service
-  own = openServer(ctx, openIdentities(ctx, tokenIssuer(service.issuer.issuer, ctx.settings.oidcAudience)))
+  const urls = ["/api/console/notes/:id", "/api/console/marks/:id"]
+  const row = routeTable.get("POST /api/console/paywalls")
+  if (!row) throw new Error("the table has no such route")
+  const rows = Object.fromEntries(urls.map(url => [`POST ${url}`, row]))
+  const identities = openIdentities(ctx, tokenIssuer(service.issuer.issuer, ctx.settings.oidcAudience))
+  own = openServer(ctx, identities, undefined, undefined, rows)
   const answer = Type.Object({ made: Type.String() })
-  for (const url of ["/api/console/notes/:id", "/api/console/marks/:id"])
+  for (const url of urls)
     own.post(
       url,
       { schema: { params: Type.Object({ id: Type.String() }), response: { 200: answer } } },

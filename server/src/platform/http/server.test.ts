@@ -148,7 +148,8 @@ describe("bad input", () => {
     ["a bad chunk", `POST / HTTP/1.1\r\nHost: a\r\n${JSON_CHUNKS}\r\n\r\nzz\r\n`, "not valid HTTP"],
   ])("%s has the shape of every error, and ends the connection", async (_what, text, words) => {
     const { ctx, issuer } = service
-    const own = openServer(ctx, openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)))
+    const identities = openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const own = openServer(ctx, identities, undefined, undefined, { "POST /": { by: "public" } })
     own.post("/", async () => ({}))
     await own.listen({ host: "127.0.0.1", port: 0 })
     const socket = connect((own.server.address() as { port: number }).port, "127.0.0.1")
@@ -180,7 +181,10 @@ describe("bad input", () => {
     ["a bad chunk under its own answer", `POST /parts ${chunked}zz\r\n`, ["200 OK", "<a>"]],
   ])("what is not HTTP takes no other answer's place: %s", async (_what, text, answers) => {
     const { ctx, issuer } = service
-    const own = openServer(ctx, openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)))
+    const identities = openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const names = ["GET /parts", "POST /parts", "GET /whole", "POST /whole"]
+    const rows = Object.fromEntries(names.map(name => [name, { by: "public" } as const]))
+    const own = openServer(ctx, identities, undefined, undefined, rows)
     const seen = Promise.withResolvers<void>()
     const begun = Promise.withResolvers<void>()
     let posted = 0
@@ -316,11 +320,8 @@ describe("health", () => {
     const draining = new AbortController()
     const tokens = tokenIssuer(service.issuer.issuer, AUDIENCE)
     const app = openApp(service.ctx, tokens, undefined, draining.signal)
-    app.get("/waits", async () => {
-      draining.abort()
-      return {}
-    })
-    const answer = await fetch(`${await app.listen({ host: "127.0.0.1", port: 0 })}/waits`)
+    app.addHook("preHandler", async () => draining.abort())
+    const answer = await fetch(`${await app.listen({ host: "127.0.0.1", port: 0 })}/docs/errors`)
     expect([answer.status, answer.headers.get("connection")]).toEqual([200, "close"])
     await app.close()
   })
@@ -329,17 +330,14 @@ describe("health", () => {
     const second = async (path: string) => {
       const app = openApp(service.ctx, tokenIssuer(service.issuer.issuer, AUDIENCE))
       const closing = Promise.withResolvers<void>()
-      app.get("/waits", async () => {
-        await closing.promise
-        return {}
-      })
+      app.addHook("preHandler", async ({ url }) => (url === "/docs/errors" ? await closing.promise : undefined))
       const socket = connect(Number(new URL(await app.listen({ host: "127.0.0.1", port: 0 })).port), "127.0.0.1")
       let answers = ""
       socket.setEncoding("utf8").on("data", text => {
         answers += text
       })
       const began = once(app.server, "request")
-      for (const each of ["/waits", path]) socket.write(`GET ${each} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      for (const each of ["/docs/errors", path]) socket.write(`GET ${each} HTTP/1.1\r\nHost: a\r\n\r\n`)
       await began
       const closed = app.close()
       closing.resolve()

@@ -23,7 +23,7 @@ import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../
 import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { actorOf } from "./actor.ts"
-import { checkScope, type Identities, isPrivate } from "./authenticate.ts"
+import { checkScope, credentialOf, type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 import type { ErrorPage } from "./error-page.ts"
@@ -31,6 +31,7 @@ import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { type Limiter, limiter, nobody } from "./limit-requests.ts"
 import { pathOf } from "./path.ts"
+import { type RouteAccess, registeredAccess } from "./route-access.ts"
 import { linkCaller, probes, traceRequests } from "./trace-requests.ts"
 import { buildSerializer, detailsOf, validatorFactory } from "./validation.ts"
 import { whenReady } from "./when-ready.ts"
@@ -94,8 +95,17 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
   if (request.body === undefined) request.body = {}
 }
 
-/** Opens a server without routes; add them before it listens. `bounds` replace the default ones. */
-export function openServer(ctx: Context, identities: Identities, bounds?: Bounds, errorPage?: ErrorPage): Server {
+/**
+ * Opens a server without routes; add them before it listens. `bounds` replace the default ones. `rows` are those of routes
+ * that only a test has: a route without a row is refused.
+ */
+export function openServer(
+  ctx: Context,
+  identities: Identities,
+  bounds?: Bounds,
+  errorPage?: ErrorPage,
+  rows?: Record<string, RouteAccess>,
+): Server {
   const connections = boundedConnections((reason, peer) => {
     connectionsDropped.inc({ reason })
     ctx.log.info({ reason, peer }, "connection closed because it exceeded a limit")
@@ -103,6 +113,9 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   const requests = limiter(ctx, errorPage)
   const app = Fastify(serverOptions(ctx, connections, requests, errorPage)).withTypeProvider<TypeBoxTypeProvider>()
 
+  app.addHook("onRoute", route => {
+    route.config = { ...route.config, access: registeredAccess(route, rows) }
+  })
   app.decorate("identities", identities)
   app.decorateRequest("subject", undefined)
   app.decorateRequest("apiKey", undefined)
@@ -229,8 +242,10 @@ function admitCallers(
   // Runs after CORS has written its headers, so that a page can read a 401 or a 429. Preflights end there.
   app.after(() => {
     /** Whether the request continues; throws the error that it is refused with. */
-    const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> =>
-      whenReady(identities.authenticate(pathOf(request), request.headers, isRefused(request)), caller => {
+    const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> => {
+      const { access } = request.routeOptions.config
+      const credential = credentialOf(access, pathOf(request))
+      return whenReady(identities.authenticate(credential, request.headers, isRefused(request)), caller => {
         request.subject = caller.subject
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
@@ -241,11 +256,12 @@ function admitCallers(
           // Runs before the body is read: most paths without a route have no limit either, and a client could send an
           // endless body.
           if (request.is404) throw new ApiError("NOT_FOUND")
-          if (caller.apiKey) checkScope(caller.apiKey, request.method, pathOf(request))
+          if (caller.apiKey) checkScope(caller.apiKey, access)
           if (caller.subject ?? caller.apiKey) linkCaller(request)
           return true
         })
       })
+    }
     app.addHook("onRequest", (request, reply, done) => {
       if (isStopping() && pathOf(request) !== "/healthz") throw new ApiError("NOT_READY", undefined, STOPPING)
       const goesOn = admitted(request, reply)

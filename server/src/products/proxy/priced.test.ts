@@ -499,7 +499,8 @@ describe("a priced call", () => {
     respond = response => {
       response.write("x".repeat(1_000))
     }
-    const app = openServer(rig.service.ctx, nobodyKnown, { ...defaultBounds, connections: 3 })
+    const bounds = { ...defaultBounds, connections: 3 }
+    const app = openServer(rig.service.ctx, nobodyKnown, bounds, undefined, { "GET /waits": { by: "public" } })
     proxyRoutes(app, rig.service.ctx, callPayments)
     let waiting = 0
     app.get("/waits", () => {

@@ -1,0 +1,67 @@
+/**
+ * Who may do what: the roles of a merchant's members, the rights that each role has, and the scopes of API keys.
+ * `route-access.ts` says which right and which scope each route needs.
+ */
+
+/** The roles of members, the one with most rights first. */
+export const ROLES = ["owner", "admin", "developer", "finance", "support", "viewer"] as const
+export type Role = (typeof ROLES)[number]
+
+/** Each right: what it allows, as the end of a sentence, and the roles that have it. */
+export const rightTable = {
+  read: {
+    allows: "read everything but the audit log, keys and secrets",
+    roles: ["owner", "admin", "developer", "finance", "support", "viewer"],
+  },
+  catalog: {
+    allows: "make and change paywalls, products, payment links, bundles and checkouts",
+    roles: ["owner", "admin", "developer"],
+  },
+  webhooks: {
+    allows: "make and change webhooks, and send events again",
+    roles: ["owner", "admin", "developer"],
+  },
+  keys: { allows: "list, make and revoke API keys", roles: ["owner", "admin", "developer"] },
+  secrets: { allows: "reveal and roll the account's webhook secret", roles: ["owner", "admin", "developer"] },
+  money: {
+    allows: "accept, return, refund, capture and void payments",
+    // Support gets a limit of its own for each day, which is 0 until an owner sets it.
+    roles: ["owner", "admin", "finance"],
+  },
+  payers: {
+    allows: "pause, resume, move and cancel subscriptions, and revoke access",
+    roles: ["owner", "admin", "finance", "support"],
+  },
+  settings: {
+    allows: "change the name, the e-mail address, the branding and the allowed sites",
+    roles: ["owner", "admin"],
+  },
+  payouts: {
+    allows: "change splits, payout addresses, the approver and the wallet lock",
+    roles: ["owner"],
+  },
+  audit: { allows: "read the audit log", roles: ["owner", "admin", "finance"] },
+} as const satisfies Record<string, { allows: string; roles: readonly Role[] }>
+export type Right = keyof typeof rightTable
+
+/** Whether a role has a right. */
+export const hasRight = (role: Role, right: Right): boolean =>
+  (rightTable[right].roles as readonly Role[]).includes(role)
+
+/**
+ * What an API key opens, in words. A key with `read` opens the GETs of all scopes but `settings:read`, and one with `console` every
+ * route under `/api/console` that any other scope but `settings:read` opens.
+ */
+export const scopeTable = {
+  checkouts: "the routes of a merchant's server: checkouts, the calls of paywalls, and the facilitator",
+  read: "what only reads, without settings, keys and secrets",
+  console: "`/api/console/*` but for API keys and settings, so that a server needs no token of a person",
+  catalog: "paywalls, products, payment links and bundles",
+  webhooks: "webhooks, their deliveries, and events",
+  money: "accept, return, refund, capture and void payments, and cancel subscriptions",
+  "settings:read": "the merchant's settings",
+} as const
+export type Scope = keyof typeof scopeTable
+
+/** The scopes that a key can be given today. The others are in the table already, and no key has one. */
+export const SCOPES = ["checkouts", "read", "console"] as const satisfies readonly Scope[]

@@ -1,0 +1,272 @@
+/**
+ * The one table of routes: who may call each, with which right a member, and with which scope an API key. The server
+ * refuses to register a route that is not here. What the document and the refusals say of a route is made from it.
+ */
+import type { RouteOptions } from "fastify"
+import { type Right, SCOPES, type Scope } from "./rights.ts"
+
+type Method = "GET" | "POST" | "PUT" | "DELETE" | "OPTIONS"
+/** A method and the pattern of a route, as they are registered; `ANY` is each method that is not named beside it. */
+type RouteName = `${Method | "ANY"} ${"/" | "*"}${string}`
+
+/** What a member's role needs, and the scope that is for such routes. Without a scope no key opens the route. */
+interface Needs {
+  right: Right
+  scope: Scope | undefined
+}
+
+/**
+ * `public`: nobody is asked for a credential. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet.
+ * `member`: a person of the merchant, or an API key where the route has a scope. `key`: an API key. `optional key`: an
+ * API key, or none.
+ */
+export type RouteAccess = { by: "public" | "operator" | "wallet" } | MerchantAccess
+
+export interface MerchantAccess extends Needs {
+  by: "member" | "key" | "optional key"
+  name: RouteName
+  /** The scopes of which a key needs one, among those that a key can have. */
+  scopes: readonly Scope[]
+}
+
+/** Nobody is asked for a credential. */
+const publicRoutes: RouteName[] = [
+  "GET /healthz",
+  "GET /readyz",
+  "GET /docs",
+  "GET /docs/*",
+  "OPTIONS *",
+  // Sign-in, and the keys of tokens
+  "POST /api/auth/nonce",
+  "POST /api/auth/verify",
+  "POST /api/subscriptions/nonce",
+  "POST /api/subscriptions/token",
+  "GET /.well-known/jwks.json",
+  "GET /.well-known/did.json",
+  // Buyers and payers
+  "GET /api/paywalls/:id",
+  "POST /api/paywalls/:id/subscribe",
+  "POST /api/paywalls/:id/pay",
+  "GET /api/paywalls/:id/payments/:txHash",
+  "POST /api/paywalls/:id/access/nonce",
+  "POST /api/paywalls/:id/access",
+  "POST /api/pay/sessions",
+  "GET /api/pay/status/:id",
+  "POST /api/pay/confirm",
+  "POST /api/pay/payer-info",
+  "POST /api/pay/authorize",
+  "POST /api/pay/return-address/nonce",
+  "POST /api/pay/return-address",
+  "GET /api/deposits/:address",
+  // Agents
+  "GET /api/p/:slug",
+  "ANY /api/p/:slug/*",
+  "POST /api/agent/paywalls/:id/settle",
+  "GET /api/agent/payments/:id",
+  "GET /.well-known/x402",
+  "GET /x402/supported",
+  // Pages
+  "GET /assets/:name",
+  "GET /embed.js",
+  "GET /pay/:sessionId",
+  "GET /pay/:sessionId/events",
+  "GET /pay/:sessionId/status",
+  "GET /invoice/:id",
+  "GET /paywall/:id",
+  "GET /paywall/:id/subscribe",
+  "GET /paywall/:id/events",
+  "GET /paywall/:id/status",
+  "GET /p/:slug",
+  "GET /p/:slug/start",
+  "GET /address/:address",
+  "GET /subscriptions",
+  "GET /receipt/:id",
+  "GET /return/:paymentId",
+  "GET /logo/:hash",
+  // The sandbox alone has these
+  "GET /",
+  "GET /sandbox",
+  "GET /sandbox/try/checkout",
+  "GET /sandbox/try/paywall",
+  "GET /sandbox/inbox",
+  "POST /sandbox/inbox/:name",
+  "POST /sandbox/faucet",
+  "POST /sandbox/pay",
+  "POST /sandbox/wallet",
+  "POST /sandbox/clock",
+  "POST /sandbox/mine",
+  "ANY /sandbox/oidc/*",
+]
+
+/** Payers' wallets, which have a token for their signature. */
+const walletRoutes: RouteName[] = [
+  "GET /api/subscriptions",
+  "GET /api/subscriptions/:id/invoices",
+  "POST /api/subscriptions/:id/cancel",
+  "POST /api/subscriptions/:id/resume",
+]
+
+/** The merchant's own: the right of a member, and the scope of a key. */
+const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
+  // A merchant's server
+  "POST /api/checkouts": ["catalog", "checkouts"],
+  "GET /api/checkouts": ["read", "checkouts"],
+  "GET /api/checkouts/:id": ["read", "checkouts"],
+  "GET /api/paywalls/:id/verify": ["read", "checkouts"],
+  "POST /api/paywalls/:id/consume": ["catalog", "checkouts"],
+  "POST /x402/verify": ["catalog", "checkouts"],
+  "POST /x402/settle": ["catalog", "checkouts"],
+  "GET /x402/settlements/:from/:nonce": ["read", "checkouts"],
+  // What is sold
+  "POST /api/console/paywalls": ["catalog", "catalog"],
+  "GET /api/console/paywalls": ["read", "catalog"],
+  "GET /api/console/paywalls/:id": ["read", "catalog"],
+  "PUT /api/console/paywalls/:id": ["catalog", "catalog"],
+  "DELETE /api/console/paywalls/:id": ["catalog", "catalog"],
+  "GET /api/console/paywalls/:id/grants": ["read", "read"],
+  "DELETE /api/console/paywalls/:id/grants/:grantId": ["payers", "console"],
+  "POST /api/console/products": ["catalog", "catalog"],
+  "GET /api/console/products": ["read", "catalog"],
+  "GET /api/console/products/:id": ["read", "catalog"],
+  "PUT /api/console/products/:id": ["catalog", "catalog"],
+  "DELETE /api/console/products/:id": ["catalog", "catalog"],
+  "POST /api/console/payment-links": ["catalog", "catalog"],
+  "GET /api/console/payment-links": ["read", "catalog"],
+  "GET /api/console/payment-links/:id": ["read", "catalog"],
+  "PUT /api/console/payment-links/:id": ["catalog", "catalog"],
+  "DELETE /api/console/payment-links/:id": ["catalog", "catalog"],
+  "POST /api/console/bundles": ["catalog", "catalog"],
+  "GET /api/console/bundles": ["read", "catalog"],
+  "GET /api/console/bundles/:id": ["read", "catalog"],
+  "PUT /api/console/bundles/:id": ["catalog", "catalog"],
+  "DELETE /api/console/bundles/:id": ["catalog", "catalog"],
+  "GET /api/console/bundles/:id/failures": ["read", "catalog"],
+  "POST /api/console/checkouts": ["catalog", "console"],
+  "GET /api/console/checkouts": ["read", "read"],
+  "GET /api/console/checkouts/:id": ["read", "read"],
+  "PUT /api/console/checkouts/:id": ["catalog", "console"],
+  "DELETE /api/console/checkouts/:id": ["catalog", "console"],
+  // Subscriptions
+  "GET /api/console/subscriptions": ["read", "read"],
+  "GET /api/console/subscriptions.csv": ["read", "read"],
+  "GET /api/console/subscriptions/:id": ["read", "read"],
+  "PUT /api/console/subscriptions/:id": ["payers", "console"],
+  "POST /api/console/subscriptions/:id/pause": ["payers", "console"],
+  "POST /api/console/subscriptions/:id/resume": ["payers", "console"],
+  "POST /api/console/subscriptions/:id/cancel": ["payers", "money"],
+  "GET /api/console/invoices": ["read", "read"],
+  "GET /api/console/invoices.csv": ["read", "read"],
+  "GET /api/console/invoices/:id": ["read", "read"],
+  // Money
+  "GET /api/console/transactions": ["read", "read"],
+  "GET /api/console/transactions.csv": ["read", "read"],
+  "GET /api/console/payments": ["read", "read"],
+  "POST /api/console/payments/:id/accept": ["money", "money"],
+  "POST /api/console/payments/:id/return": ["money", "money"],
+  "POST /api/console/payments/return": ["money", "money"],
+  "POST /api/console/payments/refund": ["money", "money"],
+  "GET /api/console/payments/refunds": ["read", "read"],
+  "GET /api/console/payments/refunds/:id": ["read", "read"],
+  "DELETE /api/console/payments/refunds/:id": ["money", "money"],
+  "POST /api/console/payments/capture": ["money", "money"],
+  "POST /api/console/payments/void": ["money", "money"],
+  "GET /api/console/payments/:id/shares": ["read", "read"],
+  "GET /api/console/books": ["read", "read"],
+  "GET /api/console/books.csv": ["read", "read"],
+  "GET /api/console/deposits": ["read", "read"],
+  "GET /api/console/deposits.csv": ["read", "read"],
+  "GET /api/console/foreign-tokens": ["read", "read"],
+  "POST /api/console/splits": ["payouts", "console"],
+  "GET /api/console/splits": ["read", "read"],
+  "GET /api/console/splits/:id": ["read", "read"],
+  "PUT /api/console/splits/:id": ["payouts", "console"],
+  "DELETE /api/console/splits/:id": ["payouts", "console"],
+  // Events
+  "POST /api/console/webhooks": ["webhooks", "webhooks"],
+  "GET /api/console/webhooks": ["read", "webhooks"],
+  "GET /api/console/webhooks/:id": ["read", "webhooks"],
+  "PUT /api/console/webhooks/:id": ["webhooks", "webhooks"],
+  "DELETE /api/console/webhooks/:id": ["webhooks", "webhooks"],
+  "POST /api/console/webhooks/:id/test": ["webhooks", "webhooks"],
+  "POST /api/console/webhooks/:id/roll-secret": ["webhooks", "webhooks"],
+  "POST /api/console/webhooks/:id/recover": ["webhooks", "webhooks"],
+  "GET /api/console/webhooks/:id/deliveries": ["read", "webhooks"],
+  "GET /api/console/deliveries": ["read", "webhooks"],
+  "GET /api/console/deliveries/:id": ["read", "webhooks"],
+  "POST /api/console/deliveries/:id/resend": ["webhooks", "webhooks"],
+  "GET /api/console/events": ["read", "webhooks"],
+  "GET /api/console/events/:id": ["read", "webhooks"],
+  // The account. Whoever holds a stolen key must not make further ones, nor change where the merchant's money goes.
+  "GET /api/console/settings": ["read", "settings:read"],
+  "PUT /api/console/settings": ["settings"],
+  "POST /api/console/settings/webhook-secret": ["secrets"],
+  "POST /api/console/settings/webhook-secret/reveal": ["secrets"],
+  "POST /api/console/api-keys": ["keys"],
+  "GET /api/console/api-keys": ["keys"],
+  "DELETE /api/console/api-keys/:id": ["keys"],
+  "GET /api/console/audit": ["audit", "read"],
+  "GET /api/console/audit.csv": ["audit", "read"],
+}
+
+const isRead = (name: string): boolean => name.startsWith("GET ")
+
+/** The scopes of which a key needs one, among those that a key can have; none where a route is for persons alone. */
+function scopesOf(name: RouteName, by: RouteAccess["by"], { right, scope }: Needs): Scope[] {
+  if (scope === undefined) return []
+  const isWide = scope !== "settings:read"
+  const opens = (each: Scope): boolean =>
+    each === scope ||
+    (isWide && each === "console" && by === "member") ||
+    (isWide && each === "read" && right === "read" && isRead(name))
+  return SCOPES.filter(opens)
+}
+
+function callersOf(path: string): "member" | "key" | "optional key" {
+  if (path.startsWith("/api/console/")) return "member"
+  return path === "/api/paywalls/:id/verify" ? "optional key" : "key"
+}
+
+function merchantAccess(name: RouteName, [right, scope]: readonly [Right, Scope?]): RouteAccess {
+  const by = callersOf(name.slice(name.indexOf(" ") + 1))
+  return { by, name, right, scope, scopes: scopesOf(name, by, { right, scope }) }
+}
+
+/** Each row by the name of its route. */
+export const routeTable: ReadonlyMap<string, RouteAccess> = new Map<string, RouteAccess>([
+  ...publicRoutes.map(name => [name, { by: "public" }] as const),
+  ["GET /metrics", { by: "operator" }],
+  ...walletRoutes.map(name => [name, { by: "wallet" }] as const),
+  ...Object.entries(merchantRoutes).map(([name, needs]) => [name, merchantAccess(name as RouteName, needs)] as const),
+])
+
+/** The row of a method and the pattern of a route; undefined where there is none. A HEAD has the row of its GET. */
+export const accessOf = (method: string, url: string): RouteAccess | undefined =>
+  routeTable.get(`${method === "HEAD" ? "GET" : method} ${url}`) ?? routeTable.get(`ANY ${url}`)
+
+/**
+ * The row of a route that is being registered; throws for a route without one. `more` are rows of routes that only a
+ * test has.
+ */
+export function registeredAccess(
+  { method, url }: Pick<RouteOptions, "method" | "url">,
+  more: Record<string, RouteAccess> = {},
+): RouteAccess {
+  const rows = [method].flat().map(each => {
+    const row = accessOf(each, url) ?? more[`${each === "HEAD" ? "GET" : each} ${url}`]
+    if (row) return row
+    throw new Error(
+      `${each} ${url} is not in the table of routes: add it to platform/http/route-access.ts, with its right and its scope or as public`,
+    )
+  })
+  const [first] = rows
+  if (first === undefined || rows.some(row => row !== first))
+    throw new Error(`${url} has methods with different rows in platform/http/route-access.ts: register each by itself`)
+  return first
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** The route's row in the table of routes; the server sets it. */
+    access?: RouteAccess
+  }
+}

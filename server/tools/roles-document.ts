@@ -1,0 +1,67 @@
+/** The text of docs/roles.md, from the tables of rights and of routes. */
+import { hasRight, type Right, ROLES, rightTable, SCOPES, type Scope, scopeTable } from "../src/platform/http/rights.ts"
+import { type MerchantAccess, type RouteAccess, routeTable } from "../src/platform/http/route-access.ts"
+
+const row = (cells: string[]): string => `| ${cells.join(" | ")} |`
+
+const isMerchants = (access: RouteAccess): access is MerchantAccess => "right" in access
+const merchantRoutes = [...routeTable.values()].filter(isMerchants)
+const shown = (name: string): string => `\`${name.replaceAll(/:(\w+)/g, "{$1}")}\``
+
+function routesOf(right: Right): string {
+  const rows = merchantRoutes
+    .filter(access => access.right === right)
+    .map(({ name, scope, scopes }) => {
+      const isGiven = scope !== undefined && (SCOPES as readonly Scope[]).includes(scope)
+      const own = isGiven || scope === undefined || scopes.length === 0 ? [] : [`(\`${scope}\`)`]
+      const opening = [...scopes.map(each => `\`${each}\``), ...own].join(", ")
+      return row([shown(name), opening || "–"])
+    })
+  return `### \`${right}\`: ${rightTable[right].allows}\n\n${row(["route", "scopes of keys"])}\n|---|---|\n${rows.join("\n")}`
+}
+
+/** The whole text, without the line that says how it is made. */
+export function rolesDocument(): string {
+  const rights = Object.keys(rightTable) as Right[]
+  const roleRows = rights.map(right =>
+    row([`\`${right}\`: ${rightTable[right].allows}`, ...ROLES.map(role => (hasRight(role, right) ? "✔" : "–"))]),
+  )
+  const scopeRows = (Object.keys(scopeTable) as Scope[]).map(scope => {
+    const isGiven = (SCOPES as readonly Scope[]).includes(scope)
+    return row([`\`${scope}\``, scopeTable[scope], isGiven ? "yes" : "not yet"])
+  })
+  return `# Roles and scopes
+
+What the members of a merchant may do by their role, and what an API key opens by its scopes. One table in the code says it of
+each route and method, \`server/src/platform/http/route-access.ts\`. The service checks each request by that table, and refuses to
+start with a route that is not in it.
+
+A merchant has one person today, its owner, who may do everything.
+
+## Roles
+
+${row(["may", ...ROLES])}
+|---|${ROLES.map(() => "---|").join("")}
+${roleRows.join("\n")}
+
+Support gets a limit of its own for \`money\`, which is 0 until an owner sets it.
+
+## Scopes
+
+A key has one or more scopes, \`checkouts\` where its maker names none. A request without a fitting one is answered 403 \`SCOPE_REQUIRED\`.
+
+${row(["scope", "opens", "can be given"])}
+|---|---|---|
+${scopeRows.join("\n")}
+
+\`read\` opens the GETs of all scopes but \`settings:read\`. \`console\` opens all routes under \`/api/console\` that a key can open, but
+those of \`settings:read\`. No scope opens API keys, or changes settings: a thief of a key could make others that outlive it, or
+change where the money goes.
+
+## Routes
+
+By the right that a member needs, with the scopes of which a key needs one. \`–\`: for persons alone. In brackets: a scope that can't be given yet.
+
+${rights.map(routesOf).join("\n\n")}
+`
+}
