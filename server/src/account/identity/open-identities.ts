@@ -7,6 +7,7 @@ import {
   type Caller,
   type Credential,
   type Identities,
+  keyAlone,
   keyNeeded,
   walletNeeded,
 } from "../../platform/http/authenticate.ts"
@@ -21,9 +22,11 @@ import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } f
 const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
- * Answers the server's questions about callers from the database and the token issuer. An invalid credential is refused
- * even where none is needed, or a revoked key would seem to work. Credentials from an address that is over its limit
- * are looked up together in one query: a valid one among them must not be refused because of its neighbours.
+ * Answers the server's questions about callers from the database and the token issuer. Of `Authorization` and
+ * `x-api-key`, the first that is present decides: where it is invalid, the other one is not tried, or it would be unclear
+ * on whose behalf a request acts. An invalid credential is refused even where none is needed, or a revoked key would seem
+ * to work. Credentials from an address that is over its limit are looked up together in one query: a valid one among them
+ * must not be refused because of its neighbours.
  */
 export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   const absent = negativeCache()
@@ -40,13 +43,14 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
         const wallet = token && (await verifySubscriberToken(ctx, absent, signingKeys(isRefused), token))
         return wallet ? { ...stranger, wallet } : { ...stranger, refusal: walletNeeded() }
       }
-      // A request with both is the token's.
       const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
       if (credential === "token" || (credential === "token or key" && !isByKey)) {
         const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
+      // Whoever may be a stranger here is one with a token, too: pages may send theirs with every request.
+      if (credential === "key" && headers.authorization !== undefined) return { ...stranger, refusal: keyAlone() }
       const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), headers["x-api-key"])
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
     } catch (error) {

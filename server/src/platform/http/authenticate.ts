@@ -119,6 +119,14 @@ export const walletNeeded = () =>
     "This request needs a valid token of a wallet: `Authorization: Bearer <token>`. Sign in with `POST /api/subscriptions/token`.",
   )
 
+/** The refusal of a request with an `Authorization`, which decides, where an API key is needed. */
+export const keyAlone = () =>
+  new ApiError(
+    "UNAUTHORIZED",
+    undefined,
+    "This request needs an API key, `x-api-key: sk_…`, and no `Authorization`: where both are sent, that one decides.",
+  )
+
 /** The refusal of a request whose API key is missing or invalid. */
 export const keyNeeded = () =>
   new ApiError("UNAUTHORIZED", undefined, "This request needs a valid API key: `x-api-key: sk_…`.")
