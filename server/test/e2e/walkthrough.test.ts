@@ -232,6 +232,14 @@ describe("script/server", () => {
     expect(inbox.data[0]).toMatchObject({ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } })
   })
 
+  it("answers no page of another origin at its own routes, its identity provider included", async () => {
+    const foreign = { origin: "http://127.0.0.1:3000", "sec-fetch-site": "same-site" }
+    for (const path of ["/sandbox/clock", "/sandbox/wallet", "/sandbox/oidc/token", "/sandbox/inbox/orders"])
+      expect(await sandbox.call(path, { advance: "1d" }, foreign)).toMatchObject({ status: 403 })
+    for (const path of ["/sandbox", "/sandbox/try/checkout", "/sandbox/inbox", "/sandbox/oidc/jwks"])
+      expect(await sandbox.call(path, undefined, foreign)).toMatchObject({ status: 403 })
+  })
+
   it("has a page to begin with, at the root too, whose buttons open a checkout and a paywall", async () => {
     const begin = await fetch(sandbox.url)
     expect([begin.status, begin.url]).toEqual([200, `${sandbox.url}/sandbox`])

@@ -83,12 +83,13 @@ export function sandboxPageRoutes(app: Server, { ctx, merchants, buyers, rpcUrl,
     const chain = { rpcUrl, chainId: network.chainId, token, file, now: ctx.now() }
     return reply.headers(sandboxPageHeaders).send(sandboxPage({ baseUrl, merchants, buyers, entry, ...chain }))
   })
-  app.get("/sandbox/try/checkout", { schema: hidden }, async (_request, reply) => {
+  // A HEAD must make nothing.
+  app.get("/sandbox/try/checkout", { schema: hidden, exposeHeadRoute: false }, async (_request, reply) => {
     const order = { amount: "19.90", description: "Order 1001: three books", redirectUrl: `${baseUrl}/sandbox` }
     const { id } = await inTransaction(ctx, ctx => createSession(ctx, merchant.id, order))
     return reply.redirect(`/pay/${id}`)
   })
-  app.get("/sandbox/try/paywall", { schema: hidden }, async (_request, reply) => {
+  app.get("/sandbox/try/paywall", { schema: hidden, exposeHeadRoute: false }, async (_request, reply) => {
     const film = {
       name: "The lighthouse film",
       description: "Half an hour, in English",

@@ -24,6 +24,7 @@ import { type Contracts, deployContracts, GAS_MONEY } from "./contracts.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
 import { sandboxPageRoutes } from "./page-routes.ts"
+import { refuseForeign } from "./refuse-foreign.ts"
 import { sandboxRoutes } from "./routes.ts"
 
 const CHAIN_ID = 84532
@@ -108,15 +109,16 @@ export async function startSandbox(
       waiting = () => somethingWaits(ctx)
       await seedMerchants(ctx, keys, settings.oidcIssuer)
       await seedApiKeys(ctx, apiKeys)
-      await app.register(identityProvider, {
-        issuer: settings.oidcIssuer,
-        audience: settings.oidcAudience,
-        jwks: { keys: [keys.signing] },
-        clients: keys.merchants.map(merchant => ({ clientId: merchant.id, clientSecret: merchant.secret })),
-      })
       const advance = (ms: number) => moveClock(ctx, chain, at("clock.json"), clock, ms)
-      app.register(async routes => {
+      await app.register(async routes => {
+        routes.addHook("onRequest", refuseForeign(settings))
         const { merchants } = keys
+        await routes.register(identityProvider, {
+          issuer: settings.oidcIssuer,
+          audience: settings.oidcAudience,
+          jwks: { keys: [keys.signing] },
+          clients: merchants.map(({ id, secret }) => ({ clientId: id, clientSecret: secret })),
+        })
         const accounts = { deployer, buyers, merchants }
         sandboxRoutes(routes, { ctx, chain, wallet, ...accounts, advance, inboxFile: at("inbox.jsonl") })
         sandboxPageRoutes(routes, { ctx, merchants, buyers, rpcUrl: chain.rpcUrl, file: at("sandbox.json") })

@@ -59,7 +59,8 @@ export const settingsTable = {
   },
   HOST: { meaning: "the address to listen on", fallback: "127.0.0.1", parse: text },
   SANDBOX_PUBLIC: {
-    meaning: "1: the sandbox may listen on addresses other than loopback",
+    meaning:
+      "1: the sandbox may listen on addresses other than loopback, and its own routes also answer at BASE_URL's host",
     fallback: "0",
     live: "must not be set",
     parse: flag,

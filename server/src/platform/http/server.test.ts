@@ -291,6 +291,14 @@ describe("CORS", () => {
     expect(console.headers["access-control-allow-origin"]).toBe("https://console.example")
   })
 
+  it("lets no other origin read the sandbox's own routes, nor ask by a preflight", async () => {
+    for (const method of ["GET", "OPTIONS"] as const) {
+      const headers = { origin: "https://console.example", "access-control-request-method": "POST" }
+      const answer = await service.call("GET", "/sandbox/clock", undefined, { method, headers })
+      expect(answer.headers).not.toHaveProperty("access-control-allow-origin")
+    }
+  })
+
   it("answers an OPTIONS that is no preflight, and not with an error of another shape", async () => {
     const { status } = await service.call("GET", "/api/paywalls/pw_x", undefined, { method: "OPTIONS" })
     expect(status).toBe(204)

@@ -220,9 +220,14 @@ function answerCors(app: Server, ctx: Context): void {
   const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
   // In strict mode, an OPTIONS request that is no preflight would be refused in plain text.
   const anyOrigin = { origin: "*", methods, exposedHeaders: exposed, strictPreflight: false }
+  // Never with `Access-Control-Allow-Credentials`: another origin's console uses a bearer token, no cookie.
   const consoles = { ...anyOrigin, origin: ctx.settings.consoleOrigins }
+  const noOrigin = { ...anyOrigin, origin: false }
   app.register(cors, {
-    delegator: (request, done) => done(null, isPrivate(pathOf(request)) ? consoles : anyOrigin),
+    delegator: (request, done) => {
+      const path = pathOf(request)
+      done(null, path.startsWith("/sandbox/") ? noOrigin : isPrivate(path) ? consoles : anyOrigin)
+    },
   })
 }
 

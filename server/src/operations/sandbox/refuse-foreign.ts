@@ -1,0 +1,38 @@
+/**
+ * Who may use the sandbox's own routes, which need no credential: its pages, and programs of its developer. Every page
+ * that the developer opens could otherwise move the clock, mint tokens and sign with the buyers' keys.
+ */
+import type { IncomingHttpHeaders } from "node:http"
+import type { FastifyRequest } from "fastify"
+import type { Settings } from "../../platform/config/settings.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { isLoopbackHost } from "../../platform/http/hosts.ts"
+
+/**
+ * A hook that refuses requests of pages of other origins, and those to a name that is not this machine's, with
+ * `FORBIDDEN`. A sandbox with `SANDBOX_PUBLIC` also answers to the hosts of its own addresses.
+ */
+export function refuseForeign({ sandboxPublic, baseUrl, oidcIssuer }: Settings) {
+  const ownHosts = sandboxPublic ? [baseUrl, oidcIssuer].map(url => new URL(url).host) : []
+  return async ({ headers }: FastifyRequest): Promise<void> => {
+    // The header as it was sent: a page that has rebound its name can send `X-Forwarded-Host`.
+    const { host = "" } = headers
+    if (!isLoopbackHost(host) && !ownHosts.includes(host))
+      throw forbidden("The sandbox's own routes answer only at a loopback address, such as 127.0.0.1 or localhost.")
+    if (!isOwn(headers))
+      throw forbidden(
+        "The sandbox's own routes answer only its own pages, and programs. Type the address to open a page.",
+      )
+  }
+}
+
+/**
+ * Whether no page, a page of this origin, or a person with the address bar sent a request. Every browser sends
+ * `Sec-Fetch-Site` to loopback addresses. Programs don't, though Node sends `Sec-Fetch-Mode`.
+ */
+function isOwn({ host, origin, "sec-fetch-site": site }: IncomingHttpHeaders): boolean {
+  if (site !== undefined) return site === "same-origin" || site === "none"
+  return origin === undefined || origin === `http://${host}`
+}
+
+const forbidden = (message: string) => new ApiError("FORBIDDEN", undefined, message)
