@@ -2,35 +2,58 @@
  * Pauses selling on a network while the payout wallet is halted there: its key may be stolen, and the thief could empty
  * the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
+import { type RawBuilder, sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 
 /** The columns of a receiving address that decide whether it may be paid. */
 type PaidTo = Pick<Row<"deposits">, "factory" | "older_factory">
 
+/** The payout wallets that are halted. Nothing remembers them: they are read in the statement that reads what is sold. */
+export type HaltedWallets = readonly Pick<Row<"wallets">, "chain_id" | "address">[]
+
+/** SQL: a cell with the {@link HaltedWallets}, for a statement that reads something else too; null where none is. */
+export const haltedWalletsCell = sql<HaltedWallets | null>`(
+  select jsonb_agg(jsonb_build_object('chain_id', chain_id, 'address', address)) from wallets
+  where lane = 'payout' and status = 'halted')`
+
+/** Says whether payments to a receiving address on a network are paused. */
+type IsPaused = (network: Pick<Network, "chainId" | "depositFactory">, paidTo: PaidTo) => boolean
+
 /**
- * Reads which payout wallets are halted. The returned function says whether payments to a receiving address on a
- * network are paused. An earlier factory obeys another wallet, whose row alone is known here, so any halted wallet
- * pauses that factory's deposits. A factory from before the contracts that this version serves is always paused: its
- * money could not be moved.
+ * Returns whether payments are paused while these wallets are halted. An earlier factory obeys another wallet, whose row
+ * alone is known here, so any halted wallet pauses that factory's deposits. A factory from before the contracts that
+ * this version serves is always paused: its money could not be moved.
  */
-export async function pausedDeposits(
-  ctx: TxContext,
-): Promise<(network: Pick<Network, "chainId" | "depositFactory">, paidTo: PaidTo) => boolean> {
-  const halted = (await haltedWallets(ctx.db, "all")) ?? []
+export function pausedWhile(ctx: Pick<TxContext, "settings">, halted: HaltedWallets | null): IsPaused {
   const ours = ctx.settings.serviceWallets
   return ({ chainId, depositFactory }, { factory, older_factory: isOlder }) =>
     isOlder ||
-    halted.some(
+    (halted ?? []).some(
       ({ chain_id, address }) =>
         chain_id === chainId && (factory !== depositFactory || ours.length === 0 || ours.includes(address)),
     )
 }
+
+/**
+ * SQL: whether payments to new addresses on a network are paused, as {@link pausedWhile} says of a network's present
+ * factory. For the statement that makes something for sale: what was read before it may have changed since.
+ */
+export function isSellingPaused(ctx: Pick<TxContext, "settings">, chainId: RawBuilder<number>): RawBuilder<boolean> {
+  const ours = sqlArray("text", ctx.settings.serviceWallets)
+  return sql<boolean>`exists (select from wallets w where w.lane = 'payout' and w.status = 'halted' and w.chain_id = ${chainId}
+    and (w.address = any(${ours}) or cardinality(${ours}) = 0))`
+}
+
+/** Reads which payout wallets are halted, and returns what that pauses. */
+export const pausedDeposits = async (ctx: TxContext): Promise<IsPaused> =>
+  pausedWhile(ctx, (await haltedWallets(ctx.db, "all")) ?? null)
 
 const haltedWallets = gatherRows(async (db: Db, keys: readonly "all"[]) => {
   const rows = await db
@@ -44,15 +67,22 @@ const haltedWallets = gatherRows(async (db: Db, keys: readonly "all"[]) => {
 
 /** Whether selling is paused on a network now. */
 export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>
-  (await pausedDeposits(ctx))(network, { factory: network.depositFactory, older_factory: false })
+  isNewPaused(await pausedDeposits(ctx), network)
 
 /** Throws `PAYMENTS_PAUSED`, in words for the merchant, while selling is paused on a network. */
 export async function assertSelling(ctx: TxContext, network: NetworkInfo): Promise<void> {
-  if (await isPaused(ctx, network))
-    throw new ApiError(
-      "PAYMENTS_PAUSED",
-      undefined,
-      `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was changed. ` +
-        "Ask the operator, who sees the reason with `sluice wallet show`, and try again when the wallet is resumed.",
-    )
+  if (await isPaused(ctx, network)) throw sellingPaused(network)
 }
+
+/** The refusal of a merchant's request while selling is paused on a network. */
+export const sellingPaused = (network: NetworkInfo): ApiError =>
+  new ApiError(
+    "PAYMENTS_PAUSED",
+    undefined,
+    `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was changed. ` +
+      "Ask the operator, who sees the reason with `sluice wallet show`, and try again when the wallet is resumed.",
+  )
+
+/** What `pausedWhile` returns, for new addresses on a network. */
+export const isNewPaused = (isPaused: IsPaused, network: NetworkInfo): boolean =>
+  isPaused(network, { factory: network.depositFactory, older_factory: false })

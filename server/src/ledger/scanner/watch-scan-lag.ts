@@ -74,7 +74,8 @@ type Rounds = Pick<Row<"cursors">, "looked_at" | "interval_ms">
 /** By the setting of the worker: a process with another one would call a scan overdue that is not. */
 const roundMsOf = ({ interval_ms }: Rounds): number => Math.max(interval_ms, MIN_ROUND_MS)
 
-const isOverdue = (ctx: TxContext, cursor: Rounds | undefined): boolean =>
+/** The same, of a cursor that was read; undefined before the first round. */
+export const isOverdue = (ctx: TxContext, cursor: Rounds | undefined): boolean =>
   !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMsOf(cursor)
 
 /** A worker takes a network's round within this time of when it is due, also after a round that failed. */

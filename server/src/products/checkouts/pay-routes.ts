@@ -3,7 +3,7 @@ import { keepWatched } from "../../ledger/deposits/make-deposits.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Context, inTransaction, reading } from "../../platform/context.ts"
+import { type Context, inTransaction } from "../../platform/context.ts"
 import { invalid } from "../../platform/errors.ts"
 import { awaitEnd, POLL_PAUSE_MS, polling } from "../../platform/http/await-end.ts"
 import type { Server } from "../../platform/http/server.ts"
@@ -12,7 +12,7 @@ import { formatAmount } from "../../platform/money/amount.ts"
 import { answerPayer } from "./answer-payer-info.ts"
 import { authorizeSession } from "./authorize.ts"
 import { confirmSession, createLinkSession } from "./create-session.ts"
-import { sessionShown, statusOf } from "./read-status.ts"
+import { readState, statusOf } from "./read-status.ts"
 import {
   LinkSession,
   LinkSessionCreate,
@@ -82,15 +82,16 @@ export function payRoutes(app: Server, ctx: Context): void {
       if (text !== undefined && !txHash)
         throw invalid("txHash", "must be a transaction hash: 0x and 64 hexadecimal digits")
       type State = Awaited<ReturnType<typeof statusOf>>
+      let isWatchEnding = false
       const shared: Shared<State> = {
         key: ["checkout", id, txHash],
         names: [id],
-        read: () =>
-          withPutAway(ctx, { ids: [id] }, async () => {
-            const read = await reading(ctx)
-            return await statusOf(read, await sessionShown(read, id), txHash)
-          }),
-        tend: async state => (isOver(state) ? undefined : await keepWatched(ctx, id)),
+        read: async () => {
+          const [read, state] = await readState(ctx, id, txHash)
+          isWatchEnding = state.isWatchEnding
+          return await statusOf(read, state)
+        },
+        tend: async state => (isWatchEnding && !isOver(state) ? await keepWatched(ctx, id) : undefined),
         pauseMs: () => POLL_PAUSE_MS,
       }
       const hasNews = (state: State) => isOver(state) || (txHash !== undefined && state.submission?.status === "failed")

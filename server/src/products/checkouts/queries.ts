@@ -1,31 +1,174 @@
-/** The rows of a checkout's status. Whoever reads at the same time shares each statement, however many checkouts. */
+/** The rows of what shows a checkout. Whoever reads at the same time shares the statement, however many checkouts. */
 import { sql } from "kysely"
+import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
+import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/check-paused.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { ChainInfo } from "../../platform/chain/network-facts.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** A session by its id. */
-export const sessionRow = gatherRows(async (db: Db, ids: readonly string[]) => {
-  const rows = await db
-    .selectFrom("checkout_sessions")
-    .selectAll()
-    .where(sql<boolean>`id = any(${sqlArray("text", ids)})`)
-    .execute()
-  return new Map(rows.map(row => [row.id, row]))
+/** The columns that everyone who has a session's id may know, and those that decide what is shown. */
+const SHOWN = [
+  "id",
+  "merchant_id",
+  "chain_id",
+  "amount",
+  "currency",
+  "description",
+  "redirect_url",
+  "product_id",
+  "payer_fields",
+  "status",
+  "capture",
+  "exception",
+  "received",
+  "message",
+  "tx_hash",
+  "expires_at",
+  "event_sequence",
+] as const satisfies readonly (keyof Row<"checkout_sessions">)[]
+
+/** What of a session everyone who has its id may see. */
+export type ShownSession = Pick<Row<"checkout_sessions">, (typeof SHOWN)[number]>
+
+/** The other columns; that none is missing here is checked by the type. */
+const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>, true> = {
+  callback_url: true,
+  link_id: true,
+  customer_email: true,
+  payer_info: true,
+  metadata: true,
+  split_id: true,
+  recipient_set_id: true,
+  payer: true,
+  confirmed_at: true,
+  run_at: true,
+  agent: true,
+  agent_caller: true,
+  created_at: true,
+  updated_at: true,
+  notified_paid: true,
+  traceparent: true,
+}
+/** All columns of a session, for statements with a name: what `*` stands for changes with a migration. */
+export const SESSION_COLUMNS: readonly string[] = [...SHOWN, ...Object.keys(OTHERS)]
+
+/** The session that is asked for, and when. */
+export interface SessionAsked {
+  id: string
+  /** The submission that is reported; without a hash, the newest. */
+  txHash?: Hash | undefined
+  now: Date
+  chain: ChainInfo
+}
+
+/** A session with all that its state depends on, of one moment. */
+export interface SessionState {
+  session: ShownSession
+  /** Its receiving address; undefined where an escrow is paid by a signature. */
+  deposit: Pick<Row<"deposits">, "address" | "factory" | "older_factory"> | undefined
+  halted: HaltedWallets | null
+  /** How many blocks are above its newest transfer, or the reservation of its escrow; null without one. */
+  above: bigint | null
+  submission: Pick<Row<"submissions">, "tx_hash" | "status" | "reason" | "message"> | undefined
+  /** What its merchant has returned of the money in its own token, in base units: whole payments, and surpluses. */
+  returned: bigint
+  /** Whether somebody who asks for it must have its address watched for longer. */
+  isWatchEnding: boolean
+}
+
+type StateRow = ShownSession & {
+  n: number
+  is_put_away: boolean
+  pay_to: Address | null
+  factory: Address
+  older_factory: boolean
+  is_watch_ending: boolean
+  halted: HaltedWallets | null
+  above: bigint | null
+  submitted: Hash | null
+  submission_status: Row<"submissions">["status"]
+  submission_reason: Row<"submissions">["reason"]
+  submission_message: string
+  returned: bigint | null
+}
+
+/** A session's state; `put away` where `bringBack` has to make its rows again, and undefined where it never was. */
+export const sessionState = gatherRows(async (db: Db, asked: readonly SessionAsked[]) => {
+  const shown = SHOWN.map(name => `s.${name}`).join(", ")
+  const rows = await readStates(db, asked, { name: "session_states", columns: shown })
+  return new Map(rows.map(([of, row]) => [of, row.is_put_away ? ("put away" as const) : stateOf(row)]))
 })
 
-/** The receiving address of a session, which has one unless an escrow is paid. */
-export const depositOfSession = gatherRows(async (db: Db, ids: readonly string[]) => {
-  const rows = await db
-    .selectFrom("deposits")
-    .select(["id", "resource_id", "chain_id", "factory", "older_factory", "address"])
-    .where(sql<boolean>`resource_id = any(${sqlArray("text", ids)})`)
-    .execute()
-  return new Map(rows.map(row => [row.resource_id, row]))
+/** A session as its merchant sees it, with the slug of the link that it belongs to. */
+export type OwnState = Omit<SessionState, "session"> & { session: Row<"checkout_sessions">; slug: string | null }
+
+/** The same for its merchant, with all columns. */
+export const ownState = gatherRows(async (db: Db, asked: readonly SessionAsked[]) => {
+  const all = SESSION_COLUMNS.map(name => `s.${name}`).join(", ")
+  const columns = `${all}, (select l.slug from payment_links l where l.id = s.link_id) as slug`
+  const rows = await readStates(db, asked, { name: "own_sessions", columns })
+  return new Map(
+    rows.map(([of, row]) => {
+      const whole = row as StateRow & Pick<OwnState, "slug"> & Row<"checkout_sessions">
+      return [of, row.is_put_away ? ("put away" as const) : { ...stateOf(row), session: whole, slug: whole.slug }]
+    }),
+  )
 })
+
+/** The rows of sessions that are there, or put away. Their statement has one text for each name. */
+async function readStates(
+  db: Db,
+  asked: readonly SessionAsked[],
+  { name, columns }: { name: string; columns: string },
+): Promise<[SessionAsked, StateRow][]> {
+  const [first] = asked
+  const tokens = first?.chain.networks.map(({ chainId, token }) => [chainId, token.address]) ?? []
+  const now = first?.now ?? new Date()
+  const wanted = asked.map(({ id, txHash = null }, n) => ({ n, id, hash: txHash }))
+  const { rows } = await sql<StateRow>`
+    select ${sql.raw(`/* named: ${name} */`)} k.n, ${sql.raw(columns)},
+      s.id is null and exists (select from put_away p where p.id = k.id) as is_put_away,
+      d.address as pay_to, d.factory, d.older_factory,
+      coalesce(${watchEnds(now)} or not ${wasAskedFor("d")}, false) as is_watch_ending,
+      ${haltedWalletsCell} as halted, c.block_number - coalesce(t.block_number, i.block_number) as above,
+      u.tx_hash as submitted, u.status as submission_status, u.reason as submission_reason, u.message as submission_message,
+      (select sum(case p.status when 'returned' then p.amount else r.amount end)::numeric(78,0)
+        from payments p left join surpluses r on r.payment_id = p.id and r.state = 'returned'
+        where p.resource_id = s.id and p.token = ${JSON.stringify(Object.fromEntries(tokens))}::jsonb ->> s.chain_id::text
+          and (p.status = 'returned' or (p.status = 'granted' and r.amount is not null))) as returned
+    from (${rowsParameter(wanted, "n integer, id text, hash text")}) k
+      left join checkout_sessions s on s.id = k.id
+      left join deposits d on d.resource_id = s.id
+      left join cursors c on c.chain_id = s.chain_id
+      left join lateral (select t.block_number from transfers t where t.deposit_id = d.id and t.state <> 'gone'
+        order by t.block_number desc limit 1) t on true
+      left join lateral (select i.block_number from payouts i where i.escrow_id = s.id and i.kind = 'reserve' and i.succeeded
+        and i.block_number is not null and s.capture <> 'direct' limit 1) i on true
+      left join lateral (select u.tx_hash, u.status, u.reason, u.message from submissions u
+        where u.resource_id = s.id and (k.hash is null or u.tx_hash = k.hash)
+        order by u.submitted_at desc, u.id desc limit 1) u on true`.execute(db)
+  return rows.flatMap((row): [SessionAsked, StateRow][] => {
+    const of = asked[row.n]
+    return of && (row.is_put_away || row.id !== null) ? [[of, row]] : []
+  })
+}
+
+function stateOf(row: StateRow): SessionState {
+  const { pay_to, factory, older_factory, halted, above, submitted, returned, is_watch_ending } = row
+  const { submission_status: status, submission_reason: reason, submission_message: message } = row
+  return {
+    session: row,
+    deposit: pay_to === null ? undefined : { address: pay_to, factory, older_factory },
+    halted,
+    above,
+    submission: submitted === null ? undefined : { tx_hash: submitted, status, reason, message },
+    returned: returned ?? 0n,
+    isWatchEnding: is_watch_ending,
+  }
+}
 
 /** The key of {@link returnedAt}: a session and its settlement token. */
 export const returnedKey = (sessionId: string, token: Address): string => `${sessionId} ${token}`
@@ -45,50 +188,3 @@ export async function returnedAt(db: Db, keys: readonly string[]): Promise<Map<s
     group by k.key`.execute(db)
   return new Map(rows.map(row => [row.key, row.returned]))
 }
-
-/** The same for one session. */
-export const returnedOf = gatherRows(returnedAt)
-
-/** How many blocks are above a session's newest transfer; undefined without one. */
-export const aboveTransfer = gatherRows(async (db: Db, ids: readonly string[]) => {
-  const { rows } = await sql<{ id: string; above: bigint }>`
-    select /* named: above_transfers */ k.id, c.block_number - t.block_number as above
-    from (${rowsParameter(
-      ids.map(id => ({ id })),
-      "id text",
-    )}) k join deposits d on d.resource_id = k.id
-      cross join lateral (select t.chain_id, t.block_number from transfers t
-        where t.deposit_id = d.id and t.state <> 'gone' order by t.block_number desc limit 1) t
-      join cursors c on c.chain_id = t.chain_id`.execute(db)
-  return new Map(rows.map(row => [row.id, row.above]))
-})
-
-/** How many blocks are above the reservation of a session's escrow; undefined without one. */
-export const aboveReservation = gatherRows(async (db: Db, ids: readonly string[]) => {
-  const { rows } = await sql<{ id: string; above: bigint }>`
-    select /* named: above_reservations */ i.escrow_id as id, c.block_number - i.block_number as above
-    from payouts i join cursors c on c.chain_id = i.chain_id
-    where i.escrow_id = any(${sqlArray("text", ids)}) and i.kind = 'reserve' and i.succeeded
-      and i.block_number is not null`.execute(db)
-  return new Map(rows.map(row => [row.id, row.above]))
-})
-
-type SubmissionShown = Pick<Row<"submissions">, "tx_hash" | "status" | "reason" | "message">
-
-/** The key of {@link submissionShown}: a session, and the hash that is asked for; without one, the newest counts. */
-export const submissionKey = (sessionId: string, txHash: Hash | undefined): string =>
-  JSON.stringify([sessionId, txHash ?? null])
-
-/** A submission of a session. */
-export const submissionShown = gatherRows(async (db: Db, keys: readonly string[]) => {
-  const wanted = keys.map((key, n) => {
-    const [id, hash] = JSON.parse(key) as [string, string | null]
-    return { n, id, hash }
-  })
-  const { rows } = await sql<SubmissionShown & { n: number }>`
-    select /* named: submissions_shown */ k.n, s.tx_hash, s.status, s.reason, s.message
-    from (${rowsParameter(wanted, "n integer, id text, hash text")}) k
-      cross join lateral (select * from submissions where resource_id = k.id and (k.hash is null or tx_hash = k.hash)
-        order by submitted_at desc, id desc limit 1) s`.execute(db)
-  return new Map(rows.map(({ n, ...row }) => [keys[n] ?? "", row as SubmissionShown]))
-})

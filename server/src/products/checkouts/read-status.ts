@@ -1,66 +1,76 @@
 /** The state of a checkout as its payer sees it. */
+import { bringBack } from "../../ledger/deposits/put-away.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import type { TxContext } from "../../platform/context.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { paidStatuses, shownToPayer } from "../escrow/show-escrow.ts"
-import {
-  aboveReservation,
-  aboveTransfer,
-  returnedKey,
-  returnedOf,
-  sessionRow,
-  submissionKey,
-  submissionShown,
-} from "./queries.ts"
-import { isTimeOver, paidAtOfSession, shownOf } from "./show-session.ts"
+import { type OwnState, ownState, type SessionState, sessionState } from "./queries.ts"
+import { isTimeOver, paidAtOfState, shownOf } from "./show-session.ts"
 
-/** A session by its id, for anyone who has that; `SESSION_NOT_FOUND`. */
-export async function sessionShown(ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> {
-  const row = await sessionRow(ctx.db, id)
-  if (!row) throw new ApiError("SESSION_NOT_FOUND")
-  return row
+/**
+ * The state of a session by its id, for anyone who has that, and the context that read it; `SESSION_NOT_FOUND`. Where
+ * its rows are put away, they are made again. `txHash` names the submission to report, by default the newest.
+ */
+export async function readState(ctx: Context, id: string, txHash?: Hash): Promise<[TxContext, SessionState]> {
+  let read: TxContext = ctx
+  const state = await orBroughtBack(ctx, id, async () => {
+    read = await reading(ctx)
+    return await sessionState(read.db, { id, txHash, now: ctx.now(), chain: ctx.chain })
+  })
+  return [read, state]
 }
 
-/** The answer of `GET /api/pay/status/:id`. `txHash` names the submission to report, by default the newest. */
-export async function statusOf(ctx: TxContext, session: Row<"checkout_sessions">, txHash?: Hash) {
-  const { id } = session
+/** A merchant's own session; `SESSION_NOT_FOUND`. It is read where everything is written. */
+export async function readOwn(ctx: Context, id: string, merchantId: string): Promise<OwnState> {
+  const state = await orBroughtBack(ctx, id, () => ownState(ctx.db, { id, now: ctx.now(), chain: ctx.chain }))
+  if (state.session.merchant_id !== merchantId) throw new ApiError("SESSION_NOT_FOUND")
+  return state
+}
+
+async function orBroughtBack<S>(ctx: Context, id: string, read: () => Promise<S | "put away" | undefined>): Promise<S> {
+  let state = await read()
+  if (state === "put away") {
+    await bringBack(ctx, { ids: [id] })
+    state = await read()
+  }
+  if (state === undefined || state === "put away") throw new ApiError("SESSION_NOT_FOUND")
+  return state as S
+}
+
+/** The answer of `GET /api/pay/status/:id`. */
+export async function statusOf(ctx: TxContext, state: SessionState) {
+  const { session, submission } = state
   const network = networkOf(ctx.chain, session.chain_id)
-  const [paidAt, above, submission, returned] = await Promise.all([
-    paidAtOfSession(ctx, session),
-    session.capture === "direct" ? aboveTransfer(ctx.db, id) : aboveReservation(ctx.db, id),
-    submissionOf(ctx, id, txHash),
-    // An escrow's money is at no address of ours.
-    session.capture === "direct" ? returnedOf(ctx.db, returnedKey(id, network.token.address)) : undefined,
-  ])
-  const { confirmations } = network
-  const shown = shownOf(ctx, session, paidAt, returned)
+  const paidAt = await paidAtOfState(ctx, state)
+  // An escrow's money is at no address of ours.
+  const shown = shownOf(ctx, session, paidAt, session.capture === "direct" ? state.returned : 0n)
   const { payTo, ...withoutPayTo } = shown
   const { escrow, paused } = paidAt
   const isDone = paidStatuses.includes(session.status)
   return {
-    sessionId: id,
+    sessionId: session.id,
     ...withoutPayTo,
     ...(paused || payTo === null || (!isDone && isTimeOver(ctx, session)) ? {} : { payTo }),
     capture: session.capture,
     ...(escrow ? shownToPayer(network, session, escrow, { payable: !paused && ctx.now() < session.expires_at }) : {}),
     redirectUrl: isDone ? shown.redirectUrl : null,
     payerFields: session.payer_fields ?? [],
-    confirmations: depthOf(above),
-    requiredConfirmations: Number(confirmations),
-    submission,
+    confirmations: depthOf(state.above),
+    requiredConfirmations: Number(network.confirmations),
+    submission: submission
+      ? {
+          txHash: submission.tx_hash,
+          status: submission.status,
+          reason: submission.reason,
+          message: submission.message,
+        }
+      : null,
   }
 }
 
 /** The depth of the transfer or reservation that is below these blocks, its own block counted; 0 without one. */
-function depthOf(above: bigint | undefined): number {
-  const depth = above === undefined ? 0n : above + 1n
+function depthOf(above: bigint | null): number {
+  const depth = above === null ? 0n : above + 1n
   return Number(depth < 0n ? 0n : depth)
-}
-
-/** The submission of this hash, or else the newest; null where there is none. */
-async function submissionOf(ctx: TxContext, sessionId: string, txHash: Hash | undefined) {
-  const row = await submissionShown(ctx.db, submissionKey(sessionId, txHash))
-  return row ? { txHash: row.tx_hash, status: row.status, reason: row.reason, message: row.message } : null
 }

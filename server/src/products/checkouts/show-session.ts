@@ -1,24 +1,19 @@
 /** The parts of a session that answers show to everyone, and where it is paid. */
-import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
+import { pausedDeposits, pausedWhile } from "../../ledger/payouts/check-paused.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { escrowRow, escrowsOf } from "../escrow/load-escrow.ts"
-import { depositOfSession } from "./queries.ts"
+import type { OwnState, SessionState, ShownSession } from "./queries.ts"
 import { messageOf } from "./session-rules.ts"
 
 /**
  * The public view of a session. `returned`: what its merchant has returned, in base units. While payments are paused, its
  * message asks nobody to pay.
  */
-export function shownOf(
-  ctx: TxContext,
-  session: Row<"checkout_sessions">,
-  { address: payTo, paused }: PaidAt,
-  returned = 0n,
-) {
+export function shownOf(ctx: TxContext, session: ShownSession, { address: payTo, paused }: PaidAt, returned = 0n) {
   const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
   return {
     status: session.status,
@@ -44,7 +39,7 @@ export function shownOf(
  * The message of a session now. Its row follows the end of its time only once all blocks up to that time are read, and
  * money that a payer sends meanwhile is late.
  */
-function shownMessage(ctx: TxContext, session: Row<"checkout_sessions">, paused: boolean): string {
+function shownMessage(ctx: TxContext, session: ShownSession, paused: boolean): string {
   const { token } = networkOf(ctx.chain, session.chain_id)
   const isAsked = session.status === "pending" || session.exception === "underpaid"
   if (isTimeOver(ctx, session) && !isOver(session) && isAsked) return TIME_OVER
@@ -78,19 +73,17 @@ export interface PaidAt {
   paused: boolean
 }
 
-/** Where one session is paid, for whoever waits for its state; throws for one that is paid nowhere. */
-export async function paidAtOfSession(ctx: TxContext, session: Row<"checkout_sessions">): Promise<PaidAt> {
-  const isEscrowed = session.capture !== "direct"
-  const [paused, escrow, deposit] = await Promise.all([
-    pausedDeposits(ctx),
-    isEscrowed ? escrowRow(ctx.db, session.id) : undefined,
-    isEscrowed ? undefined : depositOfSession(ctx.db, session.id),
-  ])
+/** Where the session of a state is paid; throws for one that is paid nowhere. */
+export async function paidAtOfState(
+  ctx: TxContext,
+  { session, deposit, halted }: SessionState | OwnState,
+): Promise<PaidAt> {
   const network = networkOf(ctx.chain, session.chain_id)
-  const ours = { factory: network.depositFactory, older_factory: false }
-  if (escrow) return { address: null, escrow, paused: paused(network, ours) }
-  if (!deposit) throw new Error("a session has no receiving address")
-  return { address: deposit.address, escrow: undefined, paused: paused(network, deposit) }
+  const paused = pausedWhile(ctx, halted)
+  if (deposit) return { address: deposit.address, escrow: undefined, paused: paused(network, deposit) }
+  const escrow = await escrowRow(ctx.db, session.id)
+  if (!escrow) throw new Error("a session has no receiving address")
+  return { address: null, escrow, paused: paused(network, { factory: network.depositFactory, older_factory: false }) }
 }
 
 /** Where each of these sessions is paid, by session id. */

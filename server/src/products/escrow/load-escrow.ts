@@ -7,9 +7,9 @@ import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
 
-/** A session whose `capture` is not `direct`, with its escrow. */
-export interface Escrowed {
-  session: Row<"checkout_sessions">
+/** A session whose `capture` is not `direct`, with its escrow; of the session, the columns that somebody has read. */
+export interface Escrowed<S = Row<"checkout_sessions">> {
+  session: S
   escrow: Row<"escrows">
 }
 
@@ -37,7 +37,7 @@ type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : 
 type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> & Call
 
 /** An escrow with its calls and their fold. */
-export interface CurrentEscrow extends Escrowed {
+export interface CurrentEscrow<S = Row<"checkout_sessions">> extends Escrowed<S> {
   /**
    * In the order in which they were made, without captures, voids and refunds that were cancelled before they were
    * signed.
@@ -91,7 +91,10 @@ export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Esc
 }
 
 /** Returns the state of an escrow by the rows of its calls; exact while it is locked. */
-export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escrowed): Promise<CurrentEscrow> {
+export async function standingOfEscrow<S extends Pick<Row<"checkout_sessions">, "expires_at">>(
+  ctx: TxContext,
+  { session, escrow }: Escrowed<S>,
+): Promise<CurrentEscrow<S>> {
   const calls = (await callsOf(ctx.db, escrow.session_id)) ?? []
   const facts = { calls, reclaimed: escrow.reclaimed, expiresAt: session.expires_at }
   return { session, escrow, calls, folded: foldEscrow(facts, ctx.now()) }

@@ -1,4 +1,5 @@
 /** The facts on every page: the merchant, the network and the token. */
+import { sql } from "kysely"
 import { catalogues } from "../../../../web/src/i18n/all.ts"
 import type { Language } from "../../../../web/src/i18n/languages.ts"
 import type { NetworkFacts, PageBase, TokenFacts } from "../../../../web/src/page-data.ts"
@@ -6,22 +7,42 @@ import { shown } from "../../../../web/src/ui/shown.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type NetworkInfo, networkFacts } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
-import { brandingOf } from "../settings/change-branding.ts"
+import { shownBranding } from "../settings/change-branding.ts"
+
+/** What pages show of a merchant: its name, and its branding where it has set one. */
+export interface Face {
+  name: string | null
+  accent_color: string | null
+  allowed_origins: string[] | null
+  logo_hash: string | null
+}
+
+/** SQL: the columns of a {@link Face}, of a merchant `m` and its `branding` `b`. */
+export const faceColumns = sql`m.name, b.accent_color, b.allowed_origins, b.logo_hash`
 
 /** Reads the facts that all pages of a merchant have on a network. */
 export async function pageBase(
   ctx: TxContext,
   { merchantId, network, lang }: { merchantId: string; network: NetworkInfo; lang: Language },
 ): Promise<PageBase> {
-  return {
-    lang,
-    merchant: (await merchantName(ctx, merchantId)) || catalogues[lang].payment,
-    brand: await brandingOf(ctx, merchantId),
-    sandbox: ctx.settings.mode === "sandbox",
-    network: networkShown(ctx, network),
-    token: tokenShown(network),
-  }
+  const { rows } = await sql<Face>`
+    select /* named: faces */ ${faceColumns} from merchants m left join branding b on b.merchant_id = m.id
+    where m.id = ${merchantId}`.execute(ctx.db)
+  return pageBaseOf(ctx, { face: rows[0], network, lang })
 }
+
+/** The facts that all pages of a merchant have on a network, of a merchant that was read. */
+export const pageBaseOf = (
+  ctx: TxContext,
+  { face, network, lang }: { face: Face | undefined; network: NetworkInfo; lang: Language },
+): PageBase => ({
+  lang,
+  merchant: shown(face?.name ?? "") || catalogues[lang].payment,
+  brand: shownBranding(face),
+  sandbox: ctx.settings.mode === "sandbox",
+  network: networkShown(ctx, network),
+  token: tokenShown(network),
+})
 
 /** A network in the form that people and wallets use. */
 function networkShown(ctx: TxContext, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
@@ -39,9 +60,3 @@ const tokenShown = ({ token }: NetworkInfo): TokenFacts => ({
   name: token.name,
   version: token.version,
 })
-
-/** A merchant's name as pages show it; empty for an unknown one. */
-async function merchantName(ctx: TxContext, id: string): Promise<string> {
-  const row = await ctx.db.selectFrom("merchants").select("name").where("id", "=", id).executeTakeFirst()
-  return shown(row?.name ?? "")
-}

@@ -7,6 +7,7 @@ import type { Db } from "../../platform/db/open.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
+import { type Face, faceColumns } from "./load-page-base.ts"
 
 /** A stranger can send any number of small payments: pages name the greatest, and the oldest transactions. */
 export const MAX_SHOWN = 10
@@ -14,33 +15,50 @@ export const MAX_SHOWN = 10
 /** The key of what arrives somewhere: parts without spaces. */
 export const arrivalKey = (...parts: string[]): string => parts.join(" ")
 
-/** What is on its way to a session's address, in base units of its token. */
-interface Arriving {
-  /** Seen on chain and not deep enough yet. */
-  seen: bigint
-  /** What counts, or will count. */
-  arriving: bigint
-  /** Whether a relay may still move money to it. */
-  relaying: boolean
+/** What the page of a checkout shows beside its state. */
+export interface AskedFacts {
+  id: string
+  merchant: string
+  chain: number
+  /** The settlement token. */
+  token: Address
+  /** The relay wallet; undefined where there is none. */
+  relayer: Address | undefined
 }
 
-/** The money at a session's address, by the session and the token. */
-export const moneyOfSession = gatherRows(async (db: Db, keys: readonly string[]) => {
-  const wanted = keys.map(key => {
-    const [id, token] = key.split(" ")
-    return { key, id, token }
-  })
-  const { rows } = await sql<Arriving & { key: string }>`
-    select /* named: money_of_sessions */ k.key, t.seen, t.arriving, exists (select from payouts i
-        where i.deposit_id = d.id and i.kind = 'authorize' and i.state in ('queued', 'held', 'assigned', 'mined')) as relaying
-    from (${rowsParameter(wanted, "key text, id text, token text")}) k join deposits d on d.resource_id = k.id
-      cross join lateral (select
+/** Amounts are in base units of the token. */
+interface CheckoutFacts extends Face {
+  /** Seen on chain at its address and not deep enough yet; null where an escrow is paid. */
+  seen: bigint | null
+  /** What counts there, or will count. */
+  arriving: bigint | null
+  /** Whether a relay may still move money to it. */
+  relaying: boolean
+  /** Of the network's cursor; both are null before the first round. */
+  looked_at: Date | null
+  interval_ms: number | null
+  /** The status of the relay wallet. */
+  relayer: Row<"wallets">["status"] | null
+}
+
+/** The facts of a checkout's page. */
+export const checkoutFacts = gatherRows(async (db: Db, asked: readonly AskedFacts[]) => {
+  const wanted = asked.map((each, n) => ({ n, ...each }))
+  const { rows } = await sql<CheckoutFacts & { n: number }>`
+    select /* named: checkout_facts */ k.n, ${faceColumns}, t.seen, t.arriving, exists (select from payouts i
+        where i.deposit_id = d.id and i.kind = 'authorize' and i.state in ('queued', 'held', 'assigned', 'mined')) as relaying,
+      c.looked_at, c.interval_ms, (select w.status from wallets w where w.chain_id = k.chain and w.address = k.relayer) as relayer
+    from (${rowsParameter(wanted, "n integer, id text, merchant text, chain integer, token text, relayer text")}) k
+      left join merchants m on m.id = k.merchant
+      left join branding b on b.merchant_id = m.id
+      left join cursors c on c.chain_id = k.chain
+      left join deposits d on d.resource_id = k.id
+      left join lateral (select
           coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
           coalesce(sum(t.value) filter (where ${isArriving}), 0)::numeric(78,0) as arriving
-        from transfers t left join claims c on c.transfer_id = t.id where t.deposit_id = d.id and t.token = k.token) t`.execute(
-    db,
-  )
-  return new Map(rows.map(({ key, ...money }) => [key, money]))
+        from transfers t left join claims c on c.transfer_id = t.id where t.deposit_id = d.id and t.token = k.token) t
+        on d.id is not null`.execute(db)
+  return new Map(rows.flatMap(({ n, ...facts }) => (asked[n] ? [[asked[n] as AskedFacts, facts]] : [])))
 })
 
 /** A payment, or its surplus, whose payer may say where it is to be sent back to; in base units. */
@@ -82,17 +100,6 @@ export const reversedPayment = gatherRows(async (db: Db, ids: readonly string[])
     .where("status", "=", "reversed")
     .execute()
   return new Map(rows.map(row => [row.resource_id, true]))
-})
-
-/** The status of a wallet, by its network's chain id and its address. */
-export const walletStatus = gatherRows(async (db: Db, keys: readonly string[]) => {
-  const addresses = keys.map(key => key.split(" ")[1] as Address)
-  const rows = await db
-    .selectFrom("wallets")
-    .select(["chain_id", "address", "status"])
-    .where("address", "in", addresses)
-    .execute()
-  return new Map(rows.map(row => [`${row.chain_id} ${row.address}`, row.status]))
 })
 
 /** What one sender paid at a paywall and what has bought nothing yet, in base units. */

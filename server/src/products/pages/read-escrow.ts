@@ -5,18 +5,19 @@ import type { TxContext } from "../../platform/context.ts"
 import type { EscrowCallKind } from "../../platform/db/payout-rows.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
+import type { ShownSession } from "../checkouts/queries.ts"
 import { standingOf } from "../escrow/fold-escrow.ts"
 import { type CurrentEscrow, escrowsOf, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { shownToPayer } from "../escrow/show-escrow.ts"
+
+/** A checkout that is reserved first, as its page knows it. */
+type ReservedCheckout = CurrentEscrow<ShownSession>
 
 /** How each kind of escrow call is shown to a payer. */
 const moveKinds = { reserve: "reserve", capture: "capture", void: "release", refund: "refund" } as const
 
 /** The escrow of a session with its calls; undefined for a session that is paid directly. */
-export async function standingOfSession(
-  ctx: TxContext,
-  session: Row<"checkout_sessions">,
-): Promise<CurrentEscrow | undefined> {
+export async function standingOfSession(ctx: TxContext, session: ShownSession): Promise<ReservedCheckout | undefined> {
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   return escrow && (await standingOfEscrow(ctx, { session, escrow }))
 }
@@ -25,7 +26,7 @@ export async function standingOfSession(
 export function reservationOf(
   ctx: TxContext,
   network: NetworkInfo,
-  { session, escrow, calls }: CurrentEscrow,
+  { session, escrow, calls }: ReservedCheckout,
   terms: Reservation["terms"] = null,
 ): Reservation {
   const text = (amount: bigint) => formatAmount(amount, network.token.decimals)
@@ -59,7 +60,7 @@ const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): 
 export function reservedStatus(
   ctx: TxContext,
   network: NetworkInfo,
-  standing: CurrentEscrow,
+  standing: ReservedCheckout,
   terms: Reservation["terms"],
 ): Pick<CheckoutStatus, "arriving" | "missing" | "relaying" | "over" | "reservation"> {
   const { session, escrow, folded } = standing

@@ -9,6 +9,7 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
+import type { ShownSession } from "../checkouts/queries.ts"
 import { paidStatuses } from "../escrow/show-escrow.ts"
 import { productToSubscribe } from "../paywalls/subscribe.ts"
 import { CANCEL_AFTER_MS } from "../subscriptions/fold-subscription.ts"
@@ -27,10 +28,7 @@ export async function sessionOfInvoice(ctx: TxContext, id: string): Promise<stri
  * The invoice that a session pays: null for the first one until its subscription has begun, undefined for a session
  * without a subscription.
  */
-export async function invoiceStatus(
-  ctx: TxContext,
-  session: Row<"checkout_sessions">,
-): Promise<InvoiceStatus | null | undefined> {
+export async function invoiceStatus(ctx: TxContext, session: ShownSession): Promise<InvoiceStatus | null | undefined> {
   // Most sessions have no product and need no query.
   if (session.product_id === null) return undefined
   const row = await invoiceOfSession(ctx.db, session.id)
@@ -55,7 +53,7 @@ export async function invoiceStatus(
  */
 function stateOf(
   now: Date,
-  session: Row<"checkout_sessions">,
+  session: ShownSession,
   { due_at, void_asked_at, voided_at }: Row<"invoices">,
   { status, accessUntil }: { status: Row<"subscriptions">["status"]; accessUntil: Date },
 ): InvoiceStatus["state"] {
@@ -68,7 +66,7 @@ function stateOf(
 }
 
 /** The subscription that a session begins or renews; undefined for none. */
-export async function renewalOf(ctx: TxContext, session: Row<"checkout_sessions">): Promise<Renewal | undefined> {
+export async function renewalOf(ctx: TxContext, session: ShownSession): Promise<Renewal | undefined> {
   if (session.product_id === null) return undefined
   const row = await ctx.db
     .selectFrom("invoices")

@@ -57,10 +57,8 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
 /** `/pay/:sessionId` and its states. */
 function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   const shownCheckout = async (sessionId: string, lang: Language, t: Translate): Promise<Page & { base: PageBase }> => {
-    const data = await withPutAway(ctx, { ids: [sessionId] }, async () =>
-      checkoutPage(await reading(ctx), sessionId, lang),
-    )
-    await watch(ctx, sessionId)
+    const { page: data, isWatchEnding } = await checkoutPage(ctx, sessionId, lang)
+    if (isWatchEnding) await watch(ctx, sessionId)
     return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), base: data, framed: true, data }
   }
   app.get("/pay/:sessionId", { schema: hidden }, async (request, reply) => {
@@ -79,12 +77,16 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { sessionId } = request.params as { sessionId: string }
     const { txHash } = request.query as { txHash?: unknown }
     const hash = parseHash(txHash)
+    let isEnding = false
     return {
       key: ["checkout page", sessionId, hash],
       names: [sessionId],
-      read: () =>
-        withPutAway(ctx, { ids: [sessionId] }, async () => checkoutStatus(await reading(ctx), sessionId, hash)),
-      tend: () => keepWatched(ctx, sessionId),
+      read: async () => {
+        const { status, isWatchEnding } = await checkoutStatus(ctx, sessionId, hash)
+        isEnding = isWatchEnding
+        return status
+      },
+      tend: async () => (isEnding ? await keepWatched(ctx, sessionId) : undefined),
       isOver: isSettled,
       // A payment that is captured at once is on its way while it is `authorized`.
       pauseMs: ({ status }) => (status === "verifying" || status === "authorized" ? BUSY_PAUSE_MS : PAUSE_MS),

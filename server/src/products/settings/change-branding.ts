@@ -31,12 +31,17 @@ export async function brandingOf(ctx: TxContext, merchantId: string): Promise<Br
     .select(["accent_color", "allowed_origins", "logo_hash"])
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
-  return {
-    accentColor: row?.accent_color ?? null,
-    logo: row?.logo_hash ? logoPath(row.logo_hash) : null,
-    allowedOrigins: row?.allowed_origins ?? [],
-  }
+  return shownBranding(row)
 }
+
+/** A merchant's branding as it is shown; `row` is undefined where nothing was ever set. Pure. */
+export const shownBranding = (
+  row: (Pick<Row<"branding">, "accent_color" | "logo_hash"> & { allowed_origins: string[] | null }) | undefined,
+): Branding => ({
+  accentColor: row?.accent_color ?? null,
+  logo: row?.logo_hash ? logoPath(row.logo_hash) : null,
+  allowedOrigins: row?.allowed_origins ?? [],
+})
 
 /** Changes the given parts. A `VALIDATION_ERROR` lists every fault, and then nothing is changed. */
 export async function changeBranding(ctx: TxContext, merchantId: string, change: BrandingChange): Promise<void> {

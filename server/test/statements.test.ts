@@ -1,0 +1,88 @@
+// How many statements each route that payers and merchants wait for sends to the database, and that none of them is
+// parsed again. One more is a decision: count it here, with its reason.
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { type OpenDatabase, openPostgres } from "../src/platform/db/open.ts"
+import { until } from "./e2e/program.ts"
+import { postgresBinaries, startPostgres, type TestPostgres } from "./postgres.ts"
+import { startService, type TestService } from "./service.ts"
+import { openStatementDoor, type StatementDoor } from "./statements.ts"
+
+let postgres: TestPostgres
+let door: StatementDoor
+let database: OpenDatabase
+let service: TestService
+let headers: { "x-api-key": string }
+
+type Method = Parameters<TestService["call"]>[0]
+let n = 0
+
+/** One request; a hash or key in it is new each time. */
+async function ask(method: Method, path: string, body?: unknown, more = {}) {
+  const answer = await service.call(method, path, body, { headers: { ...headers, ...more } })
+  expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300)
+  return answer.body
+}
+const newHash = () => `0x${(++n).toString(16).padStart(64, "0")}`
+const newCheckout = () => ask("POST", "/api/checkouts", { amount: "5" })
+
+/** The statements of the last of several requests: until then connections are opened, and statements parsed on them. */
+async function statementsOf(request: () => Promise<unknown>): Promise<string[]> {
+  for (let warm = 0; warm < 8; warm++) await request()
+  const statements = await door.during(request)
+  expect(statements.filter(({ parsed }) => parsed).map(({ text }) => text)).toEqual([])
+  return statements.map(({ text }) => /named: (\w+)/.exec(text)?.[1] ?? text)
+}
+
+describe.runIf(postgresBinaries())("the statements of a request", () => {
+  beforeAll(async () => {
+    postgres = await startPostgres()
+    door = await openStatementDoor(postgres.url)
+    database = await openPostgres(door.url, () => {})
+    service = await startService({ database })
+    await service.merchant("shop")
+    const { body } = await service.call("POST", "/api/console/api-keys", { name: "server" }, { as: "shop" })
+    headers = { "x-api-key": body.key }
+    await until("connections are known to be sessions", () => database.isListening())
+  })
+  afterAll(async () => {
+    await service?.stop()
+    await door?.stop()
+    await postgres?.stop()
+  })
+
+  it("GET /api/pay/status/:id: one, and a write at most each half hour", async () => {
+    const { id } = await newCheckout()
+    const status = () => ask("GET", `/api/pay/status/${id}`)
+    expect(await statementsOf(status)).toEqual(["session_states"])
+    for (const [minutes, writes] of [
+      [29, 0],
+      [2, 1],
+      [29, 0],
+      [2, 1],
+    ] as const) {
+      service.advance(minutes * 60_000)
+      expect((await door.during(status)).length).toBe(1 + writes)
+      expect((await door.during(status)).length).toBe(1)
+    }
+    // A hash that is asked for is the same statement.
+    await ask("POST", "/api/pay/confirm", { sessionId: id, txHash: newHash() })
+    expect(await statementsOf(() => ask("GET", `/api/pay/status/${id}?txHash=${newHash()}`))).toEqual([
+      "session_states",
+    ])
+  })
+
+  it("GET /api/pay/status/:id of a session that never was: one", async () => {
+    const unknown = async () => {
+      const { status } = await service.call("GET", "/api/pay/status/cs_000000000000000000000000")
+      expect(status).toBe(404)
+    }
+    expect(await statementsOf(unknown)).toEqual(["session_states"])
+  })
+
+  it("the page /pay/:id: two, and each of its later states too", async () => {
+    const { id } = await newCheckout()
+    const page = () => ask("GET", `/pay/${id}`)
+    expect(await statementsOf(page)).toEqual(["session_states", "checkout_facts"])
+    expect(await statementsOf(() => ask("GET", `/pay/${id}/status`))).toEqual(["session_states", "checkout_facts"])
+  })
+})
