@@ -79,6 +79,23 @@ describe.runIf(postgresBinaries())("the statements of a request", () => {
     expect(await statementsOf(unknown)).toEqual(["session_states"])
   })
 
+  it("POST /api/pay/confirm: four", async () => {
+    const ids: string[] = []
+    for (let made = 0; made < 9; made++) ids.push((await newCheckout()).id)
+    const confirm = () => ask("POST", "/api/pay/confirm", { sessionId: ids.pop(), txHash: newHash() })
+    for (const id of ids) await ask("GET", `/api/pay/status/${id}`)
+    expect(await statementsOf(confirm)).toEqual(["lock_paid_session", "submit_hash", "verify_soon", "notify"])
+  })
+
+  it("POST /api/paywalls/:id/pay: four", async () => {
+    const film = { name: "Film", price: 5 }
+    const { id } = (await service.call("POST", "/api/console/paywalls", film, { as: "shop" })).body
+    await ask("GET", `/api/paywalls/${id}`)
+    const address = `0x${"12".repeat(20)}`
+    const pay = () => ask("POST", `/api/paywalls/${id}/pay`, { txHash: newHash(), address })
+    expect(await statementsOf(pay)).toEqual(["paid_paywalls", "submit_payment", "verify_soon", "notify"])
+  })
+
   it("the page /pay/:id: two, and each of its later states too", async () => {
     const { id } = await newCheckout()
     const page = () => ask("GET", `/pay/${id}`)

@@ -265,11 +265,7 @@ export const freshSubmission = (now: Date) => ({
  */
 export async function verifySoon(ctx: Context, chainId: number): Promise<void> {
   const now = ctx.now()
-  await ctx.db
-    .updateTable("cursors")
-    .set({ run_at: now })
-    .where("chain_id", "=", chainId)
-    .where("run_at", ">", now)
-    .execute()
+  await sql`/* named: verify_soon */ update cursors set run_at = ${now}
+    where chain_id = ${chainId} and run_at > ${now}`.execute(ctx.db)
   await ctx.wakes.wake("verify")
 }

@@ -49,6 +49,10 @@ export function sanctionedAddresses(path: string): Set<string> | undefined {
   }
 }
 
+/** Whether there is a source of sanctions to ask; without one everyone is clear. */
+export const isScreened = ({ settings, chain }: Context): boolean =>
+  settings.sanctionsFile !== undefined || chain.networks.some(network => network.sanctionsOracle !== undefined)
+
 /**
  * Screens addresses against every configured source, the oracle in batches; stores each new decision. `subject` says
  * what the decision was for, such as `pay:pw_…`. Without a source everyone is clear.

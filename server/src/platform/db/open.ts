@@ -60,7 +60,7 @@ export function undurable(db: Db): RawBuilder<string> {
  * that misses it in a crash of the database finds the work by its own timer.
  */
 export async function notify(db: Db, payload: string): Promise<void> {
-  await sql`select ${undurable(db)}, pg_notify(${CHANNEL}, ${payload})`.execute(db)
+  await sql`select /* named: notify */ ${undurable(db)}, pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
 /**

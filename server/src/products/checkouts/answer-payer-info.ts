@@ -35,7 +35,10 @@ async function storeAnswers(ctx: TxContext, session: Row<"checkout_sessions">, b
 }
 
 /** Throws `VALIDATION_ERROR` with every answer that the checkout did not ask for. */
-export function assertAsked(session: Row<"checkout_sessions">, answers: Record<string, string> = {}): void {
+export function assertAsked(
+  session: Pick<Row<"checkout_sessions">, "payer_fields">,
+  answers: Record<string, string> = {},
+): void {
   const asked = new Set(session.payer_fields ?? [])
   const unknown = Object.keys(answers).filter(name => !asked.has(name))
   if (unknown.length > 0)

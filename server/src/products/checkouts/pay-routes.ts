@@ -11,7 +11,7 @@ import type { Shared } from "../../platform/http/shared-reads.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { answerPayer } from "./answer-payer-info.ts"
 import { authorizeSession } from "./authorize.ts"
-import { confirmSession, createLinkSession } from "./create-session.ts"
+import { createLinkSession } from "./create-session.ts"
 import { readState, statusOf } from "./read-status.ts"
 import {
   LinkSession,
@@ -27,6 +27,7 @@ import {
   StatusQuery,
 } from "./schema.ts"
 import { isOver, paidAtOf, sessionUrl } from "./show-session.ts"
+import { confirmSession } from "./submit-hash.ts"
 
 const tags = ["payers"]
 

@@ -1,5 +1,6 @@
 /** The rows of a paywall's state. Whoever reads at the same time shares each statement, however many paywalls. */
 import { sql } from "kysely"
+import { wasAskedFor, watchEnds } from "../../ledger/deposits/make-deposits.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import { gatherRows } from "../../platform/db/gather.ts"
 import type { Db } from "../../platform/db/open.ts"
@@ -15,6 +16,16 @@ export const paywallRow = gatherRows(async (db: Db, ids: readonly string[]) => {
     .where(sql<boolean>`id = any(${sqlArray("text", ids)})`)
     .execute()
   return new Map(rows.map(row => [row.id, row]))
+})
+
+/** What a submission needs to know of its paywall: the network, and whether its addresses must be watched for longer. */
+export const paidPaywall = gatherRows(async (db: Db, asked: readonly { id: string; now: Date }[]) => {
+  const wanted = asked.map(({ id }, n) => ({ n, id }))
+  const { rows } = await sql<{ n: number; chain_id: number; is_watch_ending: boolean }>`
+    select /* named: paid_paywalls */ k.n, p.chain_id, exists (select from deposits d where d.resource_id = p.id
+        and (${watchEnds(asked[0]?.now ?? new Date())} or not ${wasAskedFor("d")})) as is_watch_ending
+    from (${rowsParameter(wanted, "n integer, id text")}) k join paywalls p on p.id = k.id`.execute(db)
+  return new Map(rows.flatMap(row => (asked[row.n] ? [[asked[row.n] as { id: string; now: Date }, row]] : [])))
 })
 
 /** The address where a paywall is paid now, and its factory. */

@@ -10,7 +10,7 @@ import { type Context, inTransaction, type TxContext } from "../../platform/cont
 import type { Row, SubmissionStatus } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { traceparentNow } from "../../platform/tracing/trace.ts"
-import { paymentKey, paywallRow, seenPayment, submittedPayment } from "./queries.ts"
+import { paidPaywall, paymentKey, paywallRow, seenPayment, submittedPayment } from "./queries.ts"
 
 /** A paywall by its id, for anyone who has that; `PAYWALL_NOT_FOUND`. */
 export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"paywalls">> {
@@ -24,30 +24,33 @@ export async function publicPaywall(ctx: TxContext, id: string): Promise<Row<"pa
  * failure it is verified again. `ALREADY_VERIFIED` when everything that the transaction paid here has granted access.
  */
 export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
-  const { chain_id } = await publicPaywall(ctx, paywallId)
-  const { token } = networkOf(ctx.chain, chain_id)
+  const paywall = await paidPaywall(ctx.db, { id: paywallId, now: ctx.now() })
+  if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
+  const { chain_id: chainId, is_watch_ending: isWatchEnding } = paywall
+  const { token } = networkOf(ctx.chain, chainId)
   await inTransaction(ctx, async ctx => {
-    const paid = await sql<{ granted: boolean }>`
-      select coalesce(p.status = 'granted', false) as granted
-      from transfers t join deposits d on d.id = t.deposit_id
-        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-      where d.resource_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}`.execute(ctx.db)
-    if (paid.rows.length > 0 && paid.rows.every(row => row.granted)) throw new ApiError("ALREADY_VERIFIED")
-    const fresh = { ...freshSubmission(ctx.now()), traceparent: traceparentNow(ctx) }
-    await ctx.db
-      .insertInto("submissions")
-      .values({ resource_id: paywallId, chain_id, tx_hash: txHash, address, by_sender: true, ...fresh })
-      .onConflict(conflict =>
-        conflict
-          .columns(["resource_id", "tx_hash", "address"])
-          .where("by_sender", "=", sql.lit(true))
-          .doUpdateSet(fresh)
-          .where("submissions.status", "in", ["failed", "reversed"]),
-      )
-      .execute()
+    const now = ctx.now()
+    const { status, message } = freshSubmission(now)
+    const { rows } = await sql<{ is_granted: boolean }>`
+      /* named: submit_payment */ with paid as (
+        select coalesce(bool_and(coalesce(p.status = 'granted', false)), false) as is_granted
+        from transfers t join deposits d on d.id = t.deposit_id
+          left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+        where d.resource_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}),
+      made as (
+        insert into submissions (resource_id, chain_id, tx_hash, address, by_sender, status, reason, message, attempts, run_at,
+          submitted_at, updated_at, traceparent)
+        select ${paywallId}, ${chainId}::integer, ${txHash}, ${address}, true, ${status}, null, ${message}, 0,
+          ${now}::timestamptz, ${now}::timestamptz, ${now}::timestamptz, ${traceparentNow(ctx)} from paid where not is_granted
+        on conflict (resource_id, tx_hash, address) where by_sender do update set status = excluded.status,
+          reason = excluded.reason, message = excluded.message, attempts = excluded.attempts, run_at = excluded.run_at,
+          submitted_at = excluded.submitted_at, updated_at = excluded.updated_at, traceparent = excluded.traceparent
+        where submissions.status in ('failed', 'reversed'))
+      select is_granted from paid`.execute(ctx.db)
+    if (rows[0]?.is_granted) throw new ApiError("ALREADY_VERIFIED")
   })
-  await watch(ctx, paywallId)
-  await verifySoon(ctx, chain_id)
+  if (isWatchEnding) await watch(ctx, paywallId)
+  await verifySoon(ctx, chainId)
 }
 
 export interface PaymentState {
