@@ -79,6 +79,41 @@ describe.runIf(postgresBinaries())("the statements of a request", () => {
     expect(await statementsOf(unknown)).toEqual(["session_states"])
   })
 
+  it("POST /api/checkouts: three", async () => {
+    expect(await statementsOf(newCheckout)).toEqual(["keys_by_hash", "offers", "write_sessions"])
+  })
+
+  it("POST /api/checkouts with an Idempotency-Key: five, and two for the answer again", async () => {
+    let key = ""
+    const again = () => ask("POST", "/api/checkouts", { amount: "5" }, { "idempotency-key": key })
+    const first = () => {
+      key = `key-${++n}`
+      return again()
+    }
+    expect(await statementsOf(first)).toEqual([
+      "keys_by_hash",
+      "reserve_key",
+      "offers",
+      "write_sessions",
+      "keep_answer",
+    ])
+    expect(await statementsOf(again)).toEqual(["keys_by_hash", "reserve_key", "kept_answers"])
+  })
+
+  it("GET /api/checkouts/:id: two", async () => {
+    const { id } = await newCheckout()
+    expect(await statementsOf(() => ask("GET", `/api/checkouts/${id}`))).toEqual(["keys_by_hash", "own_sessions"])
+  })
+
+  it("POST /api/pay/sessions: two", async () => {
+    const link = { title: "Book", amount: "5", slug: "book" }
+    await service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    expect(await statementsOf(() => ask("POST", "/api/pay/sessions", { slug: "book" }))).toEqual([
+      "offers",
+      "write_sessions",
+    ])
+  })
+
   it("POST /api/pay/confirm: four", async () => {
     const ids: string[] = []
     for (let made = 0; made < 9; made++) ids.push((await newCheckout()).id)

@@ -5,6 +5,7 @@ import type { Mode } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 import type { ApiKey } from "../../platform/http/authenticate.ts"
 import type { Scope } from "../../platform/http/rights.ts"
@@ -88,7 +89,7 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 export async function apiKeyOf(
   ctx: Context,
   absent: NegativeCache,
-  lookUp: Lookup<Row<"api_keys">>,
+  lookUp: Lookup<FoundKey>,
   key: unknown,
 ): Promise<ApiKey | undefined> {
   if (typeof key !== "string" || !FORM.test(key)) return undefined
@@ -103,13 +104,18 @@ export async function apiKeyOf(
   return { id: row.id, merchantId: row.merchant_id, scopes: row.scopes as Scope[] }
 }
 
+/** What a request needs to know of its key. */
+type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" | "last_used_at">
+
 /** The keys with these hashes, keyed by hash. */
-export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, Row<"api_keys">>> {
-  const rows = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "in", hashes).execute()
+export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, FoundKey>> {
+  const { rows } = await sql<FoundKey>`
+    select /* named: keys_by_hash */ id, merchant_id, scopes, hash, last_used_at from api_keys
+    where hash = any(${sqlArray("text", hashes)})`.execute(ctx.db)
   return new Map(rows.map(row => [row.hash, row]))
 }
 
-async function noteUse(ctx: Context, { id, last_used_at }: Row<"api_keys">): Promise<void> {
+async function noteUse(ctx: Context, { id, last_used_at }: FoundKey): Promise<void> {
   const now = ctx.now()
   const before = new Date(now.getTime() - LAST_USED_STEP_MS)
   if (last_used_at && last_used_at > before) return

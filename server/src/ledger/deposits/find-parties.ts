@@ -33,7 +33,8 @@ export async function approverOf(
   return approverAddress(ctx, approver, owner, network.depositFactory)
 }
 
-const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
+/** The approver that a new address commits to, of a merchant that has chosen this one, or none. */
+export const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
   approverOr(ctx, chosen) === "wallet" ? owner : factory
 
 /**

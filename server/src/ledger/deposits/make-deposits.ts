@@ -51,28 +51,38 @@ export async function makeDeposits(
     ctx,
     all.flatMap(each => each.recipientSetId ?? []),
   )
-  const now = ctx.now()
-  const rows = all.map(({ network, resourceId, owner, approver, recipientSetId, opensAt, watchedMs }) => {
-    const salt = `0x${randomBytes(32).toString("hex")}` as Hash
-    const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
-    const factory = network.depositFactory
-    const hash = payeesHash(recipientSetId === null ? [] : (sets.get(recipientSetId) ?? []))
-    return {
-      chain_id: network.chainId,
-      address: addressOfTerms(factory, salt, { owner, approver, payeesHash: hash, openAfter }),
-      factory,
-      salt,
-      owner,
-      approver,
-      payees_hash: hash,
-      recipient_set_id: recipientSetId,
-      open_after_s: openAfter,
-      resource_id: resourceId,
-      created_at: now,
-      watched_until: new Date(now.getTime() + watchedMs),
-    }
-  })
+  const rows = all.map(({ network, ...terms }) =>
+    depositRow(ctx, network, terms, terms.recipientSetId === null ? [] : (sets.get(terms.recipientSetId) ?? [])),
+  )
   return await ctx.db.insertInto("deposits").values(rows).returningAll().execute()
+}
+
+/** Builds the row of a new receiving address; `payees` are those of its set of recipients, in order. */
+export function depositRow(
+  ctx: TxContext,
+  network: NetworkInfo,
+  { resourceId, owner, approver, recipientSetId, opensAt, watchedMs }: DepositTerms,
+  payees: readonly Payee[],
+) {
+  const now = ctx.now()
+  const salt = `0x${randomBytes(32).toString("hex")}` as Hash
+  const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
+  const factory = network.depositFactory
+  const hash = payeesHash(payees)
+  return {
+    chain_id: network.chainId,
+    address: addressOfTerms(factory, salt, { owner, approver, payeesHash: hash, openAfter }),
+    factory,
+    salt,
+    owner,
+    approver,
+    payees_hash: hash,
+    recipient_set_id: recipientSetId,
+    open_after_s: openAfter,
+    resource_id: resourceId,
+    created_at: now,
+    watched_until: new Date(now.getTime() + watchedMs),
+  }
 }
 
 /** Creates a receiving address for a paywall or bundle. Its money can go to these parties only. */

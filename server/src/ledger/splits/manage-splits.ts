@@ -158,11 +158,12 @@ export async function recipientSetOf(
   return set
 }
 
-/** The set of recipients of a split, and their number. */
+/** The set of recipients of a split, in order, and their number. */
 export interface RecipientSet {
   merchantId: string
   setId: bigint
   size: number
+  recipients: readonly Recipient[]
 }
 
 /** The sets of these splits, by split id. Locks the splits until the transaction ends. */
@@ -178,10 +179,10 @@ export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[
     rows.map(({ set_id }) => set_id),
   )
   return new Map(
-    rows.map(({ id, merchant_id: merchantId, set_id: setId }) => [
-      id,
-      { merchantId, setId, size: recipients.get(setId)?.length ?? 0 },
-    ]),
+    rows.map(({ id, merchant_id: merchantId, set_id: setId }) => {
+      const of = recipients.get(setId) ?? []
+      return [id, { merchantId, setId, size: of.length, recipients: of }]
+    }),
   )
 }
 

@@ -86,8 +86,8 @@ export function sandboxPageRoutes(app: Server, { ctx, merchants, buyers, rpcUrl,
   // A HEAD must make nothing.
   app.get("/sandbox/try/checkout", { schema: hidden, exposeHeadRoute: false }, async (_request, reply) => {
     const order = { amount: "19.90", description: "Order 1001: three books", redirectUrl: `${baseUrl}/sandbox` }
-    const { id } = await inTransaction(ctx, ctx => createSession(ctx, merchant.id, order))
-    return reply.redirect(`/pay/${id}`)
+    const { session } = await inTransaction(ctx, ctx => createSession(ctx, merchant.id, order))
+    return reply.redirect(`/pay/${session.id}`)
   })
   app.get("/sandbox/try/paywall", { schema: hidden, exposeHeadRoute: false }, async (_request, reply) => {
     const film = {

@@ -13,6 +13,7 @@ import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import { type Context, type InTransaction, inTransaction, type TxContext } from "../context.ts"
+import { undurable } from "../db/open.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "./json.ts"
 
@@ -204,8 +205,10 @@ async function reserve(
 ): Promise<Answer | undefined> {
   for (;;) {
     // A reservation whose lease has expired had no effect and can't have one any more, because this removes its claim.
+    // Its commit does not wait for the disk. A crash of the database that undoes the reservation undoes the work too: that
+    // is committed later, and only while the reservation is there.
     const { rows } = await sql`
-      insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
+      /* named: reserve_key */ insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
         clock_timestamp() + make_interval(secs => ${LEASE_S}), clock_timestamp() + make_interval(secs => ${KEPT_S}))
       on conflict (merchant_id, route, key) do update set request_hash = excluded.request_hash,
@@ -213,16 +216,13 @@ async function reserve(
         status = null, answer = null
       where idempotency_keys.lease_until < clock_timestamp()
         or (idempotency_keys.lease_until is null and idempotency_keys.expires_at <= clock_timestamp())
-      returning key`.execute(ctx.db)
+      returning ${undurable(ctx.db)} as undurable`.execute(ctx.db)
     if (rows.length > 0) return undefined
 
-    const first = await ctx.db
-      .selectFrom("idempotency_keys")
-      .select(["request_hash", "status", "answer"])
-      .where("merchant_id", "=", merchantId)
-      .where("route", "=", route)
-      .where("key", "=", key)
-      .executeTakeFirst()
+    const found = await sql<{ request_hash: string; status: number | null; answer: string | null }>`
+      select /* named: kept_answers */ request_hash, status, answer from idempotency_keys
+      where (merchant_id, route, key) = (${merchantId}, ${route}, ${key})`.execute(ctx.db)
+    const [first] = found.rows
     // The key was released in the meantime, so it is free now.
     if (!first) continue
     if (first.request_hash !== requestHash) throw new ApiError("IDEMPOTENCY_MISMATCH")
@@ -233,12 +233,11 @@ async function reserve(
 
 /** Stores the answer, inside the transaction of the work. False when another request has taken the key since. */
 async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
-  const kept = await ctx.db
-    .updateTable("idempotency_keys")
-    .set({ status, answer: text, claim_id: null, lease_until: null })
-    .where(isOurs(reservation))
-    .executeTakeFirst()
-  return kept.numUpdatedRows > 0n
+  const kept = await sql`/* named: keep_answer */ update idempotency_keys
+    set status = ${status}, answer = ${text}, claim_id = null, lease_until = null where ${isOurs(reservation)}`.execute(
+    ctx.db,
+  )
+  return (kept.numAffectedRows ?? 0n) > 0n
 }
 
 /** Releases the key. A no-op when the key has an answer, or belongs to another request by now. */

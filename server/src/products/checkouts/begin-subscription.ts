@@ -3,11 +3,12 @@ import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { BillingInterval } from "../../platform/db/subscription-rows.ts"
 import { newId } from "../../platform/ids.ts"
+import type { OfferedProduct } from "./load-offer.ts"
 
 /** A product that is billed every period. */
-export type RecurringProduct = Row<"products"> & { billing_interval: BillingInterval; billing_count: number }
+export type RecurringProduct = OfferedProduct & { billing_interval: BillingInterval; billing_count: number }
 
-export const isRecurring = (product: Row<"products"> | undefined): product is RecurringProduct =>
+export const isRecurring = (product: OfferedProduct | undefined): product is RecurringProduct =>
   product !== undefined && product.billing_interval !== null && product.billing_count !== null
 
 /**

@@ -8,7 +8,7 @@ import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { beginTrace } from "../../platform/tracing/trace.ts"
-import { depositOf, type SessionTerms, sessionRow } from "./create-session.ts"
+import { depositOf, type SessionTerms, sessionRow } from "./write-session.ts"
 
 /** A period to bill: its product, with the current price and split. */
 export interface Renewal {

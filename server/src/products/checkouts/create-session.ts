@@ -1,68 +1,57 @@
-/** Creates checkout sessions, and stores what payers submit to them. */
+/** Creates checkout sessions, and ends those that nobody has begun to pay. */
 import { sql } from "kysely"
-import { payoutAddressOn } from "../../account/identity/read-payout-addresses.ts"
 import { receiverFault } from "../../account/webhooks/webhook.ts"
-import { approverOf } from "../../ledger/deposits/find-parties.ts"
-import { makeDeposit, watch } from "../../ledger/deposits/make-deposits.ts"
-import { assertSelling, isPaused } from "../../ledger/payouts/check-paused.ts"
-import { freshSubmission, verifySoon } from "../../ledger/scanner/queries.ts"
-import { recipientSetOf, recipientsOf } from "../../ledger/splits/manage-splits.ts"
+import { depositRow } from "../../ledger/deposits/make-deposits.ts"
+import { isNewPaused, pausedWhile, sellingPaused } from "../../ledger/payouts/check-paused.ts"
+import { type RecipientSet, recipientSetOf } from "../../ledger/splits/manage-splits.ts"
 import { partsFaults } from "../../ledger/splits/split.ts"
-import { addressField } from "../../platform/chain/address-field.ts"
 import { currencyFaults } from "../../platform/chain/currency.ts"
-import { type Address, type Hash, parseHash } from "../../platform/chain/hex.ts"
-import { type NetworkInfo, networkAsked, networkOf } from "../../platform/chain/network-facts.ts"
-import { screen } from "../../platform/chain/screen-addresses.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import { networkAsked, networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { asWritten } from "../../platform/http/json.ts"
-import { newId } from "../../platform/ids.ts"
 import { readAmount } from "../../platform/money/amount.ts"
-import { continueTrace, traceparentNow } from "../../platform/tracing/trace.ts"
 import { escrowFaults, makeEscrow } from "../escrow/create-escrow.ts"
-import { firstMessage } from "../escrow/words.ts"
-import { assertAsked } from "./answer-payer-info.ts"
 import { beginSubscription, isRecurring } from "./begin-subscription.ts"
 import { metadataFaults, ownSplitFaults, redirectFaults } from "./input-faults.ts"
-import { isOnSale, ownLink, ownProduct } from "./manage-catalog.ts"
-import type { CheckoutCreate, PayConfirm } from "./schema.ts"
+import { loadOffer, type Offer, type OfferedLink, type OfferedProduct, sellerOf } from "./load-offer.ts"
+import { isOffered } from "./manage-catalog.ts"
+import type { CheckoutCreate } from "./schema.ts"
+import { depositOf, type SessionTerms, sessionRow, writeSession } from "./write-session.ts"
 
-const DEFAULT_LIFE_S = 86_400
-/**
- * Anyone may send a session's remaining money to its owner this long after the session's end. Late payments are found
- * until then.
- */
-const OPEN_AFTER_MS = 30 * 86_400_000
 /** A new session's page is open, so its address is watched for this long from the start. */
 const WATCHED_MS = 3_600_000
-/** How long after a session's end its address is searched for late money. */
-const LATE_WATCH_MS = 30 * 86_400_000
-/** Open submissions of one session at a time: a payer has one or two. */
-const MAX_OPEN_HASHES = 10
 
-/** What a session sells, read from a request, a link or a subscription. */
-export interface SessionTerms {
-  network: NetworkInfo
-  amount: bigint
-  link: Row<"payment_links"> | undefined
-  product: Row<"products"> | undefined
-  splitId: string | null
-  /** The set of recipients that divides the payment, as it is now; undefined: the merchant gets all. */
-  setId: bigint | undefined
+/** The terms of a request, with the recipients of its split. */
+interface AskedTerms extends SessionTerms {
+  recipients: RecipientSet["recipients"]
+}
+
+/** A session that was just made. */
+export interface MadeSession {
+  session: Row<"checkout_sessions">
+  /** Its receiving address; null where an escrow is paid by a signature. */
+  payTo: Address | null
+  escrow: Row<"escrows"> | undefined
+  /** Of the link that it belongs to. */
+  slug: string | null
 }
 
 /**
  * Creates a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a
  * transaction.
  */
-export async function createSession(
-  ctx: TxContext,
-  merchantId: string,
-  body: CheckoutCreate,
-): Promise<Row<"checkout_sessions">> {
-  const terms = await termsOf(ctx, merchantId, body)
-  await assertSelling(ctx, terms.network)
+export async function createSession(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<MadeSession> {
+  if (body.slug !== undefined && body.productId !== undefined)
+    throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
+  const { slug, productId } = body
+  const chainId = (body.chain === undefined ? ctx.chain.networks[0] : networkNamed(ctx, body.chain))?.chainId
+  const offer = await loadOffer(ctx, slug === undefined ? { merchantId, productId, chainId } : { merchantId, slug })
+  const terms = await termsOf(ctx, merchantId, offer, body)
+  const paused = () => sellingPaused(terms.network)
+  if (isNewPaused(pausedWhile(ctx, offer.halted), terms.network)) throw paused()
   const faults = [
     ...metadataFaults(body.metadata),
     ...redirectFaults(body.redirectUrl),
@@ -79,8 +68,10 @@ export async function createSession(
   const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx.settings, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  return await insertSession(ctx, merchantId, terms, body)
+  return await insertSession(ctx, offer, terms, { merchantId, body, paused })
 }
+
+const networkNamed = (ctx: TxContext, chain: string) => ctx.chain.networks.find(({ name }) => name === chain)
 
 /**
  * Creates a session of a payment link, for anyone who has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`,
@@ -90,102 +81,69 @@ export async function createLinkSession(
   ctx: TxContext,
   body: { slug: string; amount?: number | string },
   agentCaller?: string,
-): Promise<Row<"checkout_sessions">> {
-  const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
+): Promise<MadeSession> {
+  const offer = await loadOffer(ctx, { slug: body.slug })
+  const { link, product } = offer
   if (!link) throw new ApiError("LINK_NOT_FOUND")
-  if (!(await isOnSale(ctx, link))) throw new ApiError("LINK_UNAVAILABLE")
-  if (await isPaused(ctx, networkOf(ctx.chain, link.chain_id))) throw new ApiError("PAYMENTS_PAUSED")
-  return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {}, agentCaller)
+  if (!isOffered(ctx.now(), link, product)) throw new ApiError("LINK_UNAVAILABLE")
+  const paused = () => new ApiError("PAYMENTS_PAUSED")
+  if (isNewPaused(pausedWhile(ctx, offer.halted), networkOf(ctx.chain, link.chain_id))) throw paused()
+  const terms = await linkTerms(ctx, link, product, body)
+  return await insertSession(ctx, offer, terms, { merchantId: link.merchant_id, body: {}, paused, agentCaller })
+}
+
+interface NewSession {
+  merchantId: string
+  body: CheckoutCreate
+  /** The refusal while selling is paused. */
+  paused: () => ApiError
+  agentCaller?: string | undefined
 }
 
 async function insertSession(
   ctx: TxContext,
-  merchantId: string,
-  terms: SessionTerms,
-  body: CheckoutCreate,
-  agentCaller?: string,
-): Promise<Row<"checkout_sessions">> {
-  const { network, amount, product, setId } = terms
+  offer: Offer,
+  terms: AskedTerms,
+  { merchantId, body, paused, agentCaller }: NewSession,
+): Promise<MadeSession> {
+  const { network, amount, link, product, setId, recipients } = terms
   // The link or product may have set its price when the split had fewer recipients. The service pays for a transfer to
   // each.
-  const size = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
+  const size = setId === undefined ? 1 : recipients.length
   const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  const owner = await payoutAddressOn(ctx, merchantId, network)
+  const seller = sellerOf(ctx, offer, network)
   const row = sessionRow(ctx, merchantId, terms, body, agentCaller)
-  const session = await ctx.db.insertInto("checkout_sessions").values(row).returningAll().executeTakeFirstOrThrow()
+  const parties = { ...seller, recipientSetId: setId ?? null }
+  const deposit =
+    row.capture === "direct"
+      ? depositRow(ctx, network, { ...depositOf(row), ...parties, watchedMs: WATCHED_MS }, recipients)
+      : undefined
+  const session = await writeSession(ctx, row, deposit)
+  if (!session) throw paused()
   ctx.tracing?.active()?.set({ "sluice.network": network.name, "sluice.resource.id": session.id })
-  if (session.capture !== "direct") {
-    await makeEscrow(ctx, network, session, owner, body)
-    return session
+  const slug = link?.slug ?? null
+  if (!deposit) {
+    const escrow = await makeEscrow(ctx, network, session, seller.owner, body)
+    return { session, payTo: null, escrow, slug }
   }
-  const approver = await approverOf(ctx, network, merchantId, owner)
-  const parties = { owner, approver, recipientSetId: setId ?? null }
-  await makeDeposit(ctx, network, { ...depositOf(session), ...parties, watchedMs: WATCHED_MS })
   // An agent pays for one call and is not billed again.
   if (isRecurring(product) && agentCaller === undefined) await beginSubscription(ctx, session, product)
-  return session
+  return { session, payTo: deposit.address, escrow: undefined, slug }
 }
 
-/** The session that a receiving address belongs to, and when anyone may empty the address. */
-export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id" | "expires_at">) => ({
-  resourceId: id,
-  opensAt: new Date(expires_at.getTime() + OPEN_AFTER_MS),
-})
-
-/** The row of a new session, which nobody has paid yet. */
-export function sessionRow(
+/** What is sold and for how much: from the request, a link or a product, and from one of them only. */
+async function termsOf(
   ctx: TxContext,
   merchantId: string,
-  { network, amount, link, product, splitId, setId }: SessionTerms,
-  body: CheckoutCreate & { expiresAt?: Date },
-  agentCaller?: string,
-) {
-  const now = ctx.now()
-  const expiresAt = body.expiresAt ?? new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
-  const { capture = "direct" } = body
-  const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
-  return {
-    id: newId("cs"),
-    merchant_id: merchantId,
-    chain_id: network.chainId,
-    amount,
-    currency: network.token.symbol,
-    description: body.description ?? link?.description ?? null,
-    redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
-    callback_url: body.callbackUrl ?? null,
-    link_id: link?.id ?? null,
-    product_id: product?.id ?? null,
-    split_id: splitId,
-    recipient_set_id: setId ?? null,
-    customer_email: body.customerEmail ?? null,
-    payer_fields: json(body.payerFields ?? body.payerInfo),
-    payer_info: null,
-    metadata: json(body.metadata),
-    status: "pending" as const,
-    capture,
-    message: capture === "direct" ? null : firstMessage(amount, network.token),
-    agent: agentCaller !== undefined,
-    agent_caller: agentCaller ?? null,
-    expires_at: expiresAt,
-    run_at: capture === "direct" ? expiresAt : null,
-    created_at: now,
-    updated_at: now,
-    traceparent: traceparentNow(ctx),
-  }
-}
-
-/** Reads what is sold and for how much: from the request, a link or a product, and from one of them only. */
-async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<SessionTerms> {
-  if (body.slug !== undefined && body.productId !== undefined)
-    throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
+  { link, product }: Offer,
+  body: CheckoutCreate,
+): Promise<AskedTerms> {
   if (body.slug !== undefined) {
-    const link = await ownLink(ctx, merchantId, body.slug)
     if (!link) throw invalid("slug", "must be the slug of one of your payment links")
-    if (!(await isOnSale(ctx, link))) throw new ApiError("LINK_UNAVAILABLE")
-    return await linkTerms(ctx, link, body)
+    if (!isOffered(ctx.now(), link, product)) throw new ApiError("LINK_UNAVAILABLE")
+    return await linkTerms(ctx, link, product, body)
   }
-  const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
   if (body.productId !== undefined && !product?.active)
     throw invalid("productId", "must be the id of one of your active products")
   const splitId = body.splitId ?? product?.split_id ?? null
@@ -207,19 +165,27 @@ async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate)
         : amount,
     )
   if (typeof amount !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  return { network, amount, link: undefined, product, splitId, setId: split?.setId }
+  return {
+    network,
+    amount,
+    link: undefined,
+    product,
+    splitId,
+    setId: split?.setId,
+    recipients: split?.recipients ?? [],
+  }
 }
 
 async function linkTerms(
   ctx: TxContext,
-  link: Row<"payment_links">,
+  link: OfferedLink,
+  product: OfferedProduct | undefined,
   body: { amount?: number | string; splitId?: string | null },
-): Promise<SessionTerms> {
+): Promise<AskedTerms> {
   const network = networkOf(ctx.chain, link.chain_id)
   const splitId = body.splitId ?? link.split_id
   const split = await recipientSetOf(ctx, link.merchant_id, splitId)
-  const product = link.product_id === null ? undefined : await ownProduct(ctx, link.merchant_id, link.product_id)
-  const terms = { network, link, product, splitId, setId: split?.setId }
+  const terms = { network, link, product, splitId, setId: split?.setId, recipients: split?.recipients ?? [] }
   if (link.amount !== null) {
     if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has a fixed amount")
     return { ...terms, amount: link.amount }

@@ -294,13 +294,23 @@ export const ownLink = (ctx: TxContext, merchantId: string, slug: string): Promi
  * active.
  */
 export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Promise<boolean> {
-  if (!link.active || (link.expires_at !== null && link.expires_at <= ctx.now())) return false
-  if (link.max_uses !== null && link.uses >= link.max_uses) return false
-  if (link.product_id === null) return true
+  const isLinkOffered = isOffered(ctx.now(), link, undefined)
+  if (!isLinkOffered || link.product_id === null) return isLinkOffered
   const product = await ctx.db
     .selectFrom("products")
     .select(["active", "billing_interval"])
     .where("id", "=", link.product_id)
     .executeTakeFirstOrThrow()
-  return product.active || product.billing_interval === null
+  return isOffered(ctx.now(), link, product)
+}
+
+/** The same, of a link and its product that were read; pure. */
+export function isOffered(
+  now: Date,
+  { active, expires_at, max_uses, uses }: Pick<Row<"payment_links">, "active" | "expires_at" | "max_uses" | "uses">,
+  product: Pick<Row<"products">, "active" | "billing_interval"> | undefined,
+): boolean {
+  if (!active || (expires_at !== null && expires_at <= now)) return false
+  if (max_uses !== null && uses >= max_uses) return false
+  return product === undefined || product.active || product.billing_interval === null
 }

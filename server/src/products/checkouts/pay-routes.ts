@@ -26,7 +26,7 @@ import {
   SessionId,
   StatusQuery,
 } from "./schema.ts"
-import { isOver, paidAtOf, sessionUrl } from "./show-session.ts"
+import { isOver, sessionUrl } from "./show-session.ts"
 import { confirmSession } from "./submit-hash.ts"
 
 const tags = ["payers"]
@@ -45,9 +45,8 @@ export function payRoutes(app: Server, ctx: Context): void {
       config: { errors: ["LINK_NOT_FOUND", "LINK_UNAVAILABLE", "PAYOUT_ADDRESS_REQUIRED", "PAYMENTS_PAUSED"] },
     },
     async (request, reply) => {
-      const session = await inTransaction(ctx, ctx => createLinkSession(ctx, request.body))
+      const { session, payTo } = await inTransaction(ctx, ctx => createLinkSession(ctx, request.body))
       const { token } = networkOf(ctx.chain, session.chain_id)
-      const payTo = (await paidAtOf(ctx, [session])).get(session.id)?.address
       if (!payTo) throw new Error("a session has no receiving address")
       reply.code(201)
       return {

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from "fastify"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { sharesOf } from "../../ledger/payouts/queries.ts"
+import { withActor } from "../../platform/actor.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, reading, type TxContext } from "../../platform/context.ts"
@@ -13,11 +14,12 @@ import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
 import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
-import { closeSession, createSession, sessionOf } from "./create-session.ts"
+import { closeSession, createSession } from "./create-session.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import { returnedAt, returnedKey } from "./queries.ts"
+import { readOwn } from "./read-status.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
-import { paidAtOf, sessionUrl, shownOf } from "./show-session.ts"
+import { type PaidAt, paidAtOf, paidAtOfState, sessionUrl, shownOf } from "./show-session.ts"
 
 const tags = ["checkouts"]
 
@@ -59,8 +61,12 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
     async (request, reply) => {
       const merchantId = await merchantOf(request)
       reply.code(201)
-      return await idempotently(ctx, request, reply, merchantId, async ctx =>
-        wholeOf(ctx, await createSession(ctx, merchantId, request.body)),
+      // A checkout is its own record: the audit log has no entry of it, so its transaction names no actor.
+      return await withActor(undefined, () =>
+        idempotently(ctx, request, reply, merchantId, async ctx => {
+          const { session, payTo, escrow, slug } = await createSession(ctx, merchantId, request.body)
+          return wholeOf(ctx, session, { paidAt: { address: payTo, escrow, paused: false }, returned: 0n, slug })
+        }),
       )
     },
   )
@@ -106,8 +112,9 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
     async request => {
       const { id } = request.params
       const merchantId = await merchantOf(request)
-      const row = await withPutAway(ctx, { ids: [id] }, () => sessionOf(ctx, id, merchantId))
-      const whole = await wholeOf(ctx, row)
+      const state = await readOwn(ctx, id, merchantId)
+      const { session: row, returned, slug } = state
+      const whole = wholeOf(ctx, row, { paidAt: await paidAtOfState(ctx, state), returned, slug })
       if (row.capture !== "direct")
         return { ...whole, openCalls: await openCallsOf(ctx, row), refunds: await refundsOfSession(ctx, row) }
       if (row.recipient_set_id === null) return whole
@@ -160,7 +167,9 @@ function changeRoutes(app: Server, ctx: Context): void {
             .returningAll()
             .executeTakeFirstOrThrow(() => new ApiError("SESSION_NOT_FOUND")),
         )
-      return await wholeOf(ctx, await withPutAway(ctx, { ids: [id] }, write))
+      const [whole] = await wholesOf(ctx, [await withPutAway(ctx, { ids: [id] }, write)])
+      if (!whole) throw new Error("a session has no receiving address")
+      return whole
     },
   )
 
@@ -187,12 +196,6 @@ function changeRoutes(app: Server, ctx: Context): void {
   )
 }
 
-const wholeOf = async (ctx: TxContext, row: Row<"checkout_sessions">) => {
-  const [whole] = await wholesOf(ctx, [row])
-  if (!whole) throw new Error("a session has no receiving address")
-  return whole
-}
-
 /** Formats sessions as their merchant sees them. */
 async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
   const paidAts = await paidAtOf(ctx, rows)
@@ -206,32 +209,42 @@ async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[
       : await ctx.db.selectFrom("payment_links").select(["id", "slug"]).where("id", "in", linkIds).execute()
   return rows.flatMap(row => {
     const paidAt = paidAts.get(row.id)
-    if (!paidAt) return []
-    const { escrow } = paidAt
-    return [
-      {
-        id: row.id,
-        merchantId: row.merchant_id,
-        url: sessionUrl(ctx, row.id),
-        ...shownOf(ctx, row, paidAt, returned.get(keyOf(row))),
-        callbackUrl: row.callback_url,
-        slug: links.find(link => link.id === row.link_id)?.slug ?? null,
-        productId: row.product_id,
-        splitId: row.split_id,
-        capture: row.capture,
-        authId: escrow?.auth_id ?? null,
-        escrow: escrow ? shownEscrow(networkOf(ctx.chain, row.chain_id), escrow) : null,
-        customerEmail: row.customer_email,
-        payerFields: row.payer_fields ?? [],
-        payerInfo: row.payer_info,
-        metadata: row.metadata,
-        payer: row.payer && checksummed(row.payer),
-        confirmedAt: row.confirmed_at?.toISOString() ?? null,
-        createdAt: row.created_at.toISOString(),
-        updatedAt: row.updated_at.toISOString(),
-      },
-    ]
+    const slug = links.find(link => link.id === row.link_id)?.slug ?? null
+    return paidAt ? [wholeOf(ctx, row, { paidAt, returned: returned.get(keyOf(row)), slug })] : []
   })
+}
+
+interface Around {
+  paidAt: PaidAt
+  returned: bigint | undefined
+  /** Of its link. */
+  slug: string | null
+}
+
+/** Formats a session as its merchant sees it, with what was read around it. */
+function wholeOf(ctx: TxContext, row: Row<"checkout_sessions">, { paidAt, returned, slug }: Around) {
+  const { escrow } = paidAt
+  return {
+    id: row.id,
+    merchantId: row.merchant_id,
+    url: sessionUrl(ctx, row.id),
+    ...shownOf(ctx, row, paidAt, returned),
+    callbackUrl: row.callback_url,
+    slug,
+    productId: row.product_id,
+    splitId: row.split_id,
+    capture: row.capture,
+    authId: escrow?.auth_id ?? null,
+    escrow: escrow ? shownEscrow(networkOf(ctx.chain, row.chain_id), escrow) : null,
+    customerEmail: row.customer_email,
+    payerFields: row.payer_fields ?? [],
+    payerInfo: row.payer_info,
+    metadata: row.metadata,
+    payer: row.payer && checksummed(row.payer),
+    confirmedAt: row.confirmed_at?.toISOString() ?? null,
+    createdAt: row.created_at.toISOString(),
+    updatedAt: row.updated_at.toISOString(),
+  }
 }
 
 const openCallsOf = async (ctx: Context, { id, chain_id: chainId }: Row<"checkout_sessions">) =>

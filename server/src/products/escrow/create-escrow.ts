@@ -32,7 +32,12 @@ export function escrowFaults(
     amount,
     link,
     setId,
-  }: { network: NetworkInfo; amount: bigint; link: Row<"payment_links"> | undefined; setId: bigint | undefined },
+  }: {
+    network: NetworkInfo
+    amount: bigint
+    link: Pick<Row<"payment_links">, "max_uses"> | undefined
+    setId: bigint | undefined
+  },
   { capture = "direct", ...asked }: EscrowAsked & { capture?: Row<"checkout_sessions">["capture"] },
 ): ErrorDetail[] {
   if (capture === "direct")

@@ -163,7 +163,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { amount: typed = "" } = request.query as { amount?: unknown }
     const amount = typeof typed === "string" ? amountTyped(typed) : undefined
     const start = async () =>
-      await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount && { amount }) }))
+      (await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount && { amount }) }))).session
     const session = await start().catch(error => error as Error)
     if (!(session instanceof Error)) return reply.redirect(`/pay/${session.id}${languageIn(request)}`, SEE_OTHER)
     return await sendPage(request, reply, async (t, lang) => {

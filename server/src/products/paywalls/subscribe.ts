@@ -24,6 +24,6 @@ export async function startSubscription(ctx: Context, paywall: Row<"paywalls">):
     const product = await productToSubscribe(ctx, paywall)
     if (!product) throw new ApiError("INVALID_OPERATION", undefined, "No subscription to this paywall is sold now.")
     const redirectUrl = `${ctx.settings.baseUrl}/paywall/${paywall.id}`
-    return await createSession(ctx, paywall.merchant_id, { productId: product.id, redirectUrl })
+    return (await createSession(ctx, paywall.merchant_id, { productId: product.id, redirectUrl })).session
   })
 }

@@ -571,8 +571,8 @@ describe("what a subscription is", () => {
       ["192.0.2.1", [0, 0]],
       [undefined, [1, 1]],
     ] as const) {
-      const { id } = await inTransaction(ctx, ctx => createLinkSession(ctx, { slug: link.slug }, caller))
-      await rig.pay(id)
+      const { session } = await inTransaction(ctx, ctx => createLinkSession(ctx, { slug: link.slug }, caller))
+      await rig.pay(session.id)
       await rig.look()
       expect([caller, await counts()]).toEqual([caller, expected])
     }

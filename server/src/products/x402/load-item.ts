@@ -228,7 +228,8 @@ async function openSession(
       ? amount !== undefined && readAmount("amount", amount, network.token, ctx.settings.minAmount) === asked.amount
       : asked.fixed === asked.amount)
   if (isSame) return asked
-  return await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller))
+  return (await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller)))
+    .session
 }
 
 /** The link's checkout that is paid at an address. Any other payment is answered with the 402 of a new checkout. */

@@ -1,0 +1,92 @@
+/**
+ * Reads what a new checkout depends on, in one statement: the link or product that is sold, whom its merchant is paid at,
+ * and whether payments are paused.
+ */
+import { sql } from "kysely"
+import { type Approver, approverAddress } from "../../ledger/deposits/find-parties.ts"
+import type { Parties } from "../../ledger/deposits/make-deposits.ts"
+import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/check-paused.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { columnsOf, partOf } from "../../platform/db/joined-columns.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+
+const OF_LINK = [
+  "id",
+  "merchant_id",
+  "chain_id",
+  "slug",
+  "description",
+  "amount",
+  "product_id",
+  "split_id",
+  "redirect_url",
+  "max_uses",
+  "uses",
+  "expires_at",
+  "active",
+] as const satisfies readonly (keyof Row<"payment_links">)[]
+/** What of a link decides about its checkouts. */
+export type OfferedLink = Pick<Row<"payment_links">, (typeof OF_LINK)[number]>
+
+const OF_PRODUCT = [
+  "id",
+  "chain_id",
+  "price",
+  "split_id",
+  "active",
+  "billing_interval",
+  "billing_count",
+  "trial_days",
+  "max_periods",
+] as const satisfies readonly (keyof Row<"products">)[]
+/** What of a product decides about its checkouts. */
+export type OfferedProduct = Pick<Row<"products">, (typeof OF_PRODUCT)[number]>
+
+/** What is sold: a link by its slug, of this merchant where one is given, or this merchant's product, or an amount. */
+export type Asked =
+  | { slug: string; merchantId?: string; productId?: never; chainId?: never }
+  | { merchantId: string; productId?: string | undefined; chainId?: number | undefined; slug?: never }
+
+/** What a new checkout depends on, of one moment. */
+export interface Offer {
+  link: OfferedLink | undefined
+  /** The product that is asked for, or the link's. */
+  product: OfferedProduct | undefined
+  /** Null where the merchant has set none on the network. */
+  owner: Address | null
+  approver: Approver | null
+  halted: HaltedWallets | null
+}
+
+/** Reads what is for sale. The network is the link's or the product's, or else that of `chainId`. */
+export async function loadOffer(ctx: TxContext, asked: Asked): Promise<Offer> {
+  const { merchantId = null, slug = null, productId = null, chainId = null } = asked
+  const { rows } = await sql<Pick<Offer, "owner" | "approver" | "halted"> & Record<string, unknown>>`
+    select /* named: offers */ ${columnsOf("l", OF_LINK)}, ${columnsOf("p", OF_PRODUCT)}, a.address as owner, m.approver,
+      ${haltedWalletsCell} as halted
+    from (select ${merchantId}::text as merchant, ${slug}::text as slug, ${productId}::text as product,
+        ${chainId}::integer as chain) k
+      left join payment_links l on l.slug = k.slug and (k.merchant is null or l.merchant_id = k.merchant)
+      left join products p on p.id = coalesce(k.product, l.product_id) and p.merchant_id = coalesce(k.merchant, l.merchant_id)
+      left join merchants m on m.id = coalesce(k.merchant, l.merchant_id)
+      left join payout_addresses a on a.merchant_id = m.id and a.chain_id = coalesce(l.chain_id, p.chain_id, k.chain)`.execute(
+    ctx.db,
+  )
+  const [row] = rows
+  if (!row) throw new Error("a statement without a condition has no row")
+  const { owner, approver, halted } = row
+  return { link: partOf(row, "l", OF_LINK), product: partOf(row, "p", OF_PRODUCT), owner, approver, halted }
+}
+
+/** Whom a new address of an offer pays; `PAYOUT_ADDRESS_REQUIRED` where its merchant has set no address. */
+export function sellerOf(
+  ctx: TxContext,
+  { owner, approver }: Offer,
+  network: NetworkInfo,
+): Pick<Parties, "owner" | "approver"> {
+  if (owner === null) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
+  return { owner, approver: approverAddress(ctx, approver, owner, network.depositFactory) }
+}

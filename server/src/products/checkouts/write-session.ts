@@ -1,0 +1,163 @@
+/** Builds the row of a new session, and writes it with its receiving address in one statement. */
+import { sql } from "kysely"
+import type { depositRow } from "../../ledger/deposits/make-deposits.ts"
+import { isSellingPaused } from "../../ledger/payouts/check-paused.ts"
+import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { newId } from "../../platform/ids.ts"
+import { traceparentNow } from "../../platform/tracing/trace.ts"
+import { firstMessage } from "../escrow/words.ts"
+import type { OfferedLink, OfferedProduct } from "./load-offer.ts"
+import { SESSION_COLUMNS } from "./queries.ts"
+import type { CheckoutCreate } from "./schema.ts"
+
+const DEFAULT_LIFE_S = 86_400
+/**
+ * Anyone may send a session's remaining money to its owner this long after the session's end. Late payments are found
+ * until then.
+ */
+const OPEN_AFTER_MS = 30 * 86_400_000
+
+/** What a session sells, read from a request, a link or a subscription. */
+export interface SessionTerms {
+  network: NetworkInfo
+  amount: bigint
+  link: OfferedLink | undefined
+  product: OfferedProduct | undefined
+  splitId: string | null
+  /** The set of recipients that divides the payment, as it is now; undefined: the merchant gets all. */
+  setId: bigint | undefined
+}
+
+/** The session that a receiving address belongs to, and when anyone may empty the address. */
+export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id" | "expires_at">) => ({
+  resourceId: id,
+  opensAt: new Date(expires_at.getTime() + OPEN_AFTER_MS),
+})
+
+/** The row of a new session, which nobody has paid yet. */
+export function sessionRow(
+  ctx: TxContext,
+  merchantId: string,
+  { network, amount, link, product, splitId, setId }: SessionTerms,
+  body: CheckoutCreate & { expiresAt?: Date },
+  agentCaller?: string,
+) {
+  const now = ctx.now()
+  const expiresAt = body.expiresAt ?? new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
+  const { capture = "direct" } = body
+  const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
+  return {
+    id: newId("cs"),
+    merchant_id: merchantId,
+    chain_id: network.chainId,
+    amount,
+    currency: network.token.symbol,
+    description: body.description ?? link?.description ?? null,
+    redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
+    callback_url: body.callbackUrl ?? null,
+    link_id: link?.id ?? null,
+    product_id: product?.id ?? null,
+    split_id: splitId,
+    recipient_set_id: setId ?? null,
+    customer_email: body.customerEmail ?? null,
+    payer_fields: json(body.payerFields ?? body.payerInfo),
+    payer_info: null,
+    metadata: json(body.metadata),
+    status: "pending" as const,
+    capture,
+    message: capture === "direct" ? null : firstMessage(amount, network.token),
+    agent: agentCaller !== undefined,
+    agent_caller: agentCaller ?? null,
+    expires_at: expiresAt,
+    run_at: capture === "direct" ? expiresAt : null,
+    created_at: now,
+    updated_at: now,
+    traceparent: traceparentNow(ctx),
+  }
+}
+
+/** JSON comes as text: it must be kept as it was written. */
+const TYPES = {
+  id: "text",
+  merchant_id: "text",
+  chain_id: "integer",
+  amount: "numeric",
+  currency: "text",
+  description: "text",
+  redirect_url: "text",
+  callback_url: "text",
+  link_id: "text",
+  product_id: "text",
+  split_id: "text",
+  recipient_set_id: "bigint",
+  customer_email: "text",
+  payer_fields: "jsonb",
+  payer_info: "jsonb",
+  metadata: "jsonb",
+  status: "text",
+  capture: "text",
+  message: "text",
+  agent: "boolean",
+  agent_caller: "text",
+  expires_at: "timestamptz",
+  run_at: "timestamptz",
+  created_at: "timestamptz",
+  updated_at: "timestamptz",
+  traceparent: "text",
+} as const satisfies Record<keyof ReturnType<typeof sessionRow>, string>
+
+const DEPOSIT_TYPES = {
+  chain_id: "integer",
+  address: "text",
+  factory: "text",
+  salt: "text",
+  owner: "text",
+  approver: "text",
+  payees_hash: "text",
+  recipient_set_id: "bigint",
+  open_after_s: "bigint",
+  resource_id: "text",
+  created_at: "timestamptz",
+  watched_until: "timestamptz",
+} as const satisfies Record<keyof ReturnType<typeof depositRow>, string>
+
+/** What a statement says of the rows that it gets as JSON: the names, their types there, and the cells of a row `g`. */
+function written(types: Record<string, string>) {
+  const all = Object.entries(types)
+  return {
+    names: sql.raw(Object.keys(types).join(", ")),
+    columns: all.map(([name, type]) => `${name} ${type === "jsonb" ? "text" : type}`).join(", "),
+    cells: sql.raw(all.map(([name, type]) => (type === "jsonb" ? `g.${name}::jsonb` : `g.${name}`)).join(", ")),
+  }
+}
+const SESSION = written(TYPES)
+const DEPOSIT = written(DEPOSIT_TYPES)
+
+/** As JSON carries it: numbers beyond 2⁵³ as text. */
+const asParameter = (row: object) =>
+  Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? `${value}` : value]))
+
+/**
+ * Writes a session, and its receiving address unless an escrow is paid. Returns undefined, and writes nothing, while
+ * selling is paused on its network.
+ */
+export async function writeSession(
+  ctx: TxContext,
+  session: ReturnType<typeof sessionRow>,
+  deposit: ReturnType<typeof depositRow> | undefined,
+): Promise<Row<"checkout_sessions"> | undefined> {
+  const all = sql.raw(SESSION_COLUMNS.join(", "))
+  const { rows } = await sql<Row<"checkout_sessions">>`
+    /* named: write_sessions */ with made as (
+      insert into checkout_sessions (${SESSION.names}) select ${SESSION.cells}
+      from (${rowsParameter([asParameter(session)], SESSION.columns)}) g where not ${isSellingPaused(ctx, sql`g.chain_id`)}
+      returning ${all}),
+    paid_at as (
+      insert into deposits (${DEPOSIT.names}) select ${DEPOSIT.cells}
+      from (${rowsParameter(deposit ? [asParameter(deposit)] : [], DEPOSIT.columns)}) g join made on made.id = g.resource_id)
+    select ${all} from made`.execute(ctx.db)
+  return rows[0]
+}
