@@ -4,7 +4,7 @@
  */
 import { execFileSync } from "node:child_process"
 import { createHash, randomBytes } from "node:crypto"
-import { cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs"
+import { cpSync, mkdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import type { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
@@ -105,25 +105,22 @@ export async function makeTemplate(server: string): Promise<string> {
 export type RunSql = (text: string) => Promise<Record<string, unknown>[]>
 
 /**
- * A database that `fill` filled when the migrations before `name` were all there were, migrated since. `fill` also gets the address of one on
+ * A database that `fill` filled when these migrations were all there were, migrated since. `fill` also gets the address of one on
  * Postgres; `report` hears of its migration.
  */
 export async function openOlderDatabase(
-  name: string,
+  migrations: readonly { name: string; text: string }[],
   fill: (run: RunSql, url?: string) => Promise<void>,
   report?: MigrationReport,
 ): Promise<OpenDatabase> {
   const older = async (run: RunSql, url?: string) => {
     await run(
-      "create table migrations (name text primary key, checksum text not null, applied_at timestamptz default now())",
+      "create table migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",
     )
-    const dir = new URL("../src/platform/db/migrations/", import.meta.url)
-    for (const file of readdirSync(dir).sort()) {
-      if (file >= name) break
-      const text = readFileSync(new URL(file, dir), "utf8")
+    for (const { name, text } of migrations) {
       await run(text)
       const checksum = createHash("sha256").update(text).digest("hex")
-      await run(`insert into migrations (name, checksum) values ('${file}', '${checksum}')`)
+      await run(`insert into migrations (name, checksum) values ('${name}', '${checksum}')`)
     }
     await fill(run, url)
   }
@@ -144,7 +141,7 @@ export async function openOlderDatabase(
     )
   const pglite = await openEmptyPGlite()
   await older(async text => (await pglite.exec(text)).at(-1)?.rows ?? [])
-  return await overPGlite(pglite)
+  return await overPGlite(pglite, report)
 }
 
 /**

@@ -15,6 +15,12 @@ export interface Dump {
   fill(run: RunSql): Promise<void>
 }
 
+/** The migrations of before the baseline, as the program of that time applied them. */
+export const migrationsBeforeBaseline = (): { name: string; text: string }[] =>
+  JSON.parse(
+    gunzipSync(readFileSync(new URL("fixtures/migrations-before-baseline.json.gz", import.meta.url))).toString("utf8"),
+  )
+
 /** Reads the dump of the version whose last migration has this number. Each line is `{"table":…,"row":…}`. */
 export function readDump(number: string): Dump {
   const file = readFileSync(new URL(`fixtures/database-${number}.jsonl.gz`, import.meta.url))

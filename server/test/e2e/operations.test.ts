@@ -210,7 +210,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
         "it goes on",
         async () => (await readiness())?.body.message.includes("the networks are being connected") === true,
       )
-      expect(log).toMatch(/Creating the tables of a new database \(\d+ migrations\)/)
+      expect(log).toContain("Creating the tables of a new database.")
     } finally {
       child.kill("SIGKILL")
       await database.end()
@@ -218,17 +218,17 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
   })
 
   it("sluice migrate applies what is missing, with the address of the database alone", async () => {
-    const database = await openPostgres(postgres.url, () => {})
-    await sql`delete from migrations where name = '0007_deliveries_room.sql'`.execute(database.db)
-    await database.close()
+    const admin = new pg.Client({ connectionString: postgres.url })
+    await admin.connect()
+    await admin.query("create database empty").finally(() => admin.end())
+    const DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: "/empty" }).href
     const [command] = blocks.filter(block => block.kind === "migrate")
     const run = async () => {
-      const env = { ...plainEnv(), PATH: `${root}script:${process.env.PATH}`, DATABASE_URL: postgres.url }
+      const env = { ...plainEnv(), PATH: `${root}script:${process.env.PATH}`, DATABASE_URL }
       return (await promisify(execFile)("bash", ["-euc", command?.text ?? ""], { cwd: root, env })).stdout
     }
     expect((await run()).split("\n")).toEqual([
-      "Applying the migration 0007_deliveries_room.sql (1 of 1).",
-      expect.stringMatching(/^Applied the migration 0007_deliveries_room.sql in \d+\.\d s\.$/),
+      "Creating the tables of a new database.",
       "The database has this version's schema now.",
       "",
     ])

@@ -10,7 +10,7 @@ const OTHER_OPERATOR =
 /** The alarm begins when this many captures, or voids, of one payment failed on chain. */
 export const MAX_FAILED_CALLS = 3
 /**
- * The alarm begins when this many rounds could not write a payment's outcome. The index of migration 0052 uses the same
+ * The alarm begins when this many rounds could not write a payment's outcome. The index `escrows_failing` uses the same
  * number.
  */
 const MAX_FAILED_ROUNDS = 3

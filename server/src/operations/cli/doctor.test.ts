@@ -519,8 +519,8 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     await client.query("insert into installation values ('mode', 'sandbox')")
     expect((await diagnosis({ DATABASE_URL: durable.url })).bad).toEqual(["database installation fault"])
     await client.query("update installation set value = 'test' where key = 'mode'")
-    await client.query("delete from migrations where name like '0002%'")
-    expect((await diagnosis({ DATABASE_URL: durable.url })).text).toContain("1 migrations are missing")
+    await client.query("delete from migrations")
+    expect((await diagnosis({ DATABASE_URL: durable.url })).text).toMatch(/[1-9]\d* migrations are missing/)
     await client.query("insert into migrations (name, checksum) values ('9999_future.sql', '')")
     expect((await diagnosis({ DATABASE_URL: durable.url })).text).toContain(
       "9999_future.sql, which this version doesn't",

@@ -1,10 +1,12 @@
 /**
- * Applies `migrations/*.sql` in order, each once, all in one transaction. Kysely's own migrator sends a file as one
- * prepared statement, which PGlite refuses when it holds several (42601).
+ * Applies the baseline (`schema/*.sql`, together the first migration) and `migrations/*.sql` in order, each once, all in one
+ * transaction. Kysely's own migrator sends a file as one prepared statement, which PGlite refuses when it holds several
+ * (42601).
  */
 import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
+import { adoptBaseline, assertLastBefore, isBeforeBaseline } from "./adopt-baseline.ts"
 
 /** Gets one sentence for each step: what is being applied, how long it took, or that another process is migrating. */
 export type MigrationReport = (sentence: string) => void
@@ -20,16 +22,32 @@ export interface Engine {
   transaction<T>(run: (session: Session) => Promise<T>): Promise<T>
 }
 
-const folder = new URL("./migrations/", import.meta.url)
+interface Migration {
+  name: string
+  text: string
+  /** SHA-256 of the text. */
+  checksum: string
+}
 
-const files = () =>
+const migration = (name: string, text: string): Migration => ({
+  name,
+  text,
+  checksum: createHash("sha256").update(text).digest("hex"),
+})
+
+/** The files of a folder in order, each with its name. */
+const filesIn = (folder: URL): [name: string, text: string][] =>
   readdirSync(folder)
     .filter(name => name.endsWith(".sql"))
     .sort()
-    .map(name => {
-      const text = readFileSync(new URL(name, folder), "utf8")
-      return { name, text, checksum: createHash("sha256").update(text).digest("hex") }
-    })
+    .map(name => [name, readFileSync(new URL(name, folder), "utf8")])
+
+/** Reads all migrations of this version, in order: the baseline, which is split by area, and what came after it. */
+export function readMigrations(): Migration[] {
+  const areas = filesIn(new URL("./schema/", import.meta.url)).map(([, text]) => text)
+  const later = filesIn(new URL("./migrations/", import.meta.url))
+  return [migration("0001_baseline", areas.join("\n")), ...later.map(([name, text]) => migration(name, text))]
+}
 
 /**
  * How long a migration waits for a table. Requests that need the table wait behind it, for five seconds at most, and
@@ -49,10 +67,14 @@ const IN_USE = /^(55P03|40P01)$/
  * a table that a long statement of another process uses, because requests would wait behind the migration: it rolls
  * everything back and tries again.
  */
-export async function migrate(engine: Engine, report: MigrationReport = () => {}): Promise<void> {
+export async function migrate(
+  engine: Engine,
+  report: MigrationReport = () => {},
+  migrations: readonly Migration[] = readMigrations(),
+): Promise<void> {
   for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(pauseMs + PAUSE_MS, LONGEST_PAUSE_MS))
     try {
-      return await engine.transaction(session => applyMissing(session, report))
+      return await engine.transaction(session => applyMissing(session, migrations, report))
     } catch (error) {
       if (!IN_USE.test(`${(error as { code?: unknown }).code}`)) throw error
       report(`A table is in use by another process. Nothing was applied; trying again in ${pauseMs / 1_000} s.`)
@@ -60,20 +82,31 @@ export async function migrate(engine: Engine, report: MigrationReport = () => {}
     }
 }
 
-async function applyMissing(session: Session, report: MigrationReport): Promise<void> {
+async function applyMissing(
+  session: Session,
+  migrations: readonly Migration[],
+  report: MigrationReport,
+): Promise<void> {
   // The time-outs of requests' statements must not end a migration.
   await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
   await lockMigrations(session, report)
   await session.exec(
     "create table if not exists migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",
   )
-  const applied = new Map(
-    (await session.query("select name, checksum from migrations")).map(row => [String(row.name), row.checksum]),
-  )
-  const missing = missingFiles(applied)
+  const applied = await readApplied(session)
   await session.exec(`set local lock_timeout = ${LOCK_MS}`)
+  const [baseline] = migrations
+  if (baseline && isBeforeBaseline(applied)) {
+    await adoptBaseline(session, applied, baseline)
+    report(
+      `The schema is the one of ${baseline.name}: the ${applied.size} migrations that made it are replaced by this one.`,
+    )
+    applied.clear()
+    applied.set(baseline.name, baseline.checksum)
+  }
+  const missing = missingIn(applied, migrations)
   // A new database has no rows, so no file takes long.
-  if (applied.size === 0) report(`Creating the tables of a new database (${missing.length} migrations).`)
+  if (applied.size === 0) report("Creating the tables of a new database.")
   for (const [i, { name, text, checksum }] of missing.entries()) {
     if (applied.size > 0) report(`Applying the migration ${name} (${i + 1} of ${missing.length}).`)
     const startedAt = performance.now()
@@ -84,6 +117,9 @@ async function applyMissing(session: Session, report: MigrationReport): Promise<
   }
 }
 
+const readApplied = async (session: Session): Promise<Map<string, unknown>> =>
+  new Map((await session.query("select name, checksum from migrations")).map(row => [String(row.name), row.checksum]))
+
 /** Of several processes that start together, one migrates; the others wait here and then find the work done. */
 async function lockMigrations(session: Session, report: MigrationReport): Promise<void> {
   const [lock] = await session.query("select pg_try_advisory_xact_lock(7582411) as taken")
@@ -93,20 +129,21 @@ async function lockMigrations(session: Session, report: MigrationReport): Promis
 }
 
 /**
- * Returns how many migrations are missing in the rows of `migrations`. Throws when an applied file's text has changed,
- * or when the database is newer than this program.
+ * Returns how many migrations are missing in the rows of `migrations`. Throws when an applied migration's text has changed,
+ * or when the database is newer than this program, or too old for it.
  */
-export const schemaState = (rows: readonly Record<string, unknown>[]): number =>
-  missingFiles(new Map(rows.map(({ name, checksum }) => [String(name), checksum]))).length
+export function schemaState(rows: readonly Record<string, unknown>[]): number {
+  const applied = new Map(rows.map(({ name, checksum }) => [String(name), checksum]))
+  const migrations = readMigrations()
+  if (!isBeforeBaseline(applied)) return missingIn(applied, migrations).length
+  assertLastBefore(applied)
+  return migrations.length
+}
 
-/**
- * Returns the files that are missing in `applied` (checksums by name), in order; throws when `applied` does not match
- * this program's files.
- */
-function missingFiles(applied: Map<string, unknown>) {
-  const known = files()
+/** Returns the migrations that are missing in `applied` (checksums by name), in order; throws when it does not match them. */
+function missingIn(applied: ReadonlyMap<string, unknown>, known: readonly Migration[]): Migration[] {
   for (const name of applied.keys())
-    if (!known.some(file => file.name === name))
+    if (!known.some(each => each.name === name))
       throw new Error(`The database has the migration ${name}, which this version doesn't know. Run the newer version.`)
   for (const { name, checksum } of known)
     if (applied.has(name) && applied.get(name) !== checksum)

@@ -1,102 +1,76 @@
-// A database that an older version wrote: every row is migrated, the constraints hold, and the service continues with
-// it.
+// A database that an older version wrote: every row is there, the constraints hold, and the service continues with it. The
+// oldest is of the last program before the baseline; each release adds a dump (`make-dump.test.ts`).
 import { sql } from "kysely"
 import pg from "pg"
-import { zeroHash } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { onPostgres, openOlderDatabase } from "../../../test/database.ts"
-import { type Line, readDump } from "../../../test/dumps.ts"
+import { onPostgres, openOlderDatabase, openTestDatabase, type RunSql } from "../../../test/database.ts"
+import { type Line, migrationsBeforeBaseline, readDump } from "../../../test/dumps.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { checkConsistency } from "../../ledger/reconciliation/check-consistency.ts"
 import { settleDue } from "../../ledger/settlement/settle.ts"
 import { advanceEscrows } from "../../products/escrow/advance-escrows.ts"
 import { advanceSubscriptions } from "../../products/subscriptions/advance-subscriptions.ts"
-import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
-import type { OpenDatabase } from "./open.ts"
+import { describeSchema } from "./describe-schema.ts"
+import { type Engine, migrate, readMigrations } from "./migrate.ts"
 
-/**
- * What the service of migration 0028 wrote in a life of its own: payments in every state at paywalls and checkouts, submissions,
- * payouts, relays, a recovery, dormant addresses.
- */
-const { tables, rowsOf, fill } = readDump("0028")
+/** What a life of the service at migration 0092 wrote, the last before the baseline. */
+const dump = readDump("0092")
+const older = migrationsBeforeBaseline()
+const COMMENTS = `select pg_describe_object(classoid, objoid, objsubid) as object, description from pg_description
+  where objoid >= 16384 and objoid not in (select oid from pg_class where relnamespace <> 'public'::regnamespace)
+    and classoid in ('pg_class'::regclass, 'pg_type'::regclass) order by 1`
+/** When the first of them was applied. */
+const BEGAN = new Date("2026-01-02T03:04:05Z")
 
 let service: TestService
+/** The address of the database on Postgres. */
+let url = ""
+const said: string[] = []
+const refusals = { older: "", changed: "" }
 beforeAll(async () => {
-  service = await startService({ database: await openOlderDatabase("0029", fill) })
+  const fill = async (run: RunSql, at = "") => {
+    url = at
+    refusals.older = await refusalOf(run, "delete from migrations where name = (select max(name) from migrations)")
+    refusals.changed = await refusalOf(
+      run,
+      `alter table payments drop constraint payments_status_check;
+        create or replace function keep_actions() returns trigger language plpgsql as 'begin return new; end'`,
+    )
+    await run(`update migrations set applied_at = '${BEGAN.toISOString()}' where name like '0001%'`)
+    await dump.fill(run)
+  }
+  const database = await openOlderDatabase(older, fill, sentence => void said.push(sentence))
+  service = await startService({ database })
   // The clock goes on where that life ended: nothing has expired.
-  const ended = Math.max(...rowsOf("payments").map(({ updated_at }) => Date.parse(String(updated_at))))
+  const ended = Math.max(...dump.rowsOf("payments").map(({ updated_at }) => Date.parse(String(updated_at))))
   service.advance(ended + 60_000 - service.ctx.now().getTime())
 })
 afterAll(() => service.stop())
 
-const db = () => service.ctx.db
-const text = (rows: readonly Line[]) => rows.map(row => JSON.stringify(row, Object.keys(row).sort())).sort()
-
-const renamedTables: Record<string, string> = { intents: "payouts", attempts: "transaction_attempts" }
-const renamedColumns: Record<string, Record<string, string>> = {
-  attempts: { intent_id: "payout_id" },
-  sweep_parts: { intent_id: "payout_id" },
-  operator_actions: { intent_id: "payout_id" },
-  reconciliations: { intent_position: "payout_position" },
-  deposits: { hot: "watched", hot_until: "watched_until", cooled_at: "dormant_since" },
-  payments: { tell_by: "notify_by" },
-}
-const renamedWords: Record<string, string> = {
-  release: "retry",
-  gas_soon: "gas_warning",
-  untold: "rpc_unavailable",
-}
-
-/** Returns a row with the current names of its columns and values. */
-function renamed(table: string, row: Line): Line {
-  const word = (value: unknown) => renamedWords[String(value)] ?? value
-  return Object.fromEntries(
-    Object.entries(row).map(([name, value]) => [
-      renamedColumns[table]?.[name] ?? name,
-      name === "alarms" ? (value as string[]).map(word) : name === "action" ? word(value) : value,
-    ]),
-  )
-}
-
-/** Returns the terms of an address from before addresses committed to them. */
-function termsOf(depositId: unknown, sessionId: unknown): Line {
-  const versions = rowsOf("paywall_versions").filter(row => row.deposit_id === depositId)
-  const [last] = versions.sort((a, b) => Number(b.n) - Number(a.n))
-  const set = last?.recipient_set_id ?? rowsOf("checkout_sessions").find(row => row.id === sessionId)?.recipient_set_id
-  return {
-    approver: ZERO_ADDRESS,
-    older_factory: true,
-    payees_hash: zeroHash,
-    ...(set === undefined ? {} : { recipient_set_id: set }),
+/** Why a database that something has changed is not migrated; the change is undone. */
+async function refusalOf(run: RunSql, change: string): Promise<string> {
+  const session = {
+    exec: async (text: string) => void (await run(text)),
+    query: async (text: string, values: unknown[] = []) =>
+      await run(values.reduce<string>((text, value, i) => text.replaceAll(`$${i + 1}`, `'${value}'`), text)),
   }
+  await run("begin")
+  await run(change)
+  const refused = await migrate({ transaction: work => work(session) }).catch((error: Error) => error.message)
+  await run("rollback")
+  return refused ?? ""
 }
 
-/** Columns of later versions, with the values that their migrations give to existing rows. */
-const added: Record<string, Line> = {
-  cursors: { interval_ms: 60_000 },
-  api_keys: { scopes: ["checkouts"] },
-  attempts: { data_fee: 0 },
-  payments: { agent: false, reopened: false },
-  transfers: { applied: false },
-  checkout_sessions: { agent: false, capture: "direct" },
-  claims: { given_back: 0 },
-  paywalls: { listed: false },
-  products: { trial_days: 0 },
+async function connected(): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  return client
 }
 
-/** A row of the fixture as it must be now. */
-function migrated(table: string, { paywall_id, session_id, ...older }: Line): Line {
-  const { recipient_set_id: set, ...rest } = renamed(table, older)
-  const gone = table === "payments" || table === "paywall_versions"
-  const terms =
-    table === "deposits" ? termsOf(older.id, session_id) : set === undefined || gone ? {} : { recipient_set_id: set }
-  const row: Line = { ...rest, ...terms, ...added[table] }
-  if (!["deposits", "submissions", "payments"].includes(table))
-    return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
-  const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}
-  return { ...row, ...sender, resource_id: paywall_id ?? session_id }
-}
+const db = () => service.ctx.db
+const query = async (text: string) => (await sql.raw<Line>(text).execute(db())).rows
 
 /** Pays an existing paywall and session, and makes one of each: the books agree before and after. */
 async function goOn(service: TestService): Promise<void> {
@@ -156,43 +130,38 @@ async function goOn(service: TestService): Promise<void> {
   expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
 }
 
-it("the fixture has payments, addresses and submissions of both kinds in every state", () => {
-  const kinds = (table: string, state: string) =>
-    [...new Set(rowsOf(table).map(row => `${row.paywall_id ? "paywall" : "session"} ${row[state]}`))].sort()
-  const states = ["granted", "open", "returned", "reversed"]
-  expect(kinds("payments", "status")).toEqual(
-    ["paywall", "session"].flatMap(kind => states.map(each => `${kind} ${each}`)),
-  )
-  expect(kinds("deposits", "hot")).toEqual(["paywall false", "paywall true", "session true"])
-  expect(kinds("submissions", "status").length).toBeGreaterThan(5)
-})
-
-describe("after the migration", () => {
-  it("every row is there, as it was", async () => {
-    for (const table of tables) {
-      const { rows } = await sql<{ row: Line }>`
-        select json_strip_nulls(row_to_json(t)) as row from ${sql.table(renamedTables[table] ?? table)} t`.execute(db())
-      expect(text(rows.map(({ row }) => row)), table).toEqual(text(rowsOf(table).map(row => migrated(table, row))))
-    }
-    const known = [...rowsOf("paywalls"), ...rowsOf("checkout_sessions")]
-    const resources = await db().selectFrom("resources").selectAll().execute()
-    expect(text(resources as unknown as Line[])).toEqual(
-      text(known.map(({ id, merchant_id, chain_id }) => ({ id, merchant_id, chain_id }))),
+describe("a database of before the baseline", () => {
+  it("has the baseline, its comments and its age in place of the migrations that made it", async () => {
+    expect(said[0]).toBe(
+      `The schema is the one of 0001_baseline: the ${older.length} migrations that made it are replaced by this one.`,
     )
+    const known = readMigrations().map(({ name, checksum }) => ({ name, checksum }))
+    expect(await query("select name, checksum from migrations order by name")).toEqual(known)
+    expect(await query("select applied_at from migrations where name = '0001_baseline'")).toEqual([
+      { applied_at: BEGAN },
+    ])
+    const fresh = await openTestDatabase()
+    const queryFresh = async (text: string) => (await sql.raw<Line>(text).execute(fresh.db)).rows
+    const [expected, commented] = await Promise.all([
+      describeSchema(queryFresh, { comments: false }),
+      queryFresh(COMMENTS),
+    ])
+    await fresh.close()
+    expect(expected.size).toBeGreaterThan(100)
+    expect(await describeSchema(query, { comments: false })).toEqual(expected)
+    expect(commented.length).toBeGreaterThan(200)
+    expect(await query(COMMENTS)).toEqual(commented)
   })
 
-  it("nothing is called by an old name", async () => {
-    const { rows } = await sql<{ name: string }>`
-      select relname as name from pg_class where relnamespace = 'public'::regnamespace
-      union all select conname from pg_constraint where connamespace = 'public'::regnamespace
-      union all select tgname from pg_trigger where not tgisinternal
-      union all select proname || ' ' || prosrc from pg_proc where pronamespace = 'public'::regnamespace
-      union all select table_name || '.' || column_name from information_schema.columns where table_schema = 'public'`.execute(
-      db(),
-    )
-    expect(rows.length).toBeGreaterThan(300)
-    const older = /intent|^attempts|\bfrom attempts|\bhot\b|_hot\b|hot_|_cold|cooled|tell_by|_to_tell/
-    expect(rows.filter(({ name }) => older.test(name))).toEqual([])
+  it("has every row, as it was", async () => {
+    for (const table of dump.tables) {
+      const { rows } = await sql<{ lost: Line | null; extra: number }>`
+        with older as (select value as row from jsonb_array_elements(${dump.textOf(table)}::jsonb)),
+          now as (select to_jsonb(t) as row from ${sql.table(table)} t)
+        select (select jsonb_agg(older.row) from older where not exists (select from now where now.row @> older.row)) as lost,
+          (select count(*)::int from now) - (select count(*)::int from older) as extra`.execute(db())
+      expect(rows, table).toEqual([{ lost: null, extra: 0 }])
+    }
   })
 
   it.each([
@@ -226,7 +195,9 @@ describe("after the migration", () => {
     ],
     [
       "a hash twice at a session",
-      "insert into submissions overriding system value select (jsonb_populate_record(s, '{\"id\": 4711}')).* from submissions s where not by_sender limit 1",
+      `insert into submissions (resource_id, chain_id, tx_hash, by_sender, status, message, submitted_at, updated_at)
+        select id, chain_id, '0x${"1".repeat(64)}', false, 'verifying', '', now(), now()
+        from (select * from checkout_sessions limit 1) s, generate_series(1, 2)`,
       /submissions_of_anybody/,
     ],
     [
@@ -266,100 +237,61 @@ describe("after the migration", () => {
     await expect(work).rejects.toThrow(constraint)
   })
 
-  it("one transaction may be submitted by two senders to a paywall", async () => {
-    const { rows } = await sql`select tx_hash from submissions where by_sender group by 1 having count(*) = 2`.execute(
-      db(),
-    )
-    expect(rows).toHaveLength(1)
-  })
-
-  it("the service goes on: lists, settles, sells, and the books agree", async () => {
-    const as = { as: "shop" }
-    await db().updateTable("merchants").set({ iss: service.issuer.issuer }).execute()
-    const get = async (url: string) => (await service.call("GET", url, undefined, as)).body
-    const { data: listed } = await get("/api/console/transactions?limit=100")
-    const before = (table: string, id: unknown) => rowsOf(table).find(row => row.id === id)
-    for (const each of listed.filter((each: { type: string }) => each.type === "payment")) {
-      const { paywall_id = null, session_id = null } = before("payments", each.id) ?? {}
-      expect(each).toMatchObject({ paywallId: paywall_id, sessionId: session_id })
-    }
-    const { data: deposits } = await get("/api/console/deposits?limit=100")
-    expect(deposits.length).toBeGreaterThan(15)
-    for (const each of deposits) {
-      const row = rowsOf("deposits").find(row => row.address === each.address.toLowerCase())
-      expect(each).toMatchObject({ paywallId: row?.paywall_id ?? null, sessionId: row?.session_id ?? null })
-    }
-
-    await goOn(service)
-  })
-})
-
-/** A transaction of another process that has read, and goes on until it is ended. */
-async function transactionAt(url: string): Promise<{ end(): Promise<void> }> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  await client.query("begin; select from checkout_sessions")
-  return client
-}
-
-describe.each([
-  ["0040", "0041"],
-  ["0048", "0049"],
-  ["0056", "0057"],
-  ["0060", "0061"],
-])("a database of migration %s", (number, next) => {
-  const dump = readDump(number)
-  const said: string[] = []
-  let user: { end(): Promise<void> } | undefined
-  let database: OpenDatabase
-  beforeAll(async () => {
-    database = await openOlderDatabase(
-      next,
-      async (run, url) => {
-        await dump.fill(run)
-        if (url && number === "0056") user = await transactionAt(url)
-      },
-      sentence => {
-        said.push(sentence)
-        if (sentence.startsWith("A table is in use")) void user?.end()
-      },
-    )
-    await user?.end()
-    // The same service with another database: starting one for each takes as much CPU as all of this.
-    service.ctx.db = database.db
-    const ended = Math.max(...dump.rowsOf("payments").map(({ updated_at }) => Date.parse(String(updated_at))))
-    service.advance(ended + 60_000 - service.ctx.now().getTime())
-  })
-  afterAll(() => database.close())
-
-  it.runIf(onPostgres)("is not waited for while a table is in use, as requests would wait behind", () => {
-    const again = said.filter(sentence => sentence.startsWith("A table is in use"))
-    expect(again).toHaveLength(number === "0056" ? 1 : 0)
-    expect(said.at(-1)).toMatch(/^Applied the migration/)
-  })
-
-  it("arrives with every row, and the service goes on with it", async () => {
-    for (const table of dump.tables) {
-      const { rows } = await sql<{ lost: Line | null; extra: number }>`
-        with older as (select value as row from jsonb_array_elements(${dump.textOf(table)}::jsonb)),
-          now as (select to_jsonb(t) as row from ${sql.table(table)} t)
-        select (select jsonb_agg(older.row) from older where not exists (select from now where now.row @> older.row)) as lost,
-          (select count(*)::int from now) - (select count(*)::int from older) as extra`.execute(service.ctx.db)
-      expect(rows, table).toEqual([{ lost: null, extra: 0 }])
-    }
+  it("goes on: the service lists, settles and sells, and the books agree", async () => {
     await goOn(service)
     // Escrows and subscriptions are computed from their rows again.
     const failures: unknown[] = []
     const log = Object.assign(Object.create(service.ctx.log), { error: (failure: unknown) => failures.push(failure) })
     const ctx = { ...service.ctx, log }
-    const { db } = ctx
     for (const table of ["escrows", "subscriptions"] as const)
-      await db.updateTable(table).set({ run_at: ctx.now() }).execute()
-    const sessions = () => db.selectFrom("checkout_sessions").select(["id", "status", "amount"]).orderBy("id").execute()
+      await db().updateTable(table).set({ run_at: ctx.now() }).execute()
+    const sessions = () =>
+      db().selectFrom("checkout_sessions").select(["id", "status", "amount"]).orderBy("id").execute()
     const before = await sessions()
     await advanceEscrows(ctx)
     await advanceSubscriptions(ctx)
     expect(failures).toEqual([])
     expect(await sessions()).toEqual(expect.arrayContaining(before))
+  })
+})
+
+describe("a database of before the baseline is refused in one sentence that names --reset", () => {
+  it("if it has not all of their migrations", () => {
+    expect(refusals.older).toMatch(
+      /^The database has the schema of a version before the first release: wipe a sandbox with --reset, and run script\/migrate of commit \w+ for any other installation first\.$/,
+    )
+  })
+
+  it("if something else changed its schema", () => {
+    expect(refusals.changed).toBe(
+      "The schema of the database is not the one that its migrations made, in table payments, function keep_actions(): wipe a sandbox with --reset, and undo the change in any other installation.",
+    )
+  })
+})
+
+describe("a migration", () => {
+  it.runIf(onPostgres)("is not waited for while a table is in use, as requests would wait behind", async () => {
+    const said: string[] = []
+    const [user, client] = await Promise.all([connected(), connected()])
+    await user.query("begin; select from checkout_sessions")
+    const text = "lock table checkout_sessions in access exclusive mode"
+    const transaction: Engine["transaction"] = async run => {
+      await client.query("begin")
+      const exec = async (text: string) => void (await client.query(text))
+      const query = async (text: string, values?: unknown[]) => (await client.query(text, values)).rows
+      return await run({ exec, query }).finally(() => client.query(said.length < 2 ? "rollback" : "commit"))
+    }
+    const report = (sentence: string) => {
+      said.push(sentence)
+      if (sentence.startsWith("A table is in use")) void user.end()
+    }
+    await migrate({ transaction }, report, [...readMigrations(), { name: "9999_test.sql", text, checksum: "x" }])
+    await client.end()
+    expect(said).toEqual([
+      "Applying the migration 9999_test.sql (1 of 1).",
+      "A table is in use by another process. Nothing was applied; trying again in 1 s.",
+      "Applying the migration 9999_test.sql (1 of 1).",
+      expect.stringMatching(/^Applied the migration 9999_test.sql in \d+\.\d s\.$/),
+    ])
   })
 })

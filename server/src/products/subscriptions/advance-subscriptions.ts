@@ -77,7 +77,7 @@ async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"
   }
 }
 
-/** How many failed rounds of a subscription raise the alarm. The index of migration 0054 has the same number. */
+/** How many failed rounds of a subscription raise the alarm. The index `subscriptions_failing` has the same. */
 const MAX_FAILED_ROUNDS = 3
 
 /** The text of the alarm of subscriptions that can't be advanced; anyone may read it. */

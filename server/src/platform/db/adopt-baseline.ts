@@ -1,0 +1,66 @@
+/**
+ * Marks a database that the migrations of before the first release made as one of the baseline, which has the same
+ * schema. It can go with the first release.
+ */
+import { describeSchema } from "./describe-schema.ts"
+
+interface Session {
+  exec(text: string): Promise<void>
+  query(text: string, values?: unknown[]): Promise<Record<string, unknown>[]>
+}
+
+/** The last of these migrations, and the last commit that has them. */
+const LAST = {
+  name: "0092_first_subscriptions.sql",
+  checksum: "8e4de7133e530e7d75a500f3838516a08ee5edbee6193042bb0e47bd191a5a1d",
+  commit: "099fbd6c",
+}
+
+/** Whether the database has migrations of before the baseline, by their checksums by name. */
+export const isBeforeBaseline = (applied: ReadonlyMap<string, unknown>): boolean => applied.has("0001_foundation.sql")
+
+/** Throws the sentence for the operator unless the last migration before the baseline is the last that was applied. */
+export function assertLastBefore(applied: ReadonlyMap<string, unknown>): void {
+  const newest = [...applied.keys()].sort().at(-1)
+  if (newest === LAST.name && applied.get(LAST.name) === LAST.checksum) return
+  throw new Error(
+    `The database has the schema of a version before the first release: wipe a sandbox with --reset, and run script/migrate of commit ${LAST.commit} for any other installation first.`,
+  )
+}
+
+/**
+ * Replaces the rows of `migrations` with the baseline's one. Throws the sentence for the operator if the schema is not the
+ * baseline's: that is made beside it, in a schema of its own, because the text of a catalogue depends on the server.
+ */
+export async function adoptBaseline(
+  session: Session,
+  applied: ReadonlyMap<string, unknown>,
+  baseline: { name: string; text: string; checksum: string },
+): Promise<void> {
+  assertLastBefore(applied)
+  const describe = () => describeSchema(session.query, { comments: false })
+  const actual = await describe()
+  const [setting] = await session.query("select current_setting('search_path') as path")
+  await session.exec("create schema sluice_baseline; set local search_path = sluice_baseline")
+  await session.exec(baseline.text)
+  const expected = await describe()
+  await session.query("select set_config('search_path', $1, true)", [setting?.path])
+  await session.exec("drop schema sluice_baseline cascade")
+  const other = [...new Set([...expected.keys(), ...actual.keys()])].filter(
+    part => expected.get(part) !== actual.get(part),
+  )
+  if (other.length > 0)
+    throw new Error(
+      `The schema of the database is not the one that its migrations made, in ${other.join(", ")}: wipe a sandbox with --reset, and undo the change in any other installation.`,
+    )
+  for (const comment of commentsOf(baseline.text)) await session.exec(comment)
+  // The age of the installation is that of its first migration.
+  await session.query(
+    `with before as (delete from migrations returning applied_at)
+      insert into migrations (name, checksum, applied_at) select $1, $2, min(applied_at) from before`,
+    [baseline.name, baseline.checksum],
+  )
+}
+
+/** The statements of the baseline that comment on something: each begins a line, with literals that continue each other. */
+const commentsOf = (text: string): string[] => text.match(/^comment on [\w .]+ is\s+(?:'(?:[^']|'')*'\s*)+;$/gm) ?? []
