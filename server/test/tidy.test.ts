@@ -11,10 +11,15 @@ import { rings } from "./rings.ts"
 import { nounsWithContext, verbs } from "./verbs.ts"
 
 const root = new URL("../../", import.meta.url).pathname
+const generated = [
+  "server/src/platform/chain/abi.ts",
+  "server/src/platform/db/rows.ts",
+  "server/src/platform/db/schema.sql",
+]
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
   .toString()
   .split("\n")
-  .filter(path => /\.(tsx?|sql|sol)$/.test(path) && path !== "server/src/platform/chain/abi.ts")
+  .filter(path => /\.(tsx?|sql|sol)$/.test(path) && !generated.includes(path))
 const textOf = (path: string): string => readFileSync(`${root}${path}`, "utf8")
 const sources = files.filter(path => path.startsWith("server/src/") && path.endsWith(".ts"))
 const product = sources.filter(path => !/\.test(-d)?\.ts$/.test(path))

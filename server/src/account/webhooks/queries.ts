@@ -1,8 +1,7 @@
 /** Reads deliveries and events. */
 import { expressionBuilder, sql } from "kysely"
 import type { Context, TxContext } from "../../platform/context.ts"
-import type { Database } from "../../platform/db/schema.ts"
-import type { DeliveryStatus } from "../../platform/db/webhook-rows.ts"
+import type { Database, DeliveryStatus } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"

@@ -4,8 +4,7 @@
  */
 import { sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import type { Row } from "../../platform/db/schema.ts"
-import type { DisabledReason } from "../../platform/db/webhook-rows.ts"
+import type { DisabledReason, Row } from "../../platform/db/schema.ts"
 import { deliveryAttempts } from "../../platform/metrics.ts"
 import type { Attempt } from "./send.ts"
 import { skipWaiting } from "./skip-deliveries.ts"

@@ -5,7 +5,7 @@
 import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
 import type { Settings } from "../../platform/config/settings.ts"
-import type { DeliveryStatus } from "../../platform/db/webhook-rows.ts"
+import type { DeliveryStatus } from "../../platform/db/schema.ts"
 import { addressRule, notPublic } from "../../platform/net/public-address.ts"
 
 /** What `*` means, besides reversals of events that were sent. */

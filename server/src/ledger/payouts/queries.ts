@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { amountFormatter, type FormattedAmount } from "../../platform/chain/format-amounts.ts"
 import { type Address, checksummed, type Hash } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
-import type { HeldReason, PayoutState } from "../../platform/db/payout-rows.ts"
+import type { HeldReason, PayoutState } from "../../platform/db/schema.ts"
 import { percentOf } from "../../platform/money/percent.ts"
 import type { Share } from "./share.ts"
 

@@ -1,8 +1,7 @@
 /** What events say about a checkout, or about a payment at a paywall. */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
-import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 import type { Share } from "../payouts/share.ts"
 import type { NumberedTable } from "./number-events.ts"
 

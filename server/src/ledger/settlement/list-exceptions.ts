@@ -3,8 +3,7 @@ import { sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { TxContext } from "../../platform/context.ts"
-import type { HeldReason } from "../../platform/db/payout-rows.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import type { HeldReason, Row } from "../../platform/db/schema.ts"
 import { transactionsOf } from "../books/read-transactions.ts"
 
 /**

@@ -3,7 +3,7 @@
  * mined whatever the answer says, and only the chain decides. So no answer ever gives a payout another nonce.
  */
 import type { RpcResult } from "../../platform/chain/rpc.ts"
-import type { SendResult } from "../../platform/db/payout-rows.ts"
+import type { SendResult } from "../../platform/db/schema.ts"
 
 /**
  * The first matching pattern decides. They cover the errors of geth, reth, op-geth, Nethermind, Erigon, Besu and anvil.

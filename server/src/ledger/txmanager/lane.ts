@@ -10,8 +10,7 @@ import type { RpcCall, RpcResult } from "../../platform/chain/rpc.ts"
 import type { Signer } from "../../platform/chain/signer.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import type { LaneName, PayoutKindName } from "../../platform/db/payout-kinds.ts"
-import type { HeldReason, StandingAlarm } from "../../platform/db/payout-rows.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import type { HeldReason, Row, StandingAlarm } from "../../platform/db/schema.ts"
 import type { Except } from "./check-gas-budget.ts"
 
 /** A row of `payouts`: one call that a wallet makes. */

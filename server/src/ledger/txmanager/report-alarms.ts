@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import type { LaneName } from "../../platform/db/payout-kinds.ts"
-import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import type { HeldReason } from "../../platform/db/schema.ts"
 import { payoutAlarms, standingAlarms } from "../../platform/metrics.ts"
 import { walletAlarm } from "./report-wallet-alarms.ts"
 

@@ -1,7 +1,7 @@
 /** What a lane's queue holds, for its rounds and its metrics. */
 import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
-import type { HeldReason } from "../../platform/db/payout-rows.ts"
+import type { HeldReason } from "../../platform/db/schema.ts"
 import { heldPayouts, oldestQueued, openPayouts } from "../../platform/metrics.ts"
 import type { Lane } from "./lane.ts"
 

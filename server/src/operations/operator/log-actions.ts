@@ -4,8 +4,7 @@
  */
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import type { OperatorAction } from "../../platform/db/payout-rows.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import type { OperatorAction, Row } from "../../platform/db/schema.ts"
 import { networkNamed } from "./find-wallet.ts"
 
 /** Who asks for an action and why, as given to the command. */

@@ -1,12 +1,9 @@
-/** Types of columns that several tables use. */
-import type { ColumnType } from "kysely"
+/** Why payments need a decision. */
+import type { Row } from "./schema.ts"
 
-/** Nullable, and may be left out of an insert. */
-export type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
-
-export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
+export type PaymentException = NonNullable<Row<"checkout_sessions">["exception"]>
 /** Why a payment needs a decision. The others are about its sender, and no exceptions of a checkout. */
-export type WaitingFor = PaymentException | "sanctioned" | "no_buyer"
+export type WaitingFor = NonNullable<Row<"payments">["exception"]>
 
 /** All of them, in the order of the documents. */
 export const exceptions: WaitingFor[] = [

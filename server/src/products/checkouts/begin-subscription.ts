@@ -1,7 +1,6 @@
 /** Begins a subscription together with the session that pays its first period. `subscriptions/` advances it. */
 import type { TxContext } from "../../platform/context.ts"
-import type { Row } from "../../platform/db/schema.ts"
-import type { BillingInterval } from "../../platform/db/subscription-rows.ts"
+import type { BillingInterval, Row } from "../../platform/db/schema.ts"
 import { newId } from "../../platform/ids.ts"
 import type { OfferedProduct } from "./load-offer.ts"
 

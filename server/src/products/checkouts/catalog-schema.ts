@@ -1,7 +1,7 @@
 /** The wire contract of what merchants sell at checkouts: products and payment links. */
 import { type Static, Type } from "typebox"
 import { SplitId } from "../../ledger/splits/schema.ts"
-import type { BillingInterval as Interval } from "../../platform/db/subscription-rows.ts"
+import type { BillingInterval as Interval } from "../../platform/db/schema.ts"
 import {
   Described,
   ListEnd,

@@ -3,8 +3,8 @@
  * its status. {@link transitions} lists every status that may follow another.
  */
 import type { Token } from "../../platform/chain/network-facts.ts"
-import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
+import type { SessionStatus } from "../../platform/db/schema.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 
 /** The statuses of a direct session. An escrow's are folded from its calls (`escrow/fold-escrow.ts`). */

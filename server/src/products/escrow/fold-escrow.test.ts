@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import type { EscrowCallKind } from "../../platform/db/payout-rows.ts"
+import type { EscrowCallKind } from "../../platform/db/schema.ts"
 import { type Call, type FoldedEscrow, foldEscrow, standingOf } from "./fold-escrow.ts"
 
 const T = new Date("2026-06-01T12:00:00Z")

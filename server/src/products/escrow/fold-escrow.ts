@@ -2,8 +2,7 @@
  * The state of an escrow: the fold of its calls. Pure: from the rows of its payouts and their state on chain to amounts
  * and the session's status. Nothing else moves money of an escrow, except that the payer can take back what is left.
  */
-import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
-import type { EscrowCallKind, PayoutState } from "../../platform/db/payout-rows.ts"
+import type { EscrowCallKind, PayoutState, SessionStatus } from "../../platform/db/schema.ts"
 
 /** A call of the escrow: a row of `payouts`. */
 export interface Call {

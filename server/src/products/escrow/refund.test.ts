@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { expect, it } from "vitest"
-import type { PayoutState } from "../../platform/db/payout-rows.ts"
+import type { PayoutState } from "../../platform/db/schema.ts"
 import { type Call, foldEscrow, standingOf } from "./fold-escrow.ts"
 import { refundable, shownStatus, statusByChain, totalWith } from "./refund.ts"
 

@@ -1,6 +1,5 @@
 /** The rules of refunds, pure: what may be refunded, the state of a refund, and what its merchant is notified of. */
-import type { SessionStatus } from "../../platform/db/checkout-rows.ts"
-import type { Row } from "../../platform/db/schema.ts"
+import type { Row, SessionStatus } from "../../platform/db/schema.ts"
 
 /** The state of a refund, as its merchant sees it. */
 export type RefundStatus = "pending" | "needs_approval" | "succeeded" | "failed"

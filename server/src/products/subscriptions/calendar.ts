@@ -1,7 +1,7 @@
 /**
  * The calendar of subscriptions: where billing periods begin and end. In UTC, whatever the machine's time zone. Pure.
  */
-import type { BillingInterval } from "../../platform/db/subscription-rows.ts"
+import type { BillingInterval } from "../../platform/db/schema.ts"
 
 /** The units of a period. */
 export const intervals = ["day", "week", "month", "year"] as const satisfies readonly BillingInterval[]

@@ -1,0 +1,130 @@
+/**
+ * Makes `schema.sql` and `rows.ts` in server/src/platform/db: an embedded database gets all migrations, and its catalogue is
+ * the source of both. The first line of `rows.ts` has a hash of all that it was made from and of itself. `--check` compares
+ * the hash alone, so it needs neither the generator nor a registry; `schema.test.ts` compares `schema.sql` with the catalogue.
+ */
+import { execFileSync } from "node:child_process"
+import { createHash } from "node:crypto"
+import { readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { Kysely, PGliteDialect } from "kysely"
+import { describeSchema, schemaFile } from "../../server/src/platform/db/describe-schema.ts"
+import { openPGlite, overPGlite } from "../../server/src/platform/db/open.ts"
+import { columnTypes, generated, imports, scalars } from "./column-types.ts"
+
+const folder = fileURLToPath(new URL(".", import.meta.url))
+const db = `${folder}../../server/src/platform/db/`
+const picture = `${db}schema.sql`
+const rows = `${db}rows.ts`
+
+/** The first line for types that were made of the present schema by the present generator. */
+function headerOf(types: string): string {
+  const hash = createHash("sha256")
+  for (const path of [picture, ...["generate.ts", "column-types.ts", "package-lock.json"].map(name => folder + name)])
+    hash.update(readFileSync(path))
+  return `// Made from schema.sql by \`npm run schema\`; do not edit. ${hash.update(types).digest("hex")}\n`
+}
+
+interface Column {
+  name: string
+  comment: string | null
+  enumValues: string[] | null
+  hasDefaultValue: boolean
+  isNullable: boolean
+}
+interface Metadata {
+  tables: { name: string; isView: boolean; columns: Column[] }[]
+}
+
+/** The words that a check allows in a column, by `table.column`. */
+const WORDS = `
+  select c.relname || '.' || a.attname as column, pg_get_constraintdef(k.oid, true) as text
+  from pg_constraint k join pg_class c on c.oid = k.conrelid
+    join pg_attribute a on a.attrelid = c.oid and k.conkey = array[a.attnum]
+  where k.contype = 'c' and pg_get_constraintdef(k.oid, true) ~ '^CHECK \\(\\w+ = ANY \\(ARRAY\\[[^]]*\\]\\)\\)$'`
+
+/** Adds to what the generator found what it does not look for: checks as unions, and columns that triggers fill. */
+function complete(metadata: Metadata, words: ReadonlyMap<string, string[]>): Metadata {
+  for (const table of metadata.tables)
+    for (const column of table.columns) {
+      const name = `${table.name}.${column.name}`
+      column.enumValues = words.get(name) ?? null
+      if (generated.has(name)) column.hasDefaultValue = true
+    }
+  return metadata
+}
+
+/** Throws unless each stated type is of a column, and has null if and only if its column may be null. */
+function assertStated({ tables }: Metadata): void {
+  const columns = new Map<string, Column>(
+    tables.flatMap(({ name, columns }) => columns.map(column => [`${name}.${column.name}`, column] as const)),
+  )
+  const views: string[] = tables
+    .filter(({ isView }) => isView)
+    .flatMap(({ name, columns }) => columns.map(column => `${name}.${column.name}`))
+  for (const [name, type] of Object.entries(columnTypes)) {
+    const column = columns.get(name)
+    if (!column) throw new Error(`column-types.ts states ${name}, which is no column`)
+    // Postgres does not know whether a view's column can be null.
+    if (!views.includes(name) && /\bnull\b/.test(type) !== column.isNullable)
+      throw new Error(`column-types.ts states ${type} for ${name}, which may ${column.isNullable ? "" : "not "}be null`)
+  }
+  for (const name of generated)
+    if (!columns.has(name)) throw new Error(`column-types.ts lists ${name}, which is no column`)
+  const unstated = views.filter(name => !(name in columnTypes))
+  if (unstated.length > 0) throw new Error(`column-types.ts states no type for ${unstated.join(", ")} of a view`)
+}
+
+/** Makes the row types of a database. */
+async function makeTypes(db: Kysely<unknown>, words: ReadonlyMap<string, string[]>): Promise<string> {
+  execFileSync("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"], {
+    cwd: folder,
+    stdio: "inherit",
+  })
+  const codegen = await import(`${folder}node_modules/kysely-codegen/dist/index.js`)
+  // Without them, as it replaces a domain by its type.
+  const dialect = new codegen.PostgresDialect({ domains: false })
+  for (const [type, name] of Object.entries(scalars)) dialect.adapter.scalars[type] = new codegen.IdentifierNode(name)
+  // Kysely has it, for every type and not for each part of a union.
+  delete codegen.GLOBAL_DEFINITIONS.Generated
+  const text: string = await codegen.generate({
+    db,
+    dialect,
+    customImports: { ...imports, Generated: "kysely" },
+    excludePattern: "{migrations,slugs,held_slugs,movements}",
+    outFile: null,
+    overrides: { columns: columnTypes },
+    postprocess: ({ metadata }: { metadata: Metadata }) => {
+      assertStated(metadata)
+      return complete(metadata, words)
+    },
+    skipAutogeneratedFileComment: true,
+  })
+  // What others import is in schema.ts.
+  return text.replace(/^export (interface (?!DB )|type )/gm, "$1")
+}
+
+if (process.argv.includes("--check")) {
+  const [header = "", ...lines] = readFileSync(rows, "utf8").split(/^/m)
+  if (header !== headerOf(lines.join(""))) {
+    process.stderr.write(
+      "server/src/platform/db/rows.ts is not of the present schema.sql: run `npm run schema` and commit it\n",
+    )
+    process.exitCode = 1
+  }
+} else {
+  const pglite = await openPGlite()
+  await overPGlite(pglite)
+  const query = async (text: string) => (await pglite.query<Record<string, unknown>>(text)).rows
+  const parts = await describeSchema(query)
+  writeFileSync(picture, schemaFile(parts))
+  const words = new Map(
+    (await query(WORDS)).map(({ column, text }) => [
+      `${column}`,
+      [...`${text}`.matchAll(/'([^']*)'/g)].map(([, word = ""]) => word),
+    ]),
+  )
+  const types = await makeTypes(new Kysely<unknown>({ dialect: new PGliteDialect({ pglite }) }), words)
+  writeFileSync(rows, headerOf(types) + types)
+  await pglite.close()
+}
