@@ -90,7 +90,14 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
   }
   // PGlite creates its files with mode 0666 whatever the umask is (measured), so the folder keeps other users out.
   chmodSync(dir, 0o700)
-  return overPGlite(await openPGlite({ dataDir: dir, parsers: bigintParsers }), report)
+  const pglite = await openPGlite({ dataDir: dir, parsers: bigintParsers })
+  try {
+    return await overPGlite(pglite, report)
+  } catch (error) {
+    // An open one keeps its process from ending.
+    await pglite.close()
+    throw error
+  }
 }
 
 /**
@@ -167,7 +174,10 @@ export async function openPostgres(
       client.release()
     }
   }
-  await migrate({ transaction }, report)
+  await migrate({ transaction }, report).catch(async error => {
+    await Promise.all([pool.end(), background.end()])
+    throw error
+  })
   const closing = new AbortController()
   const line: Line = { heardAt: Number.NEGATIVE_INFINITY }
   const over = (pool: PostgresPool): Db =>
