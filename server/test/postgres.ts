@@ -45,7 +45,7 @@ export interface TestPostgres {
  * without for speed. `fsync`: it survives a power cut too, as a Postgres for real money must. Without `autovacuum` the space of
  * deleted rows is not used again, so that rows are found in the order in which they were inserted. `replicaOf` makes it a streaming replica of
  * another, durable one; `port` is where it listens, otherwise a free one. `diskMb` gives it a disk of its own of so many megabytes,
- * where {@link canMount}.
+ * where {@link canMount}. `settings`: further ones, as `name=value`.
  */
 export async function startPostgres({
   durable = false,
@@ -54,6 +54,7 @@ export async function startPostgres({
   replicaOf = undefined as TestPostgres | undefined,
   port: given = undefined as number | undefined,
   diskMb = undefined as number | undefined,
+  settings: further = [] as readonly string[],
 } = {}): Promise<TestPostgres> {
   const bin = postgresBinaries()
   if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
@@ -80,6 +81,7 @@ export async function startPostgres({
     ...(autovacuum ? [] : ["autovacuum=off"]),
     "max_connections=200",
     "listen_addresses=127.0.0.1",
+    ...further,
   ]
   const args = ["-D", dir, "-p", String(port), "-k", dir, ...settings.flatMap(setting => ["-c", setting])]
   let server = spawn(join(bin, "postgres"), args, options)

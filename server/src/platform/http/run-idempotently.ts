@@ -40,6 +40,12 @@ interface Reservation {
   claimId: string
 }
 
+interface Prepared<C extends Context, P, T> {
+  prepare: () => Promise<P>
+  work: (ctx: InTransaction<C>, prepared: P) => Promise<T>
+  isOneStatement?: (prepared: P) => boolean
+}
+
 interface Answer {
   status: number
   text: string
@@ -64,19 +70,20 @@ export const idempotently = <T>(
 
 /**
  * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's
- * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
+ * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`. Without a key,
+ * work for which `isOneStatement` holds has no transaction around it: its statement is one.
  */
 export async function idempotentlyPrepared<C extends Context, P, T>(
   ctx: C,
   request: Request,
   reply: Reply,
   merchantId: string,
-  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: InTransaction<C>, prepared: P) => Promise<T> },
+  { prepare, work, isOneStatement = () => false }: Prepared<C, P, T>,
 ): Promise<T> {
   const reservation = reservationOf(request, merchantId)
   if (!reservation) {
     const prepared = await prepare()
-    return await inTransaction(ctx, ctx => work(ctx, prepared))
+    return isOneStatement(prepared) ? await work(ctx, prepared) : await inTransaction(ctx, ctx => work(ctx, prepared))
   }
   const answered = await runOnce(ctx, reservation, request, {
     prepare,

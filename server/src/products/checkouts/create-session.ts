@@ -39,16 +39,33 @@ export interface MadeSession {
   slug: string | null
 }
 
+/** Reads what a merchant's checkout depends on, for {@link createSession}. Those who ask at the same time share a statement. */
+export async function readOffer(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Offer> {
+  const { slug, productId, chain } = body
+  if (slug !== undefined && productId !== undefined)
+    throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
+  const network = chain === undefined ? ctx.chain.networks[0] : ctx.chain.networks.find(({ name }) => name === chain)
+  return await loadOffer(
+    ctx,
+    slug === undefined ? { merchantId, productId, chainId: network?.chainId } : { merchantId, slug },
+  )
+}
+
+/** Whether a session of this offer is written by one statement, which needs no transaction around it. */
+export const isWrittenAtOnce = ({ link, product }: Offer, { splitId, capture = "direct" }: CheckoutCreate): boolean =>
+  capture === "direct" && !(splitId ?? link?.split_id ?? product?.split_id) && !isRecurring(product)
+
 /**
  * Creates a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a
- * transaction.
+ * transaction, unless it {@link isWrittenAtOnce}.
  */
-export async function createSession(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<MadeSession> {
-  if (body.slug !== undefined && body.productId !== undefined)
-    throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
-  const { slug, productId } = body
-  const chainId = (body.chain === undefined ? ctx.chain.networks[0] : networkNamed(ctx, body.chain))?.chainId
-  const offer = await loadOffer(ctx, slug === undefined ? { merchantId, productId, chainId } : { merchantId, slug })
+export async function createSession(
+  ctx: TxContext,
+  merchantId: string,
+  body: CheckoutCreate,
+  read?: Offer,
+): Promise<MadeSession> {
+  const offer = read ?? (await readOffer(ctx, merchantId, body))
   const terms = await termsOf(ctx, merchantId, offer, body)
   const paused = () => sellingPaused(terms.network)
   if (isNewPaused(pausedWhile(ctx, offer.halted), terms.network)) throw paused()
@@ -70,8 +87,6 @@ export async function createSession(ctx: TxContext, merchantId: string, body: Ch
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   return await insertSession(ctx, offer, terms, { merchantId, body, paused })
 }
-
-const networkNamed = (ctx: TxContext, chain: string) => ctx.chain.networks.find(({ name }) => name === chain)
 
 /**
  * Creates a session of a payment link, for anyone who has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`,

@@ -9,7 +9,10 @@ import { type HaltedWallets, haltedWalletsCell } from "../../ledger/payouts/chec
 import type { Address } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
+import { gatherRows } from "../../platform/db/gather.ts"
 import { columnsOf, partOf } from "../../platform/db/joined-columns.ts"
+import type { Db } from "../../platform/db/open.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 
@@ -63,23 +66,36 @@ export interface Offer {
 
 /** Reads what is for sale. The network is the link's or the product's, or else that of `chainId`. */
 export async function loadOffer(ctx: TxContext, asked: Asked): Promise<Offer> {
-  const { merchantId = null, slug = null, productId = null, chainId = null } = asked
-  const { rows } = await sql<Pick<Offer, "owner" | "approver" | "halted"> & Record<string, unknown>>`
-    select /* named: offers */ ${columnsOf("l", OF_LINK)}, ${columnsOf("p", OF_PRODUCT)}, a.address as owner, m.approver,
+  const offer = await offerOf(ctx.db, asked)
+  if (!offer) throw new Error("a statement has no row of what it was asked")
+  return offer
+}
+
+type OfferRow = Pick<Offer, "owner" | "approver" | "halted"> & { n: number } & Record<string, unknown>
+
+const offerOf = gatherRows(async (db: Db, all: readonly Asked[]) => {
+  const wanted = all.map(({ merchantId: merchant, slug, productId: product, chainId: chain }, n) => {
+    return { n, merchant, slug, product, chain }
+  })
+  const { rows } = await sql<OfferRow>`
+    select /* named: offers */ k.n, ${columnsOf("l", OF_LINK)}, ${columnsOf("p", OF_PRODUCT)}, a.address as owner, m.approver,
       ${haltedWalletsCell} as halted
-    from (select ${merchantId}::text as merchant, ${slug}::text as slug, ${productId}::text as product,
-        ${chainId}::integer as chain) k
+    from (${rowsParameter(wanted, "n integer, merchant text, slug text, product text, chain integer")}) k
       left join payment_links l on l.slug = k.slug and (k.merchant is null or l.merchant_id = k.merchant)
       left join products p on p.id = coalesce(k.product, l.product_id) and p.merchant_id = coalesce(k.merchant, l.merchant_id)
       left join merchants m on m.id = coalesce(k.merchant, l.merchant_id)
       left join payout_addresses a on a.merchant_id = m.id and a.chain_id = coalesce(l.chain_id, p.chain_id, k.chain)`.execute(
-    ctx.db,
+    db,
   )
-  const [row] = rows
-  if (!row) throw new Error("a statement without a condition has no row")
-  const { owner, approver, halted } = row
-  return { link: partOf(row, "l", OF_LINK), product: partOf(row, "p", OF_PRODUCT), owner, approver, halted }
-}
+  return new Map(
+    rows.flatMap((row): [Asked, Offer][] => {
+      const { owner, approver, halted } = row
+      const of = all[row.n]
+      const link = partOf<OfferedLink>(row, "l", OF_LINK)
+      return of ? [[of, { link, product: partOf<OfferedProduct>(row, "p", OF_PRODUCT), owner, approver, halted }]] : []
+    }),
+  )
+})
 
 /** Whom a new address of an offer pays; `PAYOUT_ADDRESS_REQUIRED` where its merchant has set no address. */
 export function sellerOf(

@@ -9,13 +9,14 @@ import { type Context, inTransaction, reading, type TxContext } from "../../plat
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
-import { idempotently } from "../../platform/http/run-idempotently.ts"
+import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
 import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
 import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
-import { closeSession, createSession } from "./create-session.ts"
+import { closeSession, createSession, isWrittenAtOnce, readOffer } from "./create-session.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
+import type { Offer } from "./load-offer.ts"
 import { returnedAt, returnedKey } from "./queries.ts"
 import { readOwn } from "./read-status.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
@@ -61,11 +62,17 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
     async (request, reply) => {
       const merchantId = await merchantOf(request)
       reply.code(201)
+      const { body } = request
+      const work = async (ctx: TxContext, offer: Offer) => {
+        const { session, payTo, escrow, slug } = await createSession(ctx, merchantId, body, offer)
+        return wholeOf(ctx, session, { paidAt: { address: payTo, escrow, paused: false }, returned: 0n, slug })
+      }
       // A checkout is its own record: the audit log has no entry of it, so its transaction names no actor.
       return await withActor(undefined, () =>
-        idempotently(ctx, request, reply, merchantId, async ctx => {
-          const { session, payTo, escrow, slug } = await createSession(ctx, merchantId, request.body)
-          return wholeOf(ctx, session, { paidAt: { address: payTo, escrow, paused: false }, returned: 0n, slug })
+        idempotentlyPrepared(ctx, request, reply, merchantId, {
+          prepare: () => readOffer(ctx, merchantId, body),
+          work,
+          isOneStatement: offer => isWrittenAtOnce(offer, body),
         }),
       )
     },

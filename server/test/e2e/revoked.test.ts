@@ -1,0 +1,128 @@
+// What one process takes away, another one refuses at the next request: no process remembers that a key or a wallet is
+// good. All requests of a caller come on one connection.
+import { type ChildProcess, spawn } from "node:child_process"
+import { Agent, request } from "node:http"
+import { text as textOf } from "node:stream/consumers"
+import pg from "pg"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../anvil.ts"
+import { AUDIENCE, startIssuer, type TestIssuer } from "../issuer.ts"
+import { postgresBinaries, startPostgres } from "../postgres.ts"
+import { freePort, plainEnv, root, until } from "./program.ts"
+
+let postgres: Awaited<ReturnType<typeof startPostgres>>
+let database: pg.Pool
+let anvil: Anvil
+let issuer: TestIssuer
+const processes: ChildProcess[] = []
+let urls: [string, string]
+/** The caller's only connection to the first process. */
+const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+
+interface Asked {
+  method?: string
+  body?: object
+  headers?: Record<string, string>
+}
+
+/** One request; to the first process it takes the one connection. */
+async function ask(url: string, path: string, { method = "GET", body, headers = {} }: Asked = {}) {
+  const sent = request(url + path, {
+    method,
+    headers: { ...headers, ...(body ? { "content-type": "application/json" } : {}) },
+    ...(url === urls[0] ? { agent } : {}),
+  })
+  // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
+  const answer = await new Promise<any>((resolve, reject) => {
+    sent.once("response", response => void textOf(response).then(text => resolve({ response, text }), reject))
+    sent.once("error", reject)
+    sent.end(body && JSON.stringify(body))
+  })
+  return { status: answer.response.statusCode, body: JSON.parse(answer.text), port: sent.socket?.localPort }
+}
+
+// Where there is no Postgres, script/test says so and counts it.
+describe.runIf(postgresBinaries())("two API processes on one database", () => {
+  beforeAll(async () => {
+    postgres = await startPostgres()
+    database = new pg.Pool({ connectionString: postgres.url })
+    anvil = await startAnvil()
+    issuer = await startIssuer()
+    const env = {
+      ...plainEnv(),
+      MODE: "test",
+      LOG_LEVEL: "fatal",
+      DATABASE_URL: postgres.url,
+      SECRET_KEY: "5f".repeat(32),
+      OIDC_ISSUER: issuer.issuer,
+      OIDC_AUDIENCE: AUDIENCE,
+      RPC_BASE_SEPOLIA: anvil.rpcUrl,
+      TOKEN_BASE_SEPOLIA: await deployTestUsdc(anvil.client),
+      DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
+    }
+    const ports = [`${await freePort()}`, `${await freePort()}`]
+    urls = ports.map(port => `http://127.0.0.1:${port}`) as [string, string]
+    for (const [n, PORT] of ports.entries()) {
+      processes.push(
+        spawn(process.execPath, ["server/src/main.ts", "--role", "api"], {
+          cwd: root,
+          env: { ...env, PORT },
+          stdio: ["ignore", "inherit", "inherit"],
+        }),
+      )
+      const isUp = () => fetch(`${urls[n]}/readyz`).then(({ ok }) => ok)
+      await until("the process is ready", () => isUp().catch(() => false))
+    }
+  })
+  afterAll(async () => {
+    agent.destroy()
+    for (const child of processes) {
+      const ended = new Promise(resolve => child.once("exit", resolve))
+      if (child.exitCode === null && child.kill("SIGTERM")) await ended
+    }
+    await issuer?.stop()
+    await anvil?.stop()
+    await database?.end()
+    await postgres?.stop()
+  })
+
+  it("refuse a key that the other revoked, and sell nothing once a wallet is halted", async () => {
+    const [first, second] = urls
+    const owner = { authorization: `Bearer ${await issuer.token("shop")}` }
+    const inConsole = (url: string, method: string, path: string, body?: object) =>
+      ask(url, `/api/console/${path}`, { method, headers: owner, ...(body ? { body } : {}) })
+    await inConsole(second, "PUT", "settings", { payoutAddress: `0x${"ab".repeat(20)}` })
+    const { body: made } = await inConsole(second, "POST", "api-keys", { name: "server" })
+    await inConsole(second, "POST", "payment-links", { title: "Book", amount: "5", slug: "book" })
+    const sell = () =>
+      ask(first, "/api/checkouts", { method: "POST", body: { amount: "5" }, headers: { "x-api-key": made.key } })
+    const sellKeyed = (key: string) =>
+      ask(first, "/api/checkouts", {
+        method: "POST",
+        body: { amount: "5" },
+        headers: { "x-api-key": made.key, "idempotency-key": key },
+      })
+    const start = () => ask(first, "/api/pay/sessions", { method: "POST", body: { slug: "book" } })
+
+    const sold = await sell()
+    expect(sold.status).toBe(201)
+    const status = () => ask(first, `/api/pay/status/${sold.body.id}`)
+    expect([await start(), await status()].map(answer => answer.status)).toEqual([201, 200])
+    expect((await status()).body).toMatchObject({ paused: false, payTo: sold.body.payTo })
+
+    await database.query(`insert into wallets (chain_id, address, next_nonce, lane, status, halted_reason, run_at)
+      values (84532, '0x${"cd".repeat(20)}', 0, 'payout', 'halted', 'stolen', now())`)
+    for (const answer of [await sell(), await sellKeyed("a"), await start()])
+      expect([answer.status, answer.body.error, answer.port]).toEqual([503, "PAYMENTS_PAUSED", sold.port])
+    const { body: paused } = await status()
+    expect([paused.paused, "payTo" in paused]).toEqual([true, false])
+    await database.query("update wallets set status = 'active', halted_reason = null")
+    for (const answer of [await sell(), await sellKeyed("a"), await start()]) expect(answer.status).toBe(201)
+
+    const { status: revoked } = await inConsole(second, "DELETE", `api-keys/${made.id}`)
+    expect(revoked).toBe(200)
+    for (const answer of [await sell(), await sellKeyed("a"), await sellKeyed("b")])
+      expect([answer.status, answer.body.error, answer.port]).toEqual([401, "UNAUTHORIZED", sold.port])
+    expect((await database.query("select from checkout_sessions")).rowCount).toBe(5)
+  })
+})
