@@ -3,7 +3,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { type OpenDatabase, openPostgres } from "../src/platform/db/open.ts"
 import { until } from "./e2e/program.ts"
+import { startPayoutRig } from "./payouts.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "./postgres.ts"
+import { relaysOn } from "./relays.ts"
 import { startService, type TestService } from "./service.ts"
 import { openStatementDoor, type StatementDoor } from "./statements.ts"
 
@@ -136,5 +138,50 @@ describe.runIf(postgresBinaries())("the statements of a request", () => {
     const page = () => ask("GET", `/pay/${id}`)
     expect(await statementsOf(page)).toEqual(["session_states", "checkout_facts"])
     expect(await statementsOf(() => ask("GET", `/pay/${id}/status`))).toEqual(["session_states", "checkout_facts"])
+  })
+})
+
+describe.runIf(postgresBinaries())("the statements of a payment that the service relays", () => {
+  it("POST /api/pay/authorize: ten, without budgets and a source of sanctions", async () => {
+    const postgres = await startPostgres()
+    const door = await openStatementDoor(postgres.url)
+    const database = await openPostgres(door.url, () => {})
+    const rig = await startPayoutRig({}, database)
+    try {
+      await until("connections are known to be sessions", () => database.isListening())
+      const on = relaysOn(rig)
+      await on.begin()
+      const signed: (() => Promise<unknown>)[] = []
+      for (let made = 0; made < 9; made++) {
+        const session = await on.start()
+        const authorization = await on.sign(await on.buyer(), session)
+        await on.status(session.id)
+        signed.push(async () => expect((await on.submit(session, authorization)).status).toBe(200))
+      }
+      for (const submit of signed.slice(1)) await submit()
+      const statements = await door.during(async () => await signed[0]?.())
+      expect(statements.map(({ text }) => /named: (\w+)/.exec(text)?.[1] ?? text.trim().split("\n")[0])).toEqual([
+        // Before the chain is asked, so that a request that is refused anyway costs no endpoint anything.
+        "authorizable_sessions",
+        "failing_payers",
+        "active_relayers",
+        // With what the endpoints say: whether the address holds money that the rows don't know. Its plan depends on how
+        // many addresses are asked for, so it has no name.
+        "select d.id, coalesce(i.sum, 0)::numeric(78,0) as came,",
+        // A statement that waits for a lock sees what was there before it, so the rest is read again after it.
+        "lock_session",
+        "authorizable_sessions",
+        "failing_payers",
+        "write_relays",
+        "verifying_session",
+        // Wakes the relay wallet.
+        "notify",
+      ])
+      expect(statements.filter(({ parsed }) => parsed).length).toBe(1)
+    } finally {
+      await rig.stop()
+      await door.stop()
+      await postgres.stop()
+    }
   })
 })

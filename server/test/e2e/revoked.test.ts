@@ -46,6 +46,7 @@ describe.runIf(postgresBinaries())("two API processes on one database", () => {
   beforeAll(async () => {
     postgres = await startPostgres()
     database = new pg.Pool({ connectionString: postgres.url })
+    database.on("error", () => {})
     anvil = await startAnvil()
     issuer = await startIssuer()
     const env = {

@@ -16,6 +16,7 @@ import type { Context, TxContext } from "../../platform/context.ts"
 import { gatherBy } from "../../platform/db/gather.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
 import { relaysSpent } from "../txmanager/check-gas-budget.ts"
@@ -123,15 +124,12 @@ const relayWallet = async (ctx: Context, { chainId }: NetworkInfo): Promise<Addr
   await activeWallets(ctx, chainId)
 
 const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[]): Promise<Map<number, Address>> => {
-  const wallets = await ctx.db
-    .selectFrom("wallets")
-    .select(["chain_id", "address"])
-    .where("chain_id", "in", chainIds)
-    .where("address", "=", ctx.settings.relayWallet ?? ZERO_ADDRESS)
-    .where("status", "=", "active")
-    // An accepted relay would wait until its deadline has passed.
-    .where(sql<boolean>`not 'signer' = any(alarms)`)
-    .execute()
+  // A relay that is accepted while the signer does not sign would wait until its deadline has passed.
+  const { rows: wallets } = await sql<Pick<Row<"wallets">, "chain_id" | "address">>`
+    select /* named: active_relayers */ chain_id, address from wallets where chain_id = any(${sqlArray("bigint", chainIds.map(BigInt))})
+      and address = ${ctx.settings.relayWallet ?? ZERO_ADDRESS} and status = 'active' and not 'signer' = any(alarms)`.execute(
+    ctx.db,
+  )
   return new Map(wallets.map(({ chain_id, address }) => [chain_id, address]))
 })
 

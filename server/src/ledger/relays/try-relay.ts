@@ -245,14 +245,6 @@ function otherwise(symbol: string, error: string): string {
 export const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
-/** Returns what counts at a deposit, or will count, in base units of the token. */
-export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Address): Promise<bigint> {
-  const { rows } = await sql<{ sum: bigint }>`
-    select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
-    where t.deposit_id = ${depositId} and t.token = ${token} and ${isArriving}`.execute(ctx.db)
-  return rows[0]?.sum ?? 0n
-}
-
 /** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
 export async function cancelRelay(
   ctx: TxContext,
@@ -302,7 +294,11 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
  * nonce is used or cancelled. Throws `CHAIN_UNAVAILABLE` without a quorum of answers: a buyer who signs another
  * authorization because one endpoint lied may pay twice.
  */
-export async function voided(ctx: Context, network: Network, relays: readonly Row<"payouts">[]): Promise<Set<string>> {
+export async function voided(
+  ctx: Context,
+  network: Network,
+  relays: readonly Pick<Row<"payouts">, "id" | "payer" | "auth_nonce">[],
+): Promise<Set<string>> {
   const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))
   if (asked.length === 0) return new Set()
   const calls = asked.map(({ payer, nonce }) => stateCall(network, payer, nonce))

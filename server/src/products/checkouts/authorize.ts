@@ -3,26 +3,27 @@
  * checked before anything is written, because each relay costs the service gas. The chain is asked outside the
  * transaction, and the checks against the database are repeated inside it.
  */
+import { sql } from "kysely"
 import type { Hex } from "viem"
 import { watch } from "../../ledger/deposits/make-deposits.ts"
-import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
-import { checkRelay, relaysOf, writeRelay } from "../../ledger/relays/accept-relay.ts"
-import { failingPayers, isFull, MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/check-payer-limits.ts"
+import { pausedWhile } from "../../ledger/payouts/check-paused.ts"
+import { checkRelay, writeRelay } from "../../ledger/relays/accept-relay.ts"
+import { failingPayers, MAX_OPEN, MAX_REVERTED } from "../../ledger/relays/check-payer-limits.ts"
 import { relayError } from "../../ledger/relays/explain-refused-relay.ts"
-import { replayable, replayableUntil, wasSigned } from "../../ledger/relays/read-relay-status.ts"
-import { arrivingAt, voided } from "../../ledger/relays/try-relay.ts"
+import { replayable, replayableUntil } from "../../ledger/relays/read-relay-status.ts"
+import { voided } from "../../ledger/relays/try-relay.ts"
 import { type Authorization, authorizationDigest } from "../../platform/chain/authorizations.ts"
 import { type Address, checksummed, type Hash, parseAddress } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { isLinkUsedUp } from "../../platform/db/check-link-uses.ts"
-import type { PayoutState, Row, SessionStatus } from "../../platform/db/schema.ts"
+import type { PayoutState, SessionStatus } from "../../platform/db/schema.ts"
 import { ApiError, type ErrorDetail } from "../../platform/errors.ts"
 import { asWritten } from "../../platform/http/json.ts"
 import { formatAmount, parseAmount } from "../../platform/money/amount.ts"
 import { authorizeEscrow } from "../escrow/authorize-escrow.ts"
 import { sessionOf } from "./create-session.ts"
+import { type Authorizable, type EarlierRelay, loadAuthorizable } from "./load-authorizable.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
 
@@ -65,18 +66,14 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
 async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authorized> {
   const authorization = authorizationOf(body.authorization)
   const signature = body.signature.toLowerCase() as Hex
-  const session = await sessionOf(ctx, body.sessionId)
+  const found = await loadAuthorizable(ctx, body.sessionId, authorization)
+  if (!found) return await authorizeReserved(ctx, body.sessionId, { authorization, signature })
+  const { session, deposit } = found
   const network = networkOf(ctx.chain, session.chain_id)
-  if (session.capture !== "direct") return await authorizeEscrow(ctx, network, session, { authorization, signature })
-  const deposit = await ctx.db
-    .selectFrom("deposits")
-    .selectAll()
-    .where("resource_id", "=", session.id)
-    .executeTakeFirstOrThrow(notFound)
-  const asked = { network, deposit, authorization, digest: authorizationDigest(network, authorization) }
-  const known = await knownAnswer(ctx, session, asked)
+  const asked = { network, authorization, digest: authorizationDigest(network, authorization) }
+  const known = knownAnswer(found, asked)
   if (known) return known
-  const { others, otherWay } = await assertPayable(ctx, session, asked)
+  const { others, otherWay } = await assertPayable(ctx, found, asked)
 
   const harmless = await voided(ctx, network, others)
   assertOnlyOneMoves(others, harmless)
@@ -91,15 +88,13 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
   if ("refusal" in checked) throw await relayError(ctx, network, checked, otherWay)
 
   const answer = await inTransaction(ctx, async ctx => {
-    const session = await ctx.db
-      .selectFrom("checkout_sessions")
-      .selectAll()
-      .where("id", "=", body.sessionId)
-      .forNoKeyUpdate()
-      .executeTakeFirstOrThrow(notFound)
-    const known = await knownAnswer(ctx, session, asked)
+    await lockSession(ctx, session.id)
+    // Read again under the lock, by a statement of its own: one that waits for a lock sees what was there before it.
+    const found = await loadAuthorizable(ctx, session.id, authorization)
+    if (!found) throw new Error("a session that was paid directly is no more")
+    const known = knownAnswer(found, asked)
     if (known) return known
-    const { relayBy, others } = await assertPayable(ctx, session, asked)
+    const { relayBy, others } = await assertPayable(ctx, found, asked)
     assertOnlyOneMoves(others, harmless)
     const relay = {
       kind: "authorize" as const,
@@ -110,25 +105,35 @@ async function authorizeOnce(ctx: Context, body: PayAuthorize): Promise<Authoriz
       traceparent: session.traceparent,
     }
     if (!(await writeRelay(ctx, network, checked, relay))) throw new ApiError("AUTHORIZATION_ALREADY_USED")
-    await ctx.db
-      .updateTable("checkout_sessions")
-      .set({ status: "verifying", message: null, updated_at: ctx.now() })
-      .where("id", "=", session.id)
-      .execute()
+    await sql`/* named: verifying_session, deferred */ update checkout_sessions
+      set status = 'verifying', message = null, updated_at = ${ctx.now()} where id = ${session.id}`.execute(ctx.db)
     return { status: "verifying" as const, txHash: null }
   })
-  await watch(ctx, session.id)
+  if (found.isWatchEnding) await watch(ctx, session.id)
   await ctx.wakes.wake("payouts")
   return answer
 }
 
-/** It may be put away between two reads. */
-const notFound = () => new ApiError("SESSION_NOT_FOUND")
+/** The same for a session that reserves money in an escrow. */
+async function authorizeReserved(
+  ctx: Context,
+  id: string,
+  signed: { authorization: Authorization; signature: Hex },
+): Promise<Authorized> {
+  const session = await sessionOf(ctx, id)
+  return await authorizeEscrow(ctx, networkOf(ctx.chain, session.chain_id), session, signed)
+}
 
-/** What a request asks for, and the receiving address it pays. */
+/** Locks the session until the transaction ends. It may be put away between two reads. */
+async function lockSession(ctx: TxContext, id: string): Promise<void> {
+  const { rows } = await sql`
+    select /* named: lock_session */ id from checkout_sessions where id = ${id} for no key update`.execute(ctx.db)
+  if (rows.length === 0) throw new ApiError("SESSION_NOT_FOUND")
+}
+
+/** What a request asks for. */
 interface AuthorizationRequest {
   network: Network
-  deposit: Row<"deposits">
   authorization: Authorization
   digest: Hash
 }
@@ -175,18 +180,13 @@ const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
  * The current answer to an authorization that was accepted before; undefined where it is new, or its relay moved
  * nothing. `AUTHORIZATION_ALREADY_USED` where its nonce belongs to another authorization, or it pays another session.
  */
-async function knownAnswer(
-  ctx: TxContext,
-  session: Row<"checkout_sessions">,
-  asked: AuthorizationRequest,
-): Promise<Authorized | undefined> {
-  const { network, authorization } = asked
-  const known = (await relaysOf(ctx, network, authorization.from, authorization.nonce)).find(
-    ({ state }) => !endedUnpaid.includes(state),
-  )
+function knownAnswer(
+  { session, deposit, ofNonce }: Authorizable,
+  { digest }: AuthorizationRequest,
+): Authorized | undefined {
+  const known = ofNonce.find(({ state }) => !endedUnpaid.includes(state))
   if (!known) return undefined
-  if (known.auth_digest !== asked.digest || known.deposit_id !== asked.deposit.id)
-    throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  if (known.auth_digest !== digest || known.deposit_id !== deposit.id) throw new ApiError("AUTHORIZATION_ALREADY_USED")
   return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
 }
 
@@ -194,7 +194,7 @@ async function knownAnswer(
  * Refuses an authorization while anyone can still carry out another one of the same checkout: both could move money.
  * `others` leaves out those with the same wallet and nonce, as the token accepts a nonce once.
  */
-function assertOnlyOneMoves(others: readonly Row<"payouts">[], harmless: ReadonlySet<string>): void {
+function assertOnlyOneMoves(others: readonly EarlierRelay[], harmless: ReadonlySet<string>): void {
   const open = others.filter(({ id }) => !harmless.has(id))
   const [first] = open
   if (!first?.payer) return
@@ -207,36 +207,26 @@ interface Payable {
   /** The relay must be signed by this time. */
   relayBy: Date
   /** Reverted relays of this session, with another wallet or nonce, that anyone can still carry out. */
-  others: Row<"payouts">[]
+  others: EarlierRelay[]
   /** How the payer can pay without a relay, and without paying twice. */
   otherWay: string
 }
 
-/** Checks against the database that this session can be paid by this authorization now. */
-async function assertPayable(
-  ctx: TxContext,
-  session: Row<"checkout_sessions">,
-  asked: AuthorizationRequest,
-): Promise<Payable> {
-  const { deposit, network, authorization } = asked
+/** Checks against what was read that this session can be paid by this authorization now. */
+async function assertPayable(ctx: TxContext, found: Authorizable, asked: AuthorizationRequest): Promise<Payable> {
+  const { session, deposit, ofSession: relays } = found
+  const { network, authorization } = asked
   const now = ctx.now().getTime()
   const leftMs = session.expires_at.getTime() - now
   if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
-  const relays = await ctx.db
-    .selectFrom("payouts")
-    .selectAll()
-    .select(wasSigned.as("was_signed"))
-    .where("deposit_id", "=", deposit.id)
-    .where("kind", "=", "authorize")
-    .execute()
   const failed = replayable(ctx, relays)
   const until = replayableUntil(failed)
   if (session.status === "expired" || leftMs <= MIN_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, tooLateMessage(session.status === "expired" ? 0 : leftMs, until))
   // While payments are paused, a relay would move the payer's money to an address that a holder of the payout key may
   // empty.
-  if ((await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
-  if (await isLinkUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
+  if (pausedWhile(ctx, found.halted)(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
+  if (found.isLinkUsedUp) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
     until === undefined
       ? "Pay with a transfer of your own."
@@ -251,10 +241,10 @@ async function assertPayable(
     throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
-  if (await isFull(ctx, network, authorization.from))
+  if (found.open >= MAX_OPEN)
     throw new ApiError("RATE_LIMITED", undefined, `${MAX_OPEN} authorizations of this wallet wait already. ${otherWay}`)
 
-  await assertExact(ctx, session, asked)
+  assertExact(ctx, found, asked)
   const validMs = authorization.validBefore * 1_000n
   const expiresMs = session.expires_at.getTime()
   const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
@@ -264,19 +254,18 @@ async function assertPayable(
 }
 
 /** Checks that an authorization pays exactly what its session lacks, and early enough. */
-async function assertExact(
+function assertExact(
   ctx: TxContext,
-  session: Row<"checkout_sessions">,
-  asked: AuthorizationRequest,
-): Promise<void> {
-  const { deposit, network, authorization } = asked
+  { session, deposit, arriving }: Authorizable,
+  { network, authorization }: AuthorizationRequest,
+): void {
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
   const { symbol, decimals } = network.token
   const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
   const { to, value, validAfter, validBefore } = authorization
   if (to !== deposit.address) fault("to", `must be ${checksummed(deposit.address)}, the payTo of this checkout`)
-  const missing = session.amount - (await arrivingAt(ctx, deposit.id, network.token.address))
+  const missing = session.amount - arriving
   if (value !== missing)
     fault(
       "value",
