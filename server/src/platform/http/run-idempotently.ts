@@ -157,10 +157,11 @@ async function runOnce<C extends Context, P, T>(
     const prepared = await prepare()
     return await inTransaction(ctx, async ctx => {
       const body = await work(ctx, prepared)
-      if (!(await keep(ctx, reservation, answerOf(body)))) throw new ApiError("IDEMPOTENCY_IN_PROGRESS")
+      await keep(ctx, reservation, answerOf(body))
       return { body }
     })
   } catch (error) {
+    if (isTaken(error)) throw new ApiError("IDEMPOTENCY_IN_PROGRESS")
     await release(ctx, reservation).catch(cause =>
       ctx.log.warn({ err: cause }, "an idempotency key could not be released"),
     )
@@ -238,14 +239,20 @@ async function reserve(
   }
 }
 
-/** Stores the answer, inside the transaction of the work. False when another request has taken the key since. */
-async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
-  const kept = await sql`/* named: keep_answer */ update idempotency_keys
-    set status = ${status}, answer = ${text}, claim_id = null, lease_until = null where ${isOurs(reservation)}`.execute(
-    ctx.db,
-  )
-  return (kept.numAffectedRows ?? 0n) > 0n
+/** What the database says, in its error, of an answer whose reservation is another request's by now. */
+const TAKEN = "reservation taken"
+
+/**
+ * Stores the answer, inside the transaction of the work, and as its last statement: it is sent with the commit. So the
+ * database itself refuses it when another request has taken the key since, by a cast that fails ({@link isTaken}).
+ */
+async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<void> {
+  await sql`/* named: keep_answer, deferred */ with kept as (update idempotency_keys
+      set status = ${status}, answer = ${text}, claim_id = null, lease_until = null where ${isOurs(reservation)} returning 1)
+    select (select case count(*) when 0 then ${TAKEN}::text else '1' end from kept)::integer`.execute(ctx.db)
 }
+
+const isTaken = (error: unknown): boolean => `${(error as Error).message}`.includes(`"${TAKEN}"`)
 
 /** Releases the key. A no-op when the key has an answer, or belongs to another request by now. */
 async function release(ctx: Context, reservation: Reservation): Promise<void> {
