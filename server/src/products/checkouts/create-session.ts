@@ -93,7 +93,7 @@ export async function createSession(
  * `PAYMENTS_PAUSED`.
  */
 export async function createLinkSession(
-  ctx: TxContext,
+  ctx: Context,
   body: { slug: string; amount?: number | string },
   agentCaller?: string,
 ): Promise<MadeSession> {
@@ -103,8 +103,11 @@ export async function createLinkSession(
   if (!isOffered(ctx.now(), link, product)) throw new ApiError("LINK_UNAVAILABLE")
   const paused = () => new ApiError("PAYMENTS_PAUSED")
   if (isNewPaused(pausedWhile(ctx, offer.halted), networkOf(ctx.chain, link.chain_id))) throw paused()
-  const terms = await linkTerms(ctx, link, product, body)
-  return await insertSession(ctx, offer, terms, { merchantId: link.merchant_id, body: {}, paused, agentCaller })
+  const make = async (ctx: TxContext) => {
+    const terms = await linkTerms(ctx, link, product, body)
+    return await insertSession(ctx, offer, terms, { merchantId: link.merchant_id, body: {}, paused, agentCaller })
+  }
+  return isWrittenAtOnce(offer, {}) ? await make(ctx) : await inTransaction(ctx, make)
 }
 
 interface NewSession {

@@ -3,7 +3,7 @@ import { keepWatched } from "../../ledger/deposits/make-deposits.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
-import { type Context, inTransaction } from "../../platform/context.ts"
+import type { Context } from "../../platform/context.ts"
 import { invalid } from "../../platform/errors.ts"
 import { awaitEnd, POLL_PAUSE_MS, polling } from "../../platform/http/await-end.ts"
 import type { Server } from "../../platform/http/server.ts"
@@ -45,7 +45,7 @@ export function payRoutes(app: Server, ctx: Context): void {
       config: { errors: ["LINK_NOT_FOUND", "LINK_UNAVAILABLE", "PAYOUT_ADDRESS_REQUIRED", "PAYMENTS_PAUSED"] },
     },
     async (request, reply) => {
-      const { session, payTo } = await inTransaction(ctx, ctx => createLinkSession(ctx, request.body))
+      const { session, payTo } = await createLinkSession(ctx, request.body)
       const { token } = networkOf(ctx.chain, session.chain_id)
       if (!payTo) throw new Error("a session has no receiving address")
       reply.code(201)

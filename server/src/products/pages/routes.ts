@@ -19,7 +19,7 @@ import { keepWatched, watch } from "../../ledger/deposits/make-deposits.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { termsOf } from "../../ledger/deposits/read-terms.ts"
 import { parseAddress, parseHash } from "../../platform/chain/hex.ts"
-import { type Context, inTransaction, reading } from "../../platform/context.ts"
+import { type Context, reading } from "../../platform/context.ts"
 import { ApiError, errorTable } from "../../platform/errors.ts"
 import { type Source, sendEvents, sendState } from "../../platform/http/send-events.ts"
 import type { Server } from "../../platform/http/server.ts"
@@ -162,8 +162,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     refuseBackground(request, reply)
     const { amount: typed = "" } = request.query as { amount?: unknown }
     const amount = typeof typed === "string" ? amountTyped(typed) : undefined
-    const start = async () =>
-      (await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount && { amount }) }))).session
+    const start = async () => (await createLinkSession(ctx, { slug, ...(amount && { amount }) })).session
     const session = await start().catch(error => error as Error)
     if (!(session instanceof Error)) return reply.redirect(`/pay/${session.id}${languageIn(request)}`, SEE_OTHER)
     return await sendPage(request, reply, async (t, lang) => {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../../test/subscription-rig.ts"
 import type { Address } from "../../platform/chain/hex.ts"
-import { inTransaction } from "../../platform/context.ts"
 import { openLog } from "../../platform/log.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 
@@ -571,7 +570,7 @@ describe("what a subscription is", () => {
       ["192.0.2.1", [0, 0]],
       [undefined, [1, 1]],
     ] as const) {
-      const { session } = await inTransaction(ctx, ctx => createLinkSession(ctx, { slug: link.slug }, caller))
+      const { session } = await createLinkSession(ctx, { slug: link.slug }, caller)
       await rig.pay(session.id)
       await rig.look()
       expect([caller, await counts()]).toEqual([caller, expected])

@@ -5,7 +5,7 @@ import { pausedDeposits } from "../../ledger/payouts/check-paused.ts"
 import { type Address, checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
-import { type Context, inTransaction } from "../../platform/context.ts"
+import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { formatAmount, readAmount } from "../../platform/money/amount.ts"
@@ -228,8 +228,7 @@ async function openSession(
       ? amount !== undefined && readAmount("amount", amount, network.token, ctx.settings.minAmount) === asked.amount
       : asked.fixed === asked.amount)
   if (isSame) return asked
-  return (await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller)))
-    .session
+  return (await createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller)).session
 }
 
 /** The link's checkout that is paid at an address. Any other payment is answered with the 402 of a new checkout. */
