@@ -44,6 +44,7 @@ const GOAL = 1.2
 const AS = "shop"
 const WEBHOOK = `c${"w".repeat(24)}`
 const PRICE = 1_000_000n
+const SLUG = "growth"
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const median = (values: number[]): number =>
@@ -101,6 +102,7 @@ async function serve(url: string, rows: number): Promise<void> {
     .execute()
   await ensureCursor(service.ctx, network)
   const session = await service.call("POST", "/api/console/checkouts", { amount: "5" }, { as: AS })
+  await service.call("POST", "/api/console/payment-links", { title: "Book", amount: "5", slug: SLUG }, { as: AS })
   const inner = innerPaths(rig, merchantId, shop)
   process.once("disconnect", () => process.exit())
   process.on("message", async (name: string) => process.send?.(await inner[name]?.()))
@@ -297,6 +299,9 @@ const inside =
     return ms
   }
 
+/** One hash: a checkout takes ten that are being verified. */
+const submitted = ({ sessionId }: Side) => ({ sessionId, txHash: `0x${"7a".repeat(32)}` })
+
 const since = "2026-01-01T00:00:00Z"
 const paths: Record<string, Path> = {
   "verify, with access": get(({ paywallId, payer }) => `/api/paywalls/${paywallId}/verify?address=${payer}`),
@@ -306,12 +311,20 @@ const paths: Record<string, Path> = {
   "the state of a payer's page": get(({ paywallId }) => `/api/paywalls/${paywallId}`),
   "the state of a checkout": get(({ sessionId }) => `/api/pay/status/${sessionId}`),
   "the state of a paid checkout": get(`/api/pay/status/${firstSession}`),
+  "the page of a checkout": get(({ sessionId }) => `/pay/${sessionId}`),
   "the receipt of a checkout": get(`/receipt/${firstSession}`),
+  "a merchant's checkout": get(`/api/checkouts/${firstSession}`),
   "the state of a payment": get(
     ({ popularId }) => `/api/paywalls/${popularId}/payments/${popularHash}?address=${popularPayer}`,
   ),
   "make a checkout": post("/api/checkouts", { amount: "5" }),
   "make a checkout with a key": post("/api/checkouts", { amount: "5" }, randomUUID),
+  "start a checkout of a link": post("/api/pay/sessions", { slug: SLUG }),
+  "submit the hash of a checkout": async side => await post("/api/pay/confirm", submitted(side))(side),
+  "submit the hash of a paywall": async side => {
+    const body = { txHash: `0x${randomBytes(32).toString("hex")}`, address: `0x${randomBytes(20).toString("hex")}` }
+    return await post(`/api/paywalls/${side.popularId}/pay`, body)(side)
+  },
   "the same again": post("/api/checkouts", { amount: "5" }, () => "the-same"),
   "make a paywall": post("/api/console/paywalls", { name: "Film", price: "0.50" }),
   ...Object.fromEntries(

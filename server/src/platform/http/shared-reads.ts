@@ -13,8 +13,8 @@ import type { Wakes } from "../jobs/wake.ts"
 import type { Names } from "../jobs/wake-payload.ts"
 
 /**
- * How often reads begin that no wake-up asks for. Each time, all that are due share their statements, about a dozen,
- * however many states there are.
+ * How often reads begin that no wake-up asks for. Each time, all that are due share their few statements, however many
+ * states there are.
  */
 export const TICK_MS = 500
 /** So many states that somebody begins to wait for are read at once; one more each second. The others wait for the tick. */

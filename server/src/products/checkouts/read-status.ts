@@ -42,6 +42,7 @@ async function orBroughtBack<S>(ctx: Context, id: string, read: () => Promise<S 
 export async function statusOf(ctx: TxContext, state: SessionState) {
   const { session, submission } = state
   const network = networkOf(ctx.chain, session.chain_id)
+  const { confirmations } = network
   const paidAt = await paidAtOfState(ctx, state)
   // An escrow's money is at no address of ours.
   const shown = shownOf(ctx, session, paidAt, session.capture === "direct" ? state.returned : 0n)
@@ -57,7 +58,7 @@ export async function statusOf(ctx: TxContext, state: SessionState) {
     redirectUrl: isDone ? shown.redirectUrl : null,
     payerFields: session.payer_fields ?? [],
     confirmations: depthOf(state.above),
-    requiredConfirmations: Number(network.confirmations),
+    requiredConfirmations: Number(confirmations),
     submission: submission
       ? {
           txHash: submission.tx_hash,
