@@ -280,15 +280,6 @@ export const ownLinkById = (
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
 
-/** The merchant's link with this slug, or undefined. */
-export const ownLink = (ctx: TxContext, merchantId: string, slug: string): Promise<Row<"payment_links"> | undefined> =>
-  ctx.db
-    .selectFrom("payment_links")
-    .selectAll()
-    .where("slug", "=", slug)
-    .where("merchant_id", "=", merchantId)
-    .executeTakeFirst()
-
 /**
  * Whether a link can be paid: it is switched on, not expired, not used up, and its product, if billed by period, is
  * active.
