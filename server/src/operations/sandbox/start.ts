@@ -96,9 +96,8 @@ export async function startSandbox(
   const [payout, relay] = [keys.payout, keys.relay].map(key => privateKeyToAccount(key).address) as [Hex, Hex]
   const { address: guardian } = privateKeyToAccount(keys.guardian)
   const contracts = await deployContracts(wallet, deployer, { guardian, operator: payout, relay })
-  const buyerAddresses = buyers.map(buyer => buyer.address)
   const payoutAddresses = keys.merchants.map(({ payoutKey }) => privateKeyToAccount(payoutKey).address)
-  await fund(wallet, deployer, contracts.token, [payout, relay, ...payoutAddresses], buyerAddresses)
+  await fund(wallet, deployer, contracts.token, [payout, relay, ...payoutAddresses], buyers)
   await chain.save()
 
   const settings = sandboxSettings(given, keys, contracts, chain.rpcUrl)
@@ -119,8 +118,8 @@ export async function startSandbox(
           jwks: { keys: [keys.signing] },
           clients: merchants.map(({ id, secret }) => ({ clientId: id, clientSecret: secret })),
         })
-        const accounts = { deployer, buyers, merchants }
-        sandboxRoutes(routes, { ctx, chain, wallet, ...accounts, advance, inboxFile: at("inbox.jsonl") })
+        const parts = { ctx, chain, wallet, deployer, buyers, merchants, advance, inboxFile: at("inbox.jsonl") }
+        sandboxRoutes(routes, parts)
         sandboxPageRoutes(routes, { ctx, merchants, buyers, rpcUrl: chain.rpcUrl, file: at("sandbox.json") })
       })
     },
@@ -256,8 +255,9 @@ async function fund(
   deployer: Account,
   token: Address,
   wallets: string[],
-  buyers: string[],
+  buyersToFund: Buyer[],
 ): Promise<void> {
+  const buyers = buyersToFund.map(({ address }) => address)
   for (const address of [...wallets, ...buyers] as Address[])
     if ((await wallet.getBalance({ address })) === 0n) await wallet.setBalance({ address, value: GAS_MONEY })
   for (const buyer of buyers as Address[]) {
