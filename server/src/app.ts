@@ -1,10 +1,12 @@
 /** The HTTP API: the server and the list of everything it serves. */
-import type { FastifyReply } from "fastify"
+import type { FastifyReply, FastifyRequest } from "fastify"
 import { auditRoutes } from "./account/audit/routes.ts"
 import { apiKeyRoutes } from "./account/identity/api-key-routes.ts"
 import { authRoutes } from "./account/identity/auth-routes.ts"
 import { openIdentities } from "./account/identity/open-identities.ts"
 import type { TokenIssuer } from "./account/identity/tokens.ts"
+import { openSessions } from "./account/sessions/open-sessions.ts"
+import { sessionRoutes } from "./account/sessions/routes.ts"
 import { deliveryRoutes } from "./account/webhooks/delivery-routes.ts"
 import { webhookDocument } from "./account/webhooks/event-document.ts"
 import { webhookRoutes } from "./account/webhooks/routes.ts"
@@ -20,14 +22,17 @@ import { returnAddressRoutes } from "./ledger/settlement/return-address-routes.t
 import type { SellingContext } from "./ledger/settlement/sellable.ts"
 import { splitRoutes } from "./ledger/splits/routes.ts"
 import { alarmsNow } from "./operations/doctor/list-alarms.ts"
+import type { Settings } from "./platform/config/settings.ts"
 import { type Context, wallTime } from "./platform/context.ts"
 import { ApiError } from "./platform/errors.ts"
 import { healthRoutes } from "./platform/http/health-routes.ts"
 import { documentApi } from "./platform/http/openapi.ts"
+import { pathOf } from "./platform/http/path.ts"
 import { openServer, type Server } from "./platform/http/server.ts"
 import { catalogRoutes } from "./products/checkouts/catalog-routes.ts"
 import { payRoutes } from "./products/checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./products/checkouts/routes.ts"
+import { consoleRoutes } from "./products/console/routes.ts"
 import { refundRoutes } from "./products/escrow/refund-routes.ts"
 import { escrowRoutes } from "./products/escrow/routes.ts"
 import { readAssets } from "./products/pages/assets.ts"
@@ -58,18 +63,21 @@ export function openApp(
   standing: () => string[] = () => [],
 ): Server {
   const assets = readAssets()
-  const app = openServer(ctx, openIdentities(ctx, tokens), undefined, browserErrors(assets))
+  const app = openServer(ctx, openIdentities(ctx, tokens, openSessions(ctx)), undefined, browserErrors(assets))
   // When its request comes for a stream of events, which Fastify does not send, and for all else when it is sent: long-polls
   // and payments wait, and their connections would otherwise be kept until the stop breaks them.
   app.addHook("onRequest", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onSend", async (_request, reply) => closeWhile(draining, reply))
   app.addHook("onRequest", async request => refuseBesideTheClock(ctx, request.url))
+  const consoleHost = ownHostOfConsole(ctx.settings)
+  if (consoleHost !== undefined) app.addHook("onRequest", async request => refuseBesideTheConsole(consoleHost, request))
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
     const alarms = async () => [...(await alarmsNow(ctx, standing())), ...(tokens.troubles?.() ?? [])]
     healthRoutes(routes, ctx, alarms, draining)
     authRoutes(routes, ctx)
+    sessionRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)
@@ -99,6 +107,7 @@ export function openApp(
     subscriberRoutes(routes, ctx)
     auditRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
+    consoleRoutes(routes, ctx, assets)
   })
   app.addHook("onClose", () => sender.close())
   return app
@@ -108,6 +117,19 @@ export function openApp(
 function refuseBesideTheClock({ clock }: Context, url: string): void {
   const trouble = /^\/(healthz|readyz|metrics)\b/.test(url) ? undefined : clock?.trouble()
   if (trouble !== undefined) throw new ApiError("NOT_READY", undefined, `Not ready: ${trouble}.`)
+}
+
+/** What is served at the console's own host. Merchants and payers have a part in everything else. */
+const OF_CONSOLE = /^\/(console|api\/console|api\/auth|assets)(\/|$)|^\/(healthz|readyz|metrics)$/
+
+/** Where the console has a host of its own, nothing that others write is at its origin. */
+function refuseBesideTheConsole(host: string, request: FastifyRequest): void {
+  if (request.headers.host?.toLowerCase() === host && !OF_CONSOLE.test(pathOf(request))) throw new ApiError("NOT_FOUND")
+}
+
+function ownHostOfConsole({ consoleUrl, baseUrl }: Settings): string | undefined {
+  const { host } = new URL(consoleUrl)
+  return host === new URL(baseUrl).host ? undefined : host
 }
 
 function closeWhile(draining: AbortSignal, reply: FastifyReply): void {

@@ -1,6 +1,7 @@
 /** The worker: the list of all background loops. */
 import { forgetExpiredNonces } from "./account/identity/make-nonces.ts"
 import { forgetRetiredKeys } from "./account/identity/use-signing-keys.ts"
+import { forgetEnded } from "./account/sessions/queries.ts"
 import { forgetOldEvents, runDeliveries } from "./account/webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./account/webhooks/manage-secrets.ts"
 import { measureBacklog } from "./account/webhooks/measure-backlog.ts"
@@ -186,6 +187,7 @@ const housekeeping: Loop<SellingContext> = {
     if (!ctx.settings.relaySigner) for (const network of networks) await tendRelays(ctx, network)
     await forgetExpiredKeys(ctx)
     await forgetExpiredNonces(ctx)
+    await forgetEnded(ctx)
     await forgetRetiredKeys(ctx)
     await forgetExpiredSecrets(ctx)
     await forgetOldEvents(ctx)

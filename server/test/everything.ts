@@ -54,7 +54,7 @@ export const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
       method: method.toUpperCase() as Route["method"],
       path,
       operation,
-      isConsole: path.startsWith("/api/console/"),
+      isConsole: path.startsWith("/api/console/") && !/\/(config|session)$/.test(path),
       needsKey: JSON.stringify(operation.security) === '[{"apiKey":[]}]',
       needsWallet: JSON.stringify(operation.security) === '[{"wallet":[]}]',
       takesKey: parameters.some(({ name }) => name === "Idempotency-Key"),
@@ -126,6 +126,7 @@ export async function prepare(): Promise<void> {
     subscriptionProductId,
     invoices: subscribed.invoiceId,
     settlements: await settlement(),
+    sessions: `ses_${"a".repeat(24)}`,
     refunds: await refund(),
     from: BUYER,
     nonce: TX_HASH,
@@ -133,6 +134,7 @@ export async function prepare(): Promise<void> {
     address: (await service.call("GET", `/api/paywalls/${id}`)).body.payTo,
   }
   await grant(id)
+  await session()
   const subscriber = await service.call("POST", "/api/subscriptions/token", await subscriberProof())
   walletToken = subscriber.body.accessToken
   // Used, so that it is not noted for another minute.
@@ -411,6 +413,17 @@ async function grant(paywall: string): Promise<void> {
     .execute()
 }
 
+/** A browser in which the shop's person is signed in. */
+async function session(): Promise<void> {
+  const now = new Date()
+  const person = { iss: service.issuer.issuer, sub: "shop", way: "provider", address: null, user_agent: null } as const
+  const times = { created_at: now, last_seen_at: now, expires_at: new Date(now.getTime() + 3_600_000) }
+  await service.ctx.db
+    .insertInto("sessions")
+    .values({ id: ids.sessions ?? "", hash: "aa", ...person, ...times })
+    .execute()
+}
+
 /** Money of the wallet at the session that was too little, and waits for the merchant. */
 async function waiting(token: never): Promise<void> {
   const { db } = service.ctx
@@ -472,13 +485,17 @@ async function subscriberProof(): Promise<object> {
   return { message: body.message, signature: await wallet.signMessage({ message: body.message }) }
 }
 
+/** The wallet's signature for a sign-in. */
+async function signInProof(): Promise<object> {
+  const { body } = await service.call("POST", "/api/auth/nonce")
+  return await signMessage(wallet, body.nonce, signInFields)
+}
+
 /** Bodies that can't be written down beforehand: signed ones, and one that must be known. */
 export const signed: Record<string, () => Promise<object>> = {
   "POST /api/pay/authorize": takenAuthorization,
-  "POST /api/auth/verify": async () => {
-    const { body } = await service.call("POST", "/api/auth/nonce")
-    return await signMessage(wallet, body.nonce, signInFields)
-  },
+  "POST /api/auth/verify": signInProof,
+  "POST /api/console/session": signInProof,
   "POST /api/subscriptions/token": subscriberProof,
   "PUT /api/console/subscriptions/{id}": async () => ({ productId: ids.subscriptionProductId }),
   "POST /api/pay/return-address": async () => {
@@ -506,12 +523,16 @@ export function send(route: Route, given: Sent = {}) {
   const body = "body" in given ? given.body : route.body && JSON.stringify(route.body.example)
   const metrics = route.path === "/metrics" ? { authorization: `Bearer ${METRICS_TOKEN}` } : {}
   const key = route.needsKey ? { "x-api-key": apiKeys.shop } : {}
+  // Only the console's own page may begin a session.
+  const { host, origin } = new URL("http://127.0.0.1:4000")
+  const own = route.path === "/api/console/session" ? { host, origin } : {}
   const token = route.needsWallet ? { authorization: `Bearer ${walletToken}` } : {}
   const isNamed = given.headers?.authorization !== undefined || given.headers?.["x-api-key"] !== undefined
   const { as = route.isConsole && !isNamed ? "shop" : undefined } = given
   return service.call(route.method, `${path}${query && `?${query}`}`, body, {
     headers: {
       ...metrics,
+      ...own,
       ...key,
       ...token,
       ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}),

@@ -1,5 +1,9 @@
-/** An identity provider of the tests: real discovery and keys over HTTP, and tokens with whatever a test wants in them. */
-import { createServer } from "node:http"
+/**
+ * An identity provider of the tests: real discovery and keys over HTTP, tokens with whatever a test wants in them, and the
+ * code flow for a browser, whose person is signed in already.
+ */
+import { createHash, randomUUID } from "node:crypto"
+import { createServer, type IncomingMessage } from "node:http"
 import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose"
 
 export interface TestIssuer {
@@ -12,8 +16,15 @@ export interface TestIssuer {
     claims?: Record<string, unknown>,
     header?: { alg?: string; kid?: string; typ?: string },
   ): Promise<string>
+  /** Who is signed in at the provider, and what the next ID token says differently. */
+  person: { sub: string; claims: Record<string, unknown>; header: Record<string, string> }
+  /** What the next answer to a browser has in place of a code, such as `error: "access_denied"`. */
+  refusal: Record<string, string> | undefined
   stop(): Promise<void>
 }
+
+/** The console's client at the provider. */
+export const CLIENT = { id: "console", secret: "a client's secret: 100%" }
 
 export const AUDIENCE = "sluice"
 
@@ -22,14 +33,64 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
   const { privateKey, publicKey } = await generateKeyPair("ES256")
   const publicJwk = { ...(await exportJWK(publicKey)), kid: "test", alg: "ES256", use: "sig" }
   let issuer = ""
-  const server = createServer((request, response) => {
+  const answers: Pick<TestIssuer, "person" | "refusal"> = {
+    person: { sub: "ada", claims: {}, header: {} },
+    refusal: undefined,
+  }
+  /** The requests of browsers, by the code that each was answered with. */
+  const asked = new Map<string, URLSearchParams>()
+  const server = createServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? "", "http://issuer")
+    const at = (path: string) => new URL(path, issuer).href
     const documents: Record<string, unknown> = {
-      "/.well-known/openid-configuration": { issuer, jwks_uri: new URL("/jwks", issuer).href },
+      "/.well-known/openid-configuration": {
+        issuer,
+        jwks_uri: at("/jwks"),
+        authorization_endpoint: at("/authorize"),
+        token_endpoint: at("/token"),
+        response_types_supported: ["code"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: ["ES256"],
+      },
       "/jwks": { keys: [publicJwk] },
     }
-    const document = documents[request.url ?? ""]
-    response.writeHead(document ? 200 : 404, { "content-type": "application/json" }).end(JSON.stringify(document ?? {}))
+    if (pathname === "/authorize") {
+      const back = new URL(searchParams.get("redirect_uri") ?? "")
+      const code = randomUUID()
+      asked.set(code, searchParams)
+      const answer = { state: searchParams.get("state") ?? "", ...(answers.refusal ?? { code }) }
+      for (const [name, value] of Object.entries(answer)) back.searchParams.set(name, value)
+      return void response.writeHead(302, { location: back.href }).end()
+    }
+    const document = pathname === "/token" ? await tokenFor(request) : documents[request.url ?? ""]
+    const status = document === "refused" ? 400 : document ? 200 : 404
+    const body = document === "refused" ? { error: "invalid_grant" } : (document ?? {})
+    return void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body))
   })
+  /** Exchanges a code once, for whoever knows the client's secret and the verifier. */
+  const tokenFor = async (request: IncomingMessage): Promise<unknown> => {
+    let text = ""
+    for await (const chunk of request) text += chunk
+    const form = new URLSearchParams(text)
+    const code = form.get("code") ?? ""
+    const of = asked.get(code)
+    asked.delete(code)
+    const basic = Buffer.from(request.headers.authorization?.replace(/^Basic /, "") ?? "", "base64").toString()
+    const [id, secret] = basic.split(":").map(part => decodeURIComponent(part.replaceAll("+", " ")))
+    const challenge = createHash("sha256")
+      .update(form.get("code_verifier") ?? "")
+      .digest("base64url")
+    const isRight =
+      of?.get("code_challenge") === challenge &&
+      of.get("redirect_uri") === form.get("redirect_uri") &&
+      id === CLIENT.id &&
+      secret === CLIENT.secret
+    if (!isRight) return "refused"
+    const { sub, claims, header } = answers.person
+    const now = Math.floor(Date.now() / 1_000)
+    const more = { aud: CLIENT.id, nonce: of.get("nonce"), iat: now, ...claims }
+    return { access_token: "unused", token_type: "Bearer", id_token: await sign(sub, more, header) }
+  }
   await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
   issuer = `http://127.0.0.1:${(server.address() as { port: number }).port}${ending}`
   const sign = (sub: string, claims: object, header: object): Promise<string> =>
@@ -38,7 +99,7 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
       .sign(privateKey)
   // A subject's plain token is the same for half an hour: a signature takes 0.15 ms of CPU, and each request carries one.
   const plain = new Map<string, { token: Promise<string>; until: number }>()
-  return {
+  const own: Omit<TestIssuer, "person" | "refusal"> = {
     issuer,
     privateKey,
     publicJwk,
@@ -56,4 +117,5 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
         server.close(() => resolve())
       }),
   }
+  return Object.assign(answers, own)
 }

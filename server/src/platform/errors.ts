@@ -79,6 +79,16 @@ export const errorTable = {
     message: "This split belongs to another merchant.",
     help: "Use a split of your own; `GET /api/console/splits` lists them.",
   },
+  FOREIGN_REQUEST: {
+    status: 403,
+    message: "This request does not come from the console's own page, or its browser does not say so.",
+    help: "A session's cookie, and signing in, work only for the console's own pages, in browsers that send `Sec-Fetch-Site`. Consoles at other origins and programs use a bearer token or an API key. Nothing was done.",
+  },
+  MERCHANT_REQUIRED: {
+    status: 400,
+    message: "You are signed in, and belong to no merchant yet.",
+    help: "Signing in to the console makes no merchant. The first console request with a bearer token makes one.",
+  },
   SCOPE_REQUIRED: {
     status: 403,
     message: "This API key has no scope for this request.",

@@ -25,6 +25,7 @@ export type IdPrefix =
   | "re"
   | "sub"
   | "inv"
+  | "ses"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

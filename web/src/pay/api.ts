@@ -25,7 +25,7 @@ export const post = <T>(path: string, body: object): Promise<T> => call<T>("POST
 
 /** Sends a request with or without a body and a token; throws as {@link post} does. */
 export async function call<T>(
-  method: "GET" | "POST",
+  method: "GET" | "POST" | "DELETE",
   path: string,
   { body, token }: { body?: object; token?: string },
 ): Promise<T> {

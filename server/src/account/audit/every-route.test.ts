@@ -34,6 +34,7 @@ const SENT = "sends events, which deliveries record with `by_hand` and each atte
 /** Routes that change nothing that is logged, each with the reason. */
 const silent: Record<string, string> = {
   "POST /api/console/checkouts": "a checkout is its own record, and an entry would make each payment slower",
+  "DELETE /api/console/sessions/{id}": "a session is a person's own, and of no merchant",
   "POST /api/console/webhooks/{id}/test": SENT,
   "POST /api/console/webhooks/{id}/recover": SENT,
   "POST /api/console/deliveries/{id}/resend": SENT,

@@ -4,17 +4,14 @@ import { type Context, inTransaction, type TxContext, wallTime } from "../../pla
 import { actorOf } from "../../platform/http/actor.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { merchantOf } from "./find-merchant.ts"
-import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "./prove-wallet.ts"
+import { caip10Of, offerNonce, proveWallet, SIGN_IN_PATH, signInDoor, useProof } from "./prove-wallet.ts"
 import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
 import { CONSOLE_TOKEN_MS, publishedKeys, signToken, TOKEN_TYPES } from "./use-signing-keys.ts"
 
-const VERIFY_PATH = "/api/auth/verify"
 const KEYS_CACHED = "public, max-age=300"
 const tags = ["sign-in"]
 
 export function authRoutes(app: Server, ctx: Context): void {
-  // Computed when it is needed: the routes can also be described without a chain.
-  const doorOf = (): Door => ({ purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks })
   app.post(
     "/api/auth/nonce",
     {
@@ -27,11 +24,11 @@ export function authRoutes(app: Server, ctx: Context): void {
       },
       preValidation: orEmptyBody,
     },
-    async () => await offerNonce(ctx, doorOf()),
+    async ({ headers }) => await offerNonce(ctx, signInDoor(ctx, headers.host)),
   )
 
   app.post(
-    VERIFY_PATH,
+    SIGN_IN_PATH,
     {
       schema: {
         operationId: "signIn",
@@ -45,7 +42,7 @@ export function authRoutes(app: Server, ctx: Context): void {
       config: { errors: ["SIGNATURE_REFUSED", "SIGNUP_CLOSED", "CHAIN_UNAVAILABLE"] },
     },
     async request => {
-      const door = doorOf()
+      const door = signInDoor(ctx, request.headers.host)
       const proof = await proveWallet(ctx, door, request.body)
       const sub = caip10Of(proof)
       const subject = { iss: ctx.settings.baseUrl, sub }

@@ -23,7 +23,7 @@ const create = async (scopes: Scope[], as = "shop") => {
 const by = ({ key }: { key: string }) => ({ headers: { "x-api-key": key } })
 
 /** Never by a key: it could make others that outlive it, or change where the money goes. */
-const isForPeople = ({ path }: Route) => /^\/api\/console\/(api-keys|settings)/.test(path)
+const isForPeople = ({ path }: Route) => /^\/api\/console\/(api-keys|settings|sessions)/.test(path)
 const consoleRoutes = routes.filter(route => route.isConsole && !isForPeople(route))
 const ownRoutes = routes.filter(route => route.needsKey)
 

@@ -1,14 +1,18 @@
 /** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
+import { timingSafeEqual } from "node:crypto"
 import type { IncomingHttpHeaders } from "node:http"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { gather } from "../../platform/db/gather.ts"
+import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import {
+  type Asked,
   type Caller,
   type Credential,
   type Identities,
   keyAlone,
   keyNeeded,
+  sessionNeeded,
   walletNeeded,
 } from "../../platform/http/authenticate.ts"
 import { knownMerchant, merchantOf } from "./find-merchant.ts"
@@ -18,25 +22,56 @@ import { type Lookup, sharedLookup } from "./shared-lookup.ts"
 import type { TokenIssuer } from "./tokens.ts"
 import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } from "./use-signing-keys.ts"
 
+/** The sessions of browsers, as the folder of sessions reads them. */
+export interface SessionSource {
+  /**
+   * The hash of what a request's cookie holds; undefined without one, empty where it can't be of a session. Throws
+   * `FOREIGN_REQUEST` for a request of another site's page.
+   */
+  hashIn(method: string, headers: IncomingHttpHeaders): string | undefined
+  /** The sessions with these hashes that have not ended, keyed by hash. */
+  byHash(hashes: readonly string[]): Promise<Map<string, Row<"sessions">>>
+  /** Records that a session is used. */
+  noteSeen(session: Row<"sessions">): Promise<void>
+}
+
+/** For a server without a console. */
+const noSessions: SessionSource = {
+  hashIn: () => undefined,
+  byHash: async () => new Map(),
+  noteSeen: async () => {},
+}
+
 /** A caller without a credential. */
 const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
- * Answers the server's questions about callers from the database and the token issuer. Of `Authorization` and
- * `x-api-key`, the first that is present decides: where it is invalid, the other one is not tried, or it would be unclear
- * on whose behalf a request acts. An invalid credential is refused even where none is needed, or a revoked key would seem
+ * Answers the server's questions about callers from the database and the token issuer. Of `Authorization`,
+ * `x-api-key` and a session's cookie, the first that is present decides: where it is invalid, no other one is tried, or it
+ * would be unclear on whose behalf a request acts. An invalid credential is refused even where none is needed, or a revoked key would seem
  * to work. Credentials from an address that is over its limit are looked up together in one query: a valid one among them
  * must not be refused because of its neighbours.
  */
-export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
+export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: SessionSource = noSessions): Identities {
   const absent = negativeCache()
+  const byHash = lookups(hashes => sessions.byHash(hashes))
   const keys = lookups(names => keysByHash(ctx, names))
   const signingKeys = lookups(names => signingKeysById(ctx, names))
-  const authenticate: Identities["authenticate"] = (credential, headers, isRefused) => {
-    const isStranger = credential === undefined || (credential === "optional key" && headers["x-api-key"] === undefined)
-    return isStranger ? stranger : identify(credential, headers, isRefused)
+  const authenticate: Identities["authenticate"] = (credential, asked, isRefused) => {
+    const isStranger =
+      credential === undefined || (credential === "optional key" && asked.headers["x-api-key"] === undefined)
+    return isStranger ? stranger : identify(credential, asked, isRefused)
   }
-  const identify = async (credential: Credential, headers: IncomingHttpHeaders, isRefused: boolean) => {
+  const bySession = async (hash: string, isRefused: boolean) => {
+    const session = hash === "" || absent.has(hash) ? undefined : await byHash(isRefused)(hash)
+    if (!session || !timingSafeEqual(Buffer.from(session.hash, "hex"), Buffer.from(hash, "hex"))) {
+      if (hash !== "") absent.add(hash)
+      return { ...stranger, refusal: sessionNeeded() }
+    }
+    await sessions.noteSeen(session)
+    return { ...stranger, subject: { iss: session.iss, sub: session.sub }, sessionId: session.id }
+  }
+  const identify = async (credential: Credential, { method, headers }: Asked, isRefused: boolean) => {
     try {
       const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
       if (credential === "wallet") {
@@ -44,6 +79,10 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
         return wallet ? { ...stranger, wallet } : { ...stranger, refusal: walletNeeded() }
       }
       const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
+      if (credential === "token" || credential === "token or key") {
+        const hash = headers.authorization === undefined && !isByKey ? sessions.hashIn(method, headers) : undefined
+        if (hash !== undefined) return await bySession(hash, isRefused)
+      }
       if (credential === "token" || (credential === "token or key" && !isByKey)) {
         const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token, isRefused)))
@@ -59,8 +98,13 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   }
   return {
     authenticate,
-    merchantOf: async subject =>
-      (await knownMerchant(ctx, subject)) ?? (await inTransaction(ctx, ctx => merchantOf(ctx, subject))),
+    merchantOf: async (subject, sessionId) => {
+      const known = await knownMerchant(ctx, subject)
+      if (known !== undefined) return known
+      // A browser asks for pages by itself, and must make no merchant by that.
+      if (sessionId !== undefined) throw new ApiError("MERCHANT_REQUIRED")
+      return await inTransaction(ctx, ctx => merchantOf(ctx, subject))
+    },
   }
 }
 

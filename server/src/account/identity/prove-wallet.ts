@@ -17,12 +17,32 @@ export interface Signed {
 export interface Door extends NonceUse {
   /** A message in the form of EIP-4361; the wallet lock uses typed data instead. */
   purpose: Exclude<NonceUse["purpose"], "wallet-lock">
-  /** Path of the route that the signature is for; the message's URI is `BASE_URL` and this. */
+  /** Path of the route that the signature is for; the message's URI is the base and this. */
   path: string
+  /** Whose domain the message names, if not `BASE_URL`'s. */
+  baseUrl?: string
   /** Networks whose wallets may sign: a contract at one address can have another owner on each network. */
   networks: readonly Network[]
   /** The required signer, where it is known. */
   address?: Address
+}
+
+/** Where a wallet's signature signs in, and what the message's URI names. */
+export const SIGN_IN_PATH = "/api/auth/verify"
+
+/**
+ * What a wallet signs to sign in at this Host. At a host of the console's own, the message names that host: wallets warn
+ * of a message for another domain than the page's.
+ */
+export function signInDoor({ settings, chain }: Context, host: string | undefined): Door {
+  const isConsole = host?.toLowerCase() === new URL(settings.consoleUrl).host
+  return {
+    purpose: "sign-in",
+    resource: "",
+    path: SIGN_IN_PATH,
+    baseUrl: isConsole ? settings.consoleUrl : settings.baseUrl,
+    networks: chain.networks,
+  }
 }
 
 /** What each purpose's message says to the person who signs it. */
@@ -40,8 +60,9 @@ const statements: Record<Door["purpose"], string> = {
 export async function offerNonce(ctx: Context, door: Door) {
   const { purpose, resource } = door
   const { nonce, expiresAt } = await makeNonce(ctx, { purpose, resource })
-  const { host: domain } = new URL(ctx.settings.baseUrl)
-  const uri = `${ctx.settings.baseUrl}${door.path}`
+  const { baseUrl = ctx.settings.baseUrl } = door
+  const { host: domain } = new URL(baseUrl)
+  const uri = `${baseUrl}${door.path}`
   const chainIds = door.networks.map(network => network.chainId)
   const statement = statements[purpose]
   const resources = [resourceOf(door)]
@@ -90,9 +111,10 @@ const resourceOf = ({ purpose, resource }: NonceUse): string =>
 export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
   const parsed = parseSiwe(message)
   if (!parsed) throw invalid("message", "must be a message in the form of EIP-4361, exactly as the wallet signed it")
+  const { baseUrl = ctx.settings.baseUrl } = door
   const faults = siweFaults(parsed, {
-    baseUrl: ctx.settings.baseUrl,
-    uri: `${ctx.settings.baseUrl}${door.path}`,
+    baseUrl,
+    uri: `${baseUrl}${door.path}`,
     resource: resourceOf(door),
     chainIds: door.networks.map(network => network.chainId),
     ...(door.address === undefined ? {} : { address: door.address }),

@@ -139,6 +139,8 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
   return {
     ...given,
     oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,
+    // Its provider has no page to sign in: the console has a button for each merchant.
+    oidcClient: undefined,
     secretKeys: given.secretKeys.length > 0 ? given.secretKeys : [Buffer.from(keys.secretKey, "hex")],
     payoutSigner,
     relaySigner,

@@ -40,6 +40,9 @@ export function liveFaults(settings: Settings, keySettings: KeySettings): string
     ...secretKeyRules(settings),
     ...walletRules(settings, keySettings),
     ...publicAddressRules("BASE_URL", settings.baseUrl, "buyers and merchants reach it from outside"),
+    ...(settings.consoleUrl === settings.baseUrl
+      ? []
+      : publicAddressRules("CONSOLE_URL", settings.consoleUrl, "merchants reach it from outside")),
     ...issuerRules(settings),
     [
       webhooks.allowCidrs.some(range => /\/0+$/.test(range)),

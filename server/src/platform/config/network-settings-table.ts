@@ -1,5 +1,5 @@
 /** Declares the settings that exist once for each network. `network-settings.ts` parses them. */
-import type { Meaning } from "./settings-table.ts"
+import type { Meaning } from "./setting.ts"
 
 /** The settings that exist once per network, by their first part. */
 export const networkSettingsTable = {

@@ -6,9 +6,10 @@ import { liveFaults } from "./live-mode.ts"
 import { networkSettings } from "./network-settings.ts"
 import { networkSettingsTable } from "./network-settings-table.ts"
 import { secretFilesOf, withSecretFiles } from "./secret-files.ts"
+import type { Meaning } from "./setting.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
 import { type Bucket, type Settings, SettingsError, type WebhookSettings } from "./settings.ts"
-import { type Meaning, settingsTable } from "./settings-table.ts"
+import { settingsTable } from "./settings-table.ts"
 import { tracingSettings } from "./tracing-settings.ts"
 import { walletSettings } from "./wallet-keys.ts"
 import { wrapped } from "./wrapped-text.ts"
@@ -82,6 +83,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     secretKeys: secretKeysIn(reader, mode),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
+    oidcClient: clientSettings(reader),
     maxScanLag: read("MAX_SCAN_LAG"),
     verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 5_000),
     sanctionsFile: read("SANCTIONS_FILE"),
@@ -128,6 +130,18 @@ function secretKeysIn({ read, required, faults }: SettingReader, mode: Mode): Se
   return [first, other].filter(key => key !== undefined)
 }
 
+function clientSettings({ env, read, faults }: SettingReader): Settings["oidcClient"] {
+  const id = read("OIDC_CLIENT_ID")
+  const secret = read("OIDC_CLIENT_SECRET")
+  if (secret !== undefined && !env.OIDC_CLIENT_ID)
+    faults.push("OIDC_CLIENT_SECRET must be the secret of OIDC_CLIENT_ID, which is not set")
+  if (id !== undefined && id === read("OIDC_AUDIENCE"))
+    faults.push(
+      "OIDC_CLIENT_ID must differ from OIDC_AUDIENCE: an ID token of the console would be taken for an access token",
+    )
+  return id === undefined ? undefined : { id, secret }
+}
+
 function replicaSettings({ env, read, faults }: SettingReader): Settings["replica"] {
   const url = read("DATABASE_REPLICA_URL")
   const maxLagMs = read("REPLICA_MAX_LAG")
@@ -146,7 +160,7 @@ function listenSettings({ env, read, faults }: SettingReader, mode: Mode) {
   if (mode === "live" && !env.BASE_URL)
     faults.push("BASE_URL must be set: the https address at which callers reach the service")
   const baseUrl = read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`
-  return { host, port, baseUrl, sandboxPublic }
+  return { host, port, baseUrl, consoleUrl: read("CONSOLE_URL") ?? baseUrl, sandboxPublic }
 }
 
 function amountSettings({ read }: SettingReader, mode: Mode, signup: Settings["signup"]) {

@@ -25,6 +25,8 @@ const values: Record<string, string> = {
   DATABASE_REPLICA_URL: "postgres://sluice@replica.internal/sluice",
   REDIS_URL: "rediss://limits.example.com",
   SECRET_KEY_OTHER: "ab12".repeat(16),
+  OIDC_CLIENT_ID: "console",
+  OIDC_CLIENT_SECRET: "a client's secret",
   METRICS_TOKEN: "0123456789abcdef",
   OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20x",
   RPC_BASE: "https://rpc.example.com/?key=a&b=$(c)#d",
@@ -53,12 +55,12 @@ describe("a secret in a file", () => {
   it("has this form wherever the setting holds a key, a password or a token", () => {
     const secret = Object.entries<{ meaning: string }>(settingsTable)
       .filter(([, { meaning }]) =>
-        /\bkey of the wallet|32 random bytes|decrypts too|Postgres address|Redis address|streaming replica|bearer token|such as a token/.test(
+        /\bkey of the wallet|32 random bytes|decrypts too|Postgres address|Redis address|streaming replica|secret of that client|bearer token|such as a token/.test(
           meaning,
         ),
       )
       .map(([name]) => name)
-    expect(secret.length).toBe(9)
+    expect(secret.length).toBe(10)
     expect([...secret, "RPC_BASE"].sort()).toEqual([...names].sort())
   })
 

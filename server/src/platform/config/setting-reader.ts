@@ -1,5 +1,6 @@
 /** Reads settings one by one and collects their faults, so that a start reports all faults together. */
-import { type Setting, settingsTable } from "./settings-table.ts"
+import type { Setting } from "./setting.ts"
+import { settingsTable } from "./settings-table.ts"
 
 type Table = typeof settingsTable
 type Name = keyof Table

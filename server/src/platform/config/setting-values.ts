@@ -29,6 +29,13 @@ export function httpUrl(value: string): string {
   return value.replace(/\/+$/, "")
 }
 
+/** The http(s) address of a host, without a path, as `URL` writes an origin. */
+export function originUrl(value: string): string {
+  const { origin, href } = new URL(apiUrl(value))
+  if (href !== `${origin}/`) throw new Error("must be the address of a host, without a path")
+  return origin
+}
+
 /**
  * The http(s) URL of an API that gets credentials in headers. The URL itself is logged, so it must contain none.
  * Normalized as `URL` does.

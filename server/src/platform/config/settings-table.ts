@@ -5,6 +5,7 @@
 import { networkNames } from "../chain/network-facts.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
+import type { Setting } from "./setting.ts"
 import {
   address,
   apiUrl,
@@ -17,7 +18,6 @@ import {
   flag,
   gwei,
   httpUrl,
-  issuerUrl,
   listOf,
   oneOf,
   privateKey,
@@ -27,22 +27,8 @@ import {
   text,
   whole,
 } from "./setting-values.ts"
+import { signInSettings } from "./sign-in-settings-table.ts"
 import { collectorUrl, pairs, ratio } from "./tracing-values.ts"
-
-export interface Meaning {
-  meaning: string
-  /** The text used when the variable is not set. Without it, the setting is then undefined. */
-  fallback?: string
-  /** The default in words, where it depends on other settings. */
-  otherwise?: string
-  /** What live mode requires of it, for the documentation. */
-  live?: string
-}
-
-export interface Setting<T> extends Meaning {
-  /** Throws an Error whose message completes "NAME …". */
-  parse: (text: string) => T
-}
 
 const perMinute = (meaning: string, fallback: string): Setting<number> & { fallback: string } => ({
   meaning: `${meaning}, requests a minute; 0 switches it off`,
@@ -71,11 +57,6 @@ export const settingsTable = {
     otherwise: "http://HOST:PORT",
     live: "must be set; https, and not a private address",
     parse: httpUrl,
-  },
-  CONSOLE_ORIGINS: {
-    meaning: "origins of browser consoles, comma-separated",
-    fallback: "",
-    parse: listOf(part => new URL(httpUrl(part)).origin),
   },
   TRUSTED_PROXIES: {
     meaning: "addresses and CIDRs of proxies whose X-Forwarded-For is believed, comma-separated",
@@ -129,18 +110,7 @@ export const settingsTable = {
       "while SECRET_KEY is changed, the key that comes, or the one before: it decrypts too, and encrypts nothing",
     parse: bytes32,
   },
-  OIDC_ISSUER: {
-    meaning: "the issuer of console tokens; the same as BASE_URL where merchants sign in with wallets alone",
-    otherwise: "the sandbox's own; needed elsewhere",
-    live: "must be set; https, not a private address, not a sandbox's",
-    parse: issuerUrl,
-  },
-  OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
-  SIGNUP: {
-    meaning: "open: the first valid token makes a merchant; invite: only for invited subjects",
-    otherwise: "open, in live mode invite",
-    parse: oneOf("open", "invite"),
-  },
+  ...signInSettings,
   NETWORKS: {
     meaning: `the networks to serve, the first is the default: ${networkNames.join(", ")}`,
     otherwise: "base-sepolia, in live mode base",
@@ -308,7 +278,7 @@ export const settingsTable = {
     fallback: "0.10",
     parse: decimal,
   },
-  LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
+  LIMIT_AUTH: perMinute("POST /api/auth/* and /api/console/session together, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
   LIMIT_PAY_CONFIRM: perMinute(
     "POST /api/pay/confirm, /api/pay/authorize and /api/pay/payer-info together, by IP",

@@ -30,6 +30,8 @@ export interface Settings {
   /** Without a slash at the end. */
   baseUrl: string
   consoleOrigins: string[]
+  /** Where the console is, without a slash at the end; `baseUrl`, or a host of its own. */
+  consoleUrl: string
   trustedProxies: string[]
   dataDir: string
   /** Undefined: the embedded database in `dataDir`. */
@@ -50,6 +52,8 @@ export interface Settings {
   secretKeys: SecretKeys
   oidcIssuer: string
   oidcAudience: string
+  /** The console as a client of the issuer; undefined: nobody signs in to the console there. */
+  oidcClient: { id: string; secret: string | undefined } | undefined
   signup: "open" | "invite"
   /** The first one is the default network. */
   networks: NetworkSettings[]

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 511c1cf2eecbe3b4920fe30ebc9649f929949b6b3b48c35fbc43d1ee368c413b
+// Made from schema.sql by `npm run schema`; do not edit. cec265ae64706d8a777fe7c2c5e7f3108ba5c066767134a2d99de87a3dc5d0a4
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -1158,6 +1158,31 @@ interface Screenings {
   subject: string;
 }
 
+interface Sessions {
+  /**
+   * The IP address that signed in, and user_agent the browser.
+   */
+  address: string | null;
+  created_at: Date;
+  expires_at: Date;
+  /**
+   * Of what the browser's cookie holds.
+   */
+  hash: string;
+  id: string;
+  iss: string;
+  /**
+   * Accurate to a minute. An hour later it has ended.
+   */
+  last_seen_at: Date;
+  sub: string;
+  user_agent: string | null;
+  /**
+   * How the person signed in: at the identity provider, with a wallet, or by the sandbox's button.
+   */
+  way: "provider" | "wallet" | "sandbox";
+}
+
 interface Settlements {
   amount: bigint;
   /**
@@ -1239,6 +1264,24 @@ interface SigningKeys {
    * The private key, sealed under SECRET_KEY.
    */
   sealed: string;
+}
+
+interface SignIns {
+  expires_at: Date;
+  /**
+   * Of what the browser's cookie holds.
+   */
+  hash: string;
+  nonce: string;
+  /**
+   * A path below /console.
+   */
+  return_to: string;
+  state: string;
+  /**
+   * Proves to the provider that whoever brings the code also began the sign-in (PKCE, RFC 7636).
+   */
+  verifier: string;
 }
 
 interface Splits {
@@ -1641,7 +1684,9 @@ export interface DB {
   resources: Resources;
   return_addresses: ReturnAddresses;
   screenings: Screenings;
+  sessions: Sessions;
   settlements: Settlements;
+  sign_ins: SignIns;
   signing_keys: SigningKeys;
   splits: Splits;
   submissions: Submissions;

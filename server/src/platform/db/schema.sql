@@ -1376,6 +1376,29 @@ create table screenings (
 );
 create index screenings_of_address on screenings using btree (address, source, screened_at);
 
+-- A browser that is signed in to the console; a row of its own for each sign-in.
+create table sessions (
+  id text not null,
+  -- Of what the browser's cookie holds.
+  hash text not null,
+  iss text not null,
+  sub text not null,
+  -- How the person signed in: at the identity provider, with a wallet, or by the sandbox's button.
+  way text not null,
+  -- The IP address that signed in, and user_agent the browser.
+  address text,
+  user_agent text,
+  created_at timestamp with time zone not null,
+  -- Accurate to a minute. An hour later it has ended.
+  last_seen_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint sessions_pkey primary key (id),
+  constraint sessions_hash_key unique (hash),
+  constraint sessions_way_check check (way = any (array['provider'::text, 'wallet'::text, 'sandbox'::text]))
+);
+create index sessions_end on sessions using btree (expires_at);
+create index sessions_of on sessions using btree (iss, sub, created_at);
+
 -- A signed authorization (x402), bound to the request that it pays for.
 create table settlements (
   id text not null,
@@ -1436,6 +1459,21 @@ end), identifier) where identifier is not null;
 create index settlements_of_merchant on settlements using btree (merchant_id, created_at desc, id desc);
 create index settlements_of_payout on settlements using btree (payout_id);
 create index settlements_of_resource on settlements using btree (resource_id) where resource_id is not null;
+
+-- A sign-in at the identity provider; the return of the browser deletes it.
+create table sign_ins (
+  -- Of what the browser's cookie holds.
+  hash text not null,
+  state text not null,
+  nonce text not null,
+  -- Proves to the provider that whoever brings the code also began the sign-in (PKCE, RFC 7636).
+  verifier text not null,
+  -- A path below /console.
+  return_to text not null,
+  expires_at timestamp with time zone not null,
+  constraint sign_ins_pkey primary key (hash)
+);
+create index sign_ins_end on sign_ins using btree (expires_at);
 
 -- Keys that sign access tokens. The newest that was published an hour ago signs; the others are published until their tokens have expired.
 create table signing_keys (

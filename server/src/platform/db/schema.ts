@@ -15,6 +15,8 @@ export type FailureReason = NonNullable<Row<"submissions">["reason"]>
 export type SessionStatus = Row<"checkout_sessions">["status"]
 export type BillingInterval = Row<"subscriptions">["billing_interval"]
 
+export type SignInWay = Row<"sessions">["way"]
+
 export type PayoutState = Row<"payouts">["state"]
 /** Why a payout is held. `allowance` and `balance`: a refund whose merchant's wallet allows or holds too little. */
 export type HeldReason = NonNullable<Row<"payouts">["held_reason"]>

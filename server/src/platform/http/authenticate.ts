@@ -21,8 +21,10 @@ export interface ApiKey {
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Set on `/api/console/*` once the token is verified. */
+    /** Set on `/api/console/*` once the token, or the cookie of a session, is verified. */
     subject: Subject | undefined
+    /** The session that the subject is known by, if not a token. */
+    sessionId: string | undefined
     /** Set once an API key that was required or sent is verified. */
     apiKey: ApiKey | undefined
     /** The wallet (CAIP-10) that signed in; set on a subscriber's routes once the token is verified. */
@@ -33,8 +35,8 @@ declare module "fastify" {
 }
 
 /**
- * `token`: a merchant's bearer token. `token or key`: that, or an API key with a scope for it. `wallet`: a subscriber's
- * token. `key`: an API key. `optional key`: an API key, or none.
+ * `token`: a person's bearer token, or the cookie of a session. `token or key`: these, or an API key with a scope for it.
+ * `wallet`: a subscriber's token. `key`: an API key. `optional key`: an API key, or none.
  */
 export type Credential = "token" | "token or key" | "wallet" | "key" | "optional key"
 
@@ -53,6 +55,7 @@ const areaOf = memoize((path: string): Credential | undefined => areas.find(area
 export function credentialOf(access: RouteAccess | undefined, path: string): Credential | undefined {
   if (access === undefined) return areaOf(path)
   if (access.by === "public" || access.by === "operator") return undefined
+  if (access.by === "person") return "token"
   if (access.by === "member") return access.scopes.length > 0 ? "token or key" : "token"
   return access.by
 }
@@ -71,9 +74,16 @@ export interface Caller {
   subject: Subject | undefined
   apiKey: ApiKey | undefined
   wallet?: string | undefined
+  sessionId?: string | undefined
 }
 
 type Identified = Caller & { refusal?: unknown }
+
+/** What of a request shows who is calling. */
+export interface Asked {
+  method: string
+  headers: IncomingHttpHeaders
+}
 
 /** Answers the server's questions about callers. */
 export interface Identities {
@@ -82,13 +92,12 @@ export interface Identities {
    * error that the request must be answered with after it was counted. `credential` is what the request needs.
    * `isRefused`: the caller's address is over its limit.
    */
-  authenticate(
-    credential: Credential | undefined,
-    headers: IncomingHttpHeaders,
-    isRefused: boolean,
-  ): Identified | Promise<Identified>
-  /** The id of a subject's merchant, created on first use; throws `SIGNUP_CLOSED`. */
-  merchantOf(subject: Subject): Promise<string>
+  authenticate(credential: Credential | undefined, asked: Asked, isRefused: boolean): Identified | Promise<Identified>
+  /**
+   * The id of a subject's merchant. For a token it is created on first use, or throws `SIGNUP_CLOSED`; for a session
+   * throws `MERCHANT_REQUIRED` where there is none.
+   */
+  merchantOf(subject: Subject, sessionId: string | undefined): Promise<string>
 }
 
 /** For a server whose routes need no credential. */
@@ -118,6 +127,10 @@ export const walletNeeded = () =>
     undefined,
     "This request needs a valid token of a wallet: `Authorization: Bearer <token>`. Sign in with `POST /api/subscriptions/token`.",
   )
+
+/** The refusal of a request whose session has ended. */
+export const sessionNeeded = () =>
+  new ApiError("UNAUTHORIZED", undefined, "You are signed out: this session has ended. Sign in again.")
 
 /** The refusal of a request with an `Authorization`, which decides, where an API key is needed. */
 export const keyAlone = () =>

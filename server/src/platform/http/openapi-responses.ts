@@ -39,7 +39,9 @@ const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer, in the order of the table. */
 export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: RouteFacts): ErrorCode[] {
-  const credential = credentialOf(accessOf(method, url), url)
+  const access = accessOf(method, url)
+  const credential = credentialOf(access, url)
+  const isMember = credential?.startsWith("token") && access?.by !== "person"
   const byRule: { [code in ErrorCode]?: boolean | undefined } = {
     // Any query may contain text that can't be stored.
     VALIDATION_ERROR: true,
@@ -49,7 +51,9 @@ export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: Ro
     PAYLOAD_TOO_LARGE: method !== "GET",
     UNSUPPORTED_MEDIA_TYPE: method !== "GET",
     UNAUTHORIZED: credential !== undefined,
-    SIGNUP_CLOSED: credential?.startsWith("token"),
+    FOREIGN_REQUEST: credential?.startsWith("token"),
+    MERCHANT_REQUIRED: isMember,
+    SIGNUP_CLOSED: isMember,
     IDENTITY_UNAVAILABLE: credential?.startsWith("token"),
     SCOPE_REQUIRED: credential?.endsWith("key"),
     DATABASE_UNAVAILABLE: !withoutDatabase.includes(url),

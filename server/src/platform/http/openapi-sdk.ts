@@ -14,6 +14,15 @@ const resources: Record<string, Record<string, string>> = {
     signingKeys: "readSigningKeys",
     didDocument: "readDidDocument",
   },
+  console: {
+    config: "readConsoleConfig",
+  },
+  sessions: {
+    begin: "beginSession",
+    end: "endOwnSession",
+    list: "listSessions",
+    revoke: "revokeSession",
+  },
   settings: {
     get: "readSettings",
     update: "changeSettings",

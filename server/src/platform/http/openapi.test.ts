@@ -49,7 +49,7 @@ describe("the document", () => {
     }
   })
 
-  it("asks for a token on each console route, or for a key but with keys and settings, for a key where a merchant's server calls, and nowhere else", () => {
+  it("asks for a token on each console route, or for a key but with keys and settings, or for a session, for a key where a merchant's server calls, and nowhere else", () => {
     const others: Record<string, object[]> = {
       "post /api/checkouts": [{ apiKey: [] }],
       "get /api/checkouts": [{ apiKey: [] }],
@@ -66,8 +66,10 @@ describe("the document", () => {
       "get /api/paywalls/{id}/verify": [{}, { apiKey: [] }],
     }
     const expected = (name: string) => {
-      if (/ \/api\/console\/(api-keys|settings)\b/.test(name)) return [{ bearer: [] }]
-      return / \/api\/console\//.test(name) ? [{ bearer: [] }, { apiKey: [] }] : (others[name] ?? [])
+      if (/ \/api\/console\/(config|session)$/.test(name)) return []
+      if (/ \/api\/console\/(api-keys|settings|sessions)\b/.test(name)) return [{ bearer: [] }, { session: [] }]
+      const ofConsole = [{ bearer: [] }, { apiKey: [] }, { session: [] }]
+      return / \/api\/console\//.test(name) ? ofConsole : (others[name] ?? [])
     }
     for (const [name, { security }] of operations) expect(security, name).toEqual(expected(name))
   })

@@ -45,7 +45,11 @@ const tags = [
     name: "books",
     description: "Every transfer into and out of a merchant's receiving addresses, and the terms of those addresses",
   },
-  { name: "sign-in", description: "Sign-in with a wallet, and the public keys of the tokens that the service signs" },
+  {
+    name: "sign-in",
+    description:
+      "Sign-in with a wallet, the sessions of browsers, and the public keys of the tokens that the service signs",
+  },
   { name: "webhooks", description: "Where events are delivered, and the result of each delivery" },
   { name: "settings", description: "The merchant's profile, and the addresses its money goes to" },
   { name: "audit log", description: "Who changed what of a merchant's configuration, and decided about its money" },
@@ -69,6 +73,13 @@ const securitySchemes = {
     description:
       "A key that a merchant created with `POST /api/console/api-keys`, with a scope for the request: `console` or, for a GET, `read` on `/api/console/*`; `checkouts` or, for a GET, `read` elsewhere",
   },
+  session: {
+    type: "apiKey",
+    in: "cookie",
+    name: "__Host-sluice",
+    description:
+      "The cookie of a browser that is signed in to the console (`POST /api/console/session`, `GET /console/sign-in`), for the console's own pages; `sluice-dev` where the console is at a loopback address without https. Of a token, a key and a cookie, the first that is sent decides",
+  },
   wallet: {
     type: "http",
     scheme: "bearer",
@@ -81,8 +92,8 @@ const securitySchemes = {
 /** The credentials that a route accepts; an empty list means none. */
 const securityOf = (method: string, url: string): Record<string, string[]>[] => {
   const byCredential = {
-    token: [{ bearer: [] }],
-    "token or key": [{ bearer: [] }, { apiKey: [] }],
+    token: [{ bearer: [] }, { session: [] }],
+    "token or key": [{ bearer: [] }, { apiKey: [] }, { session: [] }],
     wallet: [{ wallet: [] }],
     key: [{ apiKey: [] }],
     "optional key": [{}, { apiKey: [] }],

@@ -17,10 +17,10 @@ interface Needs {
 
 /**
  * `public`: nobody is asked for a credential. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet.
- * `member`: a person of the merchant, or an API key where the route has a scope. `key`: an API key. `optional key`: an
+ * `person`: whoever is signed in, for what is theirs and of no merchant. `member`: a person of the merchant, or an API key where the route has a scope. `key`: an API key. `optional key`: an
  * API key, or none.
  */
-export type RouteAccess = { by: "public" | "operator" | "wallet" } | MerchantAccess
+export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" } | MerchantAccess
 
 export interface MerchantAccess extends Needs {
   by: "member" | "key" | "optional key"
@@ -39,6 +39,14 @@ const publicRoutes: RouteName[] = [
   // Sign-in, and the keys of tokens
   "POST /api/auth/nonce",
   "POST /api/auth/verify",
+  "GET /api/console/config",
+  "POST /api/console/session",
+  // Ends the session of a cookie, which it reads itself: it also removes a cookie that is worth nothing.
+  "DELETE /api/console/session",
+  "GET /console",
+  "GET /console/*",
+  "GET /console/sign-in",
+  "GET /console/callback",
   "POST /api/subscriptions/nonce",
   "POST /api/subscriptions/token",
   "GET /.well-known/jwks.json",
@@ -105,6 +113,9 @@ const walletRoutes: RouteName[] = [
   "POST /api/subscriptions/:id/cancel",
   "POST /api/subscriptions/:id/resume",
 ]
+
+/** Whoever is signed in, whatever merchants they belong to. */
+const personRoutes: RouteName[] = ["GET /api/console/sessions", "DELETE /api/console/sessions/:id"]
 
 /** The merchant's own: the right of a member, and the scope of a key. */
 const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
@@ -236,6 +247,7 @@ export const routeTable: ReadonlyMap<string, RouteAccess> = new Map<string, Rout
   ...publicRoutes.map(name => [name, { by: "public" }] as const),
   ["GET /metrics", { by: "operator" }],
   ...walletRoutes.map(name => [name, { by: "wallet" }] as const),
+  ...personRoutes.map(name => [name, { by: "person" }] as const),
   ...Object.entries(merchantRoutes).map(([name, needs]) => [name, merchantAccess(name as RouteName, needs)] as const),
 ])
 

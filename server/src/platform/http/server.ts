@@ -79,12 +79,12 @@ declare module "fastify" {
 }
 
 /**
- * The id of the merchant of a console request: its API key's, or its token's, created on first use; throws
- * `UNAUTHORIZED`.
+ * The id of the merchant of a console request: its API key's, its session's, or its token's, created on first use;
+ * throws `UNAUTHORIZED`.
  */
 export async function callingMerchant(request: FastifyRequest): Promise<string> {
-  const { apiKey, subject } = request
-  const merchantId = subject ? await request.server.identities.merchantOf(subject) : apiKey?.merchantId
+  const { apiKey, subject, sessionId, server } = request
+  const merchantId = subject ? await server.identities.merchantOf(subject, sessionId) : apiKey?.merchantId
   if (merchantId === undefined) throw new ApiError("UNAUTHORIZED")
   request.merchantId = merchantId
   return merchantId
@@ -118,6 +118,7 @@ export function openServer(
   })
   app.decorate("identities", identities)
   app.decorateRequest("subject", undefined)
+  app.decorateRequest("sessionId", undefined)
   app.decorateRequest("apiKey", undefined)
   app.decorateRequest("wallet", undefined)
   app.decorateRequest("merchantId", undefined)
@@ -250,8 +251,9 @@ function admitCallers(
     const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> => {
       const { access } = request.routeOptions.config
       const credential = credentialOf(access, pathOf(request))
-      return whenReady(identities.authenticate(credential, request.headers, isRefused(request)), caller => {
+      return whenReady(identities.authenticate(credential, request, isRefused(request)), caller => {
         request.subject = caller.subject
+        request.sessionId = caller.sessionId
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
         const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`

@@ -24,6 +24,7 @@ export interface LimitRow {
  */
 export const limitRows: readonly LimitRow[] = [
   { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
+  { bucket: "auth", method: "POST", path: "/api/console/session", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/confirm", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/authorize", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/payer-info", credential: "none" },
@@ -42,7 +43,14 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/paywalls/:id/subscribe", credential: "none" },
   { bucket: "linkStart", path: "/paywall/:id/subscribe", credential: "none" },
-  { bucket: "pages", path: "/(pay|paywall|p|receipt|return|address|logo|invoice|subscriptions)/*", credential: "none" },
+  // They store rows and ask the identity provider.
+  { bucket: "public", path: "/console/sign-in", credential: "none" },
+  { bucket: "public", path: "/console/callback", credential: "none" },
+  {
+    bucket: "pages",
+    path: "/(pay|paywall|p|receipt|return|address|logo|invoice|subscriptions|console)/*",
+    credential: "none",
+  },
   { bucket: "public", path: "/*", credential: "none" },
 ]
 

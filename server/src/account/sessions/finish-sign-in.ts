@@ -1,0 +1,77 @@
+/** Finishes a sign-in: the browser is back from the identity provider, with a code that says who its person is. */
+import type { FastifyRequest } from "fastify"
+import * as oidc from "openid-client"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { cookieIn } from "../../platform/http/cookies.ts"
+import { isStorable } from "../../platform/http/json.ts"
+import { callbackUrl } from "./begin-sign-in.ts"
+import { cookieNames } from "./console-place.ts"
+import { findProvider } from "./find-provider.ts"
+import { beginSession } from "./open-sessions.ts"
+import { takeSignIn } from "./queries.ts"
+import { hashOf } from "./session.ts"
+
+/** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
+const SUBJECT_CHARACTERS = 255
+
+/**
+ * Begins the session of the person whom the provider names, for the sign-in that this browser began; returns its secret
+ * and the path to continue at. Throws `UNAUTHORIZED` with a sentence for the person, or `IDENTITY_UNAVAILABLE`. Each
+ * sign-in is used once, whatever comes of it.
+ */
+export async function finishSignIn(
+  ctx: Context,
+  request: FastifyRequest,
+): Promise<{ secret: string; returnTo: string }> {
+  const secret = cookieIn(request.headers.cookie, cookieNames(ctx.settings).signIn)
+  const { state } = request.query as { state?: unknown }
+  const begun = secret && typeof state === "string" && (await takeSignIn(ctx, { hash: hashOf(secret), state }))
+  if (!begun)
+    throw refused("This sign-in was not begun in this browser, was already used, or took longer than ten minutes.")
+  const subject = await askProvider(ctx, request, begun)
+  const session = await inTransaction(ctx, (ctx: TxContext) => beginSession(ctx, request, subject, "provider"))
+  return { secret: session.secret, returnTo: begun.return_to }
+}
+
+/** Exchanges the code of the answer for the ID token, and returns whom it names. */
+async function askProvider(ctx: Context, request: FastifyRequest, begun: Row<"sign_ins">): Promise<Subject> {
+  const provider = await findProvider(ctx)
+  const answer = new URL(callbackUrl(ctx))
+  answer.search = request.url.split("?").slice(1).join("?")
+  const checks = {
+    expectedState: begun.state,
+    expectedNonce: begun.nonce,
+    pkceCodeVerifier: begun.verifier,
+    idTokenExpected: true,
+  }
+  const claims = await oidc.authorizationCodeGrant(provider, answer, checks).then(
+    tokens => tokens.claims(),
+    error => {
+      throw failureOf(ctx, error)
+    },
+  )
+  const { iss, sub } = claims ?? {}
+  if (iss !== ctx.settings.oidcIssuer || !sub || sub.length > SUBJECT_CHARACTERS || !isStorable(sub))
+    throw refused("The identity provider named nobody whom this console can know.")
+  return { iss, sub }
+}
+
+/** What to answer for an error of the library: that the provider refused, can't be asked, or answered wrongly. */
+function failureOf(ctx: Context, error: Error): ApiError {
+  if (error instanceof oidc.AuthorizationResponseError)
+    return refused(
+      error.error === "access_denied" ? "You did not sign in." : "The identity provider refused the sign-in.",
+      error,
+    )
+  const status = error instanceof oidc.ResponseBodyError ? error.status : undefined
+  const isAway = !(error instanceof oidc.ClientError || error instanceof oidc.ResponseBodyError)
+  ctx.log.warn({ err: error, status }, "a sign-in to the console failed at the identity provider")
+  if (isAway) return new ApiError("IDENTITY_UNAVAILABLE", undefined, undefined, error)
+  return refused("The identity provider's answer could not be used.", error)
+}
+
+const refused = (words: string, cause?: unknown) =>
+  new ApiError("UNAUTHORIZED", undefined, `${words} Sign in again.`, cause)

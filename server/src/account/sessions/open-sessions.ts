@@ -1,0 +1,96 @@
+/** Finds out whose session a request has, by its cookie; begins and ends sessions. */
+import type { IncomingHttpHeaders } from "node:http"
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { type Context, type TxContext, wallTime } from "../../platform/context.ts"
+import type { Row, SignInWay } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { actorOf } from "../../platform/http/actor.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { cookieIn, setCookie } from "../../platform/http/cookies.ts"
+import { newId, randomText } from "../../platform/ids.ts"
+import type { SessionSource } from "../identity/open-identities.ts"
+import { cookieNames, isSecure, placeOf } from "./console-place.ts"
+import { endSessionWith, insertSession, noteSeen, sessionsByHash } from "./queries.ts"
+import { hashOf, isFromConsole, isSameHash, LONGEST_MS, SECRET_CHARACTERS } from "./session.ts"
+
+const FORM = new RegExp(`^[0-9A-Za-z]{${SECRET_CHARACTERS}}$`)
+
+/** A new secret of a cookie: 256 random bits. */
+export const newSecret = (): string => randomText(SECRET_CHARACTERS)
+
+/**
+ * The hash of the secret in a request's session cookie; undefined where it has none, or has it at an address where the
+ * console is not; empty where it can't be one.
+ */
+export function sessionHash(
+  { settings }: Pick<TxContext, "settings">,
+  headers: IncomingHttpHeaders,
+): string | undefined {
+  const secret = cookieIn(headers.cookie, cookieNames(settings).session)
+  if (secret === undefined || placeOf(settings, headers.host) !== "here") return undefined
+  return FORM.test(secret) ? hashOf(secret) : ""
+}
+
+/** Answers the server's questions about cookies. No session is remembered: each request reads its own. */
+export function openSessions(ctx: Context): SessionSource {
+  return {
+    hashIn: (method, headers) => {
+      const hash = sessionHash(ctx, headers)
+      // Refused before it is read: else any page could use up its visitor's requests.
+      if (hash !== undefined && !isFromConsole(method, headers)) throw new ApiError("FOREIGN_REQUEST")
+      return hash
+    },
+    byHash: hashes => sessionsByHash(ctx, hashes),
+    noteSeen: session => noteSeen(ctx, session),
+  }
+}
+
+/** The session of a request for a page, which a person may also open from another site; undefined without a valid one. */
+export async function sessionOf(ctx: TxContext, { headers }: FastifyRequest): Promise<Row<"sessions"> | undefined> {
+  const hash = sessionHash(ctx, headers)
+  const row = hash ? (await sessionsByHash(ctx, [hash])).get(hash) : undefined
+  return row && hash && isSameHash(row.hash, hash) ? row : undefined
+}
+
+/**
+ * Begins a session of a person in the browser of this request, with a new secret, and ends the one that the browser had.
+ * The answer sets the cookie; call it in a transaction, and {@link giveCookie} when that is committed.
+ */
+export async function beginSession(
+  ctx: TxContext,
+  request: FastifyRequest,
+  subject: Subject,
+  way: SignInWay,
+): Promise<{ row: Row<"sessions">; secret: string }> {
+  const { address = null, userAgent: user_agent = null } = actorOf(request, subject) ?? {}
+  const secret = newSecret()
+  const now = wallTime(ctx)
+  const row = {
+    id: newId("ses"),
+    hash: hashOf(secret),
+    iss: subject.iss,
+    sub: subject.sub,
+    way,
+    address,
+    user_agent,
+    created_at: now,
+    last_seen_at: now,
+    expires_at: new Date(now.getTime() + LONGEST_MS),
+  }
+  const before = sessionHash(ctx, request.headers)
+  if (before) await endSessionWith(ctx, before)
+  await insertSession(ctx, row)
+  return { row, secret }
+}
+
+/** Gives the browser the cookie of its session; without a secret, takes it away. */
+export function giveCookie({ settings }: Pick<TxContext, "settings">, reply: FastifyReply, secret?: string): void {
+  const cookie = {
+    name: cookieNames(settings).session,
+    value: secret ?? "",
+    isSecure: isSecure(settings),
+    sameSite: "Strict",
+    maxAgeS: secret === undefined ? 0 : LONGEST_MS / 1_000,
+  } as const
+  void reply.header("set-cookie", setCookie(cookie))
+}

@@ -1,0 +1,124 @@
+/** The SQL of sessions and of sign-ins that have begun. Times are wall time: a sandbox's clock ends no session. */
+import { type TxContext, wallTime } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { IDLE_MS, SESSIONS_PER_PERSON } from "./session.ts"
+
+/** A session is noted as used at most this often. */
+const SEEN_STEP_MS = 60_000
+
+/** The condition of every read and change of sessions: that they have not ended. */
+const lasting = (ctx: TxContext) => {
+  const now = wallTime(ctx)
+  return { now, idleSince: new Date(now.getTime() - IDLE_MS) }
+}
+
+/** The sessions with these hashes that have not ended, keyed by hash. */
+export async function sessionsByHash(ctx: TxContext, hashes: readonly string[]): Promise<Map<string, Row<"sessions">>> {
+  const { now, idleSince } = lasting(ctx)
+  const rows = await ctx.db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("hash", "in", hashes)
+    .where("expires_at", ">", now)
+    .where("last_seen_at", ">", idleSince)
+    .execute()
+  return new Map(rows.map(row => [row.hash, row]))
+}
+
+/** Records that a session is used, at most once a minute; never one that has ended meanwhile. */
+export async function noteSeen(ctx: TxContext, { id, last_seen_at }: Row<"sessions">): Promise<void> {
+  const { now, idleSince } = lasting(ctx)
+  const before = new Date(now.getTime() - SEEN_STEP_MS)
+  if (last_seen_at > before) return
+  await ctx.db
+    .updateTable("sessions")
+    .set({ last_seen_at: now })
+    .where("id", "=", id)
+    .where("last_seen_at", ">", idleSince)
+    // Of many concurrent requests, one writes.
+    .where("last_seen_at", "<=", before)
+    .execute()
+}
+
+/** A person's sessions that have not ended, newest first. */
+export async function sessionsOf(ctx: TxContext, { iss, sub }: Subject): Promise<Row<"sessions">[]> {
+  const { now, idleSince } = lasting(ctx)
+  return await ctx.db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .where("expires_at", ">", now)
+    .where("last_seen_at", ">", idleSince)
+    .orderBy("created_at", "desc")
+    .orderBy("id")
+    .execute()
+}
+
+/** Adds a session, and ends the oldest ones of a person who has more than may be. */
+export async function insertSession(ctx: TxContext, row: Row<"sessions">): Promise<void> {
+  await ctx.db.insertInto("sessions").values(row).execute()
+  const kept = ctx.db
+    .selectFrom("sessions")
+    .select("id")
+    .where("iss", "=", row.iss)
+    .where("sub", "=", row.sub)
+    .orderBy("created_at", "desc")
+    .limit(SESSIONS_PER_PERSON)
+  await ctx.db
+    .deleteFrom("sessions")
+    .where("iss", "=", row.iss)
+    .where("sub", "=", row.sub)
+    .where("id", "not in", kept)
+    .execute()
+}
+
+/** The name of a person's merchant, which may be empty; undefined where the person belongs to none. */
+export async function merchantNameOf(ctx: TxContext, { iss, sub }: Subject): Promise<string | undefined> {
+  const found = ctx.db.selectFrom("merchants").select("name").where("iss", "=", iss).where("sub", "=", sub)
+  return (await found.executeTakeFirst())?.name
+}
+
+/** Ends a session of this person; false where there is none with this id. */
+export async function endSession(ctx: TxContext, { iss, sub }: Subject, id: string): Promise<boolean> {
+  const ended = await ctx.db
+    .deleteFrom("sessions")
+    .where("id", "=", id)
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .executeTakeFirst()
+  return ended.numDeletedRows > 0n
+}
+
+/** Ends the session with this hash, if there is one. */
+export async function endSessionWith(ctx: TxContext, hash: string): Promise<void> {
+  await ctx.db.deleteFrom("sessions").where("hash", "=", hash).execute()
+}
+
+/**
+ * Takes the sign-in that a browser comes back from, so that nobody else can; undefined where none has this hash and
+ * state, or it has expired. With another state it stays: any site can open the address of the return.
+ */
+export async function takeSignIn(
+  ctx: TxContext,
+  { hash, state }: Pick<Row<"sign_ins">, "hash" | "state">,
+): Promise<Row<"sign_ins"> | undefined> {
+  return await ctx.db
+    .deleteFrom("sign_ins")
+    .where("hash", "=", hash)
+    .where("state", "=", state)
+    .where("expires_at", ">", wallTime(ctx))
+    .returningAll()
+    .executeTakeFirst()
+}
+
+/** Deletes the sessions and the sign-ins that have ended. */
+export async function forgetEnded(ctx: TxContext): Promise<void> {
+  const { now, idleSince } = lasting(ctx)
+  await ctx.db
+    .deleteFrom("sessions")
+    .where(eb => eb.or([eb("expires_at", "<=", now), eb("last_seen_at", "<=", idleSince)]))
+    .execute()
+  await ctx.db.deleteFrom("sign_ins").where("expires_at", "<=", now).execute()
+}

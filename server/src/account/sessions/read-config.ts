@@ -1,0 +1,46 @@
+/** What a console has to know before anyone is signed in: the ways to sign in, and the networks. */
+import { checksummed } from "../../platform/chain/hex.ts"
+import { networkFacts } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { SignInWay } from "../../platform/db/schema.ts"
+import { isLoopbackHost } from "../../platform/http/hosts.ts"
+
+/** The public facts of this installation for its console. */
+export async function consoleConfig(ctx: TxContext) {
+  const { mode, baseUrl, consoleUrl } = ctx.settings
+  const hasButtons = mode === "sandbox" && isLoopbackHost(new URL(consoleUrl).host)
+  const merchants = hasButtons ? await sandboxMerchants(ctx) : []
+  const provider = providerOf(ctx)
+  const ways: SignInWay[] = ["wallet"]
+  if (provider !== null) ways.unshift("provider")
+  if (merchants.length > 0) ways.push("sandbox")
+  return {
+    name: new URL(baseUrl).host,
+    mode,
+    baseUrl,
+    consoleUrl,
+    signIn: { ways, provider, merchants },
+    networks: ctx.chain.networks.map(({ name, chainId, token }) => ({
+      network: name,
+      title: networkFacts[name].title,
+      chainId,
+      explorer: mode === "sandbox" ? null : networkFacts[name].explorer,
+      token: { address: checksummed(token.address), symbol: token.symbol, decimals: token.decimals },
+    })),
+  }
+}
+
+/** The host of the identity provider at which people sign in to the console; null where there is none. */
+const providerOf = ({ settings }: Pick<TxContext, "settings">): string | null =>
+  settings.oidcClient ? new URL(settings.oidcIssuer).host : null
+
+/** The merchants that the sandbox made, each known to its identity provider by its own id. */
+export const sandboxMerchants = (ctx: TxContext): Promise<{ id: string; name: string }[]> =>
+  ctx.db
+    .selectFrom("merchants")
+    .select(["id", "name"])
+    .where("iss", "=", ctx.settings.oidcIssuer)
+    .whereRef("sub", "=", "id")
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute()

@@ -1,0 +1,26 @@
+/** Cookies as browsers send and store them (RFC 6265). Pure. */
+
+/**
+ * The value of the cookie with this name; undefined where it was not sent. Sent twice it is empty, which no valid value
+ * is: another site of the same domain may have added one.
+ */
+export function cookieIn(header: string | undefined, name: string): string | undefined {
+  const values = (header ?? "").split(";").flatMap(pair => {
+    const [key = "", ...value] = pair.trim().split("=")
+    return key === name ? [value.join("=")] : []
+  })
+  return values.length > 1 ? "" : values[0]
+}
+
+interface Cookie {
+  name: string
+  value: string
+  isSecure: boolean
+  sameSite: "Strict" | "Lax"
+  /** In seconds; 0 removes it. */
+  maxAgeS: number
+}
+
+/** A `Set-Cookie` header of a cookie that no script reads, for this host alone. */
+export const setCookie = ({ name, value, isSecure, sameSite, maxAgeS }: Cookie): string =>
+  `${name}=${value}; Path=/; Max-Age=${maxAgeS};${isSecure ? " Secure;" : ""} HttpOnly; SameSite=${sameSite}`

@@ -1,0 +1,128 @@
+/** The HTML of the console's pages while there is no console: who signs in and how, and who is signed in. Pure. */
+import type { Entry } from "../pages/assets.ts"
+import { type Html, html } from "../pages/html.ts"
+
+/** A page of the console. */
+export interface ConsolePage {
+  title: string
+  body: Html
+  /** The path to continue at, at once. */
+  next?: string
+  /** Whether it has buttons. */
+  hasScript?: boolean
+}
+
+interface SignedOut {
+  name: string
+  provider: string | null
+  merchants: { id: string; name: string }[]
+  /** The path that the person wanted. */
+  wanted: string
+}
+
+/** Who signs in, and how. */
+export function signInBody({ name, provider, merchants, wanted }: SignedOut): Html {
+  const to = `/console/sign-in?return=${encodeURIComponent(wanted)}`
+  return card(
+    merchants.length > 0,
+    html`${head("Sign in to the console", name)}
+<div class="stack">
+${provider !== null && html`<a class="primary" href="${to}">Sign in with ${provider}</a>`}
+${merchants.map(each => html`<button type="button" class="primary" data-does="sandbox" data-merchant="${each.id}">Sign in as ${each.name}</button>`)}
+<button type="button" class="secondary" data-does="wallet">Sign in with a wallet</button>
+<p class="quiet center">A wallet signs a message. That costs nothing and moves nothing.</p>
+</div>
+${NOTICE}`,
+  )
+}
+
+interface SignedIn {
+  merchant: string | undefined
+  iss: string
+  sub: string
+  way: string
+  /** In ISO 8601. */
+  since: string
+  until: string
+  isSandbox: boolean
+}
+
+/** Who is signed in. */
+export function signedInBody({ merchant, iss, sub, way, since, until, isSandbox }: SignedIn): Html {
+  const fact = (name: string, value: string) => html`<div class="long"><dt>${name}</dt><dd>${value}</dd></div>`
+  return card(
+    isSandbox,
+    html`${head("You are signed in", merchant ?? "You belong to no merchant yet.")}
+<dl class="facts">
+${fact("Person", sub)}${fact("Known to", iss)}${fact("Signed in by", way)}
+${fact("Since", since)}${fact("Until", until)}
+</dl>
+<div class="stack"><button type="button" class="secondary" data-does="sign-out">Sign out</button></div>
+${NOTICE}`,
+  )
+}
+
+/** A page that says in one or two sentences what is the matter, and what the person can do. */
+export const wordsBody = (title: string, words: string, link?: { href: string; words: string }): Html =>
+  card(
+    false,
+    html`${head(title, words)}${link && html`<div class="stack"><a class="primary" href="${link.href}">${link.words}</a></div>`}`,
+  )
+
+const NOTICE: Html = {
+  markup: `<p id="notice" role="alert"></p><noscript><p class="center">The buttons need JavaScript.</p></noscript>`,
+}
+
+const head = (title: string, words: string): Html =>
+  html`<header class="head"><h1 class="state">${title}</h1><p class="quiet">${words}</p></header>`
+
+const card = (isSandbox: boolean, content: Html): Html =>
+  html`<main class="page"><div class="card">
+${isSandbox && html`<p class="test">Test mode. Nothing here is worth anything.</p>`}
+${content}</div></main>`
+
+/** The whole document. Scripts run by `nonce` alone: other files of this origin can be merchants' own. */
+export function consoleDocument(
+  { title, body, next, hasScript }: ConsolePage,
+  entry: Entry | undefined,
+  nonce: string,
+): string {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+${next !== undefined && html`<meta http-equiv="refresh" content="0;url=${next}">`}
+<title>${title}</title>
+<link rel="icon" href="data:,">
+${entry?.styles.map(href => html`<link rel="stylesheet" href="${href}">`)}
+${hasScript && entry && html`<script type="module" nonce="${nonce}" src="${entry.script}"></script>`}
+</head>
+<body>
+${body}
+</body>
+</html>
+`.markup
+}
+
+/** The headers of a page of the console. */
+export const consoleHeaders = (nonce: string): Record<string, string> => ({
+  "content-type": "text/html; charset=utf-8",
+  "content-security-policy": [
+    "default-src 'none'",
+    `script-src 'nonce-${nonce}' 'strict-dynamic'`,
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ].join("; "),
+  "cache-control": "no-store",
+  "cross-origin-opener-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+})

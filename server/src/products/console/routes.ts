@@ -1,0 +1,114 @@
+/** `/console`: the sign-in, the return from the identity provider, and who is signed in; the console itself will follow. */
+import { randomBytes } from "node:crypto"
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { beginSignIn, signInCookie } from "../../account/sessions/begin-sign-in.ts"
+import { placeOf, returnPath } from "../../account/sessions/console-place.ts"
+import { finishSignIn } from "../../account/sessions/finish-sign-in.ts"
+import { giveCookie, sessionOf } from "../../account/sessions/open-sessions.ts"
+import { merchantNameOf } from "../../account/sessions/queries.ts"
+import { consoleConfig } from "../../account/sessions/read-config.ts"
+import { endOf } from "../../account/sessions/session.ts"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError, errorTable } from "../../platform/errors.ts"
+import type { Server } from "../../platform/http/server.ts"
+import type { Assets } from "../pages/assets.ts"
+import {
+  type ConsolePage,
+  consoleDocument,
+  consoleHeaders,
+  signedInBody,
+  signInBody,
+  wordsBody,
+} from "./console-page.ts"
+
+const schema = { hide: true }
+const AGAIN = { href: "/console", words: "Back to the sign-in" }
+const ways = { provider: "the identity provider", wallet: "a wallet", sandbox: "the sandbox's button" }
+
+export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
+  const entry = assets.entryOf("src/console/sign-in.ts")
+  const send = (reply: FastifyReply, page: ConsolePage) => {
+    const nonce = randomBytes(16).toString("base64url")
+    return reply.headers(consoleHeaders(nonce)).send(consoleDocument(page, entry, nonce))
+  }
+  app.register(async routes => {
+    routes.addHook("onRequest", async (request, reply) => {
+      const place = placeOf(ctx.settings, request.headers.host)
+      if (place === "elsewhere") throw new ApiError("NOT_FOUND")
+      if (place === "moved") return reply.redirect(`${ctx.settings.consoleUrl}${request.url}`)
+      if (place === "plain") return send(reply.code(errorTable.FORBIDDEN.status), plainPage)
+      return undefined
+    })
+    routes.setErrorHandler((error: Error, request, reply) => {
+      const { code, message } = error instanceof ApiError ? error : new ApiError("INTERNAL_ERROR")
+      const { status } = errorTable[code]
+      if (status >= 500) ctx.log.error({ err: error, requestId: request.id }, "a page of the console failed")
+      return send(reply.code(status), { title: "Sign-in", body: wordsBody("That did not work", message, AGAIN) })
+    })
+
+    for (const path of ["/console", "/console/*"])
+      routes.get(path, { schema }, async (request, reply) => {
+        const session = await sessionOf(ctx, request)
+        return send(reply, session ? await signedInPage(ctx, session) : await signInPage(ctx, request))
+      })
+
+    // It stores something, so a HEAD, and a page that a browser loads ahead, must not reach it.
+    routes.get("/console/sign-in", { schema, exposeHeadRoute: false }, async (request, reply) => {
+      refuseUnasked(request)
+      const { return: wanted = "/console" } = request.query as { return?: unknown }
+      const returnTo = returnPath(wanted)
+      if (returnTo === undefined)
+        throw new ApiError("VALIDATION_ERROR", undefined, "This link leads to a page that is not the console's.")
+      const { url, cookie } = await beginSignIn(ctx, returnTo)
+      return reply.header("set-cookie", cookie).header("cache-control", "no-store").redirect(url)
+    })
+
+    // Answers with a page that continues by itself: of a redirect that began at another site, the browser would not send
+    // the session's cookie, which is `Strict`.
+    routes.get("/console/callback", { schema, exposeHeadRoute: false }, async (request, reply) => {
+      void reply.header("set-cookie", signInCookie(ctx))
+      const { secret, returnTo } = await finishSignIn(ctx, request)
+      giveCookie(ctx, reply, secret)
+      const body = wordsBody("You are signed in", "The console opens.", { href: returnTo, words: "Continue" })
+      return send(reply, { title: "You are signed in", body, next: returnTo })
+    })
+  })
+}
+
+const plainPage: ConsolePage = {
+  title: "The console needs https",
+  body: wordsBody(
+    "The console needs https",
+    "At this address, others on the network could read your sign-in. Open the console over https, or on the machine itself at 127.0.0.1.",
+  ),
+}
+
+async function signInPage(ctx: Context, request: FastifyRequest): Promise<ConsolePage> {
+  const { name, signIn } = await consoleConfig(ctx)
+  const wanted = returnPath(request.url) ?? "/console"
+  return { title: "Sign in to the console", body: signInBody({ name, ...signIn, wanted }), hasScript: true }
+}
+
+async function signedInPage(ctx: Context, session: Row<"sessions">): Promise<ConsolePage> {
+  const { iss, sub, way, created_at } = session
+  const merchant = await merchantNameOf(ctx, session)
+  const body = signedInBody({
+    merchant: merchant === "" ? "Your merchant account has no name yet." : merchant,
+    iss,
+    sub,
+    way: ways[way],
+    since: created_at.toISOString(),
+    until: endOf(session).toISOString(),
+    isSandbox: ctx.settings.mode === "sandbox",
+  })
+  return { title: "Console", body, hasScript: true }
+}
+
+/** Throws `FOREIGN_REQUEST` for a request that is not a person's who opens a page: a picture of another site, a preload. */
+function refuseUnasked({ headers }: FastifyRequest): void {
+  const dest = headers["sec-fetch-dest"]
+  if (dest !== undefined && dest !== "document") throw new ApiError("FOREIGN_REQUEST")
+  if (/prefetch|prerender|preview/i.test(`${headers["sec-purpose"]} ${headers.purpose}`))
+    throw new ApiError("FOREIGN_REQUEST")
+}
