@@ -20,6 +20,8 @@ export interface TestIssuer {
   person: { sub: string; claims: Record<string, unknown>; header: Record<string, string> }
   /** What the next answer to a browser has in place of a code, such as `error: "access_denied"`. */
   refusal: Record<string, string> | undefined
+  /** Whether it shows a page with a link back, in place of sending the browser back at once. */
+  isAsking: boolean
   stop(): Promise<void>
 }
 
@@ -33,9 +35,10 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
   const { privateKey, publicKey } = await generateKeyPair("ES256")
   const publicJwk = { ...(await exportJWK(publicKey)), kid: "test", alg: "ES256", use: "sig" }
   let issuer = ""
-  const answers: Pick<TestIssuer, "person" | "refusal"> = {
+  const answers: Pick<TestIssuer, "person" | "refusal" | "isAsking"> = {
     person: { sub: "ada", claims: {}, header: {} },
     refusal: undefined,
+    isAsking: false,
   }
   /** The requests of browsers, by the code that each was answered with. */
   const asked = new Map<string, URLSearchParams>()
@@ -60,7 +63,9 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
       asked.set(code, searchParams)
       const answer = { state: searchParams.get("state") ?? "", ...(answers.refusal ?? { code }) }
       for (const [name, value] of Object.entries(answer)) back.searchParams.set(name, value)
-      return void response.writeHead(302, { location: back.href }).end()
+      if (!answers.isAsking) return void response.writeHead(302, { location: back.href }).end()
+      const page = `<!doctype html><a href="${back.href.replaceAll("&", "&amp;")}">Continue</a>`
+      return void response.writeHead(200, { "content-type": "text/html" }).end(page)
     }
     const document = pathname === "/token" ? await tokenFor(request) : documents[request.url ?? ""]
     const status = document === "refused" ? 400 : document ? 200 : 404
@@ -99,7 +104,7 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
       .sign(privateKey)
   // A subject's plain token is the same for half an hour: a signature takes 0.15 ms of CPU, and each request carries one.
   const plain = new Map<string, { token: Promise<string>; until: number }>()
-  const own: Omit<TestIssuer, "person" | "refusal"> = {
+  const own: Omit<TestIssuer, keyof typeof answers> = {
     issuer,
     privateKey,
     publicJwk,

@@ -13,11 +13,11 @@ import type { Sandbox } from "../../server/test/e2e/program.ts"
 /** The same engine without windows: a new profile with a page takes 0.15 s of CPU, and 1.2 s in the whole browser. */
 const SHELL = "/usr/lib/chromium/chromium-headless-shell"
 
-/** One browser for all tests of a file. */
-export const openBrowser = (): Promise<Browser> =>
+/** One browser for all tests of a file; `more` are further arguments of Chromium. */
+export const openBrowser = (...more: string[]): Promise<Browser> =>
   chromium.launch({
     executablePath: existsSync(SHELL) ? SHELL : "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu"],
+    args: ["--no-sandbox", "--disable-gpu", ...more],
     timeout: 120_000,
   })
 

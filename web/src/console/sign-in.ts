@@ -9,7 +9,9 @@ const ANNOUNCE_MS = 500
 
 const notice = document.getElementById("notice")
 const show = (words: string): void => {
-  if (notice) notice.textContent = words
+  if (!notice) return
+  notice.textContent = words
+  notice.hidden = words === ""
 }
 
 /** The first wallet that announces itself (EIP-6963), or the one that every page of this browser has. */

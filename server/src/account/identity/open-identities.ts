@@ -6,7 +6,6 @@ import { gather } from "../../platform/db/gather.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import {
-  type Asked,
   type Caller,
   type Credential,
   type Identities,
@@ -28,7 +27,7 @@ export interface SessionSource {
    * The hash of what a request's cookie holds; undefined without one, empty where it can't be of a session. Throws
    * `FOREIGN_REQUEST` for a request of another site's page.
    */
-  hashIn(method: string, headers: IncomingHttpHeaders): string | undefined
+  hashIn(headers: IncomingHttpHeaders): string | undefined
   /** The sessions with these hashes that have not ended, keyed by hash. */
   byHash(hashes: readonly string[]): Promise<Map<string, Row<"sessions">>>
   /** Records that a session is used. */
@@ -57,10 +56,9 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
   const byHash = lookups(hashes => sessions.byHash(hashes))
   const keys = lookups(names => keysByHash(ctx, names))
   const signingKeys = lookups(names => signingKeysById(ctx, names))
-  const authenticate: Identities["authenticate"] = (credential, asked, isRefused) => {
-    const isStranger =
-      credential === undefined || (credential === "optional key" && asked.headers["x-api-key"] === undefined)
-    return isStranger ? stranger : identify(credential, asked, isRefused)
+  const authenticate: Identities["authenticate"] = (credential, headers, isRefused) => {
+    const isStranger = credential === undefined || (credential === "optional key" && headers["x-api-key"] === undefined)
+    return isStranger ? stranger : identify(credential, headers, isRefused)
   }
   const bySession = async (hash: string, isRefused: boolean) => {
     const session = hash === "" || absent.has(hash) ? undefined : await byHash(isRefused)(hash)
@@ -71,7 +69,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
     await sessions.noteSeen(session)
     return { ...stranger, subject: { iss: session.iss, sub: session.sub }, sessionId: session.id }
   }
-  const identify = async (credential: Credential, { method, headers }: Asked, isRefused: boolean) => {
+  const identify = async (credential: Credential, headers: IncomingHttpHeaders, isRefused: boolean) => {
     try {
       const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
       if (credential === "wallet") {
@@ -80,7 +78,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
       }
       const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
       if (credential === "token" || credential === "token or key") {
-        const hash = headers.authorization === undefined && !isByKey ? sessions.hashIn(method, headers) : undefined
+        const hash = headers.authorization === undefined && !isByKey ? sessions.hashIn(headers) : undefined
         if (hash !== undefined) return await bySession(hash, isRefused)
       }
       if (credential === "token" || (credential === "token or key" && !isByKey)) {

@@ -34,10 +34,10 @@ export function sessionHash(
 /** Answers the server's questions about cookies. No session is remembered: each request reads its own. */
 export function openSessions(ctx: Context): SessionSource {
   return {
-    hashIn: (method, headers) => {
+    hashIn: headers => {
       const hash = sessionHash(ctx, headers)
       // Refused before it is read: else any page could use up its visitor's requests.
-      if (hash !== undefined && !isFromConsole(method, headers)) throw new ApiError("FOREIGN_REQUEST")
+      if (hash !== undefined && !isFromConsole(headers)) throw new ApiError("FOREIGN_REQUEST")
       return hash
     },
     byHash: hashes => sessionsByHash(ctx, hashes),

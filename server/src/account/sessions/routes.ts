@@ -70,7 +70,7 @@ export function sessionRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const hash = sessionHash(ctx, request.headers)
-      if (hash !== undefined && !isFromConsole(request.method, request.headers)) throw new ApiError("FOREIGN_REQUEST")
+      if (hash !== undefined && !isFromConsole(request.headers)) throw new ApiError("FOREIGN_REQUEST")
       if (hash) await endSessionWith(ctx, hash)
       giveCookie(ctx, reply)
       return { signedOut: true as const }

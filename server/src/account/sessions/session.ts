@@ -26,10 +26,7 @@ export const endOf = ({ last_seen_at, expires_at }: Pick<Row<"sessions">, "last_
   new Date(Math.min(last_seen_at.getTime() + IDLE_MS, expires_at.getTime()))
 
 /**
- * Whether a request with a session's cookie comes from a page of the console itself, or is a read that a person began in
- * the address bar. A browser that does not say it counts as another site's.
+ * Whether a request with a session's cookie comes from a page of the console itself. A browser that does not say it counts
+ * as another site's; so does the address bar, as a redirect of another site is sent for it too.
  */
-export function isFromConsole(method: string, { "sec-fetch-site": site }: IncomingHttpHeaders): boolean {
-  const isRead = method === "GET" || method === "HEAD"
-  return site === "same-origin" || (isRead && site === "none")
-}
+export const isFromConsole = ({ "sec-fetch-site": site }: IncomingHttpHeaders): boolean => site === "same-origin"

@@ -79,12 +79,6 @@ export interface Caller {
 
 type Identified = Caller & { refusal?: unknown }
 
-/** What of a request shows who is calling. */
-export interface Asked {
-  method: string
-  headers: IncomingHttpHeaders
-}
-
 /** Answers the server's questions about callers. */
 export interface Identities {
   /**
@@ -92,7 +86,7 @@ export interface Identities {
    * error that the request must be answered with after it was counted. `credential` is what the request needs.
    * `isRefused`: the caller's address is over its limit.
    */
-  authenticate(credential: Credential | undefined, asked: Asked, isRefused: boolean): Identified | Promise<Identified>
+  authenticate(credential: Credential | undefined, headers: IncomingHttpHeaders, isRefused: boolean): Identified | Promise<Identified>
   /**
    * The id of a subject's merchant. For a token it is created on first use, or throws `SIGNUP_CLOSED`; for a session
    * throws `MERCHANT_REQUIRED` where there is none.

@@ -251,7 +251,7 @@ function admitCallers(
     const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> => {
       const { access } = request.routeOptions.config
       const credential = credentialOf(access, pathOf(request))
-      return whenReady(identities.authenticate(credential, request, isRefused(request)), caller => {
+      return whenReady(identities.authenticate(credential, request.headers, isRefused(request)), caller => {
         request.subject = caller.subject
         request.sessionId = caller.sessionId
         request.apiKey = caller.apiKey

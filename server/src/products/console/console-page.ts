@@ -41,7 +41,7 @@ interface SignedIn {
   iss: string
   sub: string
   way: string
-  /** In ISO 8601. */
+  /** As people read it. */
   since: string
   until: string
   isSandbox: boolean
@@ -70,7 +70,7 @@ export const wordsBody = (title: string, words: string, link?: { href: string; w
   )
 
 const NOTICE: Html = {
-  markup: `<p id="notice" role="alert"></p><noscript><p class="center">The buttons need JavaScript.</p></noscript>`,
+  markup: `<p id="notice" role="alert" class="center" hidden></p><noscript><p class="center">The buttons need JavaScript.</p></noscript>`,
 }
 
 const head = (title: string, words: string): Html =>

@@ -98,8 +98,8 @@ async function signedInPage(ctx: Context, session: Row<"sessions">): Promise<Con
     iss,
     sub,
     way: ways[way],
-    since: created_at.toISOString(),
-    until: endOf(session).toISOString(),
+    since: created_at.toUTCString(),
+    until: endOf(session).toUTCString(),
     isSandbox: ctx.settings.mode === "sandbox",
   })
   return { title: "Console", body, hasScript: true }
