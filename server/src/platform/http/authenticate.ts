@@ -86,7 +86,11 @@ export interface Identities {
    * error that the request must be answered with after it was counted. `credential` is what the request needs.
    * `isRefused`: the caller's address is over its limit.
    */
-  authenticate(credential: Credential | undefined, headers: IncomingHttpHeaders, isRefused: boolean): Identified | Promise<Identified>
+  authenticate(
+    credential: Credential | undefined,
+    headers: IncomingHttpHeaders,
+    isRefused: boolean,
+  ): Identified | Promise<Identified>
   /**
    * The id of a subject's merchant. For a token it is created on first use, or throws `SIGNUP_CLOSED`; for a session
    * throws `MERCHANT_REQUIRED` where there is none.
