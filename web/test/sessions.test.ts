@@ -235,6 +235,21 @@ describe.each([
     expect(await world.service.ctx.db.selectFrom("sign_ins").select("hash").execute()).toEqual([])
   })
 
+  it("a link in a mail opens the console for whoever is signed in, and the sign-in for others", async () => {
+    const page = await world.context.newPage()
+    const follow = async () => {
+      await page.goto(world.foreign.crossSite)
+      await page.evaluate(url => location.assign(url), `${world.origin}/console/payments?q=1`)
+    }
+    await follow()
+    await words(page, "Sign in to the console")
+    expect(page.url()).toBe(`${world.origin}/console/payments?q=1`)
+    await signIn(world, "ada")
+    await follow()
+    await words(page, "Sign out")
+    expect(page.url()).toBe(`${world.origin}/console/payments?q=1`)
+  })
+
   it("a session that is revoked in one browser has ended in the other", async () => {
     const one = await signIn(world, "ada")
     const other = await newContext(browser, { ignoreHTTPSErrors: true })

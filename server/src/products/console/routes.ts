@@ -50,7 +50,8 @@ export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
     for (const path of ["/console", "/console/*"])
       routes.get(path, { schema }, async (request, reply) => {
         const session = await sessionOf(ctx, request)
-        return send(reply, session ? await signedInPage(ctx, session) : await signInPage(ctx, request))
+        if (session) return send(reply, await signedInPage(ctx, session))
+        return send(reply, isFromElsewhere(request) ? againPage(request) : await signInPage(ctx, request))
       })
 
     // It stores something, so a HEAD, and a page that a browser loads ahead, must not reach it.
@@ -67,8 +68,9 @@ export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
     // Answers with a page that continues by itself: of a redirect that began at another site, the browser would not send
     // the session's cookie, which is `Strict`.
     routes.get("/console/callback", { schema, exposeHeadRoute: false }, async (request, reply) => {
-      void reply.header("set-cookie", signInCookie(ctx))
       const { secret, returnTo } = await finishSignIn(ctx, request)
+      // Not before: any site can open this address, and must not end a sign-in that is under way.
+      void reply.header("set-cookie", signInCookie(ctx))
       giveCookie(ctx, reply, secret)
       const body = wordsBody("You are signed in", "The console opens.", { href: returnTo, words: "Continue" })
       return send(reply, { title: "You are signed in", body, next: returnTo })
@@ -82,6 +84,16 @@ const plainPage: ConsolePage = {
     "The console needs https",
     "At this address, others on the network could read your sign-in. Open the console over https, or on the machine itself at 127.0.0.1.",
   ),
+}
+
+/** Whether a link of another site led here, as one in a mail does: then the browser has kept its cookie back. */
+const isFromElsewhere = ({ headers }: FastifyRequest): boolean =>
+  headers["sec-fetch-site"] === "cross-site" && headers["sec-fetch-dest"] === "document"
+
+/** Opens the same page again, from this origin. */
+function againPage({ url }: FastifyRequest): ConsolePage {
+  const next = returnPath(url) ?? "/console"
+  return { title: "Console", body: wordsBody("Console", "It opens.", { href: next, words: "Continue" }), next }
 }
 
 async function signInPage(ctx: Context, request: FastifyRequest): Promise<ConsolePage> {
