@@ -2,12 +2,14 @@
 // parsed again. One more is a decision: count it here, with its reason.
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { type OpenDatabase, openPostgres } from "../src/platform/db/open.ts"
+import { openReplica } from "../src/platform/db/open-replica.ts"
+import { openLog } from "../src/platform/log.ts"
 import { until } from "./e2e/program.ts"
 import { startPayoutRig } from "./payouts.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "./postgres.ts"
 import { relaysOn } from "./relays.ts"
 import { startService, type TestService } from "./service.ts"
-import { openStatementDoor, type StatementDoor } from "./statements.ts"
+import { type Executed, openStatementDoor, type StatementDoor } from "./statements.ts"
 
 let postgres: TestPostgres
 let door: StatementDoor
@@ -182,6 +184,38 @@ describe.runIf(postgresBinaries())("the statements of a payment that the service
       await rig.stop()
       await door.stop()
       await postgres.stop()
+    }
+  })
+})
+
+describe.runIf(postgresBinaries())("the statements of a request where a replica reads", () => {
+  it("GET /api/pay/status/:id: one there, and one about the position of the primary", async () => {
+    const primary = await startPostgres({ durable: true })
+    const standby = await startPostgres({ durable: true, replicaOf: primary })
+    const doors = [await openStatementDoor(primary.url), await openStatementDoor(standby.url)] as const
+    const database = await openPostgres(doors[0].url, () => {})
+    const replica = openReplica({ url: doors[1].url, maxLagMs: 60_000 }, database.db, openLog("silent"))
+    const service = await startService({ database, replica })
+    try {
+      await until("the replica is used", () => replica.trouble() === undefined)
+      await service.merchant("shop")
+      const { body } = await service.call("POST", "/api/console/checkouts", { amount: "5" }, { as: "shop" })
+      const status = async () => expect((await service.call("GET", `/api/pay/status/${body.id}`)).status).toBe(200)
+      for (let warm = 0; warm < 4; warm++) await status()
+      let ofReplica: Executed[] = []
+      const ofPrimary = await doors[0].during(async () => {
+        ofReplica = await doors[1].during(status)
+      })
+      // Both are also asked twice a second for their positions, whether anybody reads or not.
+      const isPosition = ({ text }: Executed) => text.includes("pg_control_system()")
+      expect(ofPrimary.length).toBeGreaterThan(0)
+      expect(ofPrimary.filter(each => !isPosition(each))).toEqual([])
+      expect(ofReplica.filter(each => !isPosition(each)).map(({ text }) => /named: (\w+)/.exec(text)?.[1])).toEqual([
+        "session_states",
+      ])
+    } finally {
+      await service.stop()
+      for (const each of [...doors, standby, primary]) await each.stop()
     }
   })
 })

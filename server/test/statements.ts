@@ -5,7 +5,7 @@
 import { createServer, type Socket, connect as tcpConnect } from "node:net"
 
 /** One statement that was executed. */
-interface Executed {
+export interface Executed {
   text: string
   /** Whether its text came with it; a statement with a name is parsed once on each connection. */
   parsed: boolean
