@@ -137,7 +137,7 @@ async function insertSession(
     row.capture === "direct"
       ? depositRow(ctx, network, { ...depositOf(row), ...parties, watchedMs: WATCHED_MS }, recipients)
       : undefined
-  const session = await writeSession(ctx, row, deposit)
+  const session = await writeSession(ctx, { session: row, deposit })
   if (!session) throw paused()
   ctx.tracing?.active()?.set({ "sluice.network": network.name, "sluice.resource.id": session.id })
   const slug = link?.slug ?? null

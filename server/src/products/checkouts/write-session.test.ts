@@ -1,0 +1,50 @@
+// Sessions that are written at the same time share a statement, and nothing else: none fails for the fault of another.
+import { afterAll, beforeAll, expect, it } from "vitest"
+import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
+import { depositRow } from "../../ledger/deposits/make-deposits.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import { inTransaction } from "../../platform/context.ts"
+import { depositOf, sessionRow, writeSession } from "./write-session.ts"
+
+let service: TestService
+let merchantId: string
+beforeAll(async () => {
+  service = await startService()
+  merchantId = await service.merchant("shop")
+})
+afterAll(() => service?.stop())
+
+const owner = `0x${"ab".repeat(20)}` as Address
+function newSession(of: string, amount = 5_000_000n, metadata?: Record<string, unknown>) {
+  const { ctx } = service
+  const terms = { network: paperNetwork, amount, link: undefined, product: undefined, splitId: null, setId: undefined }
+  const session = sessionRow(ctx, of, terms, { ...(metadata ? { metadata } : {}) })
+  const parties = { owner, approver: owner, recipientSetId: null }
+  return { session, deposit: depositRow(ctx, paperNetwork, { ...depositOf(session), ...parties, watchedMs: 0 }, []) }
+}
+const written = () => service.ctx.db.selectFrom("checkout_sessions").select("id").orderBy("id").execute()
+
+it("writes those that can be written, and gives each of the others its own error", async () => {
+  const good = [newSession(merchantId), newSession(merchantId, 2n ** 70n, { order: "1" }), newSession(merchantId)]
+  const bad = newSession("mer_aaaaaaaaaaaaaaaaaaaaaaaa")
+  const results = await Promise.allSettled([...good, bad].map(rows => writeSession(service.ctx, rows)))
+  const [, large] = results.map(result => (result.status === "fulfilled" ? result.value : undefined))
+  expect(large).toMatchObject({ amount: 2n ** 70n, metadata: { order: "1" }, received: 0n, status: "pending" })
+  expect(results[3]).toMatchObject({ status: "rejected", reason: { code: "23503" } })
+  const ids = good.map(({ session }) => session.id).sort()
+  expect(await written()).toEqual(ids.map(id => ({ id })))
+  const deposits = service.ctx.db.selectFrom("deposits").select(["resource_id", "address"]).orderBy("resource_id")
+  const expected = good.map(({ session, deposit }) => ({ resource_id: session.id, address: deposit.address }))
+  expect(await deposits.execute()).toEqual(expected.sort((a, b) => (a.resource_id < b.resource_id ? -1 : 1)))
+})
+
+it("writes one in a transaction with that transaction", async () => {
+  const before = await written()
+  const rows = newSession(merchantId)
+  const undone = inTransaction(service.ctx, async ctx => {
+    expect(await writeSession(ctx, rows)).toMatchObject({ id: rows.session.id })
+    throw new Error("undone")
+  })
+  await expect(undone).rejects.toThrow("undone")
+  expect(await written()).toEqual(before)
+})
