@@ -16,7 +16,7 @@ const CLOSED = 1_000_000
 const EACH = 1_000
 const RUNS = 30
 
-const postgres = await startPostgres()
+const postgres = await startPostgres({ fsync: true })
 process.env.DATABASE_URL = postgres.url
 const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { openApp } = await import("../server/src/app.ts")

@@ -96,7 +96,7 @@ async function fill(db: Db, merchant: string, token: string, dormant: number): P
 const peakMb = (pid: number) => Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1_024
 
 async function measure(dormant: number): Promise<Figures> {
-  const postgres = await startPostgres({ durable: true })
+  const postgres = await startPostgres({ fsync: true })
   const database = await openPostgres(postgres.url, error => say(`database: ${error.message}`))
   const rig = await startPayoutRig({}, database)
   const { service, anvil, proxy } = rig

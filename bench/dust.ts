@@ -58,7 +58,7 @@ async function serveNode(delayMs: number): Promise<never> {
 const nodes = [50, 50, 4_000].map(delayMs => fork(import.meta.filename, ["node", `${delayMs}`], { execArgv: [] }))
 const ports = await Promise.all(nodes.map(async node => (await once(node, "message"))[0] as number))
 
-const postgres = postgresBinaries() ? await startPostgres() : undefined
+const postgres = postgresBinaries() ? await startPostgres({ fsync: true }) : undefined
 if (postgres) process.env.DATABASE_URL = postgres.url
 // The module that opens databases reads DATABASE_URL when it is loaded.
 const { paperNetwork, startService } = await import("../server/test/service.ts")

@@ -133,7 +133,7 @@ function peakOf(pid: number): number {
 }
 
 async function measure(): Promise<Figures> {
-  const postgres = await startPostgres({ durable: true, fsync: true })
+  const postgres = await startPostgres({ fsync: true })
   const { base, token, owner, pid, stop } = await start(postgres.url)
   try {
     const database = await openPostgres(postgres.url, () => {})

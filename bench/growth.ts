@@ -386,7 +386,7 @@ const paths: Record<string, Path> = {
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
 
 async function start(rows: number): Promise<{ side: Side; stop(): Promise<void> }> {
-  const postgres = await startPostgres({ durable: true, fsync: true })
+  const postgres = await startPostgres({ fsync: true })
   const child = fork(import.meta.filename, ["serve", postgres.url, `${rows}`], { execArgv: [] })
   child.once("exit", code => {
     if (code) throw new Error(`the service of ${rows} rows ended with ${code}`)

@@ -231,7 +231,7 @@ const data = {
 }
 
 async function measure(): Promise<Figures> {
-  const postgres = await startPostgres({ durable: true, fsync: true })
+  const postgres = await startPostgres({ fsync: true })
   const children: ChildProcess[] = []
   const child = async (role: string): Promise<[ChildProcess, unknown]> => {
     const started = fork(import.meta.filename, [role, postgres.url], { execArgv: [] })

@@ -20,7 +20,7 @@ const UNTIMED = 500
 const GOAL_MS = 2
 const SAMPLE_BYTES = 2 * 1024 * 1024
 
-const postgres = await startPostgres()
+const postgres = await startPostgres({ fsync: true })
 process.env.DATABASE_URL = postgres.url
 const { startService } = await import("../server/test/service.ts")
 const say = (text: string) => process.stdout.write(`${text}\n`)

@@ -40,8 +40,8 @@ function cpuOf(pid: number): number {
   return all.reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_PER_SECOND
 }
 
-const primary = await startPostgres({ durable: true })
-const standby = await startPostgres({ durable: true, replicaOf: primary })
+const primary = await startPostgres({ fsync: true })
+const standby = await startPostgres({ fsync: true, replicaOf: primary })
 const database = await openPostgres(primary.url, onError)
 const service = await startService({ database })
 await service.merchant("shop")

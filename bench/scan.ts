@@ -18,7 +18,7 @@ const ROUNDS = 7
  */
 const MOST = { calls: 1, bytes: 1.05, ms: 2 }
 
-const postgres = postgresBinaries() ? await startPostgres() : undefined
+const postgres = postgresBinaries() ? await startPostgres({ fsync: true }) : undefined
 if (postgres) process.env.DATABASE_URL = postgres.url
 // The module that opens databases reads DATABASE_URL when it is loaded.
 const { paperNetwork, startService } = await import("../server/test/service.ts")

@@ -117,7 +117,7 @@ async function rate(port: number, path: (n: number) => string, expected: string)
 }
 
 async function measure(): Promise<Figures> {
-  const postgres = await startPostgres({ durable: true, fsync: true })
+  const postgres = await startPostgres({ fsync: true })
   // The log is written, as always, and discarded.
   const server = fork(import.meta.filename, ["serve", postgres.url], {
     execArgv: [],

@@ -99,7 +99,7 @@ interface Place {
 }
 
 async function main(part?: string): Promise<void> {
-  const postgres = await startPostgres({ durable: true })
+  const postgres = await startPostgres({ fsync: true })
   const database = await openPostgres(postgres.url, error => say(`database: ${error.message}`))
   const settings = readSettings({ SECRET_KEY: "07".repeat(32) })
   const ctx: Context = {
@@ -116,7 +116,9 @@ async function main(part?: string): Promise<void> {
   const receiver: ChildProcess = fork(import.meta.filename, ["receiver"])
   const [port] = await once(receiver, "message")
   const place = await settle(ctx, `http://127.0.0.1:${port}`, receiver.pid ?? 0)
-  say("Postgres 15 with synchronous_commit=on, fsync=off; receiver, worker and Postgres share this machine\n")
+  say(
+    "Postgres as in production (fsync, synchronous_commit, full_page_writes); receiver, worker and Postgres share this machine\n",
+  )
   if (!part || part === "throughput") {
     await throughput(place, "ok", "that answer at once")
     await throughput(place, "later", `that answer after ${LATER_MS} ms`)

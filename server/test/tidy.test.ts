@@ -55,6 +55,13 @@ describe("the style law", () => {
     expect(silent).toEqual([])
   })
 
+  it("each bench runs on a Postgres that is as durable as one for real money", () => {
+    const benches = files.filter(path => path.startsWith("bench/"))
+    const started = hits(/startPostgres\(/, benches)
+    expect(started.length).toBeGreaterThan(10)
+    expect(started.filter(line => !/startPostgres\(\{ fsync: true\b/.test(line))).toEqual([])
+  })
+
   it("no file is longer than 400 lines", () => {
     expect(product.filter(path => textOf(path).trimEnd().split("\n").length > 400)).toEqual([])
   })
