@@ -78,7 +78,8 @@ export async function roomIn(
 ): Promise<bigint> {
   const book = await ctx.db
     .selectFrom("deposit_books")
-    .selectAll()
+    .modifyFront(sql`/* named: lock_book */`)
+    .select(["inflow", "committed"])
     .where("deposit_id", "=", depositId)
     .where("token", "=", token)
     .forNoKeyUpdate()
@@ -86,7 +87,7 @@ export async function roomIn(
   if (!book) return 0n
   if (kindOf({ kind }).hasApproval) return book.inflow - book.committed
   const { rows } = await sql<{ room: bigint }>`
-    select room_in(${depositId}, ${token})::numeric(78,0) as room`.execute(ctx.db)
+    /* named: room_in */ select room_in(${depositId}, ${token})::numeric(78,0) as room`.execute(ctx.db)
   return rows[0]?.room ?? 0n
 }
 

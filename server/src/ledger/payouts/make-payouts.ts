@@ -11,7 +11,8 @@ import { type Context, inTransaction, type TxContext } from "../../platform/cont
 import { remainingValue } from "../../platform/db/remaining-value.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { HeldReason, Row } from "../../platform/db/schema.ts"
-import { sqlArray } from "../../platform/db/sql-array.ts"
+import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
+import { allColumns, columnsOf } from "../../platform/db/whole-rows.ts"
 import { parseAmount } from "../../platform/money/amount.ts"
 import { continueTrace, joinTraces } from "../../platform/tracing/trace.ts"
 import { payeesOf } from "../deposits/make-deposits.ts"
@@ -74,7 +75,8 @@ export async function makeAllShares(
   // reversal.
   const payment = await ctx.db
     .selectFrom("payments")
-    .selectAll()
+    .modifyFront(sql`/* named: lock_payment */`)
+    .select(columnsOf("payments"))
     .where("id", "=", paymentId)
     .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
@@ -151,7 +153,7 @@ export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
-    select d.*, paid.received from deposits d join (
+    /* named: deposits_of_payment */ select ${allColumns("d", "deposits")}, paid.received from deposits d join (
       select t.deposit_id, sum(t.value - withheld(t.id, '{open}')) as received
       from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
@@ -201,6 +203,7 @@ async function planSweep(
     .updateTable("payments")
     .set({ sweep_at: new Date(ctx.now().getTime() + DAY_MS) })
     .where("id", "=", payment.id)
+    .modifyEnd(sql`/* named: schedule_sweep */`)
     .execute()
   const settled = payment.token === network.token.address
   const above = settled ? parseAmount(ctx.settings.sweepAbove, network.token.decimals) : 0n
@@ -289,11 +292,11 @@ async function sweepDeposit(
   const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return false
   const open = await sql<{ id: bigint; payment_id: string; traceparent: string | null; left: bigint }>`
-    select t.id, c.payment_id, p.traceparent, ${unswept} as left
+    /* named: unswept_transfers */ select t.id, c.payment_id, p.traceparent, ${unswept} as left
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
       and not t.single_source and p.status = 'granted' and p.sweep_at is not null
-    order by t.id limit ${TRANSFERS_PER_SWEEP}`.execute(ctx.db)
+    order by t.id limit ${sql.lit(TRANSFERS_PER_SWEEP)}`.execute(ctx.db)
   // After a reorg that brought other amounts, signed payouts may have promised a part of it already.
   const parts = upTo(room, open.rows)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
@@ -328,7 +331,8 @@ async function sweepDeposit(
   await sql`insert into sweep_parts (payout_id, transfer_id, amount)
     select ${payoutId}, id, amount from (${rowsParameter(taken, "id bigint, amount numeric")}) taken`.execute(ctx.db)
   // Payments that also have money in other deposits stay scheduled until that is swept too.
-  await sql`update payments p set sweep_at = null where p.id = any(${sqlArray("text", new Set(parts.map(row => row.payment_id)))})
+  const swept = [...new Set(parts.map(row => row.payment_id))]
+  await sql`/* named: unschedule_swept */ update payments p set sweep_at = null where p.id in (${sqlRows("text", swept)})
     and ${allSwept}`.execute(ctx.db)
   return true
 }

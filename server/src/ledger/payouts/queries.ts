@@ -44,7 +44,7 @@ export async function sharesWithStates(ctx: Context, paymentId: string) {
 
 /** Whether any part of a payment's money lies at an address that names the recipients of a split. */
 export async function isSplit(ctx: TxContext, paymentId: string): Promise<boolean> {
-  const { rows } = await sql`select from claims c join transfers t on t.id = c.transfer_id
+  const { rows } = await sql`/* named: is_split */ select from claims c join transfers t on t.id = c.transfer_id
       join deposits d on d.id = t.deposit_id
     where c.payment_id = ${paymentId} and t.state <> 'gone' and d.recipient_set_id is not null limit 1`.execute(ctx.db)
   return rows.length > 0

@@ -51,6 +51,7 @@ export async function relayStanding(
   const relays = await ctx.db
     .selectFrom("payouts")
     .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
+    .modifyFront(sql`/* named: relay_standing */`)
     .select(eb => [
       "payouts.state",
       "payouts.tx_hash",

@@ -6,10 +6,12 @@ import { sql } from "kysely"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import { noteTroubles } from "../../platform/chain/note-endpoint-troubles.ts"
 import type { TxContext } from "../../platform/context.ts"
+import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import { payerName } from "../../platform/jobs/wake-payload.ts"
 import type { SellingTx } from "../settlement/sellable.ts"
 import { countDeepCalls } from "./count-deep-calls.ts"
 import { type Changes, decide } from "./decide.ts"
+import type { SubmissionChange } from "./judge-submissions.ts"
 import { withoutFlood } from "./learn-tokens.ts"
 import type { Observation } from "./observe-chain.ts"
 import { confirmSingle, linkSubmissions, storeTransfers, wakeSold, watchedUpTo } from "./queries.ts"
@@ -109,7 +111,11 @@ async function write(
     ...(await confirmBlocks(ctx, chainId, changes.confirmed, false)),
     ...(await confirmBlocks(ctx, chainId, changes.confirmedAlone, true)),
   ]
-  for (const { submission, change } of changes.submissions)
+  const [postponed, over] = [true, false].map(isLater =>
+    changes.submissions.filter(({ change }) => (change.status === undefined) === isLater),
+  ) as [SubmissionChange[], SubmissionChange[]]
+  await postpone(ctx, postponed)
+  for (const { submission, change } of over)
     await ctx.db
       .updateTable("submissions")
       .set(change)
@@ -117,6 +123,19 @@ async function write(
       .where("status", "=", "verifying")
       .execute()
   return { changed, ended: failedOf(changes).map(({ resource_id: id }) => id) }
+}
+
+/** Writes when submissions are looked up again, all in one statement: each block has those of all payments under way. */
+async function postpone(ctx: TxContext, changes: readonly SubmissionChange[]): Promise<void> {
+  if (changes.length === 0) return
+  const rows = changes.map(({ submission: { id, attempts }, change }) => {
+    const { run_at, block_number } = change
+    return { id: `${id}`, run_at, attempts: change.attempts ?? attempts, block_number: block_number?.toString() }
+  })
+  await sql`/* named: postpone_submissions */ update submissions s set run_at = c.run_at, attempts = c.attempts, updated_at = ${ctx.now()},
+      block_number = coalesce(c.block_number, s.block_number)
+    from (${rowsParameter(rows, "id bigint, run_at timestamptz, attempts integer, block_number bigint")}) c
+    where s.id = c.id and s.status = 'verifying'`.execute(ctx.db)
 }
 
 const failedOf = ({ submissions }: Changes) =>

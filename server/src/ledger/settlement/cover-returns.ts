@@ -113,9 +113,10 @@ async function settleAt(ctx: TxContext, transfers: readonly Held[], at: Date): P
 async function uncovered(ctx: TxContext, { owner, payer }: Part): Promise<Returned[]> {
   const ofPart = sql`from payments where resource_id = ${owner.resource_id}
     ${payer === undefined ? sql`` : sql`and payer = ${payer}`}`
+  const name = sql.raw(payer === undefined ? "returns_at_resource" : "returns_to_payer")
   // Each half has an index of its own, so the granted payments of a frequent payer are not read.
   const { rows } = await sql<Returned>`
-    select p.id, p.status, p.payer, p.amount, sent.*
+    /* named: ${name} */ select p.id, p.status, p.payer, p.amount, sent.*
     from (select * ${ofPart} and status = 'returned' union all select * ${ofPart} and status in ('open', 'reversed')) p
     cross join lateral (
       select i.deposit_id, i.token, sum(i.amount - coalesce(i.excess, 0)) as sent,

@@ -86,7 +86,13 @@ const payerA = `0x${"a1".repeat(20)}` as Address
 const payerB = `0x${"a2".repeat(20)}` as Address
 
 const paymentsOf = (deposit: Row<"deposits">) =>
-  db().selectFrom("payments").selectAll().where("resource_id", "=", deposit.resource_id).execute()
+  db()
+    .selectFrom("payments")
+    .selectAll()
+    .where("resource_id", "=", deposit.resource_id)
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute()
 const inflowOf = async ({ id }: Row<"deposits">) =>
   (await db().selectFrom("deposit_books").selectAll().where("deposit_id", "=", id).executeTakeFirst())?.inflow
 const openSum = async (deposit: Row<"deposits">): Promise<bigint> =>

@@ -6,12 +6,19 @@ import { sql } from "kysely"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { columnsOf } from "../../platform/db/whole-rows.ts"
 import { parseAmount } from "../../platform/money/amount.ts"
 import type { ClaimedTransfer } from "./sellable.ts"
 
 /** Locks and returns the surplus of a payment; undefined if it has none. */
 export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surpluses"> | undefined> =>
-  ctx.db.selectFrom("surpluses").selectAll().where("payment_id", "=", paymentId).forNoKeyUpdate().executeTakeFirst()
+  ctx.db
+    .selectFrom("surpluses")
+    .modifyFront(sql`/* named: hold_surplus */`)
+    .select(columnsOf("surpluses"))
+    .where("payment_id", "=", paymentId)
+    .forNoKeyUpdate()
+    .executeTakeFirst()
 
 /**
  * Writes the surplus of a granted payment, `beyond` base units more than its price. It lies in the last transfer, which
@@ -31,7 +38,10 @@ export async function writeSurplus(
   const before = transfers.find(row => row.id === known?.transfer_id)
   const holder = [before, transfers.at(-1)].find(row => row !== undefined && row.value >= beyond)
   const isDust = beyond < parseAmount(ctx.settings.minAmount, token.decimals)
-  if (!holder || isDust || holder.token !== token.address) return await dropSurplus(ctx, payment.id)
+  if (!holder || isDust || holder.token !== token.address) {
+    if (known) await dropSurplus(ctx, payment.id)
+    return
+  }
   const facts = { transfer_id: holder.id, deposit_id: holder.deposit_id, token: holder.token, amount: beyond }
   await ctx.db
     .insertInto("surpluses")

@@ -2,10 +2,13 @@
  * Notifies merchants of payments once their shares are mined: at the latest five minutes after the payment was
  * confirmed.
  */
+import { sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
 import { inTransaction } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { columnsOf } from "../../platform/db/whole-rows.ts"
 import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
+import type { CheckoutNotice } from "./checkout-notice.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
 import { exceptionOf, type SellingContext, type SellingTx, sellableOf } from "./sellable.ts"
 
@@ -20,8 +23,13 @@ const PAYMENTS_PER_ROUND = 200
  * transaction that granted it, after its payouts were made.
  */
 export async function notifyPaid(ctx: SellingTx, network: NetworkInfo, paymentId: string): Promise<void> {
-  const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
-  if (!(await isSplit(ctx, paymentId))) return await notify(ctx, network, payment)
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .modifyFront(sql`/* named: payment_to_notify */`)
+    .select(columnsOf("payments"))
+    .where("id", "=", paymentId)
+    .executeTakeFirstOrThrow()
+  if (!(await isSplit(ctx, paymentId))) return await notify(ctx, network, payment, null)
   const notifyBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
   await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
@@ -51,7 +59,8 @@ export async function notifyDuePayments(ctx: SellingContext): Promise<number> {
       if (!payment?.notify_by) return 0
       const reversed = payment.status !== "granted"
       if (!reversed && payment.notify_by > ctx.now() && !(await sharesSettled(ctx, id))) return 0
-      if (!reversed) await notify(ctx, networkOf(ctx.chain, payment.chain_id), payment)
+      const splits = !reversed && (await isSplit(ctx, id)) ? await sharesOf(ctx, id) : null
+      if (!reversed) await notify(ctx, networkOf(ctx.chain, payment.chain_id), payment, splits)
       await ctx.db.updateTable("payments").set({ notify_by: null }).where("id", "=", id).execute()
       return 1
     })
@@ -73,10 +82,14 @@ export async function notifyReversed(ctx: SellingTx, network: NetworkInfo, payme
   })
 }
 
-async function notify(ctx: SellingTx, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+async function notify(
+  ctx: SellingTx,
+  network: NetworkInfo,
+  payment: Row<"payments">,
+  splits: CheckoutNotice["splits"],
+): Promise<void> {
   // An agent's payment is not notified: the agent got its answer.
   if (payment.agent) return
-  const splits = (await isSplit(ctx, payment.id)) ? await sharesOf(ctx, payment.id) : null
   await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }
 

@@ -31,7 +31,10 @@ export async function nextSequence(
 ): Promise<number | undefined> {
   const changes = paid === undefined ? sql`` : sql`, notified_paid = ${paid}`
   const isNew = paid === undefined ? sql`true` : sql`notified_paid <> ${paid}`
-  const { rows } = await sql<{ n: number }>`update ${sql.table(table)} set event_sequence = event_sequence + 1${changes}
+  const name = sql.raw(`/* named: number_${table}${paid === undefined ? "" : "_paid"} */`)
+  const { rows } = await sql<{
+    n: number
+  }>`${name} update ${sql.table(table)} set event_sequence = event_sequence + 1${changes}
     where id = ${id} and ${isNew} returning event_sequence as n`.execute(ctx.db)
   return rows[0]?.n
 }

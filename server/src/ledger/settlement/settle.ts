@@ -9,7 +9,7 @@ import type { Network } from "../../platform/chain/networks.ts"
 import { screen } from "../../platform/chain/screen-addresses.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
-import { sqlArray } from "../../platform/db/sql-array.ts"
+import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
 import { failedShares, makeAllShares, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { verifySoon } from "../scanner/queries.ts"
@@ -200,9 +200,9 @@ async function apply(ctx: SellingTx, sellable: Sellable, part: Part, plan: Plan)
 async function setDue(ctx: TxContext, due: readonly bigint[], again: ReadonlyMap<bigint, Date>): Promise<void> {
   const done = due.filter(id => !again.has(id))
   if (done.length > 0)
-    await sql`update transfers t set run_at = null, applied = exists (select from claims c join payments p on p.id = c.payment_id
+    await sql`/* named: end_due */ update transfers t set run_at = null, applied = exists (select from claims c join payments p on p.id = c.payment_id
         where c.transfer_id = t.id and p.status = 'granted' and p.payer = t.from_address)
-      where t.id = any(${sqlArray("bigint", done)}) and t.run_at <= ${ctx.now()}`.execute(ctx.db)
+      where t.id in (${sqlRows("bigint", done)}) and t.run_at <= ${ctx.now()}`.execute(ctx.db)
   if (again.size === 0) return
   const wasDue = new Set(due)
   const later = [...again].map(([id, at]) => ({ id: `${id}`, at, was_due: wasDue.has(id) }))

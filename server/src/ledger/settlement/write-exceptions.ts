@@ -9,6 +9,7 @@ import { remainingValue } from "../../platform/db/remaining-value.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { Database, Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
+import { columnsOf } from "../../platform/db/whole-rows.ts"
 import { newId } from "../../platform/ids.ts"
 import { traceparentNow } from "../../platform/tracing/trace.ts"
 import { publicApprovals } from "./find-public-approvals.ts"
@@ -146,7 +147,8 @@ async function restsAmong(ctx: TxContext, payments: readonly Row<"payments">[]):
 const openOf = (ctx: TxContext, { owner, payer }: Part) =>
   ctx.db
     .selectFrom("payments")
-    .selectAll()
+    .modifyFront(sql.raw(`/* named: open_payments${payer === undefined ? "" : "_of_payer"} */`))
+    .select(columnsOf("payments"))
     .where("status", "=", "open")
     .where("resource_id", "=", owner.resource_id)
     .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
@@ -275,7 +277,7 @@ async function claimAll(ctx: TxContext, claims: readonly { id: bigint; paymentId
     claims.map(({ paymentId }) => paymentId),
   )
   const claimed = await sql`
-    insert into claims (transfer_id, payment_id) select id, payment_id from unnest(${ids}, ${payments}) as given (id, payment_id)
+    /* named: claim_transfers */ insert into claims (transfer_id, payment_id) select id, payment_id from unnest(${ids}, ${payments}) as given (id, payment_id)
     on conflict (transfer_id) do update set payment_id = excluded.payment_id
       where claims.payment_id = excluded.payment_id
         or exists (select from payments p where p.id = claims.payment_id and p.status in ('open', 'reversed'))`.execute(

@@ -52,6 +52,7 @@ async function writeGranted(ctx: SellingTx, sellable: Sellable, part: Part, paid
     await ctx.db
       .insertInto("payments")
       .values({ id, ...part.owner, ...facts, created_at: ctx.now(), traceparent: traceparentNow(ctx) })
+      .modifyEnd(sql`/* named: insert_payment */`)
       .execute()
   }
   await claim(

@@ -16,6 +16,7 @@ import { connectClient } from "./hosts.ts"
 import { type Db, type OpenDatabase, openPostgres } from "./open.ts"
 import { bounded, DatabaseUnavailable, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
+import { sqlRows } from "./sql-array.ts"
 
 let postgres: TestPostgres
 let database: OpenDatabase
@@ -49,11 +50,29 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       for (const n of [1, 2]) await sql`/* named: probe */ select ${n}::int as n`.execute(db)
       for (const n of [1, 2]) await sql`select /* named: probe_too */ ${n}::int as n`.execute(db)
       await sql`select ${1}::int as unnamed`.execute(db)
+      const last = sql`/* named: probe_last */`
+      for (const key of ["a", "b"])
+        await db.updateTable("installation").set({ value: "y" }).where("key", "=", key).modifyEnd(last).execute()
       const { rows } = await sql<{ name: string }>`select name from pg_prepared_statements`.execute(db)
       return rows.map(({ name }) => name)
     })
-    expect(prepared.filter(name => name.startsWith("probe")).sort()).toEqual(["probe", "probe_too"])
+    expect(prepared.filter(name => name.startsWith("probe")).sort()).toEqual(["probe", "probe_last", "probe_too"])
     expect(prepared).not.toContain("unnamed")
+  })
+
+  it("plans a named statement once for lists of ids as rows: it expects one of them, as there mostly is", async () => {
+    await until("connections are known to be sessions", () => database.isListening())
+    const { rows } = await inTransaction(service.ctx, async ({ db }) => {
+      for (let n = 0n; n < 9n; n++)
+        await sql`/* named: by_rows */ select id from transfers t where t.id in (${sqlRows("bigint", [n])})
+          and exists (select from claims c join payments p on p.id = c.payment_id where c.transfer_id = t.id)`.execute(
+          db,
+        )
+      return await sql<{ plans: bigint }>`
+        select generic_plans as plans from pg_prepared_statements where name = 'by_rows'`.execute(db)
+    })
+    // The first five are planned with their values.
+    expect(rows).toEqual([{ plans: 4n }])
   })
 
   it("keeps the usual statements of the list of transactions prepared: each merchant's pages are whole and in order", async () => {

@@ -38,6 +38,11 @@ const IDLE_IN_TRANSACTION_MS = 60_000
 /** After the server's own deadline, so that its error comes first while it can answer. */
 const ANSWER_MARGIN_MS = 2_000
 const POOL_SIZE = 10
+/**
+ * How long a connection is kept while nobody needs it. Rounds are seconds apart, and the library's ten seconds closed
+ * connections between them. A new one costs Postgres a process, and it plans each named statement five times anew.
+ */
+const IDLE_MS = 60_000
 
 /**
  * The database could not be reached or did not finish in time. A transaction whose COMMIT got no answer may have been
@@ -80,6 +85,7 @@ export function openPool(
   } as pg.CustomTypesConfig
   const pool = new pg.Pool({
     max: size,
+    idleTimeoutMillis: IDLE_MS,
     types,
     application_name: "sluice",
     connectionTimeoutMillis: connectMs / hosts.count,
@@ -138,7 +144,7 @@ function boundedClient(client: pg.PoolClient, answerMs: number, areSessions: () 
   const query = async (text: string, values: unknown[]) => {
     // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
-    const [, named, deferred] = NAMED.exec(text) ?? []
+    const [, named, deferred] = NAMED.exec(text) ?? (text.endsWith("*/") ? (NAMED_LAST.exec(text) ?? []) : [])
     const name = areSessions() ? named : undefined
     try {
       const isDeferred = deferred !== undefined
@@ -169,7 +175,8 @@ const READ_ONLY = "25006"
 const STALE = /^(0A000|26000|42P05)$/
 
 /**
- * Matches a statement that a comment names, first or after `select`: `/* named: emit *\/`. A connection parses such a
+ * Matches a statement that a comment names, first or after `select`: `/* named: emit *\/`. Kysely's inserts and updates
+ * have it last. A connection parses such a
  * statement once, and mostly plans it once: for `emit`, that was half of its cost. Only for statements that run all the
  * time, with one text and with a list of columns: a named `select *` fails after a migration that adds a column. Only
  * used if each connection is known to have a session of its own: behind a pooler that shares them, other sessions would
@@ -179,6 +186,7 @@ const STALE = /^(0A000|26000|42P05)$/
  * next statement.
  */
 const NAMED = /^\s*(?:select )?\/\* named: (\w+)(, deferred)? \*\//
+const NAMED_LAST = /\/\* named: (\w+) \*\/$/
 
 /**
  * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns and cancelled

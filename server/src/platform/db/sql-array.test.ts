@@ -2,7 +2,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { openTestDatabase } from "../../../test/database.ts"
 import type { OpenDatabase } from "./open.ts"
-import { sqlArray } from "./sql-array.ts"
+import { sqlArray, sqlRows } from "./sql-array.ts"
 
 let database: OpenDatabase
 beforeAll(async () => {
@@ -17,4 +17,11 @@ it("an array holds each value as it is, whatever is in it, and more than a state
     select ${sqlArray("text", words)} as words, (select count(*) from unnest(${sqlArray("bigint", ids)})) as total,
       (select count(*) from unnest(${sqlArray("bigint", [])})) as none`.execute(database.db)
   expect(rows).toEqual([{ words, total: 70_000n, none: 0n }])
+})
+
+it("the same values as rows are all there, and none for an empty list", async () => {
+  const { rows } = await sql<{ words: string[]; none: bigint }>`
+    select array(${sqlRows("text", ["b", "a", "b"])}) as words,
+      (select count(*) from (${sqlRows("bigint", [])}) none) as none`.execute(database.db)
+  expect(rows).toEqual([{ words: ["b", "a", "b"], none: 0n }])
 })

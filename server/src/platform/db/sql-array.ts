@@ -12,3 +12,14 @@ export function sqlArray(
   const quoted = [...values].map(value => `"${`${value}`.replace(/["\\]/g, "\\$&")}"`)
   return sql`${sql.val(`{${quoted.join(",")}}`)}::${sql.raw(type)}[]`
 }
+
+/**
+ * SQL: the same values as rows of one column, for a named statement: `in (${sqlRows("bigint", ids)})`. A cached plan
+ * expects ten values of an array, and Postgres would rather plan each time than read ten rows where one is asked for. The
+ * limits say that there is one ({@link rowsParameter}).
+ */
+export const sqlRows = (
+  type: Parameters<typeof sqlArray>[0],
+  values: readonly (bigint | string)[],
+): RawBuilder<unknown> =>
+  sql`select * from (select * from unnest(${sqlArray(type, values)}) limit ${values.length}) given limit ${values.length}`

@@ -11,7 +11,8 @@ import type { TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
 import { remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { sqlArray } from "../../platform/db/sql-array.ts"
+import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
+import { allColumns } from "../../platform/db/whole-rows.ts"
 
 /** Sessions that are due by time, in one round; the others stay due for the next. */
 const TIMED_PER_ROUND = 500
@@ -50,12 +51,12 @@ function readAt(deposit: RawBuilder<unknown>, token: Address): RawBuilder<unknow
       and (p.id is null or p.status in ('open', 'reversed'))`
   // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
   const ours = (isSingle: boolean, most: number) =>
-    sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${isSingle}
-      order by t.value desc, t.id limit ${most}) greatest)`
+    sql`(select id from (${undecided} and t.token = ${token} and t.single_source = ${sql.lit(isSingle)}
+      order by t.value desc, t.id limit ${sql.lit(most)}) greatest)`
   // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
   return sql`${ours(false, MAX_READ)} union all ${ours(true, MAX_SINGLE)}
     union all (select id from (${undecided} and t.token < ${token} union all ${undecided} and t.token > ${token}) others
-      order by block_number, log_index limit ${MAX_OTHER})`
+      order by block_number, log_index limit ${sql.lit(MAX_OTHER)})`
 }
 
 /**
@@ -111,7 +112,7 @@ export async function sendersAt(ctx: TxContext, sessionId: string, token: Addres
  */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
   const { rows } = await sql<{ id: bigint; isRead: boolean; isDue: boolean; isGone: boolean }>`
-    with due as (select id, state from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${MAX_ENDED + 1}),
+    /* named: hold_batch */ with due as (select id, state from transfers where deposit_id = ${deposit.id} and run_at <= ${ctx.now()} limit ${sql.lit(MAX_ENDED + 1)}),
       changed as (select c.payment_id as id from due join claims c on c.transfer_id = due.id),
       own as (select c.transfer_id as id from payments p join claims c on c.payment_id = p.id
         where p.resource_id = ${deposit.resource_id} and ((p.status = 'granted' and not p.beside)
@@ -123,7 +124,7 @@ export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token:
   const ids = rows.flatMap(({ id, isRead }) => (isRead ? [id] : []))
   const touched = rows.map(({ id }) => id)
   // Transfers are locked before any book, in the order that the scanner uses too.
-  await sql`select count(*) from (select id from transfers where id = any(${sqlArray("bigint", touched)})
+  await sql`/* named: lock_batch */ select count(*) from (select id from transfers where id in (${sqlRows("bigint", touched)})
     order by id for no key update) locked`.execute(ctx.db)
   const back = await backAmong(
     ctx,
@@ -147,8 +148,8 @@ async function backAmong(ctx: TxContext, gone: readonly bigint[]): Promise<Set<b
 /** Reads these transfers with their payments, in chain order. Call it after they are locked. */
 export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
   const { rows } = await sql<SessionTransfer>`
-    select t.*, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
+    /* named: read_batch */ select ${allColumns("t", "transfers")}, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.id = any(${sqlArray("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
+    where t.id in (${sqlRows("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows
 }

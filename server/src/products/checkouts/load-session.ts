@@ -9,6 +9,7 @@ import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { remainingValue } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { allColumns, columnsOf } from "../../platform/db/whole-rows.ts"
 import { type Batch, holdBatch, readBatch } from "./load-session-batch.ts"
 import type { SessionFacts } from "./plan-session.ts"
 
@@ -26,14 +27,21 @@ export interface SessionPart extends Part {
 
 /** Locks the session's row until the transaction ends. Every change of the session's payments holds this lock. */
 export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> =>
-  ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
+  ctx.db
+    .selectFrom("checkout_sessions")
+    .modifyFront(sql`/* named: lock_session */`)
+    .select(columnsOf("checkout_sessions"))
+    .where("id", "=", id)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
 
 /** Locks a session and those of its transfers that one transaction settles; call it inside that transaction. */
 export async function holdSession(ctx: TxContext, id: string): Promise<SessionPart> {
   const session = await lockSession(ctx, id)
   const deposit = await ctx.db
     .selectFrom("deposits")
-    .selectAll()
+    .modifyFront(sql`/* named: deposit_of_session */`)
+    .select(columnsOf("deposits"))
     .where("resource_id", "=", id)
     .executeTakeFirstOrThrow()
   const { merchant_id, chain_id } = session
@@ -46,7 +54,7 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
 /** The session's payments that the merchant accepted or returned. The session's rules do not count them again. */
 async function decidedPayments(ctx: TxContext, sessionId: string): Promise<StandingPayment[]> {
   const { rows } = await sql<StandingPayment>`
-    select p.*, has.there, has.sure from payments p join lateral (
+    /* named: decided_payments */ select ${allColumns("p", "payments")}, has.there, has.sure from payments p join lateral (
       select coalesce(sum(${remainingValue}) filter (where t.state <> 'gone'), 0) as there,
         coalesce(sum(${remainingValue}) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
           and not t.single_source), 0) as sure
@@ -84,7 +92,11 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
  * ones that lost their transfers.
  */
 export async function paymentsOf(ctx: TxContext, sessionId: string): Promise<Row<"payments">[]> {
-  const all = ctx.db.selectFrom("payments").selectAll().where("resource_id", "=", sessionId)
+  const all = ctx.db
+    .selectFrom("payments")
+    .modifyFront(sql`/* named: payments_of_session */`)
+    .select(columnsOf("payments"))
+    .where("resource_id", "=", sessionId)
   const counting = all.where(eb =>
     eb.or([eb("status", "<>", "reversed"), eb("accepted_at", "is not", null), eb("exception", "is", null)]),
   )
@@ -112,7 +124,7 @@ async function submissionsOf(
   token: Address,
 ): Promise<SessionFacts["submissions"]> {
   const { rows } = await sql<SessionFacts["submissions"]>`
-    select coalesce(bool_or(s.status = 'failed'), false) as refused, coalesce(bool_or(
+    /* named: submissions_of_session */ select coalesce(bool_or(s.status = 'failed'), false) as refused, coalesce(bool_or(
         case when s.status = 'verifying' and s.submitted_at <= ${expires_at} then not exists (select from transfers t
           where t.chain_id = s.chain_id and t.tx_hash = s.tx_hash and t.token = ${token} and t.to_address = ${address}
             and t.state <> 'gone') end), false) as open
@@ -125,7 +137,9 @@ async function submissionsOf(
  * payment. Nothing else ends a submission that names one later.
  */
 async function decidedSubmissions(ctx: TxContext, sessionId: string, { address }: Row<"deposits">): Promise<Hash[]> {
-  const { rows } = await sql<{ hash: Hash }>`select s.tx_hash as hash from submissions s
+  const { rows } = await sql<{
+    hash: Hash
+  }>`/* named: decided_submissions */ select s.tx_hash as hash from submissions s
     where s.resource_id = ${sessionId} and s.status <> 'granted' and exists (select from transfers t
         join claims c on c.transfer_id = t.id join payments p on p.id = c.payment_id
       where t.chain_id = s.chain_id and t.tx_hash = s.tx_hash and t.to_address = ${address}

@@ -14,6 +14,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { traceOfSession } from "../../platform/db/read-traces.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
+import { columnsOf } from "../../platform/db/whole-rows.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { checkoutChanges } from "../../platform/metrics.ts"
 import { holdSession, loadSession, lockSession, paymentsOf, type SessionPart } from "./load-session.ts"
@@ -69,6 +70,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
       .updateTable("checkout_sessions")
       .set({ ...plan.row, updated_at: ctx.now() })
       .where("id", "=", session.id)
+      .modifyEnd(sql`/* named: write_session */`)
       .execute()
     const paymentId = plan.acceptedId ?? paidId
     if (paymentId !== undefined && session.status !== "confirmed") await notifyPaid(ctx, network, paymentId)
@@ -86,7 +88,8 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   async describe(ctx, payment) {
     const session = await ctx.db
       .selectFrom("checkout_sessions")
-      .selectAll()
+      .modifyFront(sql`/* named: session_to_describe */`)
+      .select(columnsOf("checkout_sessions"))
       .where("id", "=", payment.resource_id)
       .executeTakeFirstOrThrow()
     return {
@@ -108,7 +111,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
  */
 async function isReplaced(ctx: TxContext, sessionId: string): Promise<boolean> {
   const { rows } = await sql<{ subscription_id: string; sequence: number }>`
-    select v.subscription_id, v.sequence from invoices v join subscriptions s on s.id = v.subscription_id
+    /* named: voided_invoice */ select v.subscription_id, v.sequence from invoices v join subscriptions s on s.id = v.subscription_id
     where v.session_id = ${sessionId} and v.voided_at is not null for no key update of s`.execute(ctx.db)
   const [voided] = rows
   if (!voided) return false

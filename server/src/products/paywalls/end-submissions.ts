@@ -21,6 +21,7 @@ export async function grantSubmissions(
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
     .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
+    .modifyEnd(sql`/* named: grant_submissions */`)
     .execute()
 }
 
@@ -71,7 +72,7 @@ export async function failSubmissions(
 /** Ends the submissions that arrived after a payment had claimed their transfer, with that payment's outcome. */
 export async function endClaimed(ctx: TxContext, paywallId: string, payer: Address): Promise<void> {
   // Starts from the few open submissions, not from everything that the payer has paid.
-  await sql`update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
+  await sql`/* named: end_claimed */ update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
       reason = ended.reason, message = ended.message
     from (select v.id,
         case when p.status = 'returned' or g.revoked_by = 'merchant' then 'failed' else 'granted' end as status,

@@ -1,4 +1,5 @@
 /** Applies a granted payment at a paywall: gives access, ends its submissions and notifies the merchant. */
+import { sql } from "kysely"
 import { notifyPaid } from "../../ledger/settlement/notify-paid.ts"
 import type { PaidWith, SellingTx } from "../../ledger/settlement/sellable.ts"
 import type { Hash } from "../../platform/chain/hex.ts"
@@ -35,7 +36,12 @@ async function writeGrant(
   { id, payer, tx_hash }: PaidWith,
 ): Promise<boolean> {
   const now = ctx.now()
-  const known = await ctx.db.selectFrom("grants").select("revoked_by").where("payment_id", "=", id).executeTakeFirst()
+  const known = await ctx.db
+    .selectFrom("grants")
+    .modifyFront(sql`/* named: grant_of_payment */`)
+    .select("revoked_by")
+    .where("payment_id", "=", id)
+    .executeTakeFirst()
   if (known?.revoked_by === "merchant") return false
   if (known?.revoked_by === "reorg") {
     const restored = { revoked_at: null, revoked_by: null, revoke_reason: null, granted_at: now, tx_hash }
@@ -54,6 +60,7 @@ async function writeGrant(
       calls: callsOf(paywall.pricing_model),
       granted_at: now,
     })
+    .modifyEnd(sql`/* named: insert_grant */`)
     .execute()
   return true
 }

@@ -12,6 +12,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
 import { remainingValue, remainingValueColumns } from "../../platform/db/remaining-value.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
+import { allColumns } from "../../platform/db/whole-rows.ts"
 import type { IdPrefix } from "../../platform/ids.ts"
 import type { Version } from "./payment.ts"
 import { type AccessTransfer, authorizedKey } from "./plan-access.ts"
@@ -75,7 +76,7 @@ export async function lockDueTransfers(
 ): Promise<bigint[]> {
   const among = sqlArray("text", senders)
   const rows = await sql<{ id: bigint }>`
-    select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
+    /* named: lock_due_transfers */ select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
       select s.id from deposits d join transfers s on s.deposit_id = d.id
         where d.resource_id = ${resourceId} and s.from_address = any(${among}) and s.run_at is not null)
       and not exists (select from claims c join payments p on p.id = c.payment_id
@@ -97,7 +98,7 @@ export async function standingPayments(
 ): Promise<StandingPayment[]> {
   if (due.length === 0) return []
   const { rows } = await sql<StandingPayment>`
-    select p.*, has.there, case when has.alone then 0 else has.there end as sure,
+    /* named: standing_payments */ select ${allColumns("p", "payments")}, has.there, case when has.alone then 0 else has.there end as sure,
       has.there > p.amount and p.accepted_at is null and not revoked.by_merchant as grown
     from payments p cross join lateral (select exists (select from grants g
         where g.payment_id = p.id and g.revoked_by = 'merchant') as by_merchant) revoked join lateral (
@@ -144,18 +145,18 @@ export async function openTransfers(
     sql`select each.* from deposits d cross join lateral (${each}) each where d.resource_id = ${resourceId}`
   // Apart: one endpoint of two can make up any number of large ones, and must not push out what both report.
   const greatest = (isSingle: boolean, most: number) => {
-    const each = sql`${open} and t.token = ${token.address} and t.single_source = ${isSingle}
-      order by t.value desc, t.id limit ${most}`
-    return sql`(select id from (${ofPaywall(each)}) own order by value desc, id limit ${most})`
+    const each = sql`${open} and t.token = ${token.address} and t.single_source = ${sql.lit(isSingle)}
+      order by t.value desc, t.id limit ${sql.lit(most)}`
+    return sql`(select id from (${ofPaywall(each)}) own order by value desc, id limit ${sql.lit(most)})`
   }
   // Two ranges of the index on the token: for one condition that is not a range, all of it would be read.
   const others = sql`${open} and t.token < ${token.address} union all ${open} and t.token > ${token.address}`
   const { rows } = await sql<AccessTransfer>`
-    with read as materialized (
+    /* named: open_transfers */ with read as materialized (
       ${greatest(false, OPEN_TRANSFERS)} union all ${greatest(true, SINGLE_TRANSFERS)}
       union all
-      (select id from (${ofPaywall(others)}) others order by block_number desc, log_index desc limit ${OPEN_TRANSFERS}))
-    select t.*, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status,
+      (select id from (${ofPaywall(others)}) others order by block_number desc, log_index desc limit ${sql.lit(OPEN_TRANSFERS)}))
+    select ${allColumns("t", "transfers")}, ${remainingValueColumns}, p.id as payment_id, p.status as payment_status,
       case when g.revoked_by is distinct from 'merchant' then p.payer end as payment_payer
     from ${from} where t.id in (select id from read) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows
@@ -189,6 +190,7 @@ export async function submittedOf(
   const given = sqlArray("text", new Set(hashes))
   const submissions = ctx.db
     .selectFrom("submissions")
+    .modifyFront(sql`/* named: submitted_of */`)
     .select("tx_hash")
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
@@ -227,7 +229,7 @@ export async function authorizedAt(
   if (hashes.length === 0) return new Map()
   const given = sqlArray("text", new Set(hashes))
   const { rows } = await sql<{ hash: Hash; amount: bigint; at: Date }>`
-    select r.hash, s.amount, s.created_at as at from ${relaysBy(hashes)} r join settlements s on s.chain_id = r.chain_id
+    /* named: authorized_at */ select r.hash, s.amount, s.created_at as at from ${relaysBy(hashes)} r join settlements s on s.chain_id = r.chain_id
       and s.token = r.token and s.payer = r.payer and s.nonce = r.auth_nonce
     where r.kind = 'settle' and s.resource_id = ${paywallId} and s.payer = ${payer}
     union select found_hash, amount, created_at from settlements
@@ -254,6 +256,7 @@ export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Add
   const seen = await ctx.db
     .selectFrom("transfers")
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
+    .modifyFront(sql`/* named: more_is_coming */`)
     .select("transfers.id")
     .where("deposits.resource_id", "=", paywallId)
     .where("transfers.from_address", "=", payer)

@@ -1,4 +1,5 @@
 /** What merchants are notified of about their paywalls. */
+import { sql } from "kysely"
 import { emit } from "../../account/webhooks/emit.ts"
 import { notifyPaid, notifyReversed } from "../../ledger/settlement/notify-paid.ts"
 import { nextSequence } from "../../ledger/settlement/number-events.ts"
@@ -7,6 +8,7 @@ import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { columnsOf } from "../../platform/db/whole-rows.ts"
 
 /**
  * Emits that a payment granted access, or that a reorg removed the payment. Call it inside the transaction that does
@@ -23,7 +25,8 @@ export async function notifyPayment(
     .selectFrom("payments")
     .innerJoin("paywalls", "paywalls.id", "payments.resource_id")
     .innerJoin("grants", "grants.payment_id", "payments.id")
-    .selectAll("payments")
+    .modifyFront(sql`/* named: granted_payment */`)
+    .select(columnsOf("payments").map(name => `payments.${name}` as const))
     .select(["paywalls.id as paywallId", "paywalls.description", "grants.granted_at"])
     .where("payments.id", "=", paymentId)
     .executeTakeFirstOrThrow()

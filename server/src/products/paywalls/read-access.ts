@@ -31,6 +31,7 @@ export async function lockAccess(ctx: TxContext, paywallId: string, address: Add
     .values({ paywall_id: paywallId, address })
     .onConflict(conflict => conflict.columns(["paywall_id", "address"]).doUpdateSet({ address }))
     .returning(foldColumns)
+    .modifyEnd(sql`/* named: lock_access */`)
     .executeTakeFirstOrThrow()
   return foldedOf(row)
 }
@@ -64,7 +65,11 @@ export async function foldAccess(
   { before, granted }: { before?: Folded | undefined; granted: number } = { granted: 0 },
 ): Promise<void> {
   const newer =
-    before && (await liveGrants(ctx, paywallId, address).where("granted_at", ">", before.foldedAt).execute())
+    before &&
+    (await liveGrants(ctx, paywallId, address)
+      .modifyFront(sql`/* named: newer_grants */`)
+      .where("granted_at", ">", before.foldedAt)
+      .execute())
   // The counts differ if another process's clock dated a new grant before `foldedAt`. Then all grants are folded.
   const base = newer?.length === granted ? before : undefined
   const grants = base && newer ? newer : await liveGrants(ctx, paywallId, address).execute()
@@ -76,6 +81,7 @@ export async function foldAccess(
     .set({ folded_at: last?.grantedAt ?? null, free_until: freeUntil, calls_kept: last ? callsKept : null })
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
+    .modifyEnd(sql`/* named: fold_access */`)
     .execute()
   accessChanged(ctx, paywallId, address)
 }
