@@ -316,7 +316,6 @@ const payers = Array.from({ length: CONNECTIONS }, () => `0x${randomBytes(20).to
 
 async function measure(): Promise<Figures> {
   const postgres = await startPostgres({
-    durable: true,
     fsync: true,
     settings: ["shared_preload_libraries=pg_stat_statements"],
   })

@@ -29,7 +29,7 @@ export interface SessionPart extends Part {
 export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> =>
   ctx.db
     .selectFrom("checkout_sessions")
-    .modifyFront(sql`/* named: lock_session */`)
+    .modifyFront(sql`/* named: session_to_settle */`)
     .select(columnsOf("checkout_sessions"))
     .where("id", "=", id)
     .forNoKeyUpdate()
