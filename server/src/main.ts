@@ -5,20 +5,15 @@
 import { createServer, type Server as HttpServer } from "node:http"
 import type { Logger } from "pino"
 import { tokenIssuer, watchIssuer } from "./account/identity/tokens.ts"
-import { openApp } from "./app.ts"
 import { connectNetworks, keepNetworks, patiently } from "./connect-networks.ts"
-import { lanesOf } from "./lanes.ts"
 import { ensureCursor } from "./ledger/scanner/scan-round.ts"
 import type { SellingContext } from "./ledger/settlement/sellable.ts"
-import { checkWallet } from "./ledger/txmanager/lock-wallet.ts"
 import { parseCommandLine, runCommand, UsageError } from "./operations/cli/run-command.ts"
 import { checkSecrets } from "./operations/doctor/check-secrets.ts"
 import { checkSigners } from "./operations/doctor/check-signers.ts"
 import { isBad } from "./operations/doctor/finding.ts"
 import { alarmsNow, watchScans } from "./operations/doctor/list-alarms.ts"
 import { standingAlarms } from "./operations/doctor/read-standing-alarms.ts"
-import { openAdmin } from "./operations/operator/open-admin.ts"
-import { serveOnSocket } from "./operations/operator/socket.ts"
 import { newestBlockMs } from "./platform/chain/newest-block.ts"
 import { sanctionedAddresses } from "./platform/chain/screen-addresses.ts"
 import { lockDataDir } from "./platform/config/data-dir.ts"
@@ -36,6 +31,7 @@ import { type OpenDatabase, openDatabase } from "./platform/db/open.ts"
 import { openReplica } from "./platform/db/open-replica.ts"
 import { waitForDatabase } from "./platform/db/wait-for-database.ts"
 import { openClock, watchClock } from "./platform/db/watch-clock.ts"
+import { giveMemoryBack } from "./platform/give-memory-back.ts"
 import { openHealthServer } from "./platform/http/open-health-server.ts"
 import { openStartupServer, type StartupServer } from "./platform/http/startup-server.ts"
 import { freeLeases } from "./platform/jobs/claim.ts"
@@ -47,7 +43,6 @@ import { openShutdown, type Shutdown } from "./platform/shutdown.ts"
 import { openTracing } from "./platform/tracing/open-tracing.ts"
 import type { Tracing } from "./platform/tracing/tracing.ts"
 import { sales } from "./sales.ts"
-import { runWorker } from "./worker.ts"
 
 const usage = `Sluice: stablecoin payments, self-hosted.
 
@@ -155,7 +150,7 @@ async function serve(start: Start): Promise<void> {
   if (port !== undefined) {
     const app = isWorker
       ? openHealthServer(ctx, () => alarmsNow(ctx, standing.alarms()), draining)
-      : openApp(ctx, tokens, undefined, draining, standing.alarms)
+      : (await import("./app.ts")).openApp(ctx, tokens, undefined, draining, standing.alarms)
     await sandbox?.extend(app, ctx)
     await startup?.close()
     await app.listen({ host: settings.host, port })
@@ -166,14 +161,16 @@ async function serve(start: Start): Promise<void> {
   void watchScans(ctx)
   // Where merchants sign in only with wallets, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
-  if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx, database.copy), settings.dataDir, log))
+  if (flags.role !== "api") cleanups.push(await serveOperator(ctx, database))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
   if (flags.role !== "api") {
+    const { runWorker } = await import("./worker.ts")
     // It ends within one round after the signal. The database is closed after it.
     const running = runWorker({ ...ctx, db: database.background })
     cleanups.push(() => running)
   }
   await sandbox?.announce(ctx)
+  giveMemoryBack(signal)
   if (settings.mode === "live") for (const warning of liveWarnings(settings, flags.role)) log.warn(warning)
   log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
   await aborted(signal)
@@ -249,13 +246,29 @@ async function openContext(
   return { ctx, database }
 }
 
+/** Serves `sluice wallet` on a socket. Here and elsewhere what only one role needs is loaded in that role. */
+async function serveOperator(ctx: Context, { copy }: OpenDatabase): Promise<Cleanup> {
+  const { openAdmin } = await import("./operations/operator/open-admin.ts")
+  const { serveOnSocket } = await import("./operations/operator/socket.ts")
+  return await serveOnSocket(openAdmin(ctx, copy), ctx.settings.dataDir, ctx.log)
+}
+
 /** Checks everything that must hold before a payment is expected or a transaction signed. */
 async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   const { settings, log, signal } = ctx
   const { networks } = ctx.chain
   // Runs before any address is shown: the scan then covers every later payment, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
-  const lanes = role === "api" ? [] : networks.flatMap(network => lanesOf(settings, network))
+  if (role !== "api") await checkWallets(ctx)
+  // A killed process can't release its leases. If it was the only process, no other one holds any.
+  if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
+}
+
+async function checkWallets(ctx: Context): Promise<void> {
+  const { settings, log, signal } = ctx
+  const { lanesOf } = await import("./lanes.ts")
+  const { checkWallet } = await import("./ledger/txmanager/lock-wallet.ts")
+  const lanes = ctx.chain.networks.flatMap(network => lanesOf(settings, network))
   // Not awaited: the start does not wait for signers. Work that needs none continues, and payouts wait with an alarm.
   if (lanes.length > 0)
     void checkSigners(settings, signal).then(found => {
@@ -264,8 +277,6 @@ async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
   // Runs before anything is signed: with an old backup of the database, the service would pay again what was paid
   // since.
   for (const lane of lanes) await patiently(() => checkWallet(ctx, lane), log, signal)
-  // A killed process can't release its leases. If it was the only process, no other one holds any.
-  if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
 }
 
 const aborted = (signal: AbortSignal): Promise<void> =>

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto"
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { setFlagsFromString } from "node:v8"
-import { PGlite, type PGliteOptions } from "@electric-sql/pglite"
+import type { PGlite, PGliteOptions } from "@electric-sql/pglite"
 import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, type RawBuilder, sql } from "kysely"
 import type pg from "pg"
 import type { Settings } from "../config/settings.ts"
@@ -107,6 +107,8 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
  */
 export async function openPGlite(options: PGliteOptions = {}): Promise<PGlite> {
   setFlagsFromString("--wasm-tiering-budget=2000000000")
+  // Loaded only where it is used: a process on Postgres does without its 6 MB.
+  const { PGlite } = await import("@electric-sql/pglite")
   return await PGlite.create(options)
 }
 

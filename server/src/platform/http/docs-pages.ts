@@ -4,7 +4,6 @@ import { readdirSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, join } from "node:path"
 import swagger from "@fastify/swagger"
-import swaggerUi from "@fastify/swagger-ui"
 import Fastify, { type FastifyReply, type FastifyRequest } from "fastify"
 import { ApiError, type ErrorCode, errorTable } from "../errors.ts"
 import type { Server } from "./server.ts"
@@ -49,6 +48,7 @@ type Renderer = (url: string) => Promise<Page | undefined>
 
 /** Opens the plugin, on a server of its own that never listens. */
 async function openRenderer(document: object): Promise<Renderer> {
+  const { default: swaggerUi } = await import("@fastify/swagger-ui")
   const app = Fastify()
   await app.register(swagger, { mode: "static", specification: { document: document as never } })
   await app.register(swaggerUi, {
