@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config"
 import { onBoth, ownDatabase } from "./server/test/engines.ts"
 import { LongestFirst } from "./server/test/longest-first.ts"
 
-const everything = ["server/**/*.test.ts", "contracts/**/*.test.ts", "web/**/*.test.ts"]
+const everything = ["sdk/**/*.test.ts", "server/**/*.test.ts", "contracts/**/*.test.ts", "web/**/*.test.ts"]
 const exclude = ["**/node_modules/**"]
 const common = {
   globalSetup: ["server/test/snapshot.ts"],

@@ -1,15 +1,18 @@
 /**
- * Makes api.d.ts, the types of docs/openapi.json. Its first line has a hash of all that it was made from and of itself.
- * `--check` compares the hash alone, so it needs neither the generator nor a registry.
+ * Makes api.d.ts, the types of docs/openapi.json, and the SDK's resources. The first line of the types has a hash of all
+ * that they were made from and of themselves. `--check` compares that hash alone, so it needs neither the generator nor a
+ * registry.
  */
 import { execFileSync } from "node:child_process"
 import { createHash } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import { resourcesOf } from "./sdk-resources.ts"
 
 const folder = fileURLToPath(new URL(".", import.meta.url))
 const document = `${folder}../../docs/openapi.json`
 const target = `${folder}api.d.ts`
+const resources = `${folder}../../sdk/src/resources.ts`
 const run = (command: string, args: string[]) =>
   execFileSync(command, args, { cwd: folder, stdio: ["ignore", "pipe", "inherit"], maxBuffer: 1 << 26 }).toString()
 
@@ -20,7 +23,15 @@ function headerOf(types: string): string {
   return `// Made from docs/openapi.json by \`npm run types\`; do not edit. ${hash.digest("hex")}\n`
 }
 
+const madeResources = resourcesOf(JSON.parse(readFileSync(document, "utf8")))
+
 if (process.argv.includes("--check")) {
+  if (readFileSync(resources, "utf8") !== madeResources) {
+    process.stderr.write(
+      "sdk/src/resources.ts is not of the present docs/openapi.json: run `npm run types` and commit it\n",
+    )
+    process.exitCode = 1
+  }
   const [header = "", ...lines] = readFileSync(target, "utf8").split(/^/m)
   if (header !== headerOf(lines.join(""))) {
     process.stderr.write(
@@ -29,6 +40,7 @@ if (process.argv.includes("--check")) {
     process.exitCode = 1
   }
 } else {
+  writeFileSync(resources, madeResources)
   run("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"])
   const bin = `${folder}node_modules/openapi-typescript/bin/cli.js`
   const types = run(process.execPath, [bin, document, "--root-types", "--root-types-no-schema-prefix"])

@@ -1,8 +1,7 @@
 // Every state of the pages in a real browser, each held as long as needed: the test writes rows as the scan does, and
 // the service's own round settles them. Real chains and wallets are in checkout.test.ts.
 import { randomUUID } from "node:crypto"
-import { createServer, request as forward, type IncomingMessage, type ServerResponse } from "node:http"
-import type { AddressInfo } from "node:net"
+import { request as forward } from "node:http"
 import type { Browser, Page } from "playwright-core"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -11,6 +10,7 @@ import type { Address, Hash } from "../../server/src/platform/chain/hex.ts"
 import type { EscrowCallKind, PayoutState } from "../../server/src/platform/db/schema.ts"
 import { advanceEscrows } from "../../server/src/products/escrow/advance-escrows.ts"
 import { until } from "../../server/test/e2e/program.ts"
+import { startServer } from "../../server/test/local-server.ts"
 import { paperNetwork, startService, type TestService } from "../../server/test/service.ts"
 import { type InvoiceMade, newInvoice, newRecurring, newSubscription } from "../../server/test/subscriptions.ts"
 import { injectWallet, isSound, newContext, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
@@ -1333,24 +1333,6 @@ describe("at the end", () => {
     expect(visits.flatMap(({ faults }) => faults)).toEqual([])
   })
 })
-
-interface LocalServer {
-  url: string
-  stop: () => void
-}
-
-async function startServer(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<LocalServer> {
-  const server = createServer(answer)
-  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
-  const { port } = server.address() as AddressInfo
-  return {
-    url: `http://127.0.0.1:${port}`,
-    stop: () => {
-      server.closeAllConnections()
-      server.close()
-    },
-  }
-}
 
 /** Runs inside the page: counts the events of its streams, each before the page's own listener gets it. */
 function countEvents(): void {

@@ -1,0 +1,11 @@
+/** `@sluice/sdk`: a client of a Sluice service, and what a server needs to check its events and to count its money. */
+export type * from "../../tools/openapi/api.d.ts"
+export { type ClientErrorCode, type ErrorDetail, SluiceError } from "./errors.ts"
+export * as money from "./money.ts"
+export type { PageQuery, Pages } from "./pages.ts"
+export type { RateLimit, RequestOptions } from "./request.ts"
+export type { ErrorCode, Resources } from "./resources.ts"
+export { Sluice, type SluiceOptions } from "./sluice.ts"
+export type { WaitUntil } from "./wait-until.ts"
+export type { EventName, EventOf, SluiceEvent } from "./webhooks.ts"
+export * as webhooks from "./webhooks.ts"

@@ -1,0 +1,192 @@
+/** Sends one request, and sends it again where that is safe. */
+import { type ClientErrorCode, type ErrorDetail, SluiceError } from "./errors.ts"
+import type { ErrorCode } from "./resources.ts"
+
+/** How the service is reached. */
+export interface Connection {
+  /** The address of the service, without a slash at its end. */
+  baseUrl: string
+  /** The headers of the credential. */
+  credential: Record<string, string>
+  fetch: typeof fetch
+  maxRetries: number
+  timeoutMs: number
+  /** How long one call may take with all its retries and pauses, in milliseconds. */
+  totalTimeoutMs: number
+  /** Gets the headers of each answer that tells the limits. */
+  heardLimits: (limits: RateLimit) => void
+}
+
+/** What the last answer said of the rate limit that it counted in. */
+export interface RateLimit {
+  /** Requests in a minute. */
+  limit: number
+  /** Requests that are left until `reset`. */
+  remaining: number
+  /** Seconds until all are free again. */
+  reset: number
+}
+
+/** What can be said of one call. */
+export interface RequestOptions {
+  signal?: AbortSignal
+  /** Milliseconds that one attempt may take. */
+  timeoutMs?: number
+  maxRetries?: number
+  headers?: Record<string, string>
+  /** Query parameters of a call that also has a body. */
+  query?: Record<string, unknown>
+  /** The token of a wallet, for the calls of `subscriber`; or of another person. */
+  accessToken?: string
+}
+
+/** A request as an operation makes it. */
+export interface Call {
+  method: string
+  path: string
+  query?: Record<string, unknown> | undefined
+  body?: unknown
+  /** Whether its credential is sent. */
+  isPublic: boolean
+  /** Whether it answers text. */
+  isText: boolean
+  /** Sent again in each retry, so that the call takes effect once. */
+  idempotencyKey?: string | undefined
+  /** Whether it waits for as long as a rate limit asks, however often. */
+  isPatient?: boolean
+}
+
+const FIRST_PAUSE_MS = 500
+const MAX_PAUSE_MS = 8_000
+
+/**
+ * Sends a call and returns the body of its answer. A read, a PUT, a DELETE and a POST with an idempotency key are sent
+ * again after a lost connection, a time-out, 408, 425, 429, a 5xx but 501, and a 409 that says the first is still running.
+ * Throws a {@link SluiceError}, or the signal's reason.
+ */
+export async function send(connection: Connection, call: Call, options: RequestOptions = {}): Promise<unknown> {
+  const { signal } = options
+  const isSafe = call.method !== "POST" || call.idempotencyKey !== undefined
+  const mostRetries = isSafe ? (options.maxRetries ?? connection.maxRetries) : 0
+  const endsAt = Date.now() + connection.totalTimeoutMs
+  for (let retries = 0; ; ) {
+    signal?.throwIfAborted()
+    const outcome = await attempt(connection, call, options)
+    if (!(outcome instanceof SluiceError)) return outcome
+    const isLimited = outcome.code === "RATE_LIMITED"
+    const isFree = isLimited && call.isPatient === true
+    if (!outcome.retryable || (!isFree && retries >= mostRetries)) throw outcome
+    const pauseMs = pauseOf(outcome, retries)
+    if (Date.now() + pauseMs > endsAt) throw outcome
+    await pause(pauseMs, signal)
+    if (!isFree) retries++
+  }
+}
+
+/** Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"), or what the service asked for. */
+function pauseOf({ retryAfter }: SluiceError, retries: number): number {
+  const randomMs = Math.random() * Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** retries)
+  return retryAfter === undefined ? randomMs : retryAfter * 1_000 + randomMs
+}
+
+/** Sends the call once. Returns the answer's body, or the error; throws only the caller's reason to stop. */
+async function attempt(connection: Connection, call: Call, options: RequestOptions): Promise<unknown> {
+  const late = AbortSignal.timeout(options.timeoutMs ?? connection.timeoutMs)
+  const signal = options.signal ? AbortSignal.any([options.signal, late]) : late
+  const failed = (code: ClientErrorCode, message: string, cause?: unknown, response?: Response) =>
+    errorOf(connection, call, response, { code, message }, cause)
+  let response: Response
+  let text: string
+  try {
+    response = await connection.fetch(addressOf(connection, call, options), {
+      method: call.method,
+      headers: headersOf(connection, call, options),
+      signal,
+      // A redirect would carry the credential elsewhere.
+      redirect: "manual",
+      ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
+    })
+    text = await response.text()
+  } catch (cause) {
+    options.signal?.throwIfAborted()
+    if (late.aborted) return failed("TIMEOUT", `No whole answer came in time: ${call.method} ${call.path}.`, cause)
+    return failed("CONNECTION_FAILED", `The service can't be reached at ${connection.baseUrl}.`, cause)
+  }
+  tellLimits(connection, response)
+  if (response.ok && call.isText) return text
+  const body = parse(text)
+  if (response.ok && body !== undefined) return body
+  const isOurs = typeof (body as { error?: unknown } | undefined)?.error === "string"
+  if (isOurs) return errorOf(connection, call, response, body as Record<string, unknown>)
+  const what = response.ok ? "an answer that is not JSON" : "an answer that is not the service's"
+  return failed("UNREADABLE_ANSWER", `${connection.baseUrl} sent ${what} (HTTP ${response.status}).`, text, response)
+}
+
+function addressOf({ baseUrl }: Connection, { path, query }: Call, options: RequestOptions): string {
+  const search = new URLSearchParams()
+  for (const [name, value] of Object.entries({ ...query, ...options.query }))
+    if (value !== undefined && value !== null)
+      search.append(name, value instanceof Date ? value.toISOString() : `${value}`)
+  return `${baseUrl}${path}${search.size > 0 ? `?${search}` : ""}`
+}
+
+const headersOf = ({ credential }: Connection, call: Call, { headers, accessToken }: RequestOptions) => ({
+  accept: call.isText ? "text/csv" : "application/json",
+  ...(call.body === undefined ? {} : { "content-type": "application/json" }),
+  ...(accessToken !== undefined ? { authorization: `Bearer ${accessToken}` } : call.isPublic ? {} : credential),
+  ...(call.idempotencyKey === undefined ? {} : { "idempotency-key": call.idempotencyKey }),
+  ...headers,
+})
+
+function errorOf(
+  { baseUrl }: Connection,
+  { idempotencyKey }: Call,
+  response: Response | undefined,
+  body: Record<string, unknown>,
+  cause?: unknown,
+): SluiceError {
+  const code = (body.error ?? body.code) as ErrorCode | ClientErrorCode
+  const after = Number(body.retryAfter ?? response?.headers.get("retry-after") ?? Number.NaN)
+  return new SluiceError(
+    `${body.message}`,
+    {
+      code,
+      status: response?.status,
+      requestId: (body.requestId as string | undefined) ?? response?.headers.get("x-request-id") ?? undefined,
+      details: body.details as ErrorDetail[] | undefined,
+      retryAfter: Number.isFinite(after) ? after : undefined,
+      idempotencyKey,
+      docUrl: `${baseUrl}/docs/errors#${code}`,
+      body,
+    },
+    cause === undefined ? undefined : { cause },
+  )
+}
+
+function tellLimits({ heardLimits }: Connection, { headers }: Response): void {
+  const [limit, remaining, reset] = ["limit", "remaining", "reset"].map(name => headers.get(`x-ratelimit-${name}`))
+  if (limit && remaining && reset)
+    heardLimits({ limit: Number(limit), remaining: Number(remaining), reset: Number(reset) })
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Resolves after `ms`; rejects with the signal's reason. */
+export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop)
+      resolve()
+    }, ms)
+    signal?.addEventListener("abort", stop, { once: true })
+  })
