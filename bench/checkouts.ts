@@ -53,8 +53,8 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
   const closed = status === "confirmed"
   const ifClosed = (value: RawBuilder<unknown>) => (closed ? value : sql`null`)
   if (merchant === undefined)
-    await sql`insert into merchants (id, iss, sub, name, created_at)
-      select distinct ${owner}, 'bench', ${owner}, '', now() from ${numbers}`.execute(db)
+    await sql`insert into merchants (id, name, created_at)
+      select distinct ${owner}, '', now() from ${numbers}`.execute(db)
   await sql`insert into checkout_sessions (id, merchant_id, chain_id, amount, currency, status, exception, received,
       tx_hash, payer, confirmed_at, expires_at, run_at, created_at, updated_at)
     select ${session}, ${owner}, 84532, 5000000, 'USDC', ${sql.lit(status)},

@@ -205,10 +205,7 @@ async function settle(ctx: Context, receiver: string): Promise<void> {
   const now = new Date()
   for (let n = 0; n <= ENDPOINTS; n++) {
     const merchantId = merchant(n)
-    await ctx.db
-      .insertInto("merchants")
-      .values({ id: merchantId, iss: "i", sub: `s${n}`, name: "", email: null, created_at: now })
-      .execute()
+    await ctx.db.insertInto("merchants").values({ id: merchantId, name: "", email: null, created_at: now }).execute()
     for (let e = 0; e < (n === ENDPOINTS ? ENDPOINTS : 1); e++) {
       const id = `c${String(n * 100 + e).padStart(24, "0")}`
       const times = { created_at: now, updated_at: now }

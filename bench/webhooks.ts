@@ -134,10 +134,7 @@ async function main(part?: string): Promise<void> {
 async function settle(ctx: Context, url: string, receiverPid: number): Promise<Place> {
   const merchantId = `mer_${"a".repeat(24)}`
   const now = new Date()
-  await ctx.db
-    .insertInto("merchants")
-    .values({ id: merchantId, iss: "i", sub: "s", name: "", email: null, created_at: now })
-    .execute()
+  await ctx.db.insertInto("merchants").values({ id: merchantId, name: "", email: null, created_at: now }).execute()
   const webhooks = Array.from({ length: ENDPOINTS }, (_, i) => `c${String(i).padStart(24, "0")}`)
   const times = { created_at: now, updated_at: now }
   for (const id of webhooks) {

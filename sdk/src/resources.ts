@@ -53,6 +53,21 @@ export const table = {
     list: "GET /api/console/api-keys query list=data",
     revoke: "DELETE /api/console/api-keys/{id}",
   },
+  me: {
+    get: "GET /api/console/me",
+  },
+  merchants: {
+    create: "POST /api/console/merchants body",
+  },
+  team: {
+    accept: "POST /api/console/team/accept body",
+    list: "GET /api/console/team query list=data",
+    update: "PUT /api/console/team/{id} body",
+    remove: "DELETE /api/console/team/{id}",
+    invite: "POST /api/console/team/invitations body",
+    listInvitations: "GET /api/console/team/invitations query list=data",
+    revokeInvitation: "DELETE /api/console/team/invitations/{id}",
+  },
   paywalls: {
     create: "POST /api/console/paywalls key body",
     list: "GET /api/console/paywalls query list=paywalls",
@@ -216,7 +231,7 @@ export interface Resources {
   auth: {
     /** Issues the nonce of one sign-in, valid for ten minutes, and the message to sign */
     nonce(body?: Body<"createSignInNonce">, options?: RequestOptions): Promise<api.SignInMessage>
-    /** Signs a wallet in as a merchant, for an hour. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A merchant is identified by wallet and network. */
+    /** Signs a wallet in, for an hour. The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A person is identified by wallet and network. This makes no merchant: the first request to the console does, or `POST /api/console/merchants`. */
     verify(body: Body<"signIn">, options?: RequestOptions): Promise<api.SignIn>
   }
   console: {
@@ -244,12 +259,36 @@ export interface Resources {
     revealWebhookSecret(options?: RequestOptions): Promise<At<api.AccountSecret, "data">>
   }
   apiKeys: {
-    /** Creates an API key, and shows it only this once */
+    /** Creates an API key, and shows it only this once. A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. */
     create(body: Body<"createApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>
     /** Revokes an API key at once */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
+  }
+  me: {
+    /** Who is signed in, and the merchants of which this person is a member */
+    get(options?: RequestOptions): Promise<api.Me>
+  }
+  merchants: {
+    /** Makes a merchant, whose owner is who makes it. Where sign-up is by invitation, each invited person can make one. The first request to the console with a bearer token of a person who was never a member of a merchant makes one too. */
+    create(body: Body<"createMerchant">, options?: RequestOptions): Promise<api.Membership>
+  }
+  team: {
+    /** Makes the person who is signed in a member, by the token of an invitation. The invitation counts only for whom it names: the person whose identity provider has verified the e-mail address (`email_verified`), or the wallet. It counts once, for seven days, and while its maker may still invite. */
+    accept(body: Body<"acceptInvitation">, options?: RequestOptions): Promise<api.Membership>
+    /** The members of the merchant and their roles */
+    list(query?: Query<"listMembers">, options?: RequestOptions): Pages<Item<"listMembers", "data">, api.TeamMemberList>
+    /** Changes a member's role, from the member's next request on. The last owner can't be lowered. While the wallet lock is on, a raise to owner, admin or finance needs the payout wallet's signature. */
+    update(id: string, body: Body<"changeMember">, options?: RequestOptions): Promise<api.TeamMember>
+    /** Removes a member, from the member's next request on; each member may leave. The last owner can neither leave nor be removed. */
+    remove(id: string, options?: RequestOptions): Promise<api.Deleted>
+    /** Invites a person by e-mail address or wallet, and shows the token only this once. It counts once, for seven days, for the person whose identity provider has verified the address, or for the wallet. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
+    invite(body: Body<"inviteMember">, options?: RequestOptions): Promise<api.TeamInvitationCreated>
+    /** The invitations that can still be accepted, without the tokens */
+    listInvitations(query?: Query<"listInvitations">, options?: RequestOptions): Pages<Item<"listInvitations", "data">, api.TeamInvitationList>
+    /** Revokes an invitation at once */
+    revokeInvitation(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
   paywalls: {
     /** Creates a paywall with its own receiving address */
@@ -512,7 +551,7 @@ export interface Resources {
     resume(id: string, body?: Body<"resumeOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
   }
   audit: {
-    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed. They have the addresses that requests came from, and an API key with the scope `read` or `console` reads them too. */
+    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed. They have the addresses that requests came from, and an API key with the scope `console` reads them too. */
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
     /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
@@ -522,6 +561,7 @@ export interface Resources {
 /** The codes of the service's errors: `docs/errors.md` explains each. */
 export type ErrorCode =
   | "VALIDATION_ERROR"
+  | "MERCHANT_REQUIRED"
   | "INVALID_TX_HASH"
   | "INVALID_SPLIT"
   | "UNAUTHORIZED"
@@ -529,8 +569,9 @@ export type ErrorCode =
   | "ACCESS_REQUIRED"
   | "FORBIDDEN"
   | "FOREIGN_REQUEST"
-  | "MERCHANT_REQUIRED"
   | "SCOPE_REQUIRED"
+  | "ROLE_REQUIRED"
+  | "INVITATION_REFUSED"
   | "WALLET_SIGNATURE_REQUIRED"
   | "RETURN_APPROVAL_REQUIRED"
   | "SANCTIONS_MATCH"

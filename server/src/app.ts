@@ -7,6 +7,8 @@ import { openIdentities } from "./account/identity/open-identities.ts"
 import type { TokenIssuer } from "./account/identity/tokens.ts"
 import { openSessions } from "./account/sessions/open-sessions.ts"
 import { sessionRoutes } from "./account/sessions/routes.ts"
+import { personRoutes } from "./account/team/person-routes.ts"
+import { teamRoutes } from "./account/team/routes.ts"
 import { deliveryRoutes } from "./account/webhooks/delivery-routes.ts"
 import { webhookDocument } from "./account/webhooks/event-document.ts"
 import { webhookRoutes } from "./account/webhooks/routes.ts"
@@ -80,6 +82,8 @@ export function openApp(
     sessionRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)
+    personRoutes(routes, ctx)
+    teamRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)
     paywallRoutes(routes, ctx)
     checkoutRoutes(routes, ctx)

@@ -2,6 +2,7 @@
 import { forgetExpiredNonces } from "./account/identity/make-nonces.ts"
 import { forgetRetiredKeys } from "./account/identity/use-signing-keys.ts"
 import { forgetEnded } from "./account/sessions/queries.ts"
+import { forgetExpiredInvitations } from "./account/team/invite-members.ts"
 import { forgetOldEvents, runDeliveries } from "./account/webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./account/webhooks/manage-secrets.ts"
 import { measureBacklog } from "./account/webhooks/measure-backlog.ts"
@@ -188,6 +189,7 @@ const housekeeping: Loop<SellingContext> = {
     await forgetExpiredKeys(ctx)
     await forgetExpiredNonces(ctx)
     await forgetEnded(ctx)
+    await forgetExpiredInvitations(ctx)
     await forgetRetiredKeys(ctx)
     await forgetExpiredSecrets(ctx)
     await forgetOldEvents(ctx)

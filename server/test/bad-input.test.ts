@@ -3,10 +3,10 @@
  * with a code that the document declares (`call` checks that), and nothing is written.
  */
 import { isDeepStrictEqual } from "node:util"
-import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { wordsOfPattern } from "../src/platform/http/schemas.ts"
 import type { Schema } from "./contract.ts"
+import { contents, countWrites, writes } from "./count-writes.ts"
 import {
   apiKeys,
   BUYER,
@@ -27,7 +27,7 @@ import { plainDocument } from "./plain-document.ts"
 
 beforeAll(async () => {
   await startEverything()
-  await countWrites()
+  await countWrites(service.ctx.db)
 })
 afterAll(stopEverything)
 /** What stands there before a request. */
@@ -36,51 +36,20 @@ let prepared: Record<string, unknown> | undefined
 let known: string | undefined
 beforeEach(async () => {
   // Most requests leave no trace, which is what is tested: then all is as it was.
-  if (prepared && ((await writes()) === known || isDeepStrictEqual(await contents(), prepared))) return
-  await prepare()
-  prepared = await contents()
-  known = await writes()
-})
-
-/** All but the list of migrations and the record of who was screened. */
-async function tables(): Promise<string[]> {
-  const { rows } = await sql<{ name: string }>`select tablename as name from pg_tables
-    where schemaname = 'public' and tablename not in ('migrations', 'screenings') order by 1`.execute(service.ctx.db)
-  return rows.map(({ name }) => name)
-}
-
-/** Counts each statement that may write, rolled back or not: to read all tables takes as long as ten requests. */
-async function countWrites(): Promise<void> {
-  const { db } = service.ctx
-  await sql`create schema test`.execute(db)
-  await sql`create sequence test.writes`.execute(db)
-  await sql`create function test.count_write() returns trigger language plpgsql as $$ begin
-      perform nextval('test.writes');
-      return null;
-    end $$`.execute(db)
-  for (const name of await tables())
-    await sql`create trigger count_write after insert or update or delete or truncate on ${sql.table(name)}
-      for each statement execute function test.count_write()`.execute(db)
-}
-
-const writes = async (): Promise<string | undefined> =>
-  (await sql<{ n: string }>`select last_value::text || is_called as n from test.writes`.execute(service.ctx.db)).rows[0]
-    ?.n
-
-/** The contents of each table. */
-async function contents(): Promise<Record<string, unknown>> {
-  const each = (await tables()).map(
-    name => sql`select ${name}::text as name, count(*)::int as rows,
-      md5(coalesce(string_agg(t::text, '|' order by t::text), '')) as hash from ${sql.table(name)} t`,
+  if (
+    prepared &&
+    ((await writes(service.ctx.db)) === known || isDeepStrictEqual(await contents(service.ctx.db), prepared))
   )
-  const { rows } = await sql<{ name: string }>`${sql.join(each, sql` union all `)}`.execute(service.ctx.db)
-  return Object.fromEntries(rows.map(({ name, ...found }) => [name, found]))
-}
+    return
+  await prepare()
+  prepared = await contents(service.ctx.db)
+  known = await writes(service.ctx.db)
+})
 
 /** That nothing was written since, or all of it was rolled back. */
 async function expectAsPrepared(): Promise<void> {
-  const now = await writes()
-  if (now !== known) expect(await contents()).toEqual(prepared)
+  const now = await writes(service.ctx.db)
+  if (now !== known) expect(await contents(service.ctx.db)).toEqual(prepared)
   known = now
 }
 

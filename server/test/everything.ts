@@ -2,7 +2,7 @@
  * One of everything that a merchant has, as rows on a network of paper, and each route of the OpenAPI document with a request that is
  * good: for tests that go through all routes.
  */
-import { randomUUID } from "node:crypto"
+import { hash, randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { EXAMPLE_URL } from "../src/account/webhooks/schema.ts"
@@ -24,6 +24,9 @@ const EXAMPLE_REFUNDED = "cs_q7w2hc9n4m1xk8t5r3v6b0zd"
 export const BUYER = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 const RESERVED = `0x${"6a".repeat(32)}` as Hash
 const RELAY = `0x${"3c".repeat(20)}` as Address
+/** The token of an open invitation, and the address that it names. */
+const INVITATION = "i".repeat(43)
+const INVITED = "grace@shop.example"
 const wallet = privateKeyToAccount(generatePrivateKey())
 
 export const committed = plainDocument(
@@ -125,6 +128,7 @@ export async function prepare(): Promise<void> {
     subscriptions: subscribed.id,
     subscriptionProductId,
     invoices: subscribed.invoiceId,
+    ...(await team()),
     settlements: await settlement(),
     sessions: `ses_${"a".repeat(24)}`,
     refunds: await refund(),
@@ -142,6 +146,37 @@ export async function prepare(): Promise<void> {
     await service.call("GET", `/api/paywalls/${id}/verify?address=${BUYER}`, undefined, {
       headers: { "x-api-key": key },
     })
+}
+
+/** A further member of the shop, and an open invitation. */
+async function team(): Promise<Record<string, string>> {
+  const { db } = service.ctx
+  const merchant_id = await service.merchant("shop")
+  const created_at = new Date()
+  const id = `per_${"a".repeat(24)}`
+  await db
+    .insertInto("persons")
+    .values({ id, iss: service.issuer.issuer, sub: "helper", email: "helper@shop.example", created_at })
+    .execute()
+  await db.insertInto("members").values({ merchant_id, person_id: id, role: "viewer", created_at }).execute()
+  const owner = await db.selectFrom("persons").select("id").where("sub", "=", "shop").executeTakeFirstOrThrow()
+  const invitations = `tinv_${"a".repeat(24)}`
+  await db
+    .insertInto("team_invitations")
+    .values({
+      id: invitations,
+      merchant_id,
+      hash: hash("sha256", INVITATION),
+      email: INVITED,
+      wallet: null,
+      role: "viewer",
+      invited_by: owner.id,
+      by_wallet: false,
+      created_at,
+      expires_at: new Date(created_at.getTime() + 86_400_000),
+    })
+    .execute()
+  return { team: id, invitations }
 }
 
 /** Of each thing that is sold at checkouts one; the session has the id that the examples name. */
@@ -497,6 +532,7 @@ export const signed: Record<string, () => Promise<object>> = {
   "POST /api/auth/verify": signInProof,
   "POST /api/console/session": signInProof,
   "POST /api/subscriptions/token": subscriberProof,
+  "POST /api/console/team/accept": async () => ({ token: INVITATION }),
   "PUT /api/console/subscriptions/{id}": async () => ({ productId: ids.subscriptionProductId }),
   "POST /api/pay/return-address": async () => {
     const asked = { id: EXAMPLE_SESSION, address: BUYER }
@@ -510,11 +546,24 @@ export const signed: Record<string, () => Promise<object>> = {
   },
 }
 
+/** Whose request it is, where the shop's would change what its later ones mean. */
+export const personOf: Record<string, string> = {
+  "POST /api/console/merchants": "founder",
+  "POST /api/console/team/accept": "invited",
+}
+
 /** A request that is good but for what is given. */
-export function send(route: Route, given: Sent = {}) {
+export async function send(route: Route, given: Sent = {}) {
   const named = /^\/api\/(?:console\/|agent\/)?([\w-]+)/.exec(route.path)?.[1] ?? ""
   const isRefund = route.path.startsWith("/api/console/payments/refunds/")
-  const kind = isRefund ? "refunds" : route.path.startsWith("/api/agent/payments") ? "settlements" : named
+  const isInvitation = route.path.startsWith("/api/console/team/invitations/")
+  const kind = isInvitation
+    ? "invitations"
+    : isRefund
+      ? "refunds"
+      : route.path.startsWith("/api/agent/payments")
+        ? "settlements"
+        : named
   const path = route.path.replaceAll(
     /\{(\w+)\}/g,
     (_, name) => given.path?.[name] ?? ids[name === "id" ? kind : name] ?? "",
@@ -528,17 +577,20 @@ export function send(route: Route, given: Sent = {}) {
   const own = route.path === "/api/console/session" ? { host, origin } : {}
   const token = route.needsWallet ? { authorization: `Bearer ${walletToken}` } : {}
   const isNamed = given.headers?.authorization !== undefined || given.headers?.["x-api-key"] !== undefined
-  const { as = route.isConsole && !isNamed ? "shop" : undefined } = given
-  return service.call(route.method, `${path}${query && `?${query}`}`, body, {
+  const { as = route.isConsole && !isNamed ? (personOf[route.name] ?? "shop") : undefined } = given
+  const verified = { email: INVITED, email_verified: true }
+  const invited = as === "invited" ? { authorization: `Bearer ${await service.issuer.token(as, verified)}` } : {}
+  return await service.call(route.method, `${path}${query && `?${query}`}`, body, {
     headers: {
       ...metrics,
       ...own,
       ...key,
       ...token,
       ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}),
+      ...invited,
       ...given.headers,
     },
-    ...(as === undefined ? {} : { as }),
+    ...(as === undefined || as === "invited" ? {} : { as }),
   })
 }
 

@@ -36,7 +36,13 @@ What the members of a merchant may do by their role, and what an API key opens b
 each route and method, \`server/src/platform/http/route-access.ts\`. The service checks each request by that table, and refuses to
 start with a route that is not in it.
 
-A merchant has one person today, its owner, who may do everything.
+A person is known by the issuer and subject of a token, and may be a member of several merchants. A request of such a person names the
+merchant in the header \`Sluice-Merchant\`, or of a GET as \`?merchant=\`; without it, it is answered 400 \`MERCHANT_REQUIRED\` with the list.
+\`POST /api/console/team/invitations\` invites by a verified e-mail address or a wallet, once, for seven days. What a role does not allow is
+answered 403 \`ROLE_REQUIRED\`, which says who may; a changed role counts from the next request on. The last owner stays one.
+
+Every person may also read \`GET /api/console/me\`, make a merchant with \`POST /api/console/merchants\`, and accept an invitation with
+\`POST /api/console/team/accept\`.
 
 ## Roles
 
@@ -54,9 +60,10 @@ ${row(["scope", "opens", "can be given"])}
 |---|---|---|
 ${scopeRows.join("\n")}
 
-\`read\` opens the GETs of all scopes but \`settings:read\`. \`console\` opens all routes under \`/api/console\` that a key can open, but
+\`read\` opens the GETs of all scopes but \`settings:read\`, and not the audit log. \`console\` opens all routes under \`/api/console\` that a key can open, but
 those of \`settings:read\`. No scope opens API keys, or changes settings: a thief of a key could make others that outlive it, or
-change where the money goes.
+change where the money goes. A member gives a key only scopes that open what the member's own role may do. So \`console\`, which
+opens splits, is an owner's to give.
 
 ## Routes
 

@@ -21,6 +21,8 @@ export interface Actor {
   /** Method and pattern of the route, or the command. */
   route: string
   requestId?: string
+  /** The membership that a person's request was admitted for. Each transaction of the request holds it. */
+  member?: { merchantId: string; personId: string; role: string }
 }
 
 const present = new AsyncLocalStorage<Actor | undefined>()
@@ -29,12 +31,30 @@ const present = new AsyncLocalStorage<Actor | undefined>()
 export const withActor = <T>(actor: Actor | undefined, run: () => T): T =>
   actor === present.getStore() ? run() : present.run(actor, run)
 
+/** Has every transaction that the present actor begins from now on hold this membership. */
+export function holdMember(member: NonNullable<Actor["member"]>): void {
+  const actor = present.getStore()
+  if (actor) actor.member = member
+}
+
+/** The error code of a transaction whose member is gone, or has another role than the request was admitted with. */
+export const MEMBER_CHANGED = "SL001"
+
 /**
- * The statement that names the actor in a transaction; undefined without an actor. The actor is in base64, so that
+ * The statement that names the actor in a transaction, and holds the actor's membership; undefined without an actor. The actor is in base64, so that
  * nothing in it can be parsed as SQL, and every character of a name is kept.
  */
 export function actorStatement(): string | undefined {
   const actor = present.getStore()
+  if (!actor) return undefined
+  const { member, ...shown } = actor
+  const held = member ? `, hold_member(${[member.merchantId, member.personId, member.role].map(quoted)})` : ""
   // Not `set local`: pg_stat_statements stores each text of it separately, and so would store the actors.
-  return actor && `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(actor)).toString("base64")}', true)`
+  return `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(shown)).toString("base64")}', true)${held}`
+}
+
+/** An id or a role as a literal of SQL; throws for anything else. */
+function quoted(name: string): string {
+  if (!/^\w+$/.test(name)) throw new Error("an id has other characters than letters, digits and _")
+  return `'${name}'`
 }

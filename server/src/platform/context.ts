@@ -1,12 +1,14 @@
 /** The first argument of every function that does I/O. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
+import { MEMBER_CHANGED } from "./actor.ts"
 import type { ChainInfo } from "./chain/network-facts.ts"
 import type { Chain } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
 import type { Db } from "./db/open.ts"
 import type { Replica } from "./db/open-replica.ts"
 import type { DatabaseClock } from "./db/watch-clock.ts"
+import { ApiError } from "./errors.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
 import { codeOf, type Tracing } from "./tracing/tracing.ts"
@@ -101,8 +103,12 @@ async function commit<C extends Context, T>(ctx: C, work: (ctx: InTransaction<C>
       for (const effect of effects) effect()
       return result
     } catch (error) {
+      if ((error as { code?: unknown }).code === MEMBER_CHANGED) throw memberChanged(error)
       if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
       ctx.log.info({ tried }, "transaction deadlocked; retrying")
       await sleep(Math.random() * maxPauseMs(tried))
     }
 }
+
+const memberChanged = (cause: unknown): ApiError =>
+  new ApiError("ROLE_REQUIRED", undefined, "Your role changed while this request ran. Nothing was written.", cause)

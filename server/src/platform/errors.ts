@@ -48,6 +48,12 @@ export const errorTable = {
     message: "The request is not valid; `details` lists each fault.",
     help: "Correct the fields listed in `details`; all faults are reported at once. Nothing was written. A JSON number whose digits would change, such as an order number above 2^53 in `metadata`, is refused: send it in quotes.",
   },
+  MERCHANT_REQUIRED: {
+    status: 400,
+    message:
+      "Name the merchant that this request is for: send its id in the header `Sluice-Merchant`, or of a GET as `?merchant=`. `details` lists yours.",
+    help: "You are a member of several merchants, or of none, or not of the one that you named. In `details`, each `path` is the id of a merchant of yours; `GET /api/console/me` lists them too. Without one, accept an invitation (`POST /api/console/team/accept`), or make a merchant (`POST /api/console/merchants`).",
+  },
   INVALID_TX_HASH: {
     status: 400,
     message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits.",
@@ -84,15 +90,20 @@ export const errorTable = {
     message: "This request does not come from the console's own page, or its browser does not say so.",
     help: "A session's cookie, and signing in, work only for the console's own pages, in browsers that send `Sec-Fetch-Site`. Consoles at other origins and programs use a bearer token or an API key. Nothing was done.",
   },
-  MERCHANT_REQUIRED: {
-    status: 400,
-    message: "You are signed in, and belong to no merchant yet.",
-    help: "Signing in to the console makes no merchant. The first console request with a bearer token makes one.",
-  },
   SCOPE_REQUIRED: {
     status: 403,
     message: "This API key has no scope for this request.",
     help: "Create a key with the scope that the message names: `POST /api/console/api-keys` with `scopes`.",
+  },
+  ROLE_REQUIRED: {
+    status: 403,
+    message: "Your role at this merchant does not allow this.",
+    help: "The message names the roles that may do it. Ask a member with such a role, or an owner for another role. Nothing was written.",
+  },
+  INVITATION_REFUSED: {
+    status: 403,
+    message: "This invitation can't be accepted by you, or not any more.",
+    help: "The message says why. An invitation counts for the person whose identity provider has verified the e-mail address that it names (`email_verified`), or for the wallet that it names, while whoever made it may still invite. Nothing was written, and the invitation stays open.",
   },
   WALLET_SIGNATURE_REQUIRED: {
     status: 403,

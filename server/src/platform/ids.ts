@@ -26,6 +26,8 @@ export type IdPrefix =
   | "sub"
   | "inv"
   | "ses"
+  | "per"
+  | "tinv"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

@@ -282,10 +282,7 @@ async function sellAndPay(ctx: SellingContext, stage: Stage, payments: number): 
   const { db } = ctx
   const now = ctx.now()
   const merchant = "mer_chaos"
-  await db
-    .insertInto("merchants")
-    .values({ id: merchant, iss: "chaos", sub: "chaos", name: "", email: null, created_at: now })
-    .execute()
+  await db.insertInto("merchants").values({ id: merchant, name: "", email: null, created_at: now }).execute()
   const address = `0x${"c".repeat(40)}` as Address
   await db
     .insertInto("payout_addresses")

@@ -68,7 +68,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     ])
       await sql.raw(added).execute(first.db)
     await sql.raw("create publication everything for all tables").execute(first.db)
-    await sql`insert into merchants values ('mer_1', 'i', 's', 'n', null, now())`.execute(first.db)
+    await sql`insert into merchants (id, name, created_at) values ('mer_1', 'n', now())`.execute(first.db)
     await sql`insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active,
         created_at, updated_at) values ('pw_1', 'mer_1', 84532, 'n', 1, 'USDC', 'content', 'one_time', true, now(), now())`.execute(
       first.db,

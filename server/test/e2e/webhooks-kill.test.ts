@@ -43,10 +43,7 @@ beforeEach(async () => {
   await emptyDatabase(database)
   to = await startReceiver()
   const now = new Date()
-  await ctx.db
-    .insertInto("merchants")
-    .values({ id: merchantId, iss: "i", sub: "s", name: "", email: null, created_at: now })
-    .execute()
+  await ctx.db.insertInto("merchants").values({ id: merchantId, name: "", email: null, created_at: now }).execute()
   const times = { created_at: now, updated_at: now }
   await ctx.db
     .insertInto("webhooks")

@@ -63,6 +63,7 @@ const unaudited: Record<string, string> = {
   events: "written by what it reports, which is in the log",
   first_subscriptions: "which subscription of a payer is the first: it follows from their payments",
   idempotency_keys: "the answer of a request whose change is in the log",
+  persons: "of no merchant; who becomes a member of one is in the log",
   recipient_sets: "an entry of its split has the recipients",
   recipients: "an entry of its split has the recipients",
 }
@@ -75,7 +76,12 @@ const DECIDED = "only the decision is an entry; the row has the rest, and the ob
 const everywhere: Record<string, string> = { id: KEY, merchant_id: KEY, created_at: TIME, updated_at: TIME }
 /** Columns of audited tables that no entry has. */
 const unrecorded: Record<string, Record<string, string>> = {
-  merchants: { iss: "never changes, and is the actor of its first entry", sub: "the same" },
+  members: { person_id: KEY },
+  team_invitations: {
+    hash: "a secret, which never changes",
+    invited_by: "the actor of its entry",
+    by_wallet: "follows from the lock",
+  },
   payout_addresses: { chain_id: KEY, since: TIME },
   wallet_proofs: { address: KEY },
   branding: { logo: "up to 64 KB; `logo_hash` changes with it" },

@@ -3,6 +3,7 @@ import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import type { Scope } from "../../platform/http/rights.ts"
+import { checkGivable } from "../../platform/http/route-access.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"
@@ -18,6 +19,8 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "createApiKey",
         summary: "Creates an API key, and shows it only this once",
+        description:
+          "A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give.",
         tags,
         body: KeyCreate,
         response: { 201: KeyCreated },
@@ -27,6 +30,8 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { name, scopes = ["checkouts"] } = request.body
+      const { member } = request
+      if (member) for (const scope of scopes) checkGivable(member.role, scope)
       // A key with this scope changes splits and returns money as long as nobody revokes it.
       const words = { action: "Create API key", subject: name, from: "No key", to: `Scopes: ${scopes.join(", ")}` }
       const approval = await approvedByWallet(ctx, request, merchantId, async () =>

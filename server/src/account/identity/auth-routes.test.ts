@@ -41,7 +41,12 @@ const verify = (signed: SignedMessage | Record<string, unknown>) => service.call
 const signIn = async (fields: Fields = {}, by = account) => await verify(await signMessage(by, await nonceOf(), fields))
 const withToken = (token: string, url = settings) =>
   service.call("GET", url, undefined, { headers: { authorization: `Bearer ${token}` } })
-const merchants = () => service.ctx.db.selectFrom("merchants").selectAll().execute()
+const merchants = () =>
+  service.ctx.db
+    .selectFrom("members")
+    .innerJoin("persons", "persons.id", "members.person_id")
+    .select(["merchant_id as id", "iss", "sub", "role"])
+    .execute()
 const expectRefused = async (answer: Promise<unknown>, fault: string) =>
   expect(await answer).toMatchObject({
     status: 401,
@@ -79,7 +84,7 @@ describe("POST /api/auth/verify", () => {
     expect((await service.call("POST", "/api/auth/verify", { message, signature })).status).toBe(200)
   })
 
-  it("200: creates the wallet's merchant on first use, and a token that is valid for the console for an hour", async () => {
+  it("200: a token that is valid for the console for an hour, whose first request makes the wallet's merchant", async () => {
     const { status, headers, body } = await signIn({ statement: "Sign in to Sluice." })
     expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })
     const { accessToken, expiresAt, merchantId } = body
@@ -87,11 +92,13 @@ describe("POST /api/auth/verify", () => {
     const sub = `eip155:84532:${account.address}`
     expect(decodeProtectedHeader(accessToken)).toMatchObject({ alg: "ES256", typ: "console+jwt" })
     expect(decodeJwt(accessToken)).toMatchObject({ iss: BASE_URL, aud: "sluice", sub })
-    expect(await merchants()).toMatchObject([{ id: merchantId, iss: BASE_URL, sub }])
-    expect((await withToken(accessToken)).body.merchantId).toBe(merchantId)
-    expect((await signIn()).body.merchantId).toBe(merchantId)
-    expect((await signIn({}, other)).body.merchantId).not.toBe(merchantId)
-    expect(await merchants()).toHaveLength(2)
+    expect(merchantId).toBeNull()
+    expect(await merchants()).toEqual([])
+    const made = (await withToken(accessToken)).body.merchantId
+    expect(await merchants()).toMatchObject([{ id: made, iss: BASE_URL, sub, role: "owner" }])
+    expect((await signIn()).body.merchantId).toBe(made)
+    expect((await signIn({}, other)).body.merchantId).toBeNull()
+    expect(await merchants()).toHaveLength(1)
   })
 
   it("uses wall time, whatever the service's clock says", async () => {
@@ -169,11 +176,14 @@ describe("POST /api/auth/verify", () => {
     expect(statuses).toEqual([200, ...Array(19).fill(401)])
   })
 
-  it("403 for a wallet that nobody invited, where sign-up is by invitation; its nonce stays valid", async () => {
+  it("gives a wallet that nobody invited a token, which makes no merchant where sign-up is by invitation", async () => {
     const closed = await startService({ settings: { signup: "invite" } })
     try {
-      const ask = () => closed.call("POST", "/api/auth/verify", signed)
       const signed = await signMessage(account, (await closed.call("POST", "/api/auth/nonce")).body.nonce)
+      const { status, body } = await closed.call("POST", "/api/auth/verify", signed)
+      expect({ status, merchantId: body.merchantId }).toEqual({ status: 200, merchantId: null })
+      const headers = { authorization: `Bearer ${body.accessToken}` }
+      const ask = () => closed.call("GET", "/api/console/settings", undefined, { headers })
       expect(await ask()).toMatchObject({ status: 403, body: { error: "SIGNUP_CLOSED" } })
       expect(await closed.ctx.db.selectFrom("merchants").selectAll().execute()).toEqual([])
       await closed.ctx.db
@@ -214,9 +224,9 @@ describe("a contract wallet", () => {
     serve(alive, dead)
     expect((await signIn({ address: contract })).status).toBe(200)
     expect((await signIn({ address: contract, chainId: 8453 })).status).toBe(503)
-    // A key signs on any network, and is a different merchant on each.
-    const ids = [await signIn({}), await signIn({ chainId: 8453 })].map(({ body }) => body.merchantId)
-    expect(new Set(ids).size).toBe(2)
+    // A key signs on any network, and is a different person on each.
+    const tokens = [await signIn({}), await signIn({ chainId: 8453 })].map(({ body }) => body.accessToken)
+    expect(new Set(tokens.map(token => decodeJwt(token).sub)).size).toBe(2)
   })
 
   it("that can't be asked is a 503, never a 401, and its signature can be tried again", async () => {

@@ -1,9 +1,7 @@
-/** `/api/auth`: a wallet signs in as a merchant. Also the public keys of all tokens that the service signs. */
-import { withActor } from "../../platform/actor.ts"
-import { type Context, inTransaction, type TxContext, wallTime } from "../../platform/context.ts"
-import { actorOf } from "../../platform/http/actor.ts"
+/** `/api/auth`: a wallet signs in. Also the public keys of all tokens that the service signs. */
+import { type Context, inTransaction, wallTime } from "../../platform/context.ts"
 import { orEmptyBody, type Server } from "../../platform/http/server.ts"
-import { merchantOf } from "./find-merchant.ts"
+import { membershipsOf } from "./find-member.ts"
 import { caip10Of, offerNonce, proveWallet, SIGN_IN_PATH, signInDoor, useProof } from "./prove-wallet.ts"
 import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
 import { CONSOLE_TOKEN_MS, publishedKeys, signToken, TOKEN_TYPES } from "./use-signing-keys.ts"
@@ -32,25 +30,23 @@ export function authRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "signIn",
-        summary: "Signs a wallet in as a merchant, for an hour",
+        summary: "Signs a wallet in, for an hour",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A merchant is identified by wallet and network.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271), also before they are deployed (ERC-6492). A person is identified by wallet and network. This makes no merchant: the first request to the console does, or `POST /api/console/merchants`.",
         tags,
         body: SignIn,
         response: { 200: SignedIn },
       },
-      config: { errors: ["SIGNATURE_REFUSED", "SIGNUP_CLOSED", "CHAIN_UNAVAILABLE"] },
+      config: { errors: ["SIGNATURE_REFUSED", "CHAIN_UNAVAILABLE"] },
     },
     async request => {
       const door = signInDoor(ctx, request.headers.host)
       const proof = await proveWallet(ctx, door, request.body)
       const sub = caip10Of(proof)
       const subject = { iss: ctx.settings.baseUrl, sub }
-      const signIn = async (ctx: TxContext) => {
-        await useProof(ctx, door, proof)
-        return await merchantOf(ctx, subject)
-      }
-      const merchantId = await withActor(actorOf(request, subject), () => inTransaction(ctx, signIn))
+      await inTransaction(ctx, ctx => useProof(ctx, door, proof))
+      const [only, ...others] = (await membershipsOf(ctx, subject)) ?? []
+      const merchantId = only && others.length === 0 ? only.merchantId : null
       const expiresAt = new Date(wallTime(ctx).getTime() + CONSOLE_TOKEN_MS)
       const token = { typ: TOKEN_TYPES.console, aud: ctx.settings.oidcAudience, sub, expiresAt }
       return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), merchantId }

@@ -23,7 +23,12 @@ const url = "/api/console/settings"
 const withToken = (token: string) =>
   service.call("GET", url, undefined, { headers: { authorization: `Bearer ${token}` } })
 const seconds = () => Math.floor(Date.now() / 1_000)
-const merchants = () => service.ctx.db.selectFrom("merchants").selectAll().execute()
+const merchants = () =>
+  service.ctx.db
+    .selectFrom("members")
+    .innerJoin("persons", "persons.id", "members.person_id")
+    .select(["merchant_id as id", "iss", "sub", "role"])
+    .execute()
 
 describe("a bearer token", () => {
   it("creates its merchant on first use, once, and finds it again", async () => {

@@ -14,12 +14,13 @@ import {
   sessionNeeded,
   walletNeeded,
 } from "../../platform/http/authenticate.ts"
-import { knownMerchant, merchantOf } from "./find-merchant.ts"
+import { chosenOf, firstMembership, membershipsOf } from "./find-member.ts"
 import { apiKeyOf, keysByHash } from "./manage-api-keys.ts"
 import { negativeCache } from "./negative-cache.ts"
 import { type Lookup, sharedLookup } from "./shared-lookup.ts"
 import type { TokenIssuer } from "./tokens.ts"
 import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } from "./use-signing-keys.ts"
+import { openCredentialWatch } from "./watch-credentials.ts"
 
 /** The sessions of browsers, as the folder of sessions reads them. */
 export interface SessionSource {
@@ -96,12 +97,14 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
   }
   return {
     authenticate,
-    merchantOf: async (subject, sessionId) => {
-      const known = await knownMerchant(ctx, subject)
-      if (known !== undefined) return known
+    watch: openCredentialWatch(ctx),
+    memberOf: async (subject, { sessionId, merchantId }) => {
+      const memberships = await membershipsOf(ctx, subject)
       // A browser asks for pages by itself, and must make no merchant by that.
-      if (sessionId !== undefined) throw new ApiError("MERCHANT_REQUIRED")
-      return await inTransaction(ctx, ctx => merchantOf(ctx, subject))
+      const isMade = memberships === undefined && merchantId === undefined && sessionId === undefined
+      return isMade
+        ? await inTransaction(ctx, ctx => firstMembership(ctx, subject))
+        : chosenOf(memberships ?? [], merchantId)
     },
   }
 }

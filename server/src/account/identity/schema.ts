@@ -53,7 +53,10 @@ export const SignIn = Strict(
 export const SignedIn = Type.Object({
   accessToken: Type.String({ description: "A bearer token for `/api/console`" }),
   expiresAt: Timestamp,
-  merchantId: Type.String({ pattern: idPattern("mer") }),
+  merchantId: Described(
+    Nullable(Type.String({ pattern: idPattern("mer") })),
+    "The wallet's merchant; null where it is a member of none yet, or of several",
+  ),
 })
 
 export const KeySet = Type.Object({

@@ -80,9 +80,12 @@ export function tokenIssuer(issuer: string, audience: string, now: () => Date = 
           currentDate,
         })
         if (!known) keys.answered()
-        const { sub } = payload
+        const { sub, email, email_verified } = payload
         if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
-        return typeof sub === "string" && isSubject(sub) ? { iss: issuer, sub } : undefined
+        if (typeof sub !== "string" || !isSubject(sub)) return undefined
+        // What the issuer has not verified, anybody can have typed.
+        const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
+        return { iss: issuer, sub, ...(isVerified ? { email } : {}) }
       } catch (error) {
         // Generic JOSE errors and time-outs concern fetching the keys, all others the token. While the issuer fails, a key
         // that is not among the known ones may be a new one.

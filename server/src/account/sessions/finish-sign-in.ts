@@ -7,6 +7,7 @@ import { ApiError } from "../../platform/errors.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
 import { cookieIn } from "../../platform/http/cookies.ts"
 import { isStorable } from "../../platform/http/json.ts"
+import { noteSignIn } from "../identity/find-member.ts"
 import { callbackUrl } from "./begin-sign-in.ts"
 import { cookieNames } from "./console-place.ts"
 import { findProvider } from "./find-provider.ts"
@@ -32,7 +33,10 @@ export async function finishSignIn(
   if (!begun)
     throw refused("This sign-in was not begun in this browser, was already used, or took longer than ten minutes.")
   const subject = await askProvider(ctx, request, begun)
-  const session = await inTransaction(ctx, (ctx: TxContext) => beginSession(ctx, request, subject, "provider"))
+  const session = await inTransaction(ctx, async (ctx: TxContext) => {
+    await noteSignIn(ctx, subject)
+    return await beginSession(ctx, request, subject, "provider")
+  })
   return { secret: session.secret, returnTo: begun.return_to }
 }
 
@@ -53,11 +57,15 @@ async function askProvider(ctx: Context, request: FastifyRequest, begun: Row<"si
       throw failureOf(ctx, error)
     },
   )
-  const { iss, sub } = claims ?? {}
-  if (iss !== ctx.settings.oidcIssuer || !sub || sub.length > SUBJECT_CHARACTERS || !isStorable(sub))
-    throw refused("The identity provider named nobody whom this console can know.")
-  return { iss, sub }
+  const { iss, sub, email, email_verified }: Record<string, unknown> = claims ?? {}
+  const isKnown = iss === ctx.settings.oidcIssuer && typeof sub === "string" && isSubject(sub)
+  if (!isKnown) throw refused("The identity provider named nobody whom this console can know.")
+  // What the provider has not verified, anybody can have typed.
+  const isVerified = email_verified === true && typeof email === "string" && isStorable(email)
+  return { iss, sub, ...(isVerified ? { email } : {}) }
 }
+
+const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
 
 /** What to answer for an error of the library: that the provider refused, can't be asked, or answered wrongly. */
 function failureOf(ctx: Context, error: Error): ApiError {

@@ -1,4 +1,5 @@
 /** The SQL of sessions and of sign-ins that have begun. Times are wall time: a sandbox's clock ends no session. */
+import { sql } from "kysely"
 import { type TxContext, wallTime } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
@@ -74,9 +75,16 @@ export async function insertSession(ctx: TxContext, row: Row<"sessions">): Promi
     .execute()
 }
 
-/** The name of a person's merchant, which may be empty; undefined where the person belongs to none. */
+/** The name of a person's merchant, the oldest membership's, which may be empty; undefined where the person belongs to none. */
 export async function merchantNameOf(ctx: TxContext, { iss, sub }: Subject): Promise<string | undefined> {
-  const found = ctx.db.selectFrom("merchants").select("name").where("iss", "=", iss).where("sub", "=", sub)
+  const found = ctx.db
+    .selectFrom("persons")
+    .innerJoin("members", "members.person_id", "persons.id")
+    .innerJoin("merchants", "merchants.id", "members.merchant_id")
+    .select("name")
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .orderBy("members.created_at")
   return (await found.executeTakeFirst())?.name
 }
 
@@ -87,13 +95,20 @@ export async function endSession(ctx: TxContext, { iss, sub }: Subject, id: stri
     .where("id", "=", id)
     .where("iss", "=", iss)
     .where("sub", "=", sub)
+    .returning("id")
     .executeTakeFirst()
-  return ended.numDeletedRows > 0n
+  if (ended) await notifyEnded(ctx, ended.id)
+  return ended !== undefined
 }
+
+/** What the session's browser is being sent ends too (`identity/watch-credentials.ts`). */
+const notifyEnded = async (ctx: TxContext, id: string): Promise<void> =>
+  void (await sql`select pg_notify('sluice', ${`credential ${id}`})`.execute(ctx.db))
 
 /** Ends the session with this hash, if there is one. */
 export async function endSessionWith(ctx: TxContext, hash: string): Promise<void> {
-  await ctx.db.deleteFrom("sessions").where("hash", "=", hash).execute()
+  const ended = await ctx.db.deleteFrom("sessions").where("hash", "=", hash).returning("id").executeTakeFirst()
+  if (ended) await notifyEnded(ctx, ended.id)
 }
 
 /**

@@ -37,10 +37,12 @@ const providerOf = ({ settings }: Pick<TxContext, "settings">): string | null =>
 /** The merchants that the sandbox made, each known to its identity provider by its own id. */
 export const sandboxMerchants = (ctx: TxContext): Promise<{ id: string; name: string }[]> =>
   ctx.db
-    .selectFrom("merchants")
-    .select(["id", "name"])
+    .selectFrom("persons")
+    .innerJoin("members", "members.person_id", "persons.id")
+    .innerJoin("merchants", "merchants.id", "members.merchant_id")
+    .select(["merchants.id", "merchants.name"])
     .where("iss", "=", ctx.settings.oidcIssuer)
-    .whereRef("sub", "=", "id")
-    .orderBy("created_at")
-    .orderBy("id")
+    .whereRef("sub", "=", "merchants.id")
+    .orderBy("merchants.created_at")
+    .orderBy("merchants.id")
     .execute()

@@ -32,9 +32,15 @@ afterAll(async () => {
 beforeEach(async () => {
   await service.empty()
   const iss = service.ctx.settings.oidcIssuer
-  const rows = [shop, rival].map(each => ({ ...each, iss, sub: each.id, email: null, created_at: new Date() }))
-  await service.ctx.db.insertInto("merchants").values(rows).execute()
-  for (const { id } of rows) await accountSecret(service.ctx, id)
+  const { db } = service.ctx
+  const created_at = new Date()
+  for (const { id, name } of [shop, rival]) {
+    const person_id = id.replace(/^mer_/, "per_")
+    await db.insertInto("merchants").values({ id, name, email: null, created_at }).execute()
+    await db.insertInto("persons").values({ id: person_id, iss, sub: id, created_at }).execute()
+    await db.insertInto("members").values({ merchant_id: id, person_id, role: "owner", created_at }).execute()
+    await accountSecret(service.ctx, id)
+  }
 })
 
 const json = { "content-type": "application/json" }
@@ -94,7 +100,10 @@ describe("a session", () => {
     const merchants = await service.ctx.db.selectFrom("merchants").select("id").execute()
     expect(merchants).toHaveLength(2)
     const { body } = await service.call("POST", "/api/auth/verify", await other(account))
-    expect(await visitor.read("/api/console/settings")).toMatchObject({ merchantId: body.merchantId })
+    expect(body.merchantId).toBeNull()
+    const headers = { authorization: `Bearer ${body.accessToken}` }
+    const made = (await service.call("GET", "/api/console/settings", undefined, { headers })).body
+    expect(await visitor.read("/api/console/settings")).toMatchObject({ merchantId: made.merchantId })
   })
   const other = async (account: ReturnType<typeof privateKeyToAccount>) => {
     const { nonce } = (await service.call("POST", "/api/auth/nonce", {})).body

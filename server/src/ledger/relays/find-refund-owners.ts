@@ -30,8 +30,10 @@ export async function refundOwners(
     select asked.wallet, coalesce(
       (select p.merchant_id from wallet_proofs p where p.address = asked.wallet and (p.by_key or p.chain_id = ${chainId})
         order by p.proven_at desc, p.merchant_id limit 1),
-      (select m.id from merchants m where m.iss = ${ctx.settings.baseUrl} and m.sub = asked.subject
-        and exists (select from ${captures} and i.merchant_id = m.id)),
+      (select m.merchant_id from persons p join members m on m.person_id = p.id and m.role = 'owner'
+        where p.iss = ${ctx.settings.baseUrl} and p.sub = asked.subject
+          and exists (select from ${captures} and i.merchant_id = m.merchant_id)
+        order by m.created_at, m.merchant_id limit 1),
       (select i.merchant_id from ${captures} order by i.block_number, i.nonce, i.id limit 1)) as owner
     from unnest(${sqlArray("text", asked)}, ${sqlArray("text", subjects)}) as asked (wallet, subject)`.execute(ctx.db)
   return new Map(rows.flatMap(({ wallet, owner }) => (owner === null ? [] : [[wallet, owner] as const])))

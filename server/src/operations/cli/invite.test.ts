@@ -59,7 +59,7 @@ describe("an invitation", () => {
     expect(await again()).toMatch(/was already invited/)
     expect(await service.ctx.db.selectFrom("invitations").selectAll().execute()).toHaveLength(1)
     const { merchantId } = (await settings("carol")).body
-    expect(await again()).toContain(`is already the merchant ${merchantId}`)
+    expect(await again()).toContain(`is already the owner of the merchant ${merchantId}`)
   })
 
   describe.runIf(onPostgres)("on Postgres", () => {

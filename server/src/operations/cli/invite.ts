@@ -31,13 +31,16 @@ Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong comman
 
 /** Invites a subject; a no-op if it is invited already. Returns the result as a sentence. */
 export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<string> {
-  const merchant = await db
-    .selectFrom("merchants")
-    .select("id")
+  const member = await db
+    .selectFrom("persons")
+    .innerJoin("members", "members.person_id", "persons.id")
+    .select("merchant_id")
     .where("iss", "=", iss)
     .where("sub", "=", sub)
+    .where("role", "=", "owner")
+    .orderBy("members.created_at")
     .executeTakeFirst()
-  if (merchant) return `${sub} of ${iss} is already the merchant ${merchant.id}.`
+  if (member) return `${sub} of ${iss} is already the owner of the merchant ${member.merchant_id}.`
   const invited = await db
     .insertInto("invitations")
     .values({ iss, sub, created_at: now })

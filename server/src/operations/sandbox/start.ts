@@ -273,13 +273,24 @@ async function fund(
   }
 }
 
-/** Inserts the merchants by their ids: the issuer's address changes with the port, the ids do not. */
+/** Inserts the merchants and their owners by their ids: the issuer's address changes with the port, the ids do not. */
 async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
   for (const { id, name, payoutKey } of keys.merchants) {
     await ctx.db
       .insertInto("merchants")
-      .values({ id, iss: issuer, sub: id, name, email: null, created_at: ctx.now() })
+      .values({ id, name, email: null, created_at: ctx.now() })
+      .onConflict(conflict => conflict.doNothing())
+      .execute()
+    const person = id.replace(/^mer_/, "per_")
+    await ctx.db
+      .insertInto("persons")
+      .values({ id: person, iss: issuer, sub: id, created_at: ctx.now() })
       .onConflict(conflict => conflict.column("id").doUpdateSet({ iss: issuer }))
+      .execute()
+    await ctx.db
+      .insertInto("members")
+      .values({ merchant_id: id, person_id: person, role: "owner", created_at: ctx.now() })
+      .onConflict(conflict => conflict.doNothing())
       .execute()
     const address = privateKeyToAccount(payoutKey).address.toLowerCase() as Address
     await ctx.db

@@ -76,14 +76,14 @@ const query = async (text: string) => (await sql.raw<Line>(text).execute(db())).
 async function goOn(service: TestService): Promise<void> {
   const { db } = service.ctx
   const as = { as: "shop" }
-  await db.updateTable("merchants").set({ iss: service.issuer.issuer }).execute()
+  await db.updateTable("persons").set({ iss: service.issuer.issuer }).execute()
   expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   // A paywall and a session of before are paid now.
   for (const kind of ["pw_", "cs_"]) {
     const open = await sql<{ id: bigint; address: Address; resource_id: string }>`select d.* from deposits d
       where starts_with(resource_id, ${kind})
         and (${kind} = 'pw_' or not exists (select from transfers t where t.deposit_id = d.id))
-        and d.merchant_id = (select id from merchants where sub = 'shop')
+        and d.merchant_id = (select merchant_id from members m join persons p on p.id = m.person_id where p.sub = 'shop')
         and not exists (select from checkout_sessions s where s.id = resource_id and s.status <> 'pending')
       order by id desc limit 1`.execute(db)
     const [deposit] = open.rows
@@ -153,10 +153,28 @@ describe("a database of before the baseline", () => {
     expect(await query(COMMENTS)).toEqual(commented)
   })
 
+  /** Columns that a later migration has moved to another table. */
+  const moved: Record<string, string[]> = { merchants: ["iss", "sub"] }
+
+  it("has the subject of each merchant as its owner", async () => {
+    const owners = await db()
+      .selectFrom("members")
+      .innerJoin("persons", "persons.id", "members.person_id")
+      .select(["merchant_id as id", "iss", "sub", "role", "was_member"])
+      .orderBy("merchant_id")
+      .execute()
+    const before = dump
+      .rowsOf("merchants")
+      .map(({ id, iss, sub }) => ({ id, iss, sub, role: "owner", was_member: true }))
+    expect(owners).toEqual(before.sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1)))
+    expect(owners.length).toBeGreaterThan(1)
+  })
+
   it("has every row, as it was", async () => {
     for (const table of dump.tables) {
       const { rows } = await sql<{ lost: Line | null; extra: number }>`
-        with older as (select value as row from jsonb_array_elements(${dump.textOf(table)}::jsonb)),
+        with older as (select value - ${`{${moved[table] ?? ""}}`}::text[] as row
+            from jsonb_array_elements(${dump.textOf(table)}::jsonb)),
           now as (select to_jsonb(t) as row from ${sql.table(table)} t)
         select (select jsonb_agg(older.row) from older where not exists (select from now where now.row @> older.row)) as lost,
           (select count(*)::int from now) - (select count(*)::int from older) as extra`.execute(db())
@@ -230,7 +248,12 @@ describe("a database of before the baseline", () => {
     ],
     ["the end of a resource", "delete from resources", /_resource/],
   ])("the database refuses %s", async (_what, statement, constraint) => {
-    const { id } = await db().selectFrom("merchants").select("id").where("sub", "=", "other").executeTakeFirstOrThrow()
+    const { merchant_id: id } = await db()
+      .selectFrom("persons")
+      .innerJoin("members", "members.person_id", "persons.id")
+      .select("merchant_id")
+      .where("sub", "=", "other")
+      .executeTakeFirstOrThrow()
     const work = inTransaction(service.ctx, async ctx => {
       for (const each of statement.split("; ")) await sql.raw(each.replace("$other", `'${id}'`)).execute(ctx.db)
     })

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. cec265ae64706d8a777fe7c2c5e7f3108ba5c066767134a2d99de87a3dc5d0a4
+// Made from schema.sql by `npm run schema`; do not edit. f245185136faedc042adfcfff301c19006e19690f4ef6c91c34f85f1d83f1dc9
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -650,6 +650,16 @@ interface Invoices {
   voided_at: Date | null;
 }
 
+interface Members {
+  created_at: Date;
+  merchant_id: string;
+  person_id: string;
+  /**
+   * Read at each request, and again by each transaction of it.
+   */
+  role: "owner" | "admin" | "developer" | "finance" | "support" | "viewer";
+}
+
 interface Merchants {
   /**
    * Who signs returns; null: the mode's default.
@@ -658,9 +668,7 @@ interface Merchants {
   created_at: Date;
   email: string | null;
   id: string;
-  iss: string;
   name: string;
-  sub: string;
   /**
    * If on, the payout address and the recipients of splits change only with the payout wallet's signature.
    */
@@ -988,6 +996,21 @@ interface PaywallVersions {
   paywall_id: string;
   price: bigint;
   until_at: Date | null;
+}
+
+interface Persons {
+  created_at: Date;
+  /**
+   * As the issuer had verified it when the person last signed in or became a member.
+   */
+  email: string | null;
+  id: string;
+  iss: string;
+  sub: string;
+  /**
+   * Whether the person is or was a member of a merchant: such a one gets none by itself.
+   */
+  was_member: Generated<boolean>;
 }
 
 interface Products {
@@ -1412,6 +1435,28 @@ interface SweepParts {
   transfer_id: bigint;
 }
 
+interface TeamInvitations {
+  /**
+   * Whether the payout wallet signed it.
+   */
+  by_wallet: boolean;
+  created_at: Date;
+  /**
+   * Who may accept it, if it names no wallet (CAIP-10): the letters of ASCII are in lower case.
+   */
+  email: string | null;
+  expires_at: Date;
+  /**
+   * Of its token: SHA-256 in hexadecimal.
+   */
+  hash: string;
+  id: string;
+  invited_by: string;
+  merchant_id: string;
+  role: "owner" | "admin" | "developer" | "finance" | "support" | "viewer";
+  wallet: string | null;
+}
+
 interface Tokens {
   address: Address;
   asked_at: Date;
@@ -1661,6 +1706,7 @@ export interface DB {
   installation: Installation;
   invitations: Invitations;
   invoices: Invoices;
+  members: Members;
   merchants: Merchants;
   nonces: Nonces;
   noticed_outflows: NoticedOutflows;
@@ -1674,6 +1720,7 @@ export interface DB {
   payouts: Payouts;
   paywall_versions: PaywallVersions;
   paywalls: Paywalls;
+  persons: Persons;
   products: Products;
   put_away: PutAway;
   put_away_terms: PutAwayTerms;
@@ -1693,6 +1740,7 @@ export interface DB {
   subscriptions: Subscriptions;
   surpluses: Surpluses;
   sweep_parts: SweepParts;
+  team_invitations: TeamInvitations;
   token_scans: TokenScans;
   tokens: Tokens;
   transaction_attempts: TransactionAttempts;

@@ -54,6 +54,7 @@ create table api_keys (
 );
 create index api_keys_of_merchant on api_keys using btree (merchant_id, created_at desc, id desc);
 create trigger api_keys_audit after insert or delete or update of name, hash, scopes on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes', '');
+create trigger api_keys_notify after delete or update of hash, scopes on api_keys for each row execute function notify_api_key();
 
 -- What merchants, subscribers, operators and the service changed of a merchant's configuration, and decisions about money. Only triggers write it, in the transaction of the change, so no code can leave it out.
 create table audit_entries (
@@ -718,11 +719,25 @@ create table invoices (
 create index invoices_of_merchant on invoices using btree (merchant_id, created_at desc, id desc);
 create unique index invoices_open on invoices using btree (subscription_id) where paid_at is null and voided_at is null;
 
+-- What a person may do for a merchant, which always has an owner.
+create table members (
+  merchant_id text not null,
+  person_id text not null,
+  -- Read at each request, and again by each transaction of it.
+  role text not null,
+  created_at timestamp with time zone not null,
+  constraint members_pkey primary key (person_id, merchant_id),
+  constraint members_role_check check (role = any (array['owner'::text, 'admin'::text, 'developer'::text, 'finance'::text, 'support'::text, 'viewer'::text])),
+  constraint members_merchant_id_fkey foreign key (merchant_id) references merchants(id),
+  constraint members_person_id_fkey foreign key (person_id) references persons(id)
+);
+create index members_of_merchant on members using btree (merchant_id, created_at, person_id);
+create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role', '');
+create trigger members_notify after delete or update of role on members for each row execute function notify_member();
+
 -- Merchants, each made with the first token of its identity provider's user (`iss`, `sub`).
 create table merchants (
   id text not null,
-  iss text not null,
-  sub text not null,
   name text not null,
   email text,
   created_at timestamp with time zone not null,
@@ -731,7 +746,6 @@ create table merchants (
   -- Who signs returns; null: the mode's default.
   approver text,
   constraint merchants_pkey primary key (id),
-  constraint merchants_iss_sub_key unique (iss, sub),
   constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text]))
 );
 create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver', '');
@@ -1183,6 +1197,20 @@ create trigger paywalls_audit after insert or delete or update on paywalls for e
 create trigger paywalls_keep_slug after update of slug on paywalls for each row when (new.slug is distinct from old.slug) execute function keep_slug();
 create trigger paywalls_register before insert on paywalls for each row execute function register_resource();
 create trigger paywalls_unregister after delete on paywalls for each row execute function unregister_resource();
+
+-- Who has signed in to the console at the issuer, or is or was a member of a merchant.
+create table persons (
+  id text not null,
+  iss text not null,
+  sub text not null,
+  -- As the issuer had verified it when the person last signed in or became a member.
+  email text,
+  -- Whether the person is or was a member of a merchant: such a one gets none by itself.
+  was_member boolean not null default true,
+  created_at timestamp with time zone not null,
+  constraint persons_pkey primary key (id),
+  constraint persons_iss_sub_key unique (iss, sub)
+);
 
 -- What checkouts, payment links and subscriptions sell.
 create table products (
@@ -1648,6 +1676,32 @@ create table sweep_parts (
   constraint sweep_parts_transfer_id_fkey foreign key (transfer_id) references transfers(id)
 );
 create index sweep_parts_of_transfer on sweep_parts using btree (transfer_id);
+
+-- An invitation to become a member, until it is accepted, revoked or too old.
+create table team_invitations (
+  id text not null,
+  merchant_id text not null,
+  -- Of its token: SHA-256 in hexadecimal.
+  hash text not null,
+  -- Who may accept it, if it names no wallet (CAIP-10): the letters of ASCII are in lower case.
+  email text,
+  wallet text,
+  role text not null,
+  invited_by text not null,
+  -- Whether the payout wallet signed it.
+  by_wallet boolean not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint team_invitations_pkey primary key (id),
+  constraint team_invitations_hash_key unique (hash),
+  constraint team_invitations_check check ((email is null) <> (wallet is null)),
+  constraint team_invitations_role_check check (role = any (array['owner'::text, 'admin'::text, 'developer'::text, 'finance'::text, 'support'::text, 'viewer'::text])),
+  constraint team_invitations_invited_by_fkey foreign key (invited_by) references persons(id),
+  constraint team_invitations_merchant_id_fkey foreign key (merchant_id) references merchants(id)
+);
+create index team_invitations_expired on team_invitations using btree (expires_at);
+create index team_invitations_of_merchant on team_invitations using btree (merchant_id, created_at, id);
+create trigger team_invitations_audit after insert or delete on team_invitations for each row execute function write_audit_entry('team_invitation', 'id', 'email,wallet,role,expires_at', '');
 
 -- The scan for tokens that nothing is sold for; see `scanner/scan-foreign-tokens.ts`.
 create table token_scans (
@@ -2312,6 +2366,18 @@ begin
   end;
 end $function$;
 
+create or replace function hold_member(merchant text, person text, admitted_as text)
+ returns void
+ language plpgsql
+ set search_path to 'pg_catalog', 'public', 'pg_temp'
+AS $function$
+begin
+  perform from members where merchant_id = merchant and person_id = person and role = admitted_as for share;
+  if not found then
+    raise exception 'the member is gone, or has another role' using errcode = 'SL001';
+  end if;
+end $function$;
+
 create or replace function keep_actions()
  returns trigger
  language plpgsql
@@ -2527,6 +2593,26 @@ create or replace function notify_access()
 AS $function$
 begin
   perform pg_notify('sluice', 'access ' || old.paywall_id || ' ' || old.address);
+  return null;
+end $function$;
+
+create or replace function notify_api_key()
+ returns trigger
+ language plpgsql
+ set search_path to 'pg_catalog', 'public', 'pg_temp'
+AS $function$
+begin
+  perform pg_notify('sluice', 'credential ' || old.id);
+  return null;
+end $function$;
+
+create or replace function notify_member()
+ returns trigger
+ language plpgsql
+ set search_path to 'pg_catalog', 'public', 'pg_temp'
+AS $function$
+begin
+  perform pg_notify('sluice', 'credential ' || old.merchant_id || ' ' || old.person_id);
   return null;
 end $function$;
 

@@ -3,13 +3,22 @@ import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
 import { memoize } from "../net/memoize.ts"
-import type { Scope } from "./rights.ts"
+import type { Role, Scope } from "./rights.ts"
 import type { RouteAccess } from "./route-access.ts"
 
-/** The subject of a bearer token. */
+/** The person that a bearer token or a session names. */
 export interface Subject {
   iss: string
   sub: string
+  /** The person's e-mail address, where the issuer has verified it. */
+  email?: string
+}
+
+/** A person's place in a merchant's team. */
+export interface Member {
+  personId: string
+  merchantId: string
+  role: Role
 }
 
 /** A valid API key. */
@@ -29,7 +38,9 @@ declare module "fastify" {
     apiKey: ApiKey | undefined
     /** The wallet (CAIP-10) that signed in; set on a subscriber's routes once the token is verified. */
     wallet: string | undefined
-    /** The merchant of a console request, set once its route has asked. */
+    /** The membership that a person's request is for; set before the handler of a route that needs one. */
+    member: Member | undefined
+    /** The merchant of a console request; set before its handler. */
     merchantId: string | undefined
   }
 }
@@ -79,6 +90,19 @@ export interface Caller {
 
 type Identified = Caller & { refusal?: unknown }
 
+/** The credential that an answer was asked for with: an API key, or a membership, with the session of a browser. */
+export interface Watched {
+  apiKey: ApiKey | undefined
+  member: Member | undefined
+  sessionId: string | undefined
+}
+
+/** Watches a credential while an answer lasts: `signal` is aborted when it holds no more. Close it with the answer. */
+export interface Watch {
+  signal: AbortSignal
+  close(): void
+}
+
 /** Answers the server's questions about callers. */
 export interface Identities {
   /**
@@ -92,18 +116,21 @@ export interface Identities {
     isRefused: boolean,
   ): Identified | Promise<Identified>
   /**
-   * The id of a subject's merchant. For a token it is created on first use, or throws `SIGNUP_CLOSED`; for a session
-   * throws `MERCHANT_REQUIRED` where there is none.
+   * The membership that a person's request is for, where `merchantId` is the one that it names. A person who was never a
+   * member of a merchant gets a new one by a token, and none by a session. Throws `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
    */
-  merchantOf(subject: Subject, sessionId: string | undefined): Promise<string>
+  memberOf(subject: Subject, by: { sessionId: string | undefined; merchantId: string | undefined }): Promise<Member>
+  /** Watches the credential of an answer that lasts. */
+  watch(credential: Watched): Watch
 }
 
 /** For a server whose routes need no credential. */
 export const nobodyKnown: Identities = {
   authenticate: () => ({ subject: undefined, apiKey: undefined }),
-  merchantOf: async () => {
+  memberOf: async () => {
     throw new ApiError("UNAUTHORIZED")
   },
+  watch: () => ({ signal: new AbortController().signal, close: () => {} }),
 }
 
 /** The merchant whose API key a request carries; throws `UNAUTHORIZED` without one. */

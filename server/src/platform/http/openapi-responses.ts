@@ -6,6 +6,7 @@ import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
 import { isUnlimited } from "../limits/buckets.ts"
 import { credentialOf } from "./authenticate.ts"
+import { hasRight, ROLES } from "./rights.ts"
 import { accessOf } from "./route-access.ts"
 
 declare module "fastify" {
@@ -42,6 +43,7 @@ export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: Ro
   const access = accessOf(method, url)
   const credential = credentialOf(access, url)
   const isMember = credential?.startsWith("token") && access?.by !== "person"
+  const right = access?.by === "member" ? access.right : undefined
   const byRule: { [code in ErrorCode]?: boolean | undefined } = {
     // Any query may contain text that can't be stored.
     VALIDATION_ERROR: true,
@@ -54,6 +56,7 @@ export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: Ro
     FOREIGN_REQUEST: credential?.startsWith("token"),
     MERCHANT_REQUIRED: isMember,
     SIGNUP_CLOSED: isMember,
+    ROLE_REQUIRED: right !== undefined && ROLES.some(role => !hasRight(role, right)),
     IDENTITY_UNAVAILABLE: credential?.startsWith("token"),
     SCOPE_REQUIRED: credential?.endsWith("key"),
     DATABASE_UNAVAILABLE: !withoutDatabase.includes(url),
@@ -119,7 +122,7 @@ export function completed<T extends object>(found: T): T {
     responses,
     headers,
     examples: Object.fromEntries(codes.map(code => [code, { value: exampleOf(code) }])),
-    parameters: { idempotencyKey, walletSignature },
+    parameters: { idempotencyKey, merchant, walletSignature },
   }
   return { ...document, components: { ...components, ...parts } }
 }
@@ -140,7 +143,9 @@ function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
     return [status, { ...response, ...described }] as const
   })
   const bad = byStatus(errorsOf(route)).map(codes => [statusOf(codes), ref("responses", nameOf(codes))] as const)
+  const access = accessOf(route.method, route.url)
   const headers = [
+    ...(access?.by === "member" ? ["merchant"] : []),
     ...(route.idempotencyKey ? ["idempotencyKey"] : []),
     ...(route.walletLock ? ["walletSignature"] : []),
   ]
@@ -236,6 +241,15 @@ const headers = {
   reset: header("integer", "Unix time in seconds at which the next request is given back"),
   wait: header("integer", "Seconds to wait before trying the same request again"),
   replay: header("string", "`true` when this is a repeat of the first request's answer"),
+}
+
+const merchant = {
+  name: "Sluice-Merchant",
+  in: "header",
+  required: false,
+  description:
+    "The merchant that the request is for, by its id. A person who is a member of several needs it. Where a browser can send no header, a GET takes `?merchant=` too.",
+  schema: { type: "string" },
 }
 
 const walletSignature = {

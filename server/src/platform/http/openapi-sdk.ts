@@ -29,6 +29,21 @@ const resources: Record<string, Record<string, string>> = {
     rollWebhookSecret: "rollAccountSecret",
     revealWebhookSecret: "revealAccountSecret",
   },
+  me: {
+    get: "readMe",
+  },
+  merchants: {
+    create: "createMerchant",
+  },
+  team: {
+    list: "listMembers",
+    update: "changeMember",
+    remove: "removeMember",
+    invite: "inviteMember",
+    listInvitations: "listInvitations",
+    revokeInvitation: "revokeInvitation",
+    accept: "acceptInvitation",
+  },
   apiKeys: {
     create: "createApiKey",
     list: "listApiKeys",

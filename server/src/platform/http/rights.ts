@@ -3,6 +3,8 @@
  * `route-access.ts` says which right and which scope each route needs.
  */
 
+import { ApiError } from "../errors.ts"
+
 /** The roles of members, the one with most rights first. */
 export const ROLES = ["owner", "admin", "developer", "finance", "support", "viewer"] as const
 export type Role = (typeof ROLES)[number]
@@ -40,6 +42,11 @@ export const rightTable = {
     allows: "change splits, payout addresses, the approver and the wallet lock",
     roles: ["owner"],
   },
+  team: { allows: "invite members, change their roles and remove them", roles: ["owner"] },
+  leave: {
+    allows: "leave the merchant",
+    roles: ["owner", "admin", "developer", "finance", "support", "viewer"],
+  },
   audit: { allows: "read the audit log", roles: ["owner", "admin", "finance"] },
 } as const satisfies Record<string, { allows: string; roles: readonly Role[] }>
 export type Right = keyof typeof rightTable
@@ -48,8 +55,20 @@ export type Right = keyof typeof rightTable
 export const hasRight = (role: Role, right: Right): boolean =>
   (rightTable[right].roles as readonly Role[]).includes(role)
 
+/** Names in words: `owner, admin or finance`. */
+const inWords = (names: readonly string[]): string =>
+  [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(text => text !== "").join(" or ")
+
+/** Throws `ROLE_REQUIRED`, which says who may, where the role does not have the right. */
+export function checkRight({ role }: { role: Role }, right: Right): void {
+  if (hasRight(role, right)) return
+  const { roles, allows } = rightTable[right]
+  const message = `Your role here, ${role}, does not allow this. To ${allows} takes the role ${inWords(roles)}.`
+  throw new ApiError("ROLE_REQUIRED", undefined, message)
+}
+
 /**
- * What an API key opens, in words. A key with `read` opens the GETs of all scopes but `settings:read`, and one with `console` every
+ * What an API key opens, in words. A key with `read` opens the GETs of all scopes but `settings:read`, not the audit log, and one with `console` every
  * route under `/api/console` that any other scope but `settings:read` opens.
  */
 export const scopeTable = {

@@ -3,7 +3,7 @@ import { startService, type TestService } from "../../../test/service.ts"
 import { tokenIssuer } from "../../account/identity/tokens.ts"
 import { openApp } from "../../app.ts"
 import { isPrivate, nobodyKnown } from "./authenticate.ts"
-import { hasRight, type Right, ROLES, rightTable, SCOPES, type Scope, scopeTable } from "./rights.ts"
+import { checkRight, hasRight, type Right, ROLES, rightTable, SCOPES, type Scope, scopeTable } from "./rights.ts"
 import { type MerchantAccess, type RouteAccess, registeredAccess, routeTable } from "./route-access.ts"
 import { openServer } from "./server.ts"
 
@@ -58,6 +58,9 @@ describe("the table of routes", () => {
     for (const role of ROLES) expect(hasRight(role, "read"), role).toBe(true)
     const changing = merchantRoutes.filter(({ name, right }) => !name.startsWith("GET ") && right === "read")
     expect(changing).toEqual([])
+    expect(() => checkRight({ role: "developer" }, "money")).toThrow(
+      "Your role here, developer, does not allow this. To accept, return, refund, capture and void payments takes the role owner, admin or finance.",
+    )
   })
 })
 
@@ -69,9 +72,9 @@ describe("the scopes that open a route", () => {
     expect(found("POST /api/console/payments/refund").scopes).toEqual(["console"])
   })
 
-  it("are none for keys, secrets and settings", () => {
+  it("are none for keys, secrets, settings and the team", () => {
     for (const row of merchantRoutes)
-      if (/ \/api\/console\/(api-keys|settings)/.test(row.name)) expect(row.scopes, row.name).toEqual([])
+      if (/ \/api\/console\/(api-keys|settings|team)/.test(row.name)) expect(row.scopes, row.name).toEqual([])
       else expect(row.scopes.length, row.name).toBeGreaterThan(0)
     expect(SCOPES).not.toContain("settings:read")
   })

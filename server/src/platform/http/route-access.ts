@@ -3,7 +3,7 @@
  * refuses to register a route that is not here. What the document and the refusals say of a route is made from it.
  */
 import type { RouteOptions } from "fastify"
-import { type Right, SCOPES, type Scope } from "./rights.ts"
+import { checkRight, type Right, type Role, rightTable, SCOPES, type Scope } from "./rights.ts"
 
 type Method = "GET" | "POST" | "PUT" | "DELETE" | "OPTIONS"
 /** A method and the pattern of a route, as they are registered; `ANY` is each method that is not named beside it. */
@@ -17,7 +17,8 @@ interface Needs {
 
 /**
  * `public`: nobody is asked for a credential. `operator`: METRICS_TOKEN. `wallet`: the token of a payer's wallet.
- * `person`: whoever is signed in, for what is theirs and of no merchant. `member`: a person of the merchant, or an API key where the route has a scope. `key`: an API key. `optional key`: an
+ * `person`: whoever is signed in, for what is theirs and of no merchant. `member`: a person of the merchant, or an API
+ * key where the route has a scope. `key`: an API key. `optional key`: an
  * API key, or none.
  */
 export type RouteAccess = { by: "public" | "operator" | "wallet" | "person" } | MerchantAccess
@@ -115,7 +116,13 @@ const walletRoutes: RouteName[] = [
 ]
 
 /** Whoever is signed in, whatever merchants they belong to. */
-const personRoutes: RouteName[] = ["GET /api/console/sessions", "DELETE /api/console/sessions/:id"]
+const personRoutes: RouteName[] = [
+  "GET /api/console/me",
+  "POST /api/console/merchants",
+  "POST /api/console/team/accept",
+  "GET /api/console/sessions",
+  "DELETE /api/console/sessions/:id",
+]
 
 /** The merchant's own: the right of a member, and the scope of a key. */
 const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
@@ -215,8 +222,15 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/api-keys": ["keys"],
   "GET /api/console/api-keys": ["keys"],
   "DELETE /api/console/api-keys/:id": ["keys"],
-  "GET /api/console/audit": ["audit", "read"],
-  "GET /api/console/audit.csv": ["audit", "read"],
+  "GET /api/console/team": ["read"],
+  "PUT /api/console/team/:id": ["team"],
+  // A member may leave. Who removes others needs the right `team`, which the route checks.
+  "DELETE /api/console/team/:id": ["leave"],
+  "POST /api/console/team/invitations": ["team"],
+  "GET /api/console/team/invitations": ["team"],
+  "DELETE /api/console/team/invitations/:id": ["team"],
+  "GET /api/console/audit": ["audit", "console"],
+  "GET /api/console/audit.csv": ["audit", "console"],
 }
 
 const isRead = (name: string): boolean => name.startsWith("GET ")
@@ -274,6 +288,16 @@ export function registeredAccess(
   if (first === undefined || rows.some(row => row !== first))
     throw new Error(`${url} has methods with different rows in platform/http/route-access.ts: register each by itself`)
   return first
+}
+
+/**
+ * Throws `ROLE_REQUIRED` where a role lacks a right of what a scope opens: a key must not do what its maker may not.
+ */
+export function checkGivable(role: Role, scope: Scope): void {
+  const rights = (Object.keys(rightTable) as Right[]).filter(right =>
+    [...routeTable.values()].some(row => "scopes" in row && row.right === right && row.scopes.includes(scope)),
+  )
+  for (const right of rights) checkRight({ role }, right)
 }
 
 declare module "fastify" {

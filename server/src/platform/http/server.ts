@@ -23,9 +23,11 @@ import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../
 import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { actorOf } from "./actor.ts"
+import { admitMember } from "./admit-member.ts"
 import { checkScope, credentialOf, type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
+import { endWithCredential } from "./end-with-credential.ts"
 import type { ErrorPage } from "./error-page.ts"
 import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
@@ -79,14 +81,11 @@ declare module "fastify" {
 }
 
 /**
- * The id of the merchant of a console request: its API key's, its session's, or its token's, created on first use;
- * throws `UNAUTHORIZED`.
+ * The id of the merchant of a console request: its API key's, or that of the membership it is for; throws
+ * `UNAUTHORIZED`.
  */
-export async function callingMerchant(request: FastifyRequest): Promise<string> {
-  const { apiKey, subject, sessionId, server } = request
-  const merchantId = subject ? await server.identities.merchantOf(subject, sessionId) : apiKey?.merchantId
+export async function callingMerchant({ merchantId }: FastifyRequest): Promise<string> {
   if (merchantId === undefined) throw new ApiError("UNAUTHORIZED")
-  request.merchantId = merchantId
   return merchantId
 }
 
@@ -121,6 +120,7 @@ export function openServer(
   app.decorateRequest("sessionId", undefined)
   app.decorateRequest("apiKey", undefined)
   app.decorateRequest("wallet", undefined)
+  app.decorateRequest("member", undefined)
   app.decorateRequest("merchantId", undefined)
   app.decorateRequest("span", undefined)
   readJsonAlone(app)
@@ -146,11 +146,19 @@ export function openServer(
   )
   // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
+  // On behalf of the actor: a person's first request makes a merchant.
+  app.addHook("preHandler", (request, _reply, done) => {
+    const { access } = request.routeOptions.config
+    if (access?.by !== "member") return done()
+    return admitMember(request, access)
+  })
   app.addHook("onSend", (request, reply, payload, done) => {
     // All callers share a Buffer, so such an answer adds no memory.
     if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_PER_CHARACTER)
-    else if (payload instanceof Readable)
+    else if (payload instanceof Readable) {
       connections.hold(reply.raw, request.routeOptions.config.streamBytes ?? HELD_PER_STREAM)
+      endWithCredential(ctx, request, reply)
+    }
     done()
   })
   recordAnswers(app, ctx)

@@ -8,8 +8,11 @@ import { gather } from "../db/gather.ts"
 import { notify, type OpenDatabase } from "../db/open.ts"
 import { joinNames, type Names, payloadsOf, readPayload, type WakeChannel } from "./wake-payload.ts"
 
-/** access: the access of an address changed, as `PAYWALL ADDRESS`, or of all addresses of a paywall, as `PAYWALL`. */
-type ChangeTopic = "access"
+/**
+ * access: the access of an address changed, as `PAYWALL ADDRESS`, or of all addresses of a paywall, as `PAYWALL`.
+ * credential: an API key ended or changed, as its id, or a membership, as `MERCHANT PERSON`.
+ */
+type ChangeTopic = "access" | "credential"
 
 /** Somebody who keeps copies of rows. */
 export interface ChangeListener {

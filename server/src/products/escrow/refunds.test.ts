@@ -465,7 +465,7 @@ describe("a refund", () => {
     const next = await asked(id, { amount: "1.00" })
     await on.allow(1_000_000n)
     const subject = { iss: settings.baseUrl, sub: `eip155:${rig.network.chainId}:${on.merchantShown}` }
-    await db.updateTable("merchants").set(subject).where("sub", "=", "rival").execute()
+    await db.updateTable("persons").set(subject).where("sub", "=", "rival").execute()
     later()
     await on.settle()
     expect((await call("GET", `payments/refunds/${next.refundId}`)).body).toMatchObject({

@@ -230,7 +230,9 @@ describe("the address of a bundle", () => {
     const refused = (statement: string) =>
       expect(inTransaction(service.ctx, ctx => sql.raw(statement).execute(ctx.db))).rejects.toThrow(/violates/)
     await refused(`delete from bundles where id = '${id}'`)
-    await refused(`update bundles set merchant_id = (select id from merchants where sub = 'rival') where id = '${id}'`)
+    await refused(
+      `update bundles set merchant_id = (select merchant_id from members m join persons p on p.id = m.person_id where p.sub = 'rival') where id = '${id}'`,
+    )
     await refused(`update bundles set id = 'pw_x' where id = '${id}'`)
     expect(
       (await service.ctx.db.selectFrom("resources").selectAll().where("id", "=", id).executeTakeFirst())?.chain_id,

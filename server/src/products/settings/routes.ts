@@ -7,6 +7,7 @@ import { type Approver, approverOr } from "../../ledger/deposits/find-parties.ts
 import { gasBudgetOf } from "../../ledger/txmanager/check-gas-budget.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
+import { checkPart } from "../../platform/http/admit-member.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { brandingOf, changeBranding } from "./change-branding.ts"
@@ -147,6 +148,8 @@ export function identityRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { payoutAddress, payoutAddresses = {}, branding, allowedOrigins, ...rest } = request.body
       const defaultName = ctx.chain.networks[0]?.name ?? ""
+      const decides = [payoutAddress, request.body.payoutAddresses, rest.walletLock, rest.approver]
+      if (decides.some(each => each !== undefined)) checkPart(request, "payouts")
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
       const change = { ...rest, payoutAddresses: addresses }
       const approval = await approvedByWallet(ctx, request, merchantId, ctx => protectedPart(ctx, merchantId, change))

@@ -1,0 +1,139 @@
+/**
+ * Persons, known by the issuer and subject of their tokens, and the merchants that each is a member of. Who is a member, and
+ * with which role, is read at each request and never remembered.
+ */
+import { sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import type { Member, Subject } from "../../platform/http/authenticate.ts"
+import { newId } from "../../platform/ids.ts"
+import { newSecretRow } from "../webhooks/manage-secrets.ts"
+
+/** How many merchants a person may own. */
+const OWNED_PER_PERSON = 20
+
+const NO_MERCHANT =
+  "You are a member of no merchant here. Accept an invitation with `POST /api/console/team/accept`, or make a merchant with `POST /api/console/merchants`."
+
+/** One of a person's merchants. */
+export interface Membership extends Member {
+  name: string
+}
+
+/** A person's merchants, the oldest membership first; undefined for a person who was never a member of any. */
+export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Promise<Membership[] | undefined> {
+  const rows = await ctx.db
+    .selectFrom("persons")
+    .leftJoin("members", "members.person_id", "persons.id")
+    .leftJoin("merchants", "merchants.id", "members.merchant_id")
+    .select(["persons.id", "was_member", "members.merchant_id", "members.role", "merchants.name"])
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .orderBy("members.created_at")
+    .orderBy("members.merchant_id")
+    .execute()
+  if (!rows[0]?.was_member) return undefined
+  return rows.flatMap(({ id: personId, merchant_id: merchantId, role, name }) =>
+    merchantId === null || role === null ? [] : [{ personId, merchantId, role, name: name ?? "" }],
+  )
+}
+
+/**
+ * The membership that a request is for: the one that it names, or the only one. Throws `MERCHANT_REQUIRED`, with the list, where it
+ * names none of several, or one that is not the person's.
+ */
+export function chosenOf(memberships: readonly Membership[], merchantId: string | undefined): Membership {
+  const chosen = merchantId === undefined ? memberships : memberships.filter(each => each.merchantId === merchantId)
+  const [only, ...others] = chosen
+  if (only && others.length === 0) return only
+  if (memberships.length === 0) throw new ApiError("MERCHANT_REQUIRED", undefined, NO_MERCHANT)
+  const details = memberships.map(({ merchantId: path, name, role }) => ({
+    path,
+    message: `${name === "" ? "Without a name" : name}, where your role is ${role}.`,
+  }))
+  throw new ApiError("MERCHANT_REQUIRED", details)
+}
+
+/** Records a person who has signed in at the issuer, with the e-mail address that it has verified, or none. */
+export async function noteSignIn(ctx: TxContext, { iss, sub, email = undefined }: Subject): Promise<void> {
+  const row = { iss, sub, email: email ?? null, was_member: false, created_at: ctx.now() }
+  await ctx.db
+    .insertInto("persons")
+    .values({ id: newId("per"), ...row })
+    .onConflict(conflict => conflict.columns(["iss", "sub"]).doUpdateSet({ email: row.email }))
+    .execute()
+}
+
+/**
+ * The id of a person who becomes a member, and who is made where there is none, and whose row is locked until the transaction ends. `email` is recorded
+ * where the token proves it.
+ */
+export async function lockPerson(ctx: TxContext, { iss, sub, email }: Subject): Promise<string> {
+  const { id } = await ctx.db
+    .insertInto("persons")
+    .values({ id: newId("per"), iss, sub, email: email ?? null, created_at: ctx.now() })
+    .onConflict(conflict =>
+      conflict.columns(["iss", "sub"]).doUpdateSet(eb => ({
+        was_member: true,
+        email: sql<string | null>`coalesce(${eb.ref("excluded.email")}, ${eb.ref("persons.email")})`,
+      })),
+    )
+    .returning("id")
+    .executeTakeFirstOrThrow()
+  return id
+}
+
+/**
+ * Makes a merchant that the person owns. Call it inside a transaction that has locked the person. Throws `SIGNUP_CLOSED` where the
+ * person has no invitation left and needs one, and `INVALID_OPERATION` beyond the twentieth merchant.
+ */
+export async function makeMerchant(
+  ctx: TxContext,
+  subject: Subject,
+  personId: string,
+  name: string,
+): Promise<Membership> {
+  const owned = (await membershipsOf(ctx, subject))?.filter(({ role }) => role === "owner").length ?? 0
+  const isOpen = ctx.settings.signup === "open" || (owned === 0 && (await isInvited(ctx, subject)))
+  if (!isOpen) throw new ApiError("SIGNUP_CLOSED")
+  if (owned >= OWNED_PER_PERSON)
+    throw new ApiError("INVALID_OPERATION", undefined, `You already own ${OWNED_PER_PERSON} merchants.`)
+  const merchantId = newId("mer")
+  const created_at = ctx.now()
+  await ctx.db.insertInto("merchants").values({ id: merchantId, name, email: null, created_at }).execute()
+  await ctx.db
+    .insertInto("webhook_secrets")
+    .values(newSecretRow(ctx, { merchantId, webhookId: null }))
+    .execute()
+  await ctx.db
+    .insertInto("members")
+    .values({ merchant_id: merchantId, person_id: personId, role: "owner", created_at })
+    .execute()
+  return { personId, merchantId, role: "owner", name }
+}
+
+/**
+ * The membership that a request with a bearer token is for. A person who was never a member of a merchant gets a new one; call it inside
+ * a transaction.
+ */
+export async function firstMembership(ctx: TxContext, subject: Subject): Promise<Membership> {
+  const personId = await lockPerson(ctx, subject)
+  // Of two first requests at the same time, one has made it.
+  const [made] = (await membershipsOf(ctx, subject)) ?? []
+  return made ?? (await makeMerchant(ctx, subject, personId, ""))
+}
+
+const isInvited = async (ctx: TxContext, { iss, sub }: Subject): Promise<boolean> =>
+  (await ctx.db
+    .selectFrom("invitations")
+    .select("sub")
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .executeTakeFirst()) !== undefined
+
+/** What is stored of a person; undefined for one who neither signed in at the issuer nor was a member of a merchant. */
+export async function storedPerson(ctx: TxContext, { iss, sub }: Subject): Promise<Row<"persons"> | undefined> {
+  const person = ctx.db.selectFrom("persons").selectAll().where("iss", "=", iss).where("sub", "=", sub)
+  return await person.executeTakeFirst()
+}

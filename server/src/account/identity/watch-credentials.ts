@@ -1,0 +1,100 @@
+/**
+ * Watches the credentials of answers that last: a stream, a file, a long-poll. Each ends when its API key or session ends or changes, or
+ * its person's role is changed or taken: at once by a notification of the change, otherwise at the next check. Nothing is remembered
+ * as valid: a notification only says what to read again.
+ */
+import { sql } from "kysely"
+import { type Context, wallTime } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import type { Watch, Watched } from "../../platform/http/authenticate.ts"
+
+/** How often all are read again: a notification can be lost. */
+const CHECK_MS = 15_000
+
+interface Held extends Watched {
+  ended: AbortController
+}
+
+/** The names that changes of the credential are notified by. */
+const namesOf = ({ apiKey, member, sessionId }: Watched): string[] =>
+  [apiKey?.id, sessionId, member && `${member.merchantId} ${member.personId}`].filter(name => name !== undefined)
+
+/** Returns a function that watches the credential of an answer until the answer is closed. */
+export function openCredentialWatch(ctx: Context): (credential: Watched) => Watch {
+  const all = new Set<Held>()
+  let timer: NodeJS.Timeout | undefined
+  const check = async (held: Held[]): Promise<void> => {
+    if (held.length === 0) return
+    // Where the database can't be asked, the next check does.
+    const valid = await stillValid(ctx, held).catch(() => undefined)
+    for (const each of held) if (valid && textsOf(each).some(text => !valid.has(text))) each.ended.abort()
+  }
+  const checkAll = () => void check([...all])
+  ctx.wakes.onChange("credential", {
+    changed: name => void check([...all].filter(each => namesOf(each).includes(name))),
+    missed: checkAll,
+  })
+  return credential => {
+    const ended = new AbortController()
+    if (namesOf(credential).length === 0) return { signal: ended.signal, close: () => {} }
+    const held = { ...credential, ended }
+    all.add(held)
+    timer ??= setInterval(checkAll, CHECK_MS).unref()
+    // It may have ended between the check of the request and this.
+    void check([held])
+    const close = () => {
+      all.delete(held)
+      if (all.size > 0) return
+      clearInterval(timer)
+      timer = undefined
+    }
+    return { signal: ended.signal, close }
+  }
+}
+
+/** What must be found of a credential: a key with its scopes, a session, a membership with its role. */
+const textsOf = ({ apiKey, member, sessionId }: Watched): string[] =>
+  [
+    apiKey && `${apiKey.id} ${[...apiKey.scopes].sort()}`,
+    sessionId,
+    member && `${member.merchantId} ${member.personId} ${member.role}`,
+  ].filter(text => text !== undefined)
+
+async function stillValid(ctx: Context, held: readonly Held[]): Promise<Set<string>> {
+  const { db } = ctx
+  const ids = (of: (each: Held) => string | undefined) => [...new Set(held.flatMap(each => of(each) ?? []))]
+  const keys = ids(({ apiKey }) => apiKey?.id)
+  const sessions = ids(({ sessionId }) => sessionId)
+  const members = held.flatMap(({ member }) => member ?? [])
+  const found = new Set<string>()
+  if (keys.length > 0)
+    for (const { id, scopes } of await db
+      .selectFrom("api_keys")
+      .select(["id", "scopes"])
+      .where("id", "in", keys)
+      .execute())
+      found.add(`${id} ${[...scopes].sort()}`)
+  if (sessions.length > 0)
+    for (const { id } of await db
+      .selectFrom("sessions")
+      .select("id")
+      .where("id", "in", sessions)
+      .where("expires_at", ">", wallTime(ctx))
+      .execute())
+      found.add(id)
+  if (members.length === 0) return found
+  const merchants = sqlArray(
+    "text",
+    members.map(({ merchantId }) => merchantId),
+  )
+  const persons = sqlArray(
+    "text",
+    members.map(({ personId }) => personId),
+  )
+  const { rows } = await sql<{ valid: string }>`
+    select m.merchant_id || ' ' || m.person_id || ' ' || m.role as valid from members m
+    join (select distinct merchant, person from unnest(${merchants}, ${persons}) as asked (merchant, person)) asked
+      on asked.person = m.person_id and asked.merchant = m.merchant_id`.execute(db)
+  for (const { valid } of rows) found.add(valid)
+  return found
+}

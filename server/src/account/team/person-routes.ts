@@ -1,0 +1,102 @@
+/** `/api/console/me` and `/api/console/merchants`: who somebody is, and the merchants that a person starts. */
+import type { FastifyRequest } from "fastify"
+import { type Context, inTransaction } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { hasRight, type Right, type Role, rightTable } from "../../platform/http/rights.ts"
+import type { Server } from "../../platform/http/server.ts"
+import { lockPerson, type Membership, makeMerchant, membershipsOf, storedPerson } from "../identity/find-member.ts"
+import { acceptInvitation } from "./invite-members.ts"
+import { Accept, Me, Membership as MembershipShown, MerchantCreate } from "./schema.ts"
+
+const tags = ["team"]
+
+export function personRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/me",
+    {
+      schema: {
+        operationId: "readMe",
+        summary: "Who is signed in, and the merchants of which this person is a member",
+        tags,
+        response: { 200: Me },
+      },
+    },
+    async request => {
+      const subject = callingPerson(request)
+      const merchants = (await membershipsOf(ctx, subject)) ?? []
+      const { iss: issuer, sub } = subject
+      const stored = await storedPerson(ctx, subject)
+      const { email = null } = await withEmail(ctx, request)
+      return { person: { id: stored?.id ?? null, issuer, subject: sub, email }, merchants: merchants.map(shownOf) }
+    },
+  )
+
+  app.post(
+    "/api/console/merchants",
+    {
+      schema: {
+        operationId: "createMerchant",
+        summary: "Makes a merchant, whose owner is who makes it",
+        description:
+          "Where sign-up is by invitation, each invited person can make one. The first request to the console with a bearer token of a person who was never a member of a merchant makes one too.",
+        tags,
+        body: MerchantCreate,
+        response: { 201: MembershipShown },
+      },
+      config: { errors: ["SIGNUP_CLOSED", "INVALID_OPERATION"] },
+    },
+    async (request, reply) => {
+      const subject = callingPerson(request)
+      const { name = "" } = request.body
+      const made = await inTransaction(ctx, async ctx =>
+        makeMerchant(ctx, subject, await lockPerson(ctx, subject), name),
+      )
+      reply.code(201)
+      return shownOf(made)
+    },
+  )
+
+  app.post(
+    "/api/console/team/accept",
+    {
+      schema: {
+        operationId: "acceptInvitation",
+        summary: "Makes the person who is signed in a member, by the token of an invitation",
+        description:
+          "The invitation counts only for whom it names: the person whose identity provider has verified the e-mail address (`email_verified`), or the wallet. It counts once, for seven days, and while its maker may still invite.",
+        tags,
+        body: Accept,
+        response: { 200: MembershipShown },
+      },
+      config: { errors: ["NOT_FOUND", "INVITATION_REFUSED", "INVALID_OPERATION"] },
+    },
+    async request => {
+      const subject = await withEmail(ctx, request)
+      const merchantId = await inTransaction(ctx, ctx => acceptInvitation(ctx, subject, request.body.token))
+      const accepted = (await membershipsOf(ctx, subject))?.find(each => each.merchantId === merchantId)
+      if (!accepted) throw new ApiError("NOT_FOUND")
+      return shownOf(accepted)
+    },
+  )
+}
+
+function callingPerson({ subject }: { subject: Subject | undefined }): Subject {
+  if (!subject) throw new ApiError("UNAUTHORIZED")
+  return subject
+}
+
+/**
+ * The person of a request with the verified e-mail address: a token names it, and of a session it was recorded at the sign-in. A token
+ * without one does not count for an address of before.
+ */
+async function withEmail(ctx: Context, request: FastifyRequest): Promise<Subject> {
+  const subject = callingPerson(request)
+  if (request.sessionId === undefined) return subject
+  const email = (await storedPerson(ctx, subject))?.email ?? undefined
+  return { ...subject, ...(email === undefined ? {} : { email }) }
+}
+
+const rightsOf = (role: Role): Right[] => (Object.keys(rightTable) as Right[]).filter(right => hasRight(role, right))
+
+const shownOf = ({ merchantId, name, role }: Membership) => ({ merchantId, name, role, rights: rightsOf(role) })

@@ -1,0 +1,36 @@
+/** For whom a console request is: the membership of the person, whose role must have the right that the route needs. */
+import type { FastifyRequest } from "fastify"
+import { holdMember } from "../actor.ts"
+import { checkRight, type Right } from "./rights.ts"
+import type { MerchantAccess } from "./route-access.ts"
+
+/**
+ * Finds the membership that a person's request is for, and whether its role has the right that the route needs. Throws
+ * `ROLE_REQUIRED`, `MERCHANT_REQUIRED`, `SIGNUP_CLOSED`.
+ */
+export async function admitMember(request: FastifyRequest, access: MerchantAccess): Promise<void> {
+  const { apiKey, subject, sessionId } = request
+  if (!subject) {
+    request.merchantId = apiKey?.merchantId
+    return
+  }
+  const member = await request.server.identities.memberOf(subject, { sessionId, merchantId: namedMerchant(request) })
+  checkRight(member, access.right)
+  const { merchantId, personId, role } = member
+  // The role is read again in each transaction of the request: it may change while the request runs.
+  holdMember({ merchantId, personId, role })
+  request.member = member
+  request.merchantId = merchantId
+}
+
+/** The merchant that a request names: a browser opens streams and files by itself, where it can send no header. */
+function namedMerchant({ method, headers, query }: FastifyRequest): string | undefined {
+  const { merchant } = query as { merchant?: unknown }
+  const named = headers["sluice-merchant"] ?? (method === "GET" || method === "HEAD" ? merchant : undefined)
+  return named === undefined ? undefined : `${named}`
+}
+
+/** Throws `ROLE_REQUIRED` where a person's role does not have a right that only a part of the request needs. */
+export function checkPart({ member }: Pick<FastifyRequest, "member">, right: Right): void {
+  if (member) checkRight(member, right)
+}
