@@ -259,7 +259,7 @@ export interface Resources {
     revealWebhookSecret(options?: RequestOptions): Promise<At<api.AccountSecret, "data">>
   }
   apiKeys: {
-    /** Creates an API key, and shows it only this once. A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. */
+    /** Creates an API key, and shows it only this once. A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. A key with `catalog` can't set `splitId` or `originUrl`. */
     create(body: Body<"createApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>

@@ -1,5 +1,5 @@
 /** The text of docs/roles.md, from the tables of rights and of routes. */
-import { hasRight, type Right, ROLES, rightTable, SCOPES, type Scope, scopeTable } from "../src/platform/http/rights.ts"
+import { hasRight, type Right, ROLES, rightTable, SCOPES, scopeTable } from "../src/platform/http/rights.ts"
 import { type MerchantAccess, type RouteAccess, routeTable } from "../src/platform/http/route-access.ts"
 
 const row = (cells: string[]): string => `| ${cells.join(" | ")} |`
@@ -11,12 +11,7 @@ const shown = (name: string): string => `\`${name.replaceAll(/:(\w+)/g, "{$1}")}
 function routesOf(right: Right): string {
   const rows = merchantRoutes
     .filter(access => access.right === right)
-    .map(({ name, scope, scopes }) => {
-      const isGiven = scope !== undefined && (SCOPES as readonly Scope[]).includes(scope)
-      const own = isGiven || scope === undefined || scopes.length === 0 ? [] : [`(\`${scope}\`)`]
-      const opening = [...scopes.map(each => `\`${each}\``), ...own].join(", ")
-      return row([shown(name), opening || "–"])
-    })
+    .map(({ name, scopes }) => row([shown(name), scopes.map(each => `\`${each}\``).join(", ") || "–"]))
   return `### \`${right}\`: ${rightTable[right].allows}\n\n${row(["route", "scopes of keys"])}\n|---|---|\n${rows.join("\n")}`
 }
 
@@ -26,10 +21,7 @@ export function rolesDocument(): string {
   const roleRows = rights.map(right =>
     row([`\`${right}\`: ${rightTable[right].allows}`, ...ROLES.map(role => (hasRight(role, right) ? "✔" : "–"))]),
   )
-  const scopeRows = (Object.keys(scopeTable) as Scope[]).map(scope => {
-    const isGiven = (SCOPES as readonly Scope[]).includes(scope)
-    return row([`\`${scope}\``, scopeTable[scope], isGiven ? "yes" : "not yet"])
-  })
+  const scopeRows = SCOPES.map(scope => row([`\`${scope}\``, scopeTable[scope]]))
   return `# Roles and scopes
 
 What the members of a merchant may do by their role, and what an API key opens by its scopes. One table in the code says it of
@@ -56,18 +48,19 @@ Support gets a limit of its own for \`money\`, which is 0 until an owner sets it
 
 A key has one or more scopes, \`checkouts\` where its maker names none. A request without a fitting one is answered 403 \`SCOPE_REQUIRED\`.
 
-${row(["scope", "opens", "can be given"])}
-|---|---|---|
+${row(["scope", "opens"])}
+|---|---|
 ${scopeRows.join("\n")}
 
 \`read\` opens the GETs of all scopes but \`settings:read\`, and not the audit log. \`console\` opens all routes under \`/api/console\` that a key can open, but
 those of \`settings:read\`. No scope opens API keys, or changes settings: a thief of a key could make others that outlive it, or
-change where the money goes. A member gives a key only scopes that open what the member's own role may do. So \`console\`, which
+change where the money goes. While the wallet lock is on, a key gets \`money\` or \`console\` only with the payout wallet's signature.
+A member gives a key only scopes that open what the member's own role may do. So \`console\`, which
 opens splits, is an owner's to give.
 
 ## Routes
 
-By the right that a member needs, with the scopes of which a key needs one. \`–\`: for persons alone. In brackets: a scope that can't be given yet.
+By the right that a member needs, with the scopes of which a key needs one. \`–\`: for persons alone.
 
 ${rights.map(routesOf).join("\n\n")}
 `

@@ -22,6 +22,7 @@ export const actions = [
   ...all("wallet_proof"),
   ...all("branding"),
   ...all("api_key"),
+  ...all("merchant_limit"),
   ...all("member"),
   "team_invitation.created",
   "team_invitation.deleted",

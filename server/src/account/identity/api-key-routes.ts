@@ -2,7 +2,7 @@
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
-import type { Scope } from "../../platform/http/rights.ts"
+import { MONEY_SCOPES, type Scope } from "../../platform/http/rights.ts"
 import { checkGivable } from "../../platform/http/route-access.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
@@ -20,7 +20,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         operationId: "createApiKey",
         summary: "Creates an API key, and shows it only this once",
         description:
-          "A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give.",
+          "A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. A key with `catalog` can't set `splitId` or `originUrl`.",
         tags,
         body: KeyCreate,
         response: { 201: KeyCreated },
@@ -32,10 +32,10 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       const { name, scopes = ["checkouts"] } = request.body
       const { member } = request
       if (member) for (const scope of scopes) checkGivable(member.role, scope)
-      // A key with this scope changes splits and returns money as long as nobody revokes it.
+      // A key with such a scope moves money as long as nobody revokes it.
       const words = { action: "Create API key", subject: name, from: "No key", to: `Scopes: ${scopes.join(", ")}` }
       const approval = await approvedByWallet(ctx, request, merchantId, async () =>
-        scopes.includes("console") ? { words } : undefined,
+        scopes.some(scope => MONEY_SCOPES.includes(scope)) ? { words } : undefined,
       )
       const { key, row } = await createApiKey(ctx, merchantId, { name, scopes }, approval.hold)
       reply.code(201)

@@ -83,7 +83,7 @@ export const KeyCreate = Strict(
     scopes: Type.Optional(
       Described(
         Scopes,
-        "What it opens: `checkouts` (the default) for checkouts, the calls of paywalls and the facilitator; `console` for `/api/console/*` except API keys and settings; `read` for the GETs of both. With the wallet lock on, `console` needs the payout wallet's signature",
+        "What it opens, `checkouts` by default; docs/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
       ),
     ),
   },

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. f245185136faedc042adfcfff301c19006e19690f4ef6c91c34f85f1d83f1dc9
+// Made from schema.sql by `npm run schema`; do not edit. 7b08a252e52350d916fae51cc46f123d89dcd6f06c8180eb04159c1428eab351
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -31,14 +31,33 @@ interface Access {
 }
 
 interface ApiKeys {
+  /**
+   * CIDRs of which one must have the caller's address; null for any address.
+   */
+  allowed_ips: string[] | null;
   created_at: Date;
+  expires_at: Date | null;
   hash: string;
   id: string;
   last_used_at: Date | null;
   last4: string;
+  /**
+   * The person who made it, or last changed what it may do; null for keys of older versions.
+   */
+  made_by: string | null;
   merchant_id: string;
   name: string;
   prefix: string;
+  /**
+   * Of the secret before the last roll, which is valid until previous_until.
+   */
+  previous_hash: string | null;
+  previous_until: Date | null;
+  /**
+   * Whole tokens in 24 hours, for each token; null for no cap. So is return_per_day.
+   */
+  refund_per_day: number | null;
+  return_per_day: number | null;
   /**
    * What the key may do.
    */
@@ -650,6 +669,28 @@ interface Invoices {
   voided_at: Date | null;
 }
 
+interface KeySpends {
+  /**
+   * In units of 10⁻¹⁸ of the token, so that amounts of all networks add up.
+   */
+  amount: bigint;
+  created_at: Date;
+  /**
+   * No foreign key: the merchant's cap counts what a key did that is revoked since.
+   */
+  key_id: string;
+  kind: "refund" | "return";
+  merchant_id: string;
+  /**
+   * The refund's id, or the payment's.
+   */
+  object_id: string;
+  /**
+   * The symbol of a token that is sold for, or the chain and address of another one.
+   */
+  token: string;
+}
+
 interface Members {
   created_at: Date;
   merchant_id: string;
@@ -658,6 +699,15 @@ interface Members {
    * Read at each request, and again by each transaction of it.
    */
   role: "owner" | "admin" | "developer" | "finance" | "support" | "viewer";
+}
+
+interface MerchantLimits {
+  bucket: string;
+  merchant_id: string;
+  /**
+   * Of each of its API keys; 0 for no limit.
+   */
+  per_minute: number;
 }
 
 interface Merchants {
@@ -669,6 +719,11 @@ interface Merchants {
   email: string | null;
   id: string;
   name: string;
+  /**
+   * Whole tokens that all of its API keys together may refund in 24 hours, for each token; null for no cap. So is return_per_day.
+   */
+  refund_per_day: number | null;
+  return_per_day: number | null;
   /**
    * If on, the payout address and the recipients of splits change only with the payout wallet's signature.
    */
@@ -1706,7 +1761,9 @@ export interface DB {
   installation: Installation;
   invitations: Invitations;
   invoices: Invoices;
+  key_spends: KeySpends;
   members: Members;
+  merchant_limits: MerchantLimits;
   merchants: Merchants;
   nonces: Nonces;
   noticed_outflows: NoticedOutflows;

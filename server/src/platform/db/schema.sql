@@ -45,16 +45,34 @@ create table api_keys (
   last_used_at timestamp with time zone,
   -- What the key may do.
   scopes text[] not null default '{checkouts}'::text[],
+  -- The person who made it, or last changed what it may do; null for keys of older versions.
+  made_by text,
+  expires_at timestamp with time zone,
+  -- CIDRs of which one must have the caller's address; null for any address.
+  allowed_ips text[],
+  -- Whole tokens in 24 hours, for each token; null for no cap. So is return_per_day.
+  refund_per_day integer,
+  return_per_day integer,
+  -- Of the secret before the last roll, which is valid until previous_until.
+  previous_hash text,
+  previous_until timestamp with time zone,
   constraint api_keys_pkey primary key (id),
   constraint api_keys_hash_key unique (hash),
+  constraint api_keys_previous_hash_key unique (previous_hash),
+  constraint api_keys_allowed_ips_check check (cardinality(allowed_ips) >= 1 and cardinality(allowed_ips) <= 50),
   constraint api_keys_hash_check check (hash ~ '^[0-9a-f]{64}$'::text),
   constraint api_keys_name_check check (char_length(name) >= 1 and char_length(name) <= 200),
-  constraint api_keys_scopes_check check (scopes <@ array['checkouts'::text, 'read'::text, 'console'::text] and cardinality(scopes) >= 1 and cardinality(scopes) <= 3),
+  constraint api_keys_previous_check check ((previous_hash is null) = (previous_until is null)),
+  constraint api_keys_previous_hash_check check (previous_hash ~ '^[0-9a-f]{64}$'::text),
+  constraint api_keys_refund_per_day_check check (refund_per_day >= 0),
+  constraint api_keys_return_per_day_check check (return_per_day >= 0),
+  constraint api_keys_scopes_check check (scopes <@ array['checkouts'::text, 'read'::text, 'console'::text, 'catalog'::text, 'webhooks'::text, 'money'::text, 'settings:read'::text] and cardinality(scopes) >= 1 and cardinality(scopes) <= 7),
+  constraint api_keys_made_by_fkey foreign key (made_by) references persons(id),
   constraint api_keys_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index api_keys_of_merchant on api_keys using btree (merchant_id, created_at desc, id desc);
-create trigger api_keys_audit after insert or delete or update of name, hash, scopes on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes', '');
-create trigger api_keys_notify after delete or update of hash, scopes on api_keys for each row execute function notify_api_key();
+create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until', '');
+create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until on api_keys for each row execute function notify_api_key();
 
 -- What merchants, subscribers, operators and the service changed of a merchant's configuration, and decisions about money. Only triggers write it, in the transaction of the change, so no code can leave it out.
 create table audit_entries (
@@ -719,6 +737,25 @@ create table invoices (
 create index invoices_of_merchant on invoices using btree (merchant_id, created_at desc, id desc);
 create unique index invoices_open on invoices using btree (subscription_id) where paid_at is null and voided_at is null;
 
+-- What API keys asked to be sent back, by which their caps are counted. Rows of more than a day are deleted.
+create table key_spends (
+  merchant_id text not null,
+  kind text not null,
+  -- The refund's id, or the payment's.
+  object_id text not null,
+  -- No foreign key: the merchant's cap counts what a key did that is revoked since.
+  key_id text not null,
+  -- The symbol of a token that is sold for, or the chain and address of another one.
+  token text not null,
+  -- In units of 10⁻¹⁸ of the token, so that amounts of all networks add up.
+  amount numeric not null,
+  created_at timestamp with time zone not null,
+  constraint key_spends_pkey primary key (merchant_id, kind, object_id),
+  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text])),
+  constraint key_spends_merchant_id_fkey foreign key (merchant_id) references merchants(id)
+);
+create index key_spends_of_merchant on key_spends using btree (merchant_id, created_at);
+
 -- What a person may do for a merchant, which always has an owner.
 create table members (
   merchant_id text not null,
@@ -735,6 +772,18 @@ create index members_of_merchant on members using btree (merchant_id, created_at
 create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role', '');
 create trigger members_notify after delete or update of role on members for each row execute function notify_member();
 
+-- Limits of requests that the operator set for one merchant, in place of the settings.
+create table merchant_limits (
+  merchant_id text not null,
+  bucket text not null,
+  -- Of each of its API keys; 0 for no limit.
+  per_minute integer not null,
+  constraint merchant_limits_pkey primary key (merchant_id, bucket),
+  constraint merchant_limits_per_minute_check check (per_minute >= 0),
+  constraint merchant_limits_merchant_id_fkey foreign key (merchant_id) references merchants(id)
+);
+create trigger merchant_limits_audit after insert or delete or update on merchant_limits for each row execute function write_audit_entry('merchant_limit', 'bucket', 'bucket,per_minute', '');
+
 -- Merchants, each made with the first token of its identity provider's user (`iss`, `sub`).
 create table merchants (
   id text not null,
@@ -745,10 +794,15 @@ create table merchants (
   wallet_lock boolean not null default false,
   -- Who signs returns; null: the mode's default.
   approver text,
+  -- Whole tokens that all of its API keys together may refund in 24 hours, for each token; null for no cap. So is return_per_day.
+  refund_per_day integer,
+  return_per_day integer,
   constraint merchants_pkey primary key (id),
-  constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text]))
+  constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text])),
+  constraint merchants_refund_per_day_check check (refund_per_day >= 0),
+  constraint merchants_return_per_day_check check (return_per_day >= 0)
 );
-create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver', '');
+create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day', '');
 
 -- Nonces of wallet signatures that were not used yet. The resource is what the purpose is for, such as the id of a paywall.
 create table nonces (

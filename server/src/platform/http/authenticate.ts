@@ -81,6 +81,18 @@ export function checkScope({ scopes }: ApiKey, access: RouteAccess | undefined):
   throw new ApiError("SCOPE_REQUIRED", undefined, `This request needs an API key with the scope ${names}.`)
 }
 
+/** The fields of the catalog that say who is paid, and which server gets the secrets of a bundle. */
+const GUARDED = ["splitId", "originUrl"]
+
+/** Throws `SCOPE_REQUIRED` where a key with the scope `catalog` alone sets a field that decides where money goes. */
+export function checkFields({ scopes }: ApiKey, access: RouteAccess | undefined, body: unknown): void {
+  if (!access || !("scope" in access) || access.scope !== "catalog" || scopes.includes("console")) return
+  const named = GUARDED.find(name => typeof body === "object" && body !== null && Object.hasOwn(body, name))
+  if (named === undefined) return
+  const message = `A key with the scope \`catalog\` can't set \`${named}\`. This takes a key with \`console\`, or a person.`
+  throw new ApiError("SCOPE_REQUIRED", undefined, message)
+}
+
 export interface Caller {
   subject: Subject | undefined
   apiKey: ApiKey | undefined

@@ -75,12 +75,14 @@ export const scopeTable = {
   checkouts: "the routes of a merchant's server: checkouts, the calls of paywalls, and the facilitator",
   read: "what only reads, without settings, keys and secrets",
   console: "`/api/console/*` but for API keys and settings, so that a server needs no token of a person",
-  catalog: "paywalls, products, payment links and bundles",
+  catalog: "paywalls, products, payment links and bundles, but not their `splitId` and `originUrl`",
   webhooks: "webhooks, their deliveries, and events",
   money: "accept, return, refund, capture and void payments, and cancel subscriptions",
   "settings:read": "the merchant's settings",
 } as const
 export type Scope = keyof typeof scopeTable
 
-/** The scopes that a key can be given today. The others are in the table already, and no key has one. */
-export const SCOPES = ["checkouts", "read", "console"] as const satisfies readonly Scope[]
+export const SCOPES = Object.keys(scopeTable) as Scope[]
+
+/** Scopes that move money: giving one needs a signature while the wallet lock is on. */
+export const MONEY_SCOPES: readonly Scope[] = ["money", "console"]
