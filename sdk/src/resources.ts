@@ -51,7 +51,9 @@ export const table = {
   apiKeys: {
     create: "POST /api/console/api-keys body",
     list: "GET /api/console/api-keys query list=data",
+    update: "PUT /api/console/api-keys/{id} body",
     revoke: "DELETE /api/console/api-keys/{id}",
+    roll: "POST /api/console/api-keys/{id}/roll body",
   },
   me: {
     get: "GET /api/console/me",
@@ -263,8 +265,12 @@ export interface Resources {
     create(body: Body<"createApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>
+    /** Changes the given fields of a key, from its next request on. Null takes an end, addresses or a limit away. Whoever changes more than the name must have the rights of all scopes that the key then has. With the wallet lock on, a key that then has `money` or `console` needs the payout wallet's signature. */
+    update(id: string, body: Body<"changeApiKey">, options?: RequestOptions): Promise<Answer<"changeApiKey">>
     /** Revokes an API key at once */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
+    /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
+    roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
   }
   me: {
     /** Who is signed in, and the merchants of which this person is a member */
@@ -570,6 +576,7 @@ export type ErrorCode =
   | "FORBIDDEN"
   | "FOREIGN_REQUEST"
   | "SCOPE_REQUIRED"
+  | "IP_NOT_ALLOWED"
   | "ROLE_REQUIRED"
   | "INVITATION_REFUSED"
   | "WALLET_SIGNATURE_REQUIRED"

@@ -95,6 +95,11 @@ export const errorTable = {
     message: "This API key has no scope for this request.",
     help: "Create a key with the scope that the message names: `POST /api/console/api-keys` with `scopes`.",
   },
+  IP_NOT_ALLOWED: {
+    status: 403,
+    message: "This API key can't be used from this IP address.",
+    help: "The key's `allowedIps` do not have the address that the request came from, as the service sees it (`TRUSTED_PROXIES`). A person may change them with `PUT /api/console/api-keys/:id`.",
+  },
   ROLE_REQUIRED: {
     status: 403,
     message: "Your role at this merchant does not allow this.",

@@ -49,6 +49,7 @@ const fresh = [
   "POST /api/console/webhooks/{id}/test",
   "POST /api/console/settings/webhook-secret/reveal",
   "DELETE /api/console/team/invitations/{id}",
+  "POST /api/console/api-keys/{id}/roll",
 ]
 
 /** Bodies where the document's example changes nothing here. */

@@ -1,14 +1,16 @@
 /** `/api/console/api-keys`: the keys of a merchant's servers. */
-import type { Context } from "../../platform/context.ts"
+import type { FastifyRequest } from "fastify"
+import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
-import { MONEY_SCOPES, type Scope } from "../../platform/http/rights.ts"
+import type { Scope } from "../../platform/http/rights.ts"
 import { checkGivable } from "../../platform/http/route-access.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"
-import { createApiKey, revokeApiKey } from "./manage-api-keys.ts"
-import { Deleted, KeyCreate, KeyCreated, KeyId, KeyList } from "./schema.ts"
+import { changedTerms, isSame, type KeyTerms, movesMoney, NEW_KEY, termsInWords } from "./key-terms.ts"
+import { changeApiKey, createApiKey, readApiKey, revokeApiKey, rollApiKey } from "./manage-api-keys.ts"
+import { Deleted, KeyChange, KeyCreate, KeyCreated, KeyId, KeyList, KeyRoll, KeyShown } from "./schema.ts"
 
 const tags = ["settings"]
 
@@ -29,15 +31,19 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const { name, scopes = ["checkouts"] } = request.body
-      const { member } = request
-      if (member) for (const scope of scopes) checkGivable(member.role, scope)
-      // A key with such a scope moves money as long as nobody revokes it.
-      const words = { action: "Create API key", subject: name, from: "No key", to: `Scopes: ${scopes.join(", ")}` }
-      const approval = await approvedByWallet(ctx, request, merchantId, async () =>
-        scopes.some(scope => MONEY_SCOPES.includes(scope)) ? { words } : undefined,
-      )
-      const { key, row } = await createApiKey(ctx, merchantId, { name, scopes }, approval.hold)
+      const { name, ...given } = request.body
+      const terms = changedTerms(NEW_KEY, given, ctx.now())
+      checkGivableBy(request, terms)
+      const approval = await approvedByWallet(ctx, request, merchantId, async () => {
+        // A key with such a scope moves money as long as nobody revokes it.
+        if (!movesMoney(terms)) return undefined
+        return { words: { action: "Create API key", subject: name, from: "No key", to: termsInWords(terms) } }
+      })
+      const { key, row } = await inTransaction(ctx, async ctx => {
+        // It locks the merchant, so that two concurrent requests can't both create the last allowed key.
+        await approval.hold(ctx)
+        return await createApiKey(ctx, merchantId, { name, terms, madeBy: request.member?.personId })
+      })
       reply.code(201)
       return { ...shownOf(row), key }
     },
@@ -53,6 +59,80 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       newestFirst(db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)),
     show: (_, rows) => rows.map(row => ({ ...shownOf(row), lastUsedAt: row.last_used_at?.toISOString() ?? null })),
   })
+
+  app.put(
+    "/api/console/api-keys/:id",
+    {
+      schema: {
+        operationId: "changeApiKey",
+        summary: "Changes the given fields of a key, from its next request on",
+        description:
+          "Null takes an end, addresses or a limit away. Whoever changes more than the name must have the rights of all scopes that the key then has. With the wallet lock on, a key that then has `money` or `console` needs the payout wallet's signature.",
+        tags,
+        params: KeyId,
+        body: KeyChange,
+        response: { 200: KeyShown },
+      },
+      config: { walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const { name, ...given } = request.body
+      const read = async (ctx: TxContext) => {
+        const row = await readApiKey(ctx, merchantId, id)
+        return { row, terms: changedTerms(row, given, ctx.now()) }
+      }
+      const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
+        const { row, terms } = await read(ctx)
+        if (isSame(row, terms)) return undefined
+        checkGivableBy(request, terms)
+        if (!movesMoney(terms)) return undefined
+        const words = { from: termsInWords(row), to: termsInWords(terms) }
+        return { words: { action: "Change API key", subject: id, ...words } }
+      })
+      return await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        const { row, terms } = await read(ctx)
+        const madeBy = isSame(row, terms) ? undefined : request.member?.personId
+        return shownOf(await changeApiKey(ctx, row, { ...(name === undefined ? {} : { name }), terms, madeBy }))
+      })
+    },
+  )
+
+  app.post(
+    "/api/console/api-keys/:id/roll",
+    {
+      schema: {
+        operationId: "rollApiKey",
+        summary: "Gives a key a new secret, and shows it only this once",
+        description:
+          "The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
+        tags,
+        params: KeyId,
+        body: KeyRoll,
+        response: { 200: KeyCreated },
+      },
+      config: { walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
+        const row = await readApiKey(ctx, merchantId, id)
+        // Its new secret opens what the key opens.
+        checkGivableBy(request, row)
+        if (!movesMoney(row)) return undefined
+        const words = { from: `The secret that ends in ${row.last4}`, to: `A new secret. ${termsInWords(row)}` }
+        return { words: { action: "Roll API key", subject: id, ...words } }
+      })
+      const { key, row } = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await rollApiKey(ctx, await readApiKey(ctx, merchantId, id), request.body.graceSeconds)
+      })
+      return { ...shownOf(row), key }
+    },
+  )
 
   app.delete(
     "/api/console/api-keys/:id",
@@ -73,11 +153,20 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
   )
 }
 
-const shownOf = ({ id, name, scopes, prefix, last4, created_at }: Row<"api_keys">) => ({
-  id,
-  name,
-  scopes: scopes as Scope[],
-  prefix,
-  last4,
-  createdAt: created_at.toISOString(),
+/** Throws `ROLE_REQUIRED` where a key with these scopes could do what the calling person may not. */
+function checkGivableBy({ member }: Pick<FastifyRequest, "member">, { scopes }: Pick<KeyTerms, "scopes">): void {
+  if (member) for (const scope of scopes) checkGivable(member.role, scope as Scope)
+}
+
+const shownOf = (row: Row<"api_keys">) => ({
+  id: row.id,
+  name: row.name,
+  scopes: row.scopes as Scope[],
+  expiresAt: row.expires_at?.toISOString() ?? null,
+  allowedIps: row.allowed_ips,
+  limits: { refundPerDay: row.refund_per_day, returnPerDay: row.return_per_day },
+  prefix: row.prefix,
+  last4: row.last4,
+  previousExpiresAt: row.previous_until?.toISOString() ?? null,
+  createdAt: row.created_at.toISOString(),
 })

@@ -59,6 +59,10 @@ describe("/api/console/api-keys", () => {
       id: expect.stringMatching(/^key_[a-z0-9]{24}$/),
       name: "First",
       scopes: ["checkouts"],
+      expiresAt: null,
+      allowedIps: null,
+      limits: { refundPerDay: null, returnPerDay: null },
+      previousExpiresAt: null,
       prefix: "sk_test_",
       last4: key.slice(-4),
       createdAt: expect.any(String),
@@ -129,6 +133,16 @@ describe("/api/console/api-keys", () => {
     named("console"),
     named(["settings"]),
     named(["read", "read"]),
+    { name: "a", expiresAt: "2020-01-01T00:00:00Z" },
+    { name: "a", expiresAt: "2026-02-30" },
+    { name: "a", allowedIps: [] },
+    { name: "a", allowedIps: ["10.0.0.0/33"] },
+    { name: "a", allowedIps: ["10.1"] },
+    { name: "a", allowedIps: ["::ffff:10.0.0.1"] },
+    { name: "a", allowedIps: ["example.com"] },
+    { name: "a", limits: { refundPerDay: -1 } },
+    { name: "a", limits: { refundPerDay: 1.5 } },
+    { name: "a", limits: { perDay: 1 } },
   ])("400 for %j", async body => {
     const answer = await service.call("POST", url, body, { as: "shop" })
     expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR" } })

@@ -3,7 +3,6 @@ import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { lockMerchant } from "../../platform/db/lock-merchant.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
@@ -11,6 +10,7 @@ import type { ApiKey } from "../../platform/http/authenticate.ts"
 import type { Scope } from "../../platform/http/rights.ts"
 import { newId, randomText } from "../../platform/ids.ts"
 import { KEYS_PER_MERCHANT } from "../../platform/limits/buckets.ts"
+import type { KeyTerms } from "./key-terms.ts"
 import type { NegativeCache } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 
@@ -29,47 +29,94 @@ export const keptOf = (key: string): { hash: string; prefix: string; last4: stri
   last4: key.slice(-4),
 })
 
-/**
- * Creates a key, and returns it for the only time. `hold` is called first in its transaction. Throws `INVALID_OPERATION`
- * beyond the twentieth.
- */
+/** A key as its merchant sees it the only time, and its row. */
+export interface ShownKey {
+  key: string
+  row: Row<"api_keys">
+}
+
+/** Creates a key. Call it inside a transaction that has locked the merchant. Throws `INVALID_OPERATION` beyond the twentieth. */
 export async function createApiKey(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
-  { name, scopes }: { name: string; scopes: readonly Scope[] },
-  hold: (ctx: TxContext) => Promise<void>,
-): Promise<{ key: string; row: Row<"api_keys"> }> {
+  { name, terms, madeBy }: { name: string; terms: KeyTerms; madeBy: string | undefined },
+): Promise<ShownKey> {
   const key = newApiKey(ctx.settings.mode)
-  const row = await inTransaction(ctx, async ctx => {
-    await hold(ctx)
-    // Locked, so that two concurrent requests can't both create the last allowed key.
-    await lockMerchant(ctx.db, merchantId)
-    const { total } = await ctx.db
-      .selectFrom("api_keys")
-      .select(sql<number>`count(*)::int`.as("total"))
-      .where("merchant_id", "=", merchantId)
-      .executeTakeFirstOrThrow()
-    if (total >= KEYS_PER_MERCHANT)
-      throw new ApiError(
-        "INVALID_OPERATION",
-        undefined,
-        `You already have ${KEYS_PER_MERCHANT} API keys; revoke one first.`,
-      )
-    return await ctx.db
-      .insertInto("api_keys")
-      .values({
-        id: newId("key"),
-        merchant_id: merchantId,
-        name,
-        scopes: [...scopes],
-        ...keptOf(key),
-        created_at: ctx.now(),
-      })
-      .returningAll()
-      .executeTakeFirstOrThrow()
-  })
+  const { total } = await ctx.db
+    .selectFrom("api_keys")
+    .select(sql<number>`count(*)::int`.as("total"))
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirstOrThrow()
+  if (total >= KEYS_PER_MERCHANT)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      `You already have ${KEYS_PER_MERCHANT} API keys; revoke one first.`,
+    )
+  const row = await ctx.db
+    .insertInto("api_keys")
+    .values({
+      id: newId("key"),
+      merchant_id: merchantId,
+      name,
+      ...terms,
+      scopes: [...terms.scopes],
+      ...keptOf(key),
+      made_by: madeBy ?? null,
+      created_at: ctx.now(),
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
   return { key, row }
 }
+
+/** A key of the merchant's; throws `NOT_FOUND`. */
+export const readApiKey = (ctx: TxContext, merchantId: string, id: string): Promise<Row<"api_keys">> =>
+  ctx.db
+    .selectFrom("api_keys")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirstOrThrow(() => new ApiError("NOT_FOUND"))
+
+/** Changes a key; throws `NOT_FOUND`. What it opens counts from the next request on. */
+export const changeApiKey = (
+  ctx: TxContext,
+  { id, merchant_id }: Pick<Row<"api_keys">, "id" | "merchant_id">,
+  change: { name?: string; terms: KeyTerms; madeBy: string | undefined },
+): Promise<Row<"api_keys">> =>
+  ctx.db
+    .updateTable("api_keys")
+    .set({
+      ...(change.name === undefined ? {} : { name: change.name }),
+      ...change.terms,
+      scopes: [...change.terms.scopes],
+      ...(change.madeBy === undefined ? {} : { made_by: change.madeBy }),
+    })
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchant_id)
+    .returningAll()
+    .executeTakeFirstOrThrow(() => new ApiError("NOT_FOUND"))
+
+/** Gives a key a new secret. The one that it had stays valid for `graceS`; one from before that ends at once. */
+export async function rollApiKey(
+  ctx: TxContext,
+  { id, hash }: Pick<Row<"api_keys">, "id" | "hash">,
+  graceS: number,
+): Promise<ShownKey> {
+  const key = newApiKey(ctx.settings.mode)
+  const until = new Date(ctx.now().getTime() + graceS * 1_000)
+  const previous = graceS > 0 ? { previous_hash: hash, previous_until: until } : NO_PREVIOUS
+  const row = await ctx.db
+    .updateTable("api_keys")
+    .set({ ...keptOf(key), ...previous })
+    .where("id", "=", id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  return { key, row }
+}
+
+const NO_PREVIOUS = { previous_hash: null, previous_until: null }
 
 /**
  * Revokes a key, which every process refuses from its next request on; throws `NOT_FOUND` for a key of another
@@ -100,18 +147,31 @@ export async function apiKeyOf(
     absent.add(hash)
     return undefined
   }
+  // Never cached as absent: its merchant may give it more time.
+  if (!row.holds) throw new ApiError("UNAUTHORIZED", undefined, "This API key has expired.")
   await noteUse(ctx, row)
-  return { id: row.id, merchantId: row.merchant_id, scopes: row.scopes as Scope[] }
+  const { id, merchant_id: merchantId, scopes, allowed_ips: allowedIps } = row
+  return { id, merchantId, scopes: scopes as Scope[], allowedIps }
 }
 
 /** What a request needs to know of its key. */
-type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" | "last_used_at">
+type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" | "last_used_at" | "allowed_ips"> & {
+  /** Whether it has not expired. */
+  holds: boolean
+}
 
-/** The keys with these hashes, keyed by hash. */
+/** Whether a row `k` of `api_keys` still holds: the one definition, for each statement that asks. */
+export const keyHolds = (ctx: TxContext) => sql<boolean>`(k.expires_at is null or k.expires_at > ${ctx.now()})`
+
+/** The keys with these hashes, keyed by hash; of a rolled key, both of its secrets for as long as the older one is valid. */
 export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, FoundKey>> {
+  const columns = sql`k.id, k.merchant_id, k.scopes, k.last_used_at, k.allowed_ips, ${keyHolds(ctx)} as holds`
+  const named = sqlArray("text", hashes)
   const { rows } = await sql<FoundKey>`
-    select /* named: keys_by_hash */ id, merchant_id, scopes, hash, last_used_at from api_keys
-    where hash = any(${sqlArray("text", hashes)})`.execute(ctx.db)
+    select /* named: keys_by_hash */ k.hash, ${columns} from api_keys k where k.hash = any(${named})
+    union all
+    select k.previous_hash, ${columns} from api_keys k
+    where k.previous_hash = any(${named}) and k.previous_until > ${ctx.now()}`.execute(ctx.db)
   return new Map(rows.map(row => [row.hash, row]))
 }
 

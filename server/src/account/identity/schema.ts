@@ -2,6 +2,7 @@
 import { Type } from "typebox"
 import { SCOPES, type Scope } from "../../platform/http/rights.ts"
 import { Described, ListEnd, Matching, Name, Nullable, Strict, Timestamp } from "../../platform/http/schemas.ts"
+import { TimeInput } from "../../platform/http/time.ts"
 import { idPattern } from "../../platform/ids.ts"
 
 const MESSAGE_CHARACTERS = 8_192
@@ -77,26 +78,64 @@ export const KeyId = Type.Object({
   id: Type.String({ description: "The key's id", examples: ["key_tz4a98xxat96iws9zmbrgj3a"] }),
 })
 const Scopes = Type.Array(Type.Unsafe<Scope>({ type: "string", enum: SCOPES }), { minItems: 1, uniqueItems: true })
-export const KeyCreate = Strict(
-  {
-    name: Described(Name, "What the key is for"),
-    scopes: Type.Optional(
-      Described(
-        Scopes,
-        "What it opens, `checkouts` by default; docs/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
-      ),
+const MAX_ADDRESSES = 50
+const MAX_PER_DAY = 1_000_000_000
+const MAX_GRACE_S = 7 * 86_400
+const PerDay = Type.Unsafe<number | null>({ type: ["integer", "null"], minimum: 0, maximum: MAX_PER_DAY })
+const perDay = {
+  refundPerDay: Described(PerDay, "Whole tokens in 24 hours, of each token over all networks; null for no limit"),
+  returnPerDay: Described(PerDay, "The same for returns of open payments"),
+}
+const Addresses = Type.Unsafe<string[] | null>({
+  type: ["array", "null"],
+  items: { type: "string", maxLength: 64 },
+  minItems: 1,
+  maxItems: MAX_ADDRESSES,
+  description:
+    "IP addresses and networks (CIDR) that the key works from, null for any. A request from another address is answered 403 `IP_NOT_ALLOWED`",
+  examples: [["192.0.2.7", "2001:db8::/48"]],
+})
+const terms = {
+  scopes: Type.Optional(
+    Described(
+      Scopes,
+      "What it opens, `checkouts` by default; docs/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
     ),
+  ),
+  expiresAt: Type.Optional(Described(Nullable(TimeInput), "When it ends; null for never")),
+  allowedIps: Type.Optional(Addresses),
+  limits: Type.Optional(
+    Strict({ refundPerDay: Type.Optional(perDay.refundPerDay), returnPerDay: Type.Optional(perDay.returnPerDay) }),
+  ),
+}
+export const KeyCreate = Strict({ name: Described(Name, "What the key is for"), ...terms }, { name: "Shop server" })
+export const KeyChange = Strict(
+  { name: Type.Optional(Described(Name, "What the key is for")), ...terms },
+  { name: "Till" },
+)
+export const KeyRoll = Strict(
+  {
+    graceSeconds: Type.Integer({
+      minimum: 0,
+      maximum: MAX_GRACE_S,
+      description: "How long the secret before stays valid: 0 ends it at once, and 604,800 is a week",
+    }),
   },
-  { name: "Shop server" },
+  { graceSeconds: 86_400 },
 )
 const listed = {
   id: Type.String({ pattern: idPattern("key") }),
   name: Type.String(),
   scopes: Scopes,
+  expiresAt: Nullable(Timestamp),
+  allowedIps: Type.Unsafe<string[] | null>({ type: ["array", "null"], items: { type: "string" } }),
+  limits: Type.Object(perDay),
   prefix: Type.String({ examples: ["sk_test_"] }),
   last4: Type.String(),
+  previousExpiresAt: Described(Nullable(Timestamp), "How long the secret before the last roll is valid"),
   createdAt: Timestamp,
 }
+export const KeyShown = Type.Object(listed)
 export const KeyCreated = Type.Object({
   ...listed,
   key: Type.String({ description: "The key itself, shown only this once" }),

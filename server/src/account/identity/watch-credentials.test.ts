@@ -57,7 +57,7 @@ const member = (personId: string) => ({
 })
 const keyed = (id: string) => ({
   sessionId: undefined,
-  apiKey: { id, merchantId: shop, scopes: ["console" as const] },
+  apiKey: { id, merchantId: shop, scopes: ["console" as const], allowedIps: null },
   member: undefined,
 })
 const aborted = (signal: AbortSignal) => expect.poll(() => signal.aborted, { timeout: 30_000, interval: 10 }).toBe(true)

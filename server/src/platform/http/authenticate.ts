@@ -1,8 +1,11 @@
 /** Which credential a request needs. The server's `Identities` find out who a credential belongs to. */
 import type { IncomingHttpHeaders } from "node:http"
+import { isIP } from "node:net"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
+import { plainAddress } from "../limits/buckets.ts"
 import { memoize } from "../net/memoize.ts"
+import { addressRange } from "../net/public-address.ts"
 import type { Role, Scope } from "./rights.ts"
 import type { RouteAccess } from "./route-access.ts"
 
@@ -26,6 +29,8 @@ export interface ApiKey {
   id: string
   merchantId: string
   scopes: readonly Scope[]
+  /** CIDRs of which one must have the caller's address; null for any address. */
+  allowedIps: readonly string[] | null
 }
 
 declare module "fastify" {
@@ -73,6 +78,13 @@ export function credentialOf(access: RouteAccess | undefined, path: string): Cre
 
 /** Whether a path is for merchants only. */
 export const isPrivate = (path: string): boolean => ["token or key", "key"].includes(areaOf(path) ?? "")
+
+/** Whether a key may be used from an IP address. */
+export function isFrom({ allowedIps }: ApiKey, ip: string): boolean {
+  if (allowedIps === null) return true
+  const address = plainAddress(ip) ?? ""
+  return isIP(address) !== 0 && addressRange(allowedIps).check(address, isIP(address) === 4 ? "ipv4" : "ipv6")
+}
 
 /** Throws `SCOPE_REQUIRED` if a key does not open a route. */
 export function checkScope({ scopes }: ApiKey, access: RouteAccess | undefined): void {

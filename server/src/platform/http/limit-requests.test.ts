@@ -1,6 +1,7 @@
 /** The limits as callers meet them: every row of the table, errors, and which proxy's `X-Forwarded-For` is trusted. */
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../../test/service.ts"
+import { NEW_KEY } from "../../account/identity/key-terms.ts"
 import { createApiKey, newApiKey, revokeApiKey } from "../../account/identity/manage-api-keys.ts"
 import { readSettings } from "../config/read-settings.ts"
 import type { Settings } from "../config/settings.ts"
@@ -9,7 +10,7 @@ import { processLimits } from "../limits/limiter.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
 
 /** What the keys of these tests are made of. */
-const SERVER = { name: "Server", scopes: ["checkouts", "console"] } as const
+const SERVER = { name: "Server", terms: NEW_KEY, madeBy: undefined }
 const defaults = readSettings({}).limits
 const started: TestService[] = []
 let clockMs = 1_000_000
@@ -31,7 +32,7 @@ const bearing: Record<
   none: async () => ({}),
   token: async () => ({ as: "shop" }),
   apiKey: async service => {
-    const { key } = await createApiKey(service.ctx, await service.merchant("key holder"), SERVER, async () => {})
+    const { key } = await createApiKey(service.ctx, await service.merchant("key holder"), SERVER)
     return { headers: { "x-api-key": key } }
   },
 }
@@ -194,7 +195,7 @@ describe("API keys", () => {
     const merchantId = await service.merchant("shop")
     const statuses: number[] = []
     for (let i = 0; i < 21; i++) {
-      const { key, row } = await createApiKey(service.ctx, merchantId, SERVER, async () => {})
+      const { key, row } = await createApiKey(service.ctx, merchantId, SERVER)
       for (const _ of [1, 2])
         statuses.push(
           (await service.call("GET", "/api/checkouts", undefined, { headers: { "x-api-key": key } })).status,
@@ -206,7 +207,7 @@ describe("API keys", () => {
 
   it("that are unknown cost the database nearly nothing once their address is refused, and a valid one among them is served", async () => {
     const service = await startLimited({ ...noLimits, public: 2 })
-    const { key } = await createApiKey(service.ctx, await service.merchant("shop"), SERVER, async () => {})
+    const { key } = await createApiKey(service.ctx, await service.merchant("shop"), SERVER)
     const ask = async (key: string) =>
       (await service.call("GET", "/api/checkouts", undefined, { headers: { "x-api-key": key } })).status
     expect([await ask(newApiKey("test")), await ask(newApiKey("test")), await ask(newApiKey("test"))]).toEqual([

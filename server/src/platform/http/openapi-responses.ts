@@ -59,6 +59,7 @@ export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: Ro
     ROLE_REQUIRED: right !== undefined && ROLES.some(role => !hasRight(role, right)),
     IDENTITY_UNAVAILABLE: credential?.startsWith("token"),
     SCOPE_REQUIRED: credential?.endsWith("key"),
+    IP_NOT_ALLOWED: credential?.endsWith("key"),
     DATABASE_UNAVAILABLE: !withoutDatabase.includes(url),
     NOT_READY: url !== "/healthz",
     RATE_LIMITED: !isUnlimited(url),

@@ -47,6 +47,8 @@ const resources: Record<string, Record<string, string>> = {
   apiKeys: {
     create: "createApiKey",
     list: "listApiKeys",
+    update: "changeApiKey",
+    roll: "rollApiKey",
     revoke: "revokeApiKey",
   },
   paywalls: {

@@ -49,7 +49,7 @@ describe("the document", () => {
     }
   })
 
-  it("asks for a token on each console route, or for a key but with keys, settings and the team, or for a session, for a key where a merchant's server calls, and nowhere else", () => {
+  it("asks for a token on each console route, or for a key but to keys, to the team and to change settings, or for a session, for a key where a merchant's server calls, and nowhere else", () => {
     const others: Record<string, object[]> = {
       "post /api/checkouts": [{ apiKey: [] }],
       "get /api/checkouts": [{ apiKey: [] }],
@@ -67,8 +67,8 @@ describe("the document", () => {
     }
     const expected = (name: string) => {
       if (/ \/api\/console\/(config|session)$/.test(name)) return []
-      if (/ \/api\/console\/(api-keys|settings|sessions|me|merchants|team)\b/.test(name))
-        return [{ bearer: [] }, { session: [] }]
+      const isForPersons = / \/api\/console\/(api-keys|settings|sessions|me|merchants|team)\b/.test(name)
+      if (isForPersons && !/^get .api.console.settings/.test(name)) return [{ bearer: [] }, { session: [] }]
       const ofConsole = [{ bearer: [] }, { apiKey: [] }, { session: [] }]
       return / \/api\/console\//.test(name) ? ofConsole : (others[name] ?? [])
     }

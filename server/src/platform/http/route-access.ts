@@ -221,6 +221,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/settings/webhook-secret/reveal": ["secrets"],
   "POST /api/console/api-keys": ["keys"],
   "GET /api/console/api-keys": ["keys"],
+  "PUT /api/console/api-keys/:id": ["keys"],
+  "POST /api/console/api-keys/:id/roll": ["keys"],
   "DELETE /api/console/api-keys/:id": ["keys"],
   "GET /api/console/team": ["read"],
   "PUT /api/console/team/:id": ["team"],

@@ -24,7 +24,7 @@ import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { actorOf } from "./actor.ts"
 import { admitMember } from "./admit-member.ts"
-import { checkFields, checkScope, credentialOf, type Identities, isPrivate } from "./authenticate.ts"
+import { checkFields, checkScope, credentialOf, type Identities, isFrom, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 import { endWithCredential } from "./end-with-credential.ts"
@@ -270,9 +270,12 @@ function admitCallers(
         request.apiKey = caller.apiKey
         request.wallet = caller.wallet
         const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-        return whenReady(admit(request, reply, { subject, apiKey: caller.apiKey }), isAdmitted => {
+        // From an address that is not the key's, a stolen one counts by that address: it must not use up the key's limit.
+        const apiKey = caller.apiKey && isFrom(caller.apiKey, request.ip) ? caller.apiKey : undefined
+        return whenReady(admit(request, reply, { subject, apiKey }), isAdmitted => {
           if (!isAdmitted) return false
           if (caller.refusal !== undefined) throw caller.refusal
+          if (caller.apiKey && !apiKey) throw new ApiError("IP_NOT_ALLOWED")
           // Runs before the body is read: most paths without a route have no limit either, and a client could send an
           // endless body.
           if (request.is404) throw new ApiError("NOT_FOUND")

@@ -26,7 +26,7 @@ export function isPublicAddress(address: string): boolean {
 }
 
 /** The union of the addresses of these CIDRs; throws an Error for an invalid one. */
-function addressRange(cidrs: readonly string[]): BlockList {
+export function addressRange(cidrs: readonly string[]): BlockList {
   const range = new BlockList()
   for (const cidr of cidrs) {
     const [address = "", bits, ...rest] = cidr.split("/")
