@@ -54,6 +54,8 @@ export const table = {
     update: "PUT /api/console/api-keys/{id} body",
     revoke: "DELETE /api/console/api-keys/{id}",
     roll: "POST /api/console/api-keys/{id}/roll body",
+    getLimits: "GET /api/console/settings/key-limits",
+    updateLimits: "PUT /api/console/settings/key-limits body",
   },
   me: {
     get: "GET /api/console/me",
@@ -271,6 +273,10 @@ export interface Resources {
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
+    /** How much all API keys together may send back in a day */
+    getLimits(options?: RequestOptions): Promise<Answer<"readKeyLimits">>
+    /** Changes the given limits, from the next refund or return of a key on. Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature. */
+    updateLimits(body: Body<"changeKeyLimits">, options?: RequestOptions): Promise<Answer<"changeKeyLimits">>
   }
   me: {
     /** Who is signed in, and the merchants of which this person is a member */
@@ -581,6 +587,7 @@ export type ErrorCode =
   | "INVITATION_REFUSED"
   | "WALLET_SIGNATURE_REQUIRED"
   | "RETURN_APPROVAL_REQUIRED"
+  | "DAILY_LIMIT_REACHED"
   | "SANCTIONS_MATCH"
   | "SIGNUP_CLOSED"
   | "NOT_FOUND"

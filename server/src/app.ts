@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import { auditRoutes } from "./account/audit/routes.ts"
 import { apiKeyRoutes } from "./account/identity/api-key-routes.ts"
 import { authRoutes } from "./account/identity/auth-routes.ts"
+import { keyLimitRoutes } from "./account/identity/key-limit-routes.ts"
 import { openIdentities } from "./account/identity/open-identities.ts"
 import type { TokenIssuer } from "./account/identity/tokens.ts"
 import { openSessions } from "./account/sessions/open-sessions.ts"
@@ -82,6 +83,7 @@ export function openApp(
     sessionRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)
+    keyLimitRoutes(routes, ctx)
     personRoutes(routes, ctx)
     teamRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)

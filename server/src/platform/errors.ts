@@ -122,6 +122,11 @@ export const errorTable = {
       "Only the wallet that this receiving address names can send its money back: sign `details[0].typedData` (EIP-712), and send the request again with `approval: { deadline, signature }`.",
     help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet signs by ERC-1271. A wallet that can't sign, such as an exchange's address: pay the buyer from a wallet of yours, and accept this payment; to have later payments returned without a signature, set `approver` to `service` in the settings, which holds for receiving addresses made from then on. Nothing was changed.",
   },
+  DAILY_LIMIT_REACHED: {
+    status: 403,
+    message: "This API key has sent back as much in the last 24 hours as its limit allows.",
+    help: "The message says how much is left, and when this one fits. The limits are the key's own `limits`, and those of all keys together (`PUT /api/console/settings/key-limits`). What failed or was withdrawn does not count. Nothing was made.",
+  },
   SANCTIONS_MATCH: {
     status: 403,
     message: "This address is on a sanctions list, so the service refuses it.",

@@ -123,6 +123,11 @@ export const KeyRoll = Strict(
   },
   { graceSeconds: 86_400 },
 )
+export const KeyLimits = Type.Object(perDay)
+export const KeyLimitsChange = Strict(
+  { refundPerDay: Type.Optional(perDay.refundPerDay), returnPerDay: Type.Optional(perDay.returnPerDay) },
+  { refundPerDay: 1_000 },
+)
 const listed = {
   id: Type.String({ pattern: idPattern("key") }),
   name: Type.String(),

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from "fastify"
 import type { Hex } from "viem"
 import { approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
+import { countSpend, lockCaps } from "../../account/identity/count-key-spends.ts"
 import { NoBody } from "../../account/identity/schema.ts"
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -102,7 +103,14 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
         response: { 200: ExceptionalPayment },
       },
       config: {
-        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "RETURN_APPROVAL_REQUIRED", "CHAIN_UNAVAILABLE"],
+        errors: [
+          "SANCTIONS_MATCH",
+          "NOT_FOUND",
+          "INVALID_OPERATION",
+          "DAILY_LIMIT_REACHED",
+          "RETURN_APPROVAL_REQUIRED",
+          "CHAIN_UNAVAILABLE",
+        ],
         idempotencyKey: true,
         walletLock: true,
       },
@@ -113,7 +121,7 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
       const order = { ...request.body, id }
       const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => await prepareReturn(ctx, request, merchantId, order),
-        work: async (ctx, prepared) => await carryOut(ctx, merchantId, order, prepared),
+        work: async (ctx, prepared) => await carryOut(ctx, request, merchantId, order, prepared),
       })
       await wakeAfterDecision(ctx, [id])
       return decided
@@ -186,12 +194,15 @@ async function prepareReturn(
 
 async function carryOut(
   ctx: SellingTx,
+  { apiKey }: Pick<FastifyRequest, "apiKey">,
   merchantId: string,
   { id, confirm = false }: ReturnOf,
   { address, screened, checked, locked }: Awaited<ReturnType<typeof prepareReturn>>,
 ) {
   await locked.hold(ctx)
+  await lockCaps(ctx, apiKey)
   await returnPayment(ctx, merchantId, id, { address, confirm, approval: checked }, screened)
+  await countSpend(ctx, apiKey, "return", id)
   return await readDecided(ctx, merchantId, id)
 }
 
@@ -210,7 +221,7 @@ async function returnOne(
   try {
     const payment = await idempotentlyInPart(ctx, request, merchantId, `${place}`, {
       prepare: async () => await prepareReturn(ctx, request, merchantId, order),
-      work: async (ctx, prepared) => await carryOut(ctx, merchantId, order, prepared),
+      work: async (ctx, prepared) => await carryOut(ctx, request, merchantId, order, prepared),
     })
     return { id: order.id, payment, error: null }
   } catch (error) {

@@ -49,6 +49,8 @@ const resources: Record<string, Record<string, string>> = {
     list: "listApiKeys",
     update: "changeApiKey",
     roll: "rollApiKey",
+    getLimits: "readKeyLimits",
+    updateLimits: "changeKeyLimits",
     revoke: "revokeApiKey",
   },
   paywalls: {

@@ -217,6 +217,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   // The account. Whoever holds a stolen key must not make further ones, nor change where the merchant's money goes.
   "GET /api/console/settings": ["read", "settings:read"],
   "PUT /api/console/settings": ["settings"],
+  "GET /api/console/settings/key-limits": ["read", "settings:read"],
+  "PUT /api/console/settings/key-limits": ["settings"],
   "POST /api/console/settings/webhook-secret": ["secrets"],
   "POST /api/console/settings/webhook-secret/reveal": ["secrets"],
   "POST /api/console/api-keys": ["keys"],

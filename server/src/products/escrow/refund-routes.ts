@@ -1,4 +1,5 @@
 /** `/api/console/payments/refund`: sends money from the merchant's wallet back to a payer. */
+import { countSpend, lockCaps } from "../../account/identity/count-key-spends.ts"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
@@ -25,14 +26,19 @@ export function refundRoutes(app: Server, ctx: Context): void {
         body: RefundCreate,
         response: { 201: Refund },
       },
-      config: { errors: ["SESSION_NOT_FOUND", "INVALID_OPERATION"], idempotencyKey: true },
+      config: { errors: ["SESSION_NOT_FOUND", "INVALID_OPERATION", "DAILY_LIMIT_REACHED"], idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       reply.code(201)
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => await prepareRefund(ctx, merchantId, request.body),
-        work: async (ctx, prepared) => await makeRefund(ctx, merchantId, request.body, prepared),
+        work: async (ctx, prepared) => {
+          await lockCaps(ctx, request.apiKey)
+          const made = await makeRefund(ctx, merchantId, request.body, prepared)
+          await countSpend(ctx, request.apiKey, "refund", made.refundId)
+          return made
+        },
       })
       await ctx.wakes.wake("payouts")
       return made
