@@ -45,15 +45,15 @@ export const table = {
   settings: {
     get: "GET /api/console/settings",
     update: "PUT /api/console/settings body",
-    rollWebhookSecret: "POST /api/console/settings/webhook-secret at=data",
-    revealWebhookSecret: "POST /api/console/settings/webhook-secret/reveal at=data",
+    rollWebhookSecret: "POST /api/console/settings/webhook-secret key at=data",
+    revealWebhookSecret: "POST /api/console/settings/webhook-secret/reveal key at=data",
   },
   apiKeys: {
-    create: "POST /api/console/api-keys body",
+    create: "POST /api/console/api-keys key body",
     list: "GET /api/console/api-keys query list=data",
     update: "PUT /api/console/api-keys/{id} body",
     revoke: "DELETE /api/console/api-keys/{id}",
-    roll: "POST /api/console/api-keys/{id}/roll body",
+    roll: "POST /api/console/api-keys/{id}/roll key body",
     getLimits: "GET /api/console/settings/key-limits",
     updateLimits: "PUT /api/console/settings/key-limits body",
   },
@@ -158,13 +158,13 @@ export const table = {
     withdraw: "DELETE /api/console/payments/refunds/{id}",
   },
   webhooks: {
-    create: "POST /api/console/webhooks body at=data",
+    create: "POST /api/console/webhooks key body at=data",
     list: "GET /api/console/webhooks query list=data.webhooks",
     get: "GET /api/console/webhooks/{id} at=data",
     update: "PUT /api/console/webhooks/{id} body at=data",
     delete: "DELETE /api/console/webhooks/{id} at=data",
     test: "POST /api/console/webhooks/{id}/test key at=data",
-    rollSecret: "POST /api/console/webhooks/{id}/roll-secret at=data",
+    rollSecret: "POST /api/console/webhooks/{id}/roll-secret key at=data",
     recover: "POST /api/console/webhooks/{id}/recover key body at=data",
     listDeliveries: "GET /api/console/webhooks/{id}/deliveries query list=data",
   },
@@ -258,13 +258,13 @@ export interface Resources {
     /** Changes the given settings. In live mode a new payout address takes effect after 24 hours, and is shown until then. While the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect longest. Signed by the very address that it replaces, it takes effect at once. Switching the lock on needs the signature of every payout address, also of one on a network that is not served now. A new payout address or `approver` gives every paywall a new receiving address: what reaches the old one more than an hour later is an exception. */
     update(body: Body<"changeSettings">, options?: RequestOptions): Promise<api.Settings>
     /** Creates a new secret for callback URLs and shows it only this once. It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint. */
-    rollWebhookSecret(options?: RequestOptions): Promise<At<api.AccountSecretRolled, "data">>
+    rollWebhookSecret(options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.AccountSecretRolled, "data">>
     /** Shows the secret for callback URLs, once. Every account starts with a secret, which can be read here once. After that, and after a roll (whose answer shows the new secret), the answer is 409. */
-    revealWebhookSecret(options?: RequestOptions): Promise<At<api.AccountSecret, "data">>
+    revealWebhookSecret(options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.AccountSecret, "data">>
   }
   apiKeys: {
     /** Creates an API key, and shows it only this once. A member gives only scopes that open what the member's own role may do: `console`, which opens splits too, is an owner's to give. A key with `catalog` can't set `splitId` or `originUrl`. */
-    create(body: Body<"createApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
+    create(body: Body<"createApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>
     /** Changes the given fields of a key, from its next request on. Null takes an end, addresses or a limit away. Whoever changes more than the name must have the rights of all scopes that the key then has. With the wallet lock on, a key that then has `money` or `console` needs the payout wallet's signature. */
@@ -272,7 +272,7 @@ export interface Resources {
     /** Revokes an API key at once */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
-    roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions): Promise<api.ApiKeyCreated>
+    roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
     /** How much all API keys together may send back in a day */
     getLimits(options?: RequestOptions): Promise<Answer<"readKeyLimits">>
     /** Changes the given limits, from the next refund or return of a key on. Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature. */
@@ -452,7 +452,7 @@ export interface Resources {
   }
   webhooks: {
     /** Registers an endpoint, and shows its secret only this once. The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS. */
-    create(body: Body<"createWebhook">, options?: RequestOptions): Promise<At<api.WebhookCreated, "data">>
+    create(body: Body<"createWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookCreated, "data">>
     /** All endpoints, including paused ones */
     list(query?: Query<"listWebhooks">, options?: RequestOptions): Pages<Item<"listWebhooks", "data.webhooks">, api.WebhookList>
     /** One endpoint with every field except its secret */
@@ -464,7 +464,7 @@ export interface Resources {
     /** Sends a `ping` the same way as any event. A paused endpoint gets it too. Read the delivery for the result. */
     test(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.DeliveryAnswer, "data">>
     /** Creates a new secret and shows it only this once. For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`. */
-    rollSecret(id: string, options?: RequestOptions): Promise<At<api.WebhookSecretRolled, "data">>
+    rollSecret(id: string, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.WebhookSecretRolled, "data">>
     /** Sends again every delivery that failed or was skipped since a given time */
     recover(id: string, body: Body<"recoverWebhook">, options?: RequestOptions & { idempotencyKey?: string }): Promise<At<api.Recovered, "data">>
     /** The deliveries to one endpoint, sent and pending */

@@ -33,6 +33,7 @@ export const actions = [
   ...all("webhook"),
   "webhook_secret.created",
   "webhook_secret.revealed",
+  "secret.shown_again",
   ...all("bundle"),
   ...all("bundle_header"),
   "bundle_routes.added",

@@ -5,6 +5,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import type { Scope } from "../../platform/http/rights.ts"
 import { checkGivable } from "../../platform/http/route-access.ts"
+import { idempotentlySealed } from "../../platform/http/run-idempotently.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"
@@ -27,25 +28,30 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         body: KeyCreate,
         response: { 201: KeyCreated },
       },
-      config: { errors: ["INVALID_OPERATION"], walletLock: true },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true, idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const { name, ...given } = request.body
-      const terms = changedTerms(NEW_KEY, given, ctx.now())
-      checkGivableBy(request, terms)
-      const approval = await approvedByWallet(ctx, request, merchantId, async () => {
-        // A key with such a scope moves money as long as nobody revokes it.
-        if (!movesMoney(terms)) return undefined
-        return { words: { action: "Create API key", subject: name, from: "No key", to: termsInWords(terms) } }
-      })
-      const { key, row } = await inTransaction(ctx, async ctx => {
-        // It locks the merchant, so that two concurrent requests can't both create the last allowed key.
-        await approval.hold(ctx)
-        return await createApiKey(ctx, merchantId, { name, terms, madeBy: request.member?.personId })
-      })
       reply.code(201)
-      return { ...shownOf(row), key }
+      return await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const { name, ...given } = request.body
+          const terms = changedTerms(NEW_KEY, given, ctx.now())
+          checkGivableBy(request, terms)
+          const approval = await approvedByWallet(ctx, request, merchantId, async () => {
+            // A key with such a scope moves money as long as nobody revokes it.
+            if (!movesMoney(terms)) return undefined
+            return { words: { action: "Create API key", subject: name, from: "No key", to: termsInWords(terms) } }
+          })
+          return { name, terms, approval }
+        },
+        work: async (ctx, { name, terms, approval }) => {
+          // It locks the merchant, so that two concurrent requests can't both create the last allowed key.
+          await approval.hold(ctx)
+          const { key, row } = await createApiKey(ctx, merchantId, { name, terms, madeBy: request.member?.personId })
+          return { ...shownOf(row), key }
+        },
+      })
     },
   )
 
@@ -113,24 +119,28 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         body: KeyRoll,
         response: { 200: KeyCreated },
       },
-      config: { walletLock: true },
+      config: { walletLock: true, idempotencyKey: true },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
-      const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
-        const row = await readApiKey(ctx, merchantId, id)
-        // Its new secret opens what the key opens.
-        checkGivableBy(request, row)
-        if (!movesMoney(row)) return undefined
-        const words = { from: `The secret that ends in ${row.last4}`, to: `A new secret. ${termsInWords(row)}` }
-        return { words: { action: "Roll API key", subject: id, ...words } }
+      return await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: async () =>
+          await approvedByWallet(ctx, request, merchantId, async ctx => {
+            const row = await readApiKey(ctx, merchantId, id)
+            // Its new secret opens what the key opens.
+            checkGivableBy(request, row)
+            if (!movesMoney(row)) return undefined
+            const words = { from: `The secret that ends in ${row.last4}`, to: `A new secret. ${termsInWords(row)}` }
+            return { words: { action: "Roll API key", subject: id, ...words } }
+          }),
+        work: async (ctx, approval) => {
+          await approval.hold(ctx)
+          const { graceSeconds } = request.body
+          const { key, row } = await rollApiKey(ctx, await readApiKey(ctx, merchantId, id), graceSeconds)
+          return { ...shownOf(row), key }
+        },
       })
-      const { key, row } = await inTransaction(ctx, async ctx => {
-        await approval.hold(ctx)
-        return await rollApiKey(ctx, await readApiKey(ctx, merchantId, id), request.body.graceSeconds)
-      })
-      return { ...shownOf(row), key }
     },
   )
 

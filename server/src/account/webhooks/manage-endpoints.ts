@@ -41,49 +41,54 @@ function found<T>(row: T | undefined): T {
   return row
 }
 
-/**
- * Registers an endpoint whose URL can be reached. Returns the webhook with its secret. Throws `VALIDATION_ERROR` or
- * `URL_UNREACHABLE`.
- */
-export async function createWebhook(
-  ctx: Context,
-  sender: Sender,
-  merchantId: string,
-  body: WebhookCreate,
-): Promise<{ webhook: Row<"webhooks">; secret: string }> {
+/** A webhook that is about to be registered. */
+export interface NewWebhook {
+  id: string
+  secret: string
+  body: WebhookCreate
+}
+
+/** Tries the URL of a new endpoint. Throws `VALIDATION_ERROR` or `URL_UNREACHABLE`. */
+export async function tryWebhook(ctx: Context, sender: Sender, body: WebhookCreate): Promise<NewWebhook> {
   checkUrl(ctx, body.url)
-  const id = newCuid()
-  const secret = newSecret()
+  const [id, secret] = [newCuid(), newSecret()]
   await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
-  return await inTransaction(ctx, async ctx => {
-    // Locked, so that two concurrent requests can't both create the last allowed one.
-    await lockMerchant(ctx.db, merchantId)
-    const { total } = await ctx.db
-      .selectFrom("webhooks")
-      .select(sql<number>`count(*)::int`.as("total"))
-      .where("merchant_id", "=", merchantId)
-      .where("deleted_at", "is", null)
-      .executeTakeFirstOrThrow()
-    if (total >= MAX_WEBHOOKS) throw invalid("", `You already have ${MAX_WEBHOOKS} webhooks. Delete one first.`)
-    await notifyOthers(ctx, { id, merchant_id: merchantId, url: body.url }, "added")
-    const now = ctx.now()
-    const webhook = await ctx.db
-      .insertInto("webhooks")
-      .values({
-        id,
-        merchant_id: merchantId,
-        url: body.url,
-        description: body.description ?? null,
-        events: JSON.stringify([...new Set(body.events)]),
-        active: true,
-        created_at: now,
-        updated_at: now,
-      })
-      .returningAll()
-      .executeTakeFirstOrThrow()
-    await rollSecret(ctx, { merchantId, webhookId: id }, secret)
-    return { webhook, secret }
-  })
+  return { id, secret, body }
+}
+
+/** Registers an endpoint that {@link tryWebhook} has tried. Call it inside a transaction. Throws `VALIDATION_ERROR` beyond the hundredth. */
+export async function createWebhook(
+  ctx: TxContext,
+  merchantId: string,
+  { id, secret, body }: NewWebhook,
+): Promise<Row<"webhooks">> {
+  // Locked, so that two concurrent requests can't both create the last allowed one.
+  await lockMerchant(ctx.db, merchantId)
+  const { total } = await ctx.db
+    .selectFrom("webhooks")
+    .select(sql<number>`count(*)::int`.as("total"))
+    .where("merchant_id", "=", merchantId)
+    .where("deleted_at", "is", null)
+    .executeTakeFirstOrThrow()
+  if (total >= MAX_WEBHOOKS) throw invalid("", `You already have ${MAX_WEBHOOKS} webhooks. Delete one first.`)
+  await notifyOthers(ctx, { id, merchant_id: merchantId, url: body.url }, "added")
+  const now = ctx.now()
+  const webhook = await ctx.db
+    .insertInto("webhooks")
+    .values({
+      id,
+      merchant_id: merchantId,
+      url: body.url,
+      description: body.description ?? null,
+      events: JSON.stringify([...new Set(body.events)]),
+      active: true,
+      created_at: now,
+      updated_at: now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  await rollSecret(ctx, { merchantId, webhookId: id }, secret)
+  return webhook
 }
 
 /**
@@ -192,22 +197,20 @@ export async function deleteWebhook(ctx: Context, merchantId: string, id: string
 
 /**
  * Creates a new secret for the webhook and returns it, once. The webhook is notified with a signature of the old secret
- * too.
+ * too. Call it inside a transaction.
  */
-export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
-  inTransaction(ctx, async ctx => {
-    await notifyChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
-    return await rollSecret(ctx, { merchantId, webhookId: id })
-  })
+export async function rollWebhookSecret(ctx: TxContext, merchantId: string, id: string): Promise<string> {
+  await notifyChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
+  return await rollSecret(ctx, { merchantId, webhookId: id })
+}
 
-/** Creates a new secret for the account and returns it, once. Every endpoint is notified. */
-export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
-  inTransaction(ctx, async ctx => {
-    await lockMerchant(ctx.db, merchantId)
-    const data = { merchantId, webhookId: null, change: "account_secret_rolled" as const, url: null, newUrl: null }
-    await emit(ctx, { ...changed(merchantId, "account"), data })
-    return await rollSecret(ctx, { merchantId, webhookId: null })
-  })
+/** Creates a new secret for the account and returns it, once. Every endpoint is notified. Call it inside a transaction. */
+export async function rollAccountSecret(ctx: TxContext, merchantId: string): Promise<string> {
+  await lockMerchant(ctx.db, merchantId)
+  const data = { merchantId, webhookId: null, change: "account_secret_rolled" as const, url: null, newUrl: null }
+  await emit(ctx, { ...changed(merchantId, "account"), data })
+  return await rollSecret(ctx, { merchantId, webhookId: null })
+}
 
 /** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
 export async function sendTest(ctx: TxContext, merchantId: string, id: string): Promise<string> {

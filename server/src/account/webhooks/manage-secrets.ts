@@ -1,7 +1,7 @@
 /** Signing secrets of each webhook, and of the account for addresses that are not webhooks. Encrypted at rest. */
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
-import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { seal, unseal } from "../../platform/secrets.ts"
@@ -71,7 +71,7 @@ export async function retireSecrets(ctx: TxContext, owner: Owner): Promise<void>
  * The account's newest secret. It is created with the merchant; a merchant older than this feature gets it here. No
  * lock is taken: of two concurrent callers, one inserts.
  */
-export async function accountSecret(ctx: Context, merchantId: string): Promise<string> {
+export async function accountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   const owner = { merchantId, webhookId: null }
   const [newest] = await secretsOf(ctx, owner)
   if (newest !== undefined) return newest
@@ -85,20 +85,18 @@ export async function accountSecret(ctx: Context, merchantId: string): Promise<s
   return made
 }
 
-/** The account's newest secret if it was never shown; throws `INVALID_OPERATION` when it was. */
-export async function revealAccountSecret(ctx: Context, merchantId: string): Promise<string> {
+/** The account's newest secret if it was never shown; throws `INVALID_OPERATION` when it was. Call it inside a transaction. */
+export async function revealAccountSecret(ctx: TxContext, merchantId: string): Promise<string> {
   await accountSecret(ctx, merchantId)
   const owner = { merchantId, webhookId: null }
-  const row = await inTransaction(ctx, ({ db }) =>
-    db
-      .updateTable("webhook_secrets")
-      .set({ shown_at: ctx.now() })
-      .where(ofOwner(owner))
-      .where("expires_at", "is", null)
-      .where("shown_at", "is", null)
-      .returning("sealed")
-      .executeTakeFirst(),
-  )
+  const row = await ctx.db
+    .updateTable("webhook_secrets")
+    .set({ shown_at: ctx.now() })
+    .where(ofOwner(owner))
+    .where("expires_at", "is", null)
+    .where("shown_at", "is", null)
+    .returning("sealed")
+    .executeTakeFirst()
   if (!row)
     throw new ApiError(
       "INVALID_OPERATION",
@@ -109,7 +107,7 @@ export async function revealAccountSecret(ctx: Context, merchantId: string): Pro
 }
 
 /** The secrets that sign now, newest first. */
-export async function secretsOf(ctx: Context, owner: Owner): Promise<string[]> {
+export async function secretsOf(ctx: TxContext, owner: Owner): Promise<string[]> {
   const rows = await ctx.db
     .selectFrom("webhook_secrets")
     .select("sealed")
@@ -125,7 +123,7 @@ const known = new Map<string, string>()
 const MAX_KNOWN = 10_000
 
 /** Decrypts a secret that was stored as `sealed` for this owner; throws where it is another's. */
-export function opened(ctx: Context, owner: Owner, sealed: string): string {
+export function opened(ctx: TxContext, owner: Owner, sealed: string): string {
   // The key contains the owner: a row copied over another merchant's must throw here, as it does when it is decrypted.
   const key = `${sealedFor(owner)} ${sealed}`
   const before = known.get(key)

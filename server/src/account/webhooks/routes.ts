@@ -1,7 +1,7 @@
 /** `/api/console/webhooks`: a merchant's endpoints. */
-import { type Context, reading } from "../../platform/context.ts"
+import { type Context, reading, type TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { idempotently, idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { idempotently, idempotentlyPrepared, idempotentlySealed } from "../../platform/http/run-idempotently.ts"
 import { Page } from "../../platform/http/schemas.ts"
 import { newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
@@ -15,6 +15,7 @@ import {
   rollAccountSecret,
   rollWebhookSecret,
   sendTest,
+  tryWebhook,
 } from "./manage-endpoints.ts"
 import { OVERLAP_MS, revealAccountSecret } from "./manage-secrets.ts"
 import { readDelivery } from "./queries.ts"
@@ -50,15 +51,21 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         body: WebhookCreate,
         response: { 201: WebhookCreated },
       },
-      // Without Idempotency-Key: it would store the answer, which contains the secret.
-      config: { errors: ["URL_UNREACHABLE"] },
+      config: { errors: ["URL_UNREACHABLE"], idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
-      const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
-      const { id, url, events, active } = webhook
-      reply.code(201).headers(noticeOf(sender, url))
-      return { data: { id, url, secret, events, active } }
+      reply.code(201)
+      const made = await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: async () => await tryWebhook(ctx, sender, request.body),
+        work: async (ctx, tried) => {
+          const { id, url, events, active } = await createWebhook(ctx, merchantId, tried)
+          return { data: { id, url, secret: tried.secret, events, active } }
+        },
+      })
+      // Whether an address is private is known once it was tried.
+      reply.headers(noticeOf(sender, request.body.url))
+      return made
     },
   )
 
@@ -188,12 +195,18 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         response: { 200: SecretRolled },
       },
       preValidation: orEmptyBody,
+      config: { idempotencyKey: true },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
-      const secret = await rollWebhookSecret(ctx, merchantId, id)
-      return { data: { id, secret, previousExpiresAt: overlapEnd(ctx) } }
+      return await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: nothing,
+        work: async ctx => {
+          const secret = await rollWebhookSecret(ctx, merchantId, id)
+          return { data: { id, secret, previousExpiresAt: overlapEnd(ctx) } }
+        },
+      })
     },
   )
 
@@ -233,10 +246,17 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         response: { 200: AccountSecretRolled },
       },
       preValidation: orEmptyBody,
+      config: { idempotencyKey: true },
     },
-    async request => {
-      const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(request))
-      return { data: { webhookSecret, previousExpiresAt: overlapEnd(ctx) } }
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      return await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: nothing,
+        work: async ctx => {
+          const webhookSecret = await rollAccountSecret(ctx, merchantId)
+          return { data: { webhookSecret, previousExpiresAt: overlapEnd(ctx) } }
+        },
+      })
     },
   )
 
@@ -252,11 +272,14 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         response: { 200: AccountSecretRevealed },
       },
       preValidation: orEmptyBody,
-      config: { errors: ["INVALID_OPERATION"] },
+      config: { errors: ["INVALID_OPERATION"], idempotencyKey: true },
     },
-    async request => {
-      const webhookSecret = await revealAccountSecret(ctx, await callingMerchant(request))
-      return { data: { webhookSecret } }
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      return await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: nothing,
+        work: async ctx => ({ data: { webhookSecret: await revealAccountSecret(ctx, merchantId) } }),
+      })
     },
   )
 }
@@ -267,7 +290,9 @@ const noticeOf = (sender: Sender, url: string | undefined): Record<string, strin
   return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
 }
 
-const overlapEnd = (ctx: Context): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
+const nothing = async () => undefined
+
+const overlapEnd = (ctx: TxContext): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
 
 const listedOf = ({ id, url, events, active, created_at }: Row<"webhooks">) => {
   return { id, url, events, active, createdAt: created_at.toISOString() }

@@ -267,6 +267,6 @@ const idempotencyKey = {
   in: "header",
   required: false,
   description:
-    "Makes retries safe: for 24 hours, requests with the same key and body get the first answer and take effect once.",
+    "Makes retries safe: for 24 hours, requests with the same key and body get the first answer and take effect once. An answer with a secret is kept for one hour, for its caller alone.",
   schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[!-~]+$" },
 }

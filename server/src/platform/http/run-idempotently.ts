@@ -5,9 +5,9 @@
  * The answer commits with the work, in one transaction, so that neither exists without the other. An error releases the
  * reservation, so that the caller may correct the request and use the same key.
  *
- * For routes that create or move money. A route whose answer contains a secret must not use it: the secret would be
- * stored, and it is meant to be seen once. Such a route ignores the header, like every route that takes no key, instead
- * of refusing it: many clients send one with every POST.
+ * For routes that create or move money. A route whose answer contains a secret uses {@link idempotentlySealed}, which keeps it
+ * encrypted, for an hour, and for its caller alone. Routes that take no key ignore the header instead of refusing it: many clients
+ * send one with every POST.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -15,9 +15,12 @@ import { sql } from "kysely"
 import { type Context, type InTransaction, inTransaction, type TxContext } from "../context.ts"
 import { undurable } from "../db/open.ts"
 import { ApiError, invalid } from "../errors.ts"
+import { seal, unseal } from "../secrets.ts"
 import { asWritten } from "./json.ts"
 
 const KEPT_S = 24 * 3_600
+/** Long enough for a caller that lost the answer, and short for a secret. */
+const SEALED_S = 3_600
 const LEASE_S = 60
 /** A running request ends within this time, or its process was killed and the lease expires. */
 const RETRY_AFTER_S = 1
@@ -31,13 +34,15 @@ interface Reply {
   serialize(payload: unknown): string | ArrayBuffer | Buffer
 }
 
-type Request = Pick<FastifyRequest, "method" | "headers" | "routeOptions" | "params" | "body">
+type Request = Pick<FastifyRequest, "method" | "headers" | "routeOptions" | "params" | "body" | "apiKey" | "subject">
 
 interface Reservation {
   merchantId: string
   route: string
   key: string
   claimId: string
+  /** How long the answer is kept. */
+  keptS: number
 }
 
 interface Prepared<C extends Context, P, T> {
@@ -73,14 +78,66 @@ export const idempotently = <T>(
  * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`. Without a key,
  * work for which `isOneStatement` holds has no transaction around it: its statement is one.
  */
-export async function idempotentlyPrepared<C extends Context, P, T>(
+export const idempotentlyPrepared = <C extends Context, P, T>(
   ctx: C,
   request: Request,
   reply: Reply,
   merchantId: string,
-  { prepare, work, isOneStatement = () => false }: Prepared<C, P, T>,
+  parts: Prepared<C, P, T>,
+): Promise<T> => {
+  const kept: Kept = { put: text => text, take: async text => text }
+  return runKept(ctx, request, reply, { reservation: reservationOf(request, merchantId), parts, kept })
+}
+
+/**
+ * The same for an answer that contains a secret: it is kept encrypted under SECRET_KEY for one hour, and given again only to the same
+ * person or API key. The audit log has an entry of that, whose object is the `id` of the answer, or the merchant's.
+ */
+export async function idempotentlySealed<C extends Context, P, T>(
+  ctx: C,
+  request: Request,
+  reply: Reply,
+  merchantId: string,
+  parts: Prepared<C, P, T>,
 ): Promise<T> {
-  const reservation = reservationOf(request, merchantId)
+  const { apiKey, subject } = request
+  const caller = createHash("sha256").update(JSON.stringify([apiKey?.id, subject?.iss, subject?.sub]))
+  const shared = reservationOf(request, merchantId)
+  const reservation = shared && { ...shared, route: `${shared.route} ${caller.digest("base64url")}`, keptS: SEALED_S }
+  const owner = JSON.stringify([merchantId, reservation?.route, reservation?.key])
+  const { secretKeys } = ctx.settings
+  const kept: Kept = {
+    put: text => seal(secretKeys, "answer", owner, text),
+    take: async text => {
+      const answer = unseal(secretKeys, "answer", owner, text)
+      await noteShownAgain(ctx, merchantId, answer)
+      return answer
+    },
+  }
+  return await runKept(ctx, request, reply, { reservation, parts, kept })
+}
+
+async function noteShownAgain(ctx: Context, merchantId: string, answer: string): Promise<void> {
+  const { id, data } = JSON.parse(answer) as { id?: string; data?: { id?: string } }
+  const object = id ?? data?.id ?? merchantId
+  await inTransaction(ctx, ({ db }) =>
+    sql`select add_audit_entry(${merchantId}, 'secret.shown_again', ${object}, null, null, null)`.execute(db),
+  )
+}
+
+/** How the text of an answer is kept, and read again. */
+interface Kept {
+  put: (text: string) => string
+  take: (text: string) => Promise<string>
+}
+
+async function runKept<C extends Context, P, T>(
+  ctx: C,
+  request: Request,
+  reply: Reply,
+  { reservation, parts, kept }: { reservation: Reservation | undefined; parts: Prepared<C, P, T>; kept: Kept },
+): Promise<T> {
+  const { prepare, work, isOneStatement = () => false } = parts
   if (!reservation) {
     const prepared = await prepare()
     return isOneStatement(prepared) ? await work(ctx, prepared) : await inTransaction(ctx, ctx => work(ctx, prepared))
@@ -88,7 +145,7 @@ export async function idempotentlyPrepared<C extends Context, P, T>(
   const answered = await runOnce(ctx, reservation, request, {
     prepare,
     work,
-    answerOf: body => ({ status: reply.statusCode, text: `${reply.serialize(body)}` }),
+    answerOf: body => ({ status: reply.statusCode, text: kept.put(`${reply.serialize(body)}`) }),
   }).catch(error => {
     if (error instanceof ApiError && error.code === "IDEMPOTENCY_IN_PROGRESS")
       reply.header("retry-after", RETRY_AFTER_S)
@@ -99,7 +156,7 @@ export async function idempotentlyPrepared<C extends Context, P, T>(
   reply.header("idempotent-replayed", "true")
   // Text already marked as JSON is sent unchanged, byte for byte the first answer.
   reply.type("application/json; charset=utf-8")
-  return answered.first.text as T
+  return (await kept.take(answered.first.text)) as T
 }
 
 /**
@@ -129,7 +186,13 @@ export async function idempotentlyInPart<C extends Context, P, T>(
 function reservationOf(request: Request, merchantId: string): Reservation | undefined {
   const key = keyOf(request.headers["idempotency-key"])
   if (key === undefined) return undefined
-  return { merchantId, route: `${request.method} ${request.routeOptions.url}`, key, claimId: randomUUID() }
+  return {
+    merchantId,
+    route: `${request.method} ${request.routeOptions.url}`,
+    key,
+    claimId: randomUUID(),
+    keptS: KEPT_S,
+  }
 }
 
 /** Runs the work, and keeps its answer in the same transaction; or returns the answer that was kept. */
@@ -208,7 +271,7 @@ function canonical(value: unknown, written?: string): string {
 /** Reserves the key for this request, or returns the answer of the first request with it. */
 async function reserve(
   ctx: Context,
-  { merchantId, route, key, claimId }: Reservation,
+  { merchantId, route, key, claimId, keptS }: Reservation,
   requestHash: string,
 ): Promise<Answer | undefined> {
   for (;;) {
@@ -218,7 +281,7 @@ async function reserve(
     const { rows } = await sql`
       /* named: reserve_key */ insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
-        clock_timestamp() + make_interval(secs => ${LEASE_S}), clock_timestamp() + make_interval(secs => ${KEPT_S}))
+        clock_timestamp() + make_interval(secs => ${LEASE_S}), clock_timestamp() + make_interval(secs => ${keptS}))
       on conflict (merchant_id, route, key) do update set request_hash = excluded.request_hash,
         claim_id = excluded.claim_id, lease_until = excluded.lease_until, expires_at = excluded.expires_at,
         status = null, answer = null
