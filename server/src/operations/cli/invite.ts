@@ -2,19 +2,17 @@
  * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its
  * own, which uses the environment of the service.
  */
-import { existsSync } from "node:fs"
-import { join } from "node:path"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../../platform/chain/hex.ts"
 import { noOwnerOf } from "../../platform/chain/known-contracts.ts"
-import { lockDataDir } from "../../platform/config/data-dir.ts"
 import { isDevelopmentWallet } from "../../platform/config/live-mode.ts"
 import { readSettings } from "../../platform/config/read-settings.ts"
 import { issuerUrl } from "../../platform/config/setting-values.ts"
 import type { Settings } from "../../platform/config/settings.ts"
 import { assertInstallation } from "../../platform/db/claim-installation.ts"
-import { type Db, openDatabase } from "../../platform/db/open.ts"
+import type { Db } from "../../platform/db/open.ts"
 import { openClock } from "../../platform/db/watch-clock.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
+import { openForCommand } from "./open-for-command.ts"
 import { parseCommandLine, parsedValue, runCommand, UsageError } from "./run-command.ts"
 
 const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
@@ -60,7 +58,7 @@ async function main(args: string[]): Promise<string> {
   const settings = readSettings()
   const iss = issuerOf(issuer, settings)
   const sub = iss === settings.baseUrl ? walletSubject(subject, settings) : subject
-  const { db, close } = await open(settings)
+  const { db, close } = await openForCommand(settings)
   try {
     await assertInstallation(db, settings.mode)
     const said = [await invite(db, { iss, sub }, (await openClock(db)).now())]
@@ -109,27 +107,6 @@ function faultOf(address: Address, mode: Settings["mode"]): string | undefined {
   if (mode === "live" && isDevelopmentWallet(address))
     return "is a well-known development account: anyone could sign in as this merchant"
   return noOwnerOf(address)
-}
-
-async function open(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
-  const { databaseUrl, dataDir } = settings
-  // A mistyped folder must not create a database that nobody serves.
-  if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
-    throw new Error(`There is no database in ${dataDir}. Start the service once, or check DATA_DIR and DATABASE_URL.`)
-  const unlock = databaseUrl === undefined ? lockForUs(dataDir) : () => {}
-  const database = await openDatabase(settings, () => {})
-  return { db: database.db, close: () => database.close().finally(unlock) }
-}
-
-function lockForUs(dir: string): () => void {
-  try {
-    return lockDataDir(dir)
-  } catch (error) {
-    if ((error as { code?: unknown }).code !== "DATA_DIR_BUSY") throw error
-    throw new Error(
-      `The service is running on ${dir}, and its embedded database serves one process. Stop it, invite, and start it again.`,
-    )
-  }
 }
 
 /** Runs the command with the arguments of the process. */

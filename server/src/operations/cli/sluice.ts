@@ -14,6 +14,7 @@ const commands: Record<string, Command> = {
   deploy: { does: "deploys the contracts that the service needs on a network", load: () => import("./deploy.ts") },
   backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
   invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
+  merchant: { does: "changes how many requests a merchant may make", load: () => import("./limit-merchant.ts") },
   reencrypt: {
     does: "encrypts all secrets with SECRET_KEY, when that is changed",
     load: () => import("./reencrypt.ts"),

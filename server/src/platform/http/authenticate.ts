@@ -31,6 +31,12 @@ export interface ApiKey {
   scopes: readonly Scope[]
   /** CIDRs of which one must have the caller's address; null for any address. */
   allowedIps: readonly string[] | null
+  /** Of the secret that the request carries: SHA-256 in hexadecimal. */
+  hash?: string
+  /** When that secret ends, if that is known. */
+  endsAt?: Date | null
+  /** Limits of requests that the operator set for the merchant, by bucket, in place of the settings. */
+  limits?: Readonly<Record<string, number>> | null
 }
 
 declare module "fastify" {

@@ -54,6 +54,11 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "public", path: "/*", credential: "none" },
 ]
 
+/** The buckets that requests with an API key count against: the operator can set them for one merchant. */
+export const keyBuckets: readonly Bucket[] = [
+  ...new Set(limitRows.filter(({ credential }) => credential === "apiKey").map(({ bucket }) => bucket)),
+]
+
 /** Buckets that count alone: their requests do not count against the address's total. */
 const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart", "agent"])
 
@@ -83,7 +88,7 @@ export const KEYS_PER_MERCHANT = 20
  */
 export interface Caller {
   subject: string | undefined
-  apiKey: { id: string; merchantId: string } | undefined
+  apiKey: { id: string; merchantId: string; limits?: Readonly<Record<string, number>> | null } | undefined
   ip: string | undefined
 }
 
@@ -125,10 +130,10 @@ const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]
 /** A key counts by itself, and together with all keys that its merchant has or had. */
 function keyCounts(
   limits: Settings["limits"],
-  { id, merchantId }: NonNullable<Caller["apiKey"]>,
+  { id, merchantId, limits: own }: NonNullable<Caller["apiKey"]>,
   bucket: Bucket,
 ): Count[] {
-  const limit = limits[bucket]
+  const limit = own?.[bucket] ?? limits[bucket]
   if (limit <= 0) return []
   const key = `{${merchantId}}`
   return [

@@ -1,0 +1,82 @@
+/** `sluice merchant limit`: how many requests a minute the API keys of one merchant may make, in place of the settings. */
+import { withActor } from "../../platform/actor.ts"
+import { readSettings } from "../../platform/config/read-settings.ts"
+import { assertInstallation } from "../../platform/db/claim-installation.ts"
+import type { Db } from "../../platform/db/open.ts"
+import { keyBuckets } from "../../platform/limits/buckets.ts"
+import { openForCommand } from "./open-for-command.ts"
+import { operatorName } from "./operator-name.ts"
+import { parseCommandLine, runCommand, UsageError } from "./run-command.ts"
+
+const MOST = 1_000_000
+
+const usage = `Changes how many requests a minute the API keys of one merchant may make, in place of the setting LIMIT_*.
+
+  sluice merchant limit MERCHANT BUCKET NUMBER|default
+
+  MERCHANT  the merchant's id, mer_…
+  BUCKET    ${keyBuckets.join(", ")}
+  NUMBER    requests per minute of each of its keys, and twenty times as many of all together; 0 for no limit.
+            \`default\` takes the merchant's own limit away.
+
+It counts in every process from the next request on, and is in the merchant's audit log. It needs the environment of the
+service. The embedded database serves one process: stop the service first.
+Exits with 0 when the limit is as asked, 1 when it is not, 2 for a wrong command line.
+`
+
+/** Sets the limit of a merchant in a bucket; undefined takes it away. Returns the result as a sentence; throws one for an unknown merchant. */
+export async function limitMerchant(
+  db: Db,
+  { merchantId, bucket, perMinute }: { merchantId: string; bucket: string; perMinute: number | undefined },
+): Promise<string> {
+  const key = { merchant_id: merchantId, bucket }
+  return await db.transaction().execute(async db => {
+    const known = await db.selectFrom("merchants").select("id").where("id", "=", merchantId).executeTakeFirst()
+    if (!known) throw new Error(`There is no merchant ${merchantId}.`)
+    if (perMinute === undefined) {
+      await db
+        .deleteFrom("merchant_limits")
+        .where("merchant_id", "=", merchantId)
+        .where("bucket", "=", bucket)
+        .execute()
+      return `${merchantId} has the limit of the settings in ${bucket}.`
+    }
+    await db
+      .insertInto("merchant_limits")
+      .values({ ...key, per_minute: perMinute })
+      .onConflict(conflict => conflict.columns(["merchant_id", "bucket"]).doUpdateSet({ per_minute: perMinute }))
+      .execute()
+    return perMinute === 0
+      ? `${merchantId} has no limit in ${bucket}.`
+      : `Each API key of ${merchantId} may make ${perMinute} requests a minute in ${bucket}.`
+  })
+}
+
+async function main(args: string[]): Promise<string> {
+  const { positionals, values } = parseCommandLine(args, { allowPositionals: true })
+  const [action, merchantId, bucket, number, ...more] = positionals
+  if (values.help) return usage.trimEnd()
+  if (action !== "limit" || !merchantId || !bucket || !number || more.length > 0)
+    throw new UsageError("Name what to do: limit, a merchant, a bucket and a number.")
+  if (!(keyBuckets as readonly string[]).includes(bucket))
+    throw new UsageError(`There is no bucket ${bucket} for API keys; it must be one of: ${keyBuckets.join(", ")}.`)
+  const perMinute = number === "default" ? undefined : wholeNumber(number)
+  const settings = readSettings()
+  const { db, close } = await openForCommand(settings)
+  try {
+    await assertInstallation(db, settings.mode)
+    const by = { kind: "operator", id: operatorName(), route: "sluice merchant limit" } as const
+    return await withActor(by, () => limitMerchant(db, { merchantId, bucket, perMinute }))
+  } finally {
+    await close()
+  }
+}
+
+function wholeNumber(text: string): number {
+  const number = /^\d{1,7}$/.test(text) ? Number.parseInt(text, 10) : MOST + 1
+  if (number > MOST) throw new UsageError(`The number must be from 0 to ${MOST}, or \`default\`, not ${text}.`)
+  return number
+}
+
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> => runCommand("merchant", main, { failed: "Nothing was changed." })
