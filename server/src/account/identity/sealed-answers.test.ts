@@ -85,7 +85,7 @@ it("an answer with a secret is kept for an hour, and unreadable under another se
   expect(rows[0]?.s).toBeGreaterThan(3_500)
   expect(rows[0]?.s).toBeLessThanOrEqual(3_600)
   const { settings } = service.ctx
-  const [before] = [settings.secretKeys]
+  const before = settings.secretKeys
   settings.secretKeys = [new Uint8Array(32).fill(9)]
   expect((await post("api-keys", { name: "Till" }, once())).status).toBe(500)
   settings.secretKeys = before

@@ -11,6 +11,7 @@ import type { Server } from "../../platform/http/server.ts"
 import type { ChangeListener } from "../../platform/jobs/wake.ts"
 import { openWakes } from "../../platform/jobs/wake.ts"
 import { openLog } from "../../platform/log.ts"
+import { keptOf } from "./manage-api-keys.ts"
 import { tokenIssuer } from "./tokens.ts"
 import { openCredentialWatch } from "./watch-credentials.ts"
 
@@ -74,6 +75,22 @@ describe("a watch", () => {
     await aborted(ann?.signal as AbortSignal)
     expect(bob?.signal.aborted).toBe(false)
     bob?.close()
+  })
+
+  it("of a key ends with the secret that it was asked for with: by a roll, or at the end of its time", async () => {
+    const watch = openCredentialWatch(service.ctx)
+    const { id, key } = await makeKey()
+    const old = keyed(id)
+    const held = watch({ ...old, apiKey: { ...old.apiKey, hash: keptOf(key).hash } })
+    const rolled = await service.call("POST", `/api/console/api-keys/${id}/roll`, { graceSeconds: 0 }, by("shop"))
+    await aborted(held.signal)
+    const endsAt = new Date(service.ctx.now().getTime() + 500)
+    const change = { expiresAt: endsAt.toISOString() }
+    expect((await service.call("PUT", `/api/console/api-keys/${id}`, change, by("shop"))).status).toBe(200)
+    const next = watch({ ...old, apiKey: { ...old.apiKey, hash: keptOf(rolled.body.key).hash, endsAt } })
+    await aborted(next.signal)
+    held.close()
+    next.close()
   })
 
   it("of a key ends with its revocation, and another's does not", async () => {

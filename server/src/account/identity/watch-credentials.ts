@@ -7,9 +7,12 @@ import { sql } from "kysely"
 import { type Context, wallTime } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Watch, Watched } from "../../platform/http/authenticate.ts"
+import { keyHolds } from "./manage-api-keys.ts"
 
 /** How often all are read again: a notification can be lost. */
 const CHECK_MS = 15_000
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1_000
 
 interface Held extends Watched {
   ended: AbortController
@@ -42,8 +45,10 @@ export function openCredentialWatch(ctx: Context): (credential: Watched) => Watc
     timer ??= setInterval(checkAll, CHECK_MS).unref()
     // It may have ended between the check of the request and this.
     void check([held])
+    const end = endTimer(ctx, credential, () => void check([held]))
     const close = () => {
       all.delete(held)
+      clearTimeout(end)
       if (all.size > 0) return
       clearInterval(timer)
       timer = undefined
@@ -52,10 +57,18 @@ export function openCredentialWatch(ctx: Context): (credential: Watched) => Watc
   }
 }
 
+/** Calls `check` when the secret of a key ends; undefined where it does not, or later than a timer can wait. */
+function endTimer(ctx: Context, { apiKey }: Watched, check: () => void): NodeJS.Timeout | undefined {
+  if (!apiKey?.endsAt) return undefined
+  const ms = apiKey.endsAt.getTime() - ctx.now().getTime()
+  return ms < LONGEST_TIMER_MS ? setTimeout(check, Math.max(ms, 0) + 1).unref() : undefined
+}
+
 /** What must be found of a credential: a key with its scopes, a session, a membership with its role. */
 const textsOf = ({ apiKey, member, sessionId }: Watched): string[] =>
   [
-    apiKey && `${apiKey.id} ${[...apiKey.scopes].sort()}`,
+    apiKey && `${apiKey.id} ${[...apiKey.scopes].sort()} ${apiKey.allowedIps}`,
+    apiKey?.hash,
     sessionId,
     member && `${member.merchantId} ${member.personId} ${member.role}`,
   ].filter(text => text !== undefined)
@@ -68,12 +81,16 @@ async function stillValid(ctx: Context, held: readonly Held[]): Promise<Set<stri
   const members = held.flatMap(({ member }) => member ?? [])
   const found = new Set<string>()
   if (keys.length > 0)
-    for (const { id, scopes } of await db
-      .selectFrom("api_keys")
-      .select(["id", "scopes"])
+    for (const key of await db
+      .selectFrom("api_keys as k")
+      .select(["id", "scopes", "allowed_ips", "hash", "previous_hash", "previous_until"])
       .where("id", "in", keys)
-      .execute())
-      found.add(`${id} ${[...scopes].sort()}`)
+      .where(keyHolds(ctx))
+      .execute()) {
+      found.add(`${key.id} ${[...key.scopes].sort()} ${key.allowed_ips}`).add(key.hash)
+      if (key.previous_hash !== null && key.previous_until && key.previous_until > ctx.now())
+        found.add(key.previous_hash)
+    }
   if (sessions.length > 0)
     for (const { id } of await db
       .selectFrom("sessions")

@@ -51,7 +51,8 @@ export interface NewWebhook {
 /** Tries the URL of a new endpoint. Throws `VALIDATION_ERROR` or `URL_UNREACHABLE`. */
 export async function tryWebhook(ctx: Context, sender: Sender, body: WebhookCreate): Promise<NewWebhook> {
   checkUrl(ctx, body.url)
-  const [id, secret] = [newCuid(), newSecret()]
+  const id = newCuid()
+  const secret = newSecret()
   await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
   return { id, secret, body }
 }

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 7b08a252e52350d916fae51cc46f123d89dcd6f06c8180eb04159c1428eab351
+// Made from schema.sql by `npm run schema`; do not edit. c2770ff9634b78ca7fd86783c7de7e5a149c443be5595e5af9bc60d5f1e9bcf8
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";

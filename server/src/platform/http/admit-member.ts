@@ -1,6 +1,7 @@
 /** For whom a console request is: the membership of the person, whose role must have the right that the route needs. */
 import type { FastifyRequest } from "fastify"
 import { holdMember } from "../actor.ts"
+import { checkFields } from "./authenticate.ts"
 import { checkRight, type Right } from "./rights.ts"
 import type { MerchantAccess } from "./route-access.ts"
 
@@ -12,6 +13,7 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
   const { apiKey, subject, sessionId } = request
   if (!subject) {
     request.merchantId = apiKey?.merchantId
+    if (apiKey) checkFields(apiKey, access, request.body)
     return
   }
   const member = await request.server.identities.memberOf(subject, { sessionId, merchantId: namedMerchant(request) })

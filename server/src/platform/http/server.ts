@@ -24,7 +24,7 @@ import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { actorOf } from "./actor.ts"
 import { admitMember } from "./admit-member.ts"
-import { checkFields, checkScope, credentialOf, type Identities, isFrom, isPrivate } from "./authenticate.ts"
+import { checkScope, credentialOf, type Identities, isFrom, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 import { endWithCredential } from "./end-with-credential.ts"
@@ -142,11 +142,6 @@ export function openServer(
     checked(done, () => {
       checkStorable(request.query as object)
       checkStorable(request.params as object)
-    }),
-  )
-  app.addHook("preHandler", ({ apiKey, routeOptions, body }, _reply, done) =>
-    checked(done, () => {
-      if (apiKey) checkFields(apiKey, routeOptions.config.access, body)
     }),
   )
   // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.

@@ -84,7 +84,8 @@ const withdraw = (id: string) =>
 async function captured(network: Network, whole: bigint): Promise<string> {
   const { db } = service.ctx
   const made = await service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "shop" })
-  const [now, later] = [service.ctx.now(), new Date(service.ctx.now().getTime() + 30 * 86_400_000)]
+  const now = service.ctx.now()
+  const later = new Date(now.getTime() + 30 * 86_400_000)
   const hash = `0x${randomUUID().replaceAll("-", "").repeat(2)}` as Hash
   const id = newId("cs")
   const amount = whole * 10n ** BigInt(network.token.decimals)
@@ -207,7 +208,8 @@ describe("a key's cap on refunds", () => {
 
   it.runIf(onPostgres)("waits for another request's refund that is being made on the other network", async () => {
     const key = await create({ refundPerDay: 10 })
-    const [a, b] = [await captured(paperNetwork, 10n), await captured(base, 10n)]
+    const a = await captured(paperNetwork, 10n)
+    const b = await captured(base, 10n)
     const apiKey = { id: key.id, merchantId: shop, scopes: [], allowedIps: null }
     let late: ReturnType<typeof refund> | undefined
     await inTransaction(service.ctx, async ctx => {
@@ -224,7 +226,8 @@ describe("a key's cap on refunds", () => {
 
   it("says what is left and from when it fits; it does, then, and not before", async () => {
     const key = await create({ refundPerDay: 10 })
-    const [a, b] = [await captured(paperNetwork, 20n), await captured(base, 20n)]
+    const a = await captured(paperNetwork, 20n)
+    const b = await captured(base, 20n)
     const first = service.ctx.now().getTime()
     expect((await refund(key, a, "6.25")).status).toBe(201)
     service.advance(3_600_000)
@@ -260,7 +263,9 @@ describe("a key's cap on refunds", () => {
   })
 
   it("is the key's, through its roll and whoever else refunds; 0 allows none, and none is no cap", async () => {
-    const [key, other, none] = [await create({ refundPerDay: 2 }), await create({ refundPerDay: 0 }), await create({})]
+    const key = await create({ refundPerDay: 2 })
+    const other = await create({ refundPerDay: 0 })
+    const none = await create({})
     const session = await captured(paperNetwork, 20n)
     expect((await refund(key, session, "2.00")).status).toBe(201)
     const rolled = await service.call(
