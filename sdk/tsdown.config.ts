@@ -1,3 +1,4 @@
+/** How the package is built: one module for each entry, with its types. */
 import { defineConfig } from "tsdown"
 
 export default defineConfig({

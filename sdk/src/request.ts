@@ -13,7 +13,7 @@ export interface Connection {
   timeoutMs: number
   /** How long one call may take with all its retries and pauses, in milliseconds. */
   totalTimeoutMs: number
-  /** Gets the headers of each answer that tells the limits. */
+  /** Called with what each answer says of its rate limit. */
   heardLimits: (limits: RateLimit) => void
 }
 
@@ -112,7 +112,7 @@ async function attempt(connection: Connection, call: Call, options: RequestOptio
     if (late.aborted) return failed("TIMEOUT", `No whole answer came in time: ${call.method} ${call.path}.`, cause)
     return failed("CONNECTION_FAILED", `The service can't be reached at ${connection.baseUrl}.`, cause)
   }
-  tellLimits(connection, response)
+  reportLimits(connection, response)
   if (response.ok && call.isText) return text
   const body = parse(text)
   if (response.ok && body !== undefined) return body
@@ -163,7 +163,7 @@ function errorOf(
   )
 }
 
-function tellLimits({ heardLimits }: Connection, { headers }: Response): void {
+function reportLimits({ heardLimits }: Connection, { headers }: Response): void {
   const [limit, remaining, reset] = ["limit", "remaining", "reset"].map(name => headers.get(`x-ratelimit-${name}`))
   if (limit && remaining && reset)
     heardLimits({ limit: Number(limit), remaining: Number(remaining), reset: Number(reset) })

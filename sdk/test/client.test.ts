@@ -1,5 +1,5 @@
 // The client against the real service over a socket: what it sends, what it returns, and how it fails.
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { startServer } from "../../server/test/local-server.ts"
 import { startService, type TestService } from "../../server/test/service.ts"
 import { leftOut } from "../../tools/openapi/sdk-resources.ts"
@@ -102,7 +102,7 @@ describe("the client", () => {
     expect(stranger).toMatchObject({ code: "UNAUTHORIZED", status: 401, retryable: false })
   })
 
-  it("tells the rate limit, and how long to wait where that is too long", async () => {
+  it("shows the rate limit, and how long to wait where that is too long", async () => {
     const limits = { ...service.ctx.settings.limits, checkout: 3 }
     const limited = await startService({ settings: { limits } })
     try {
@@ -146,18 +146,15 @@ describe("the client", () => {
   })
 
   it("says what is missing before anything is sent", () => {
-    const { SLUICE_URL: _, SLUICE_API_KEY: __, ...rest } = process.env
-    const before = process.env
-    process.env = rest
-    try {
-      expect(() => new Sluice({ apiKey: "k" })).toThrow("baseUrl")
-      expect(() => new Sluice({ baseUrl: "pay.example.com", apiKey: "k" })).toThrow("http")
-      expect(() => new Sluice({ baseUrl })).toThrow("SLUICE_API_KEY")
-      process.env = { ...rest, SLUICE_URL: baseUrl, SLUICE_API_KEY: "k" }
-      expect(new Sluice()).toBeInstanceOf(Sluice)
-    } finally {
-      process.env = before
-    }
+    vi.stubEnv("SLUICE_URL", undefined)
+    vi.stubEnv("SLUICE_API_KEY", undefined)
+    expect(() => new Sluice({ apiKey: "k" })).toThrow("baseUrl")
+    expect(() => new Sluice({ baseUrl: "pay.example.com", apiKey: "k" })).toThrow("http")
+    expect(() => new Sluice({ baseUrl })).toThrow("SLUICE_API_KEY")
+    vi.stubEnv("SLUICE_URL", baseUrl)
+    vi.stubEnv("SLUICE_API_KEY", "k")
+    expect(new Sluice()).toBeInstanceOf(Sluice)
+    vi.unstubAllEnvs()
     expect(() => sluice.checkouts.get("")).toThrow("needs {id}")
     expect(() => sluice.checkouts.get(undefined as never)).toThrow("needs {id}")
   })

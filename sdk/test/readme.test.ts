@@ -3,7 +3,7 @@ import { execFile } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { afterAll, beforeAll, expect, it } from "vitest"
+import { afterAll, beforeAll, expect, it, vi } from "vitest"
 import { until } from "../../server/test/e2e/program.ts"
 import { startService, type TestService } from "../../server/test/service.ts"
 import { Sluice, webhooks } from "../src/index.ts"
@@ -56,7 +56,7 @@ it("makes a checkout, and prints its page", async () => {
 })
 
 it("checks an event in a handler", async () => {
-  Object.assign(process.env, env)
+  vi.stubEnv("WEBHOOK_SECRET", "whsec_test")
   const { POST } = await import(saved(find("function POST")))
   const { body, headers } = await webhooks.sign(
     { type: "checkout.session.completed", data: { amount: "5.00" } },
@@ -64,8 +64,9 @@ it("checks an event in a handler", async () => {
   )
   const request = () => new Request("http://shop.example/hook", { method: "POST", body, headers })
   expect(await (await POST(request())).text()).toBe("ok")
-  process.env.WEBHOOK_SECRET = "whsec_other"
+  vi.stubEnv("WEBHOOK_SECRET", "whsec_other")
   await expect(POST(request())).rejects.toThrow("No signature fits")
+  vi.unstubAllEnvs()
 })
 
 it("waits until a checkout has ended", async () => {

@@ -69,7 +69,7 @@ export const movesMoney = ({ scopes }: Pick<KeyTerms, "scopes">): boolean =>
 export const isSame = (a: KeyTerms, b: KeyTerms): boolean => isDeepStrictEqual(termsOf(a), termsOf(b))
 
 /** The terms of a key's row, without its other columns. */
-export const termsOf = (row: KeyTerms): KeyTerms => ({
+const termsOf = (row: KeyTerms): KeyTerms => ({
   scopes: row.scopes,
   expires_at: row.expires_at,
   allowed_ips: row.allowed_ips,

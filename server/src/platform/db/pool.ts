@@ -40,7 +40,7 @@ const ANSWER_MARGIN_MS = 2_000
 const POOL_SIZE = 10
 /**
  * How long a connection is kept while nobody needs it. Rounds are seconds apart, and the library's ten seconds closed
- * connections between them. A new one costs Postgres a process, and it plans each named statement five times anew.
+ * connections between them. A new one costs Postgres a process, and it plans each named statement five times again.
  */
 const IDLE_MS = 60_000
 
