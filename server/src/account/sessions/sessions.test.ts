@@ -7,6 +7,7 @@ import { newVisitor, type Visitor } from "../../../test/sign-in.ts"
 import { signMessage } from "../../../test/wallet.ts"
 import { openApp } from "../../app.ts"
 import type { Server } from "../../platform/http/server.ts"
+import { noteSignIn } from "../identity/find-member.ts"
 import { accountSecret } from "../webhooks/manage-secrets.ts"
 import { forgetEnded } from "./queries.ts"
 import { SESSIONS_PER_PERSON } from "./session.ts"
@@ -208,6 +209,30 @@ async function contents(): Promise<Record<string, string>> {
   }
   return hashes
 }
+
+describe("a person in a browser", () => {
+  it("accepts an invitation by the address that the provider verified at the last sign-in, and names the merchant then", async () => {
+    const address = "rival@x.example"
+    const { token } = (
+      await service.call("POST", "/api/console/team/invitations", { email: address, role: "viewer" }, { as: shop.id })
+    ).body
+    const visitor = await signedIn(rival.id)
+    const subject = { iss: service.ctx.settings.oidcIssuer, sub: rival.id }
+    const accept = async () => {
+      const body = JSON.stringify({ token })
+      const answer = await visitor.fetch("/api/console/team/accept", { method: "POST", headers: own(), body })
+      return { status: answer.status, ...((await answer.json()) as object) }
+    }
+    expect(await accept()).toMatchObject({ error: "INVITATION_REFUSED" })
+    await noteSignIn(service.ctx, { ...subject, email: address })
+    await noteSignIn(service.ctx, subject)
+    expect(await accept()).toMatchObject({ error: "INVITATION_REFUSED" })
+    await noteSignIn(service.ctx, { ...subject, email: address })
+    expect(await accept()).toMatchObject({ status: 200, merchantId: shop.id, role: "viewer" })
+    expect(await visitor.read("/api/console/settings")).toMatchObject({ error: "MERCHANT_REQUIRED" })
+    expect(await visitor.read(`/api/console/settings?merchant=${shop.id}`)).toMatchObject({ merchantId: shop.id })
+  })
+})
 
 describe("the end of a session", () => {
   const age = (column: "last_seen_at" | "expires_at", ms: number) =>
