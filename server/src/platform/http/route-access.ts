@@ -153,7 +153,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/payment-links/:id": ["read", "catalog"],
   "PUT /api/console/payment-links/:id": ["catalog", "catalog"],
   "DELETE /api/console/payment-links/:id": ["catalog", "catalog"],
-  "POST /api/console/bundles": ["catalog", "catalog"],
+  // A bundle is made with its `originUrl`, which `catalog` must not set.
+  "POST /api/console/bundles": ["catalog", "console"],
   "GET /api/console/bundles": ["read", "catalog"],
   "GET /api/console/bundles/:id": ["read", "catalog"],
   "PUT /api/console/bundles/:id": ["catalog", "catalog"],
