@@ -1,0 +1,28 @@
+/**
+ * An embedded database that was made before, as a first start would make it: `script/install` makes it once
+ * (`server/tools/prepare-database.ts`), and each new sandbox begins with a copy. To make one anew takes three seconds.
+ */
+// I/O: reads and copies files; a start needs them before there is a context.
+import { createHash } from "node:crypto"
+import { constants, cpSync, existsSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { readMigrations } from "./migrate.ts"
+
+/** Where `script/install` puts it: beside the packages, and gone with them. The package for operators has none. */
+export const CACHE = fileURLToPath(new URL("../../../../node_modules/.cache/sluice", import.meta.url))
+
+/** The folder of the one with exactly this version's schema, which is stamped by the names and checksums of its migrations. */
+export function preparedIn(cache: string): string {
+  const stamp = createHash("sha256")
+  for (const { name, checksum } of readMigrations()) stamp.update(`${name} ${checksum}\n`)
+  return join(cache, `database-${stamp.digest("hex").slice(0, 16)}`)
+}
+
+/** Copies the prepared database into the empty folder `dir`, if there is one; returns whether it did. */
+export function copyPrepared(dir: string, cache = CACHE): boolean {
+  const prepared = preparedIn(cache)
+  if (!existsSync(prepared)) return false
+  cpSync(prepared, dir, { recursive: true, mode: constants.COPYFILE_FICLONE })
+  return true
+}
