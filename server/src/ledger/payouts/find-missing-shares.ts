@@ -5,6 +5,7 @@
 import { sql } from "kysely"
 import type { Payee } from "../../platform/chain/deposit-terms.ts"
 import type { TxContext } from "../../platform/context.ts"
+import { withheld } from "../../platform/db/remaining-value.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { allocate } from "../../platform/money/allocate.ts"
@@ -83,7 +84,7 @@ export async function standingOf(
   if (paymentIds.length === 0) return { received: 0n, payouts: [] }
   const ids = sqlArray("text", paymentIds)
   const { rows } = await sql<{ sum: bigint }>`
-    select coalesce(sum(t.value - withheld(t.id, '{open}')), 0) as sum from claims c join transfers t on t.id = c.transfer_id
+    select coalesce(sum(t.value - ${withheld("open")}), 0) as sum from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = any(${ids}) and t.deposit_id = ${depositId} and t.token = ${token} and t.state <> 'gone'`.execute(
     ctx.db,
   )

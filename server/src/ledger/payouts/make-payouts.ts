@@ -8,7 +8,7 @@ import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { releaseData } from "../../platform/chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
-import { remainingValue } from "../../platform/db/remaining-value.ts"
+import { remainingValue, withheld } from "../../platform/db/remaining-value.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import type { HeldReason, Row } from "../../platform/db/schema.ts"
 import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
@@ -31,7 +31,7 @@ const TRANSFERS_PER_SWEEP = 5_000
  * SQL: what of a transfer `t` with the claim `c` no sweep has taken, without a surplus that waits for the merchant or is returned. A sweep
  * that ended without moving money leaves its part free again.
  */
-const unswept = sql<bigint>`${remainingValue} - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
+const unswept = sql<bigint>`${remainingValue} - ${withheld("open", "returned")} - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
@@ -154,7 +154,7 @@ export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
     /* named: deposits_of_payment */ select ${allColumns("d", "deposits")}, paid.received from deposits d join (
-      select t.deposit_id, sum(t.value - withheld(t.id, '{open}')) as received
+      select t.deposit_id, sum(t.value - ${withheld("open")}) as received
       from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
       on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
