@@ -45,7 +45,8 @@ export interface Call {
   method: string
   path: string
   query?: Record<string, unknown> | undefined
-  body?: unknown
+  /** Its body as JSON. */
+  text?: string | undefined
   /** Whether its credential is sent. */
   isPublic: boolean
   /** Whether it answers text. */
@@ -104,7 +105,7 @@ async function attempt(connection: Connection, call: Call, options: RequestOptio
       signal,
       // A redirect would carry the credential elsewhere.
       redirect: "manual",
-      ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
+      ...(call.text === undefined ? {} : { body: call.text }),
     })
     text = await response.text()
   } catch (cause) {
@@ -132,7 +133,7 @@ function addressOf({ baseUrl }: Connection, { path, query }: Call, options: Requ
 
 const headersOf = ({ credential }: Connection, call: Call, { headers, accessToken }: RequestOptions) => ({
   accept: call.isText ? "text/csv" : "application/json",
-  ...(call.body === undefined ? {} : { "content-type": "application/json" }),
+  ...(call.text === undefined ? {} : { "content-type": "application/json" }),
   ...(accessToken !== undefined ? { authorization: `Bearer ${accessToken}` } : call.isPublic ? {} : credential),
   ...(call.idempotencyKey === undefined ? {} : { "idempotency-key": call.idempotencyKey }),
   ...headers,

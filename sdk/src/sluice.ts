@@ -95,7 +95,8 @@ function operation(connection: Connection, line: string) {
   const envelope = pathOf("at")
   return (...args: unknown[]) => {
     const ids = args.slice(0, names.length)
-    if (ids.some(id => typeof id !== "string" || id === ""))
+    // `fetch` would resolve . and .. to another path.
+    if (ids.some(id => typeof id !== "string" || /^\.{0,2}$/.test(id)))
       throw new TypeError(`${method} ${path} needs ${names.join(" and ")}`)
     const rest = args.slice(names.length)
     const input = has("body") || has("query") ? rest.shift() : undefined
@@ -103,7 +104,9 @@ function operation(connection: Connection, line: string) {
     const call: Call = {
       method,
       path: names.reduce((text, name, i) => text.replace(name, encodeURIComponent(`${ids[i]}`)), path),
-      ...(has("body") ? { body: input ?? {} } : { query: input as Record<string, unknown> | undefined }),
+      ...(has("body")
+        ? { text: JSON.stringify(input ?? {}) }
+        : { query: input as Record<string, unknown> | undefined }),
       isPublic: has("public") || has("wallet"),
       isText: has("csv"),
       idempotencyKey: has("key") ? (options.idempotencyKey ?? crypto.randomUUID()) : undefined,

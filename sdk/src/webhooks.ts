@@ -51,7 +51,8 @@ export async function verify(
   const header = headerOf(headers, "service-signature")
   if (header === undefined) throw new SignatureError("The request has no Service-Signature.")
   const { t, signatures } = parse(header)
-  if (Math.abs(now / 1_000 - t) > toleranceSeconds)
+  // Written so that NaN is refused too.
+  if (!(Math.abs(now / 1_000 - t) <= toleranceSeconds))
     throw new SignatureError(
       `The signature is of ${new Date(t * 1_000).toISOString()}, too far from this machine's time.`,
     )

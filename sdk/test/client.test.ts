@@ -156,7 +156,8 @@ describe("the client", () => {
     expect(new Sluice()).toBeInstanceOf(Sluice)
     vi.unstubAllEnvs()
     expect(() => sluice.checkouts.get("")).toThrow("needs {id}")
-    expect(() => sluice.checkouts.get(undefined as never)).toThrow("needs {id}")
+    for (const id of [undefined, ".", ".."]) expect(() => sluice.checkouts.get(id as never)).toThrow("needs {id}")
+    expect(() => sluice.checkouts.create({ amount: 1n as never })).toThrow("BigInt")
   })
 
   it("follows no redirect, and calls an answer that is not the service's unreadable", async () => {

@@ -84,6 +84,8 @@ describe("verify", () => {
     for (const ageS of [-290, 0, 290]) expect((await at(ageS)).id).toBe(event.id)
     for (const ageS of [-310, 310]) await expect(at(ageS)).rejects.toThrow("too far")
     expect((await at(3_000, { toleranceSeconds: 3_600 })).id).toBe(event.id)
+    for (const options of [{ toleranceSeconds: Number.NaN }, { now: Number.NaN }])
+      await expect(at(0, options)).rejects.toThrow("too far")
   })
 
   it.each([

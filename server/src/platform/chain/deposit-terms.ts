@@ -45,7 +45,8 @@ export const implementationOf = (factory: Hex): Address =>
 
 /** The digits of a value of so many bytes. */
 function digits(value: Hex, bytes: number): string {
-  if (value.length !== 2 + 2 * bytes) throw new Error(`${value} does not have ${bytes} bytes`)
+  if (value.length !== 2 + 2 * bytes || !/^0x[0-9a-f]+$/i.test(value))
+    throw new Error(`${value} does not have ${bytes} bytes`)
   return value.slice(2)
 }
 

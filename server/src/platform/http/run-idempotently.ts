@@ -315,7 +315,10 @@ async function keep(ctx: TxContext, reservation: Reservation, { status, text }: 
     select (select case count(*) when 0 then ${TAKEN}::text else '1' end from kept)::integer`.execute(ctx.db)
 }
 
-const isTaken = (error: unknown): boolean => `${(error as Error).message}`.includes(`"${TAKEN}"`)
+/** Postgres: a text that is no number (invalid_text_representation). Its message, quotes included, is in the server's language. */
+const NO_NUMBER = "22P02"
+const isTaken = (error: unknown): boolean =>
+  (error as { code?: unknown }).code === NO_NUMBER && `${(error as Error).message}`.includes(TAKEN)
 
 /** Releases the key. A no-op when the key has an answer, or belongs to another request by now. */
 async function release(ctx: Context, reservation: Reservation): Promise<void> {

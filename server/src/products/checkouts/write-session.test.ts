@@ -1,4 +1,5 @@
 // Sessions that are written at the same time share a statement, and nothing else: none fails for the fault of another.
+import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { depositRow } from "../../ledger/deposits/make-deposits.ts"
@@ -47,4 +48,21 @@ it("writes one in a transaction with that transaction", async () => {
   })
   await expect(undone).rejects.toThrow("undone")
   expect(await written()).toEqual(before)
+})
+
+it("writes the others where one of them waits for a lock too long", async () => {
+  const locked = await service.merchant("locked")
+  // As Postgres ends the statement that waits for the merchant's row.
+  await sql`create function refuse_locked() returns trigger language plpgsql as $$ begin
+    raise exception 'canceling statement due to lock timeout' using errcode = '55P03'; end $$`.execute(service.ctx.db)
+  await sql`create trigger refuse_locked before insert on checkout_sessions for each row
+    when (new.merchant_id = ${sql.lit(locked)}) execute function refuse_locked()`.execute(service.ctx.db)
+  try {
+    const all = [newSession(merchantId), newSession(locked), newSession(merchantId)]
+    const results = await Promise.allSettled(all.map(rows => writeSession(service.ctx, rows)))
+    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"])
+  } finally {
+    await sql`drop trigger refuse_locked on checkout_sessions`.execute(service.ctx.db)
+    await sql`drop function refuse_locked()`.execute(service.ctx.db)
+  }
 })

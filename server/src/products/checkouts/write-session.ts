@@ -168,18 +168,21 @@ const writtenOf = gatherRows(async (db: Db, all: readonly NewSession[]): Promise
     return await writeAll(db, all)
   } catch (error) {
     // Without an answer nobody knows what was written.
-    if (all.length === 1 || error instanceof DatabaseUnavailable) throw error
-    // None was written: none must fail for the fault of another.
-    const alone = new Map<NewSession, Session | Error>()
-    for (const each of all) {
-      const written = await writeAll(db, [each])
-        .then(of => of.get(each))
-        .catch((error: Error) => error)
-      if (written) alone.set(each, written)
-    }
-    return alone
+    if (all.length === 1 || (error instanceof DatabaseUnavailable && !wasTooLong(error))) throw error
+    // None was written: none must fail for the fault of another, nor wait for a lock that only another needs.
+    const alone = await Promise.all(
+      all.map(async each => {
+        const written = await writeAll(db, [each]).catch((error: Error) => error)
+        return [each, written instanceof Error ? written : written.get(each)] as const
+      }),
+    )
+    return new Map(alone.flatMap(([each, written]) => (written ? [[each, written]] : [])))
   }
 })
+
+/** Whether Postgres ended the statement because a lock, or the statement itself, took too long; then nothing was written. */
+const wasTooLong = ({ cause }: DatabaseUnavailable): boolean =>
+  /^(55P03|57014)$/.test(`${(cause as { code?: unknown } | undefined)?.code}`)
 
 async function writeAll(db: Db, all: readonly NewSession[]): Promise<Map<NewSession, Session>> {
   const [first] = all
