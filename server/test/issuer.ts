@@ -93,7 +93,10 @@ export async function startIssuer(ending = ""): Promise<TestIssuer> {
     if (!isRight) return "refused"
     const { sub, claims, header } = answers.person
     const now = Math.floor(Date.now() / 1_000)
-    const more = { aud: CLIENT.id, nonce: of.get("nonce"), iat: now, ...claims }
+    // The address is given for its scope alone (OpenID Connect Core 1.0, 5.4).
+    const { email, email_verified: isVerified, ...others } = claims
+    const address = of.get("scope")?.split(" ").includes("email") ? { email, email_verified: isVerified } : {}
+    const more = { aud: CLIENT.id, nonce: of.get("nonce"), iat: now, ...address, ...others }
     return { access_token: "unused", token_type: "Bearer", id_token: await sign(sub, more, header) }
   }
   await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))

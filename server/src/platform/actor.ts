@@ -23,6 +23,8 @@ export interface Actor {
   requestId?: string
   /** The membership that a person's request was admitted for. Each transaction of the request holds it. */
   member?: { merchantId: string; personId: string; role: string }
+  /** The key, or the session, that the request was admitted with. Each transaction of the request needs it to hold still. */
+  credential?: { key?: { id: string; hash: string }; sessionId?: string }
 }
 
 const present = new AsyncLocalStorage<Actor | undefined>()
@@ -40,6 +42,9 @@ export function holdMember(member: NonNullable<Actor["member"]>): void {
 /** The error code of a transaction whose member is gone, or has another role than the request was admitted with. */
 export const MEMBER_CHANGED = "SL001"
 
+/** The error code of a transaction whose key was revoked, or whose session was ended, after the request was admitted. */
+export const CREDENTIAL_ENDED = "SL002"
+
 /**
  * The statement that names the actor in a transaction, and holds the actor's membership; undefined without an actor. The actor is in base64, so that
  * nothing in it can be parsed as SQL, and every character of a name is kept.
@@ -47,10 +52,13 @@ export const MEMBER_CHANGED = "SL001"
 export function actorStatement(): string | undefined {
   const actor = present.getStore()
   if (!actor) return undefined
-  const { member, ...shown } = actor
+  const { member, credential, ...shown } = actor
   const held = member ? `, hold_member(${[member.merchantId, member.personId, member.role].map(quoted)})` : ""
+  const key = credential?.key ? [credential.key.id, credential.key.hash].map(quoted) : ["null", "null"]
+  const session = credential?.sessionId ? quoted(credential.sessionId) : "null"
+  const holds = credential ? `, hold_credential(${[...key, session]})` : ""
   // Not `set local`: pg_stat_statements stores each text of it separately, and so would store the actors.
-  return `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(shown)).toString("base64")}', true)${held}`
+  return `select set_config('sluice.actor', '${Buffer.from(JSON.stringify(shown)).toString("base64")}', true)${held}${holds}`
 }
 
 /** An id or a role as a literal of SQL; throws for anything else. */

@@ -1,7 +1,7 @@
 /** The first argument of every function that does I/O. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
-import { MEMBER_CHANGED } from "./actor.ts"
+import { CREDENTIAL_ENDED, MEMBER_CHANGED } from "./actor.ts"
 import type { ChainInfo } from "./chain/network-facts.ts"
 import type { Chain } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
@@ -104,11 +104,20 @@ async function commit<C extends Context, T>(ctx: C, work: (ctx: InTransaction<C>
       return result
     } catch (error) {
       if ((error as { code?: unknown }).code === MEMBER_CHANGED) throw memberChanged(error)
+      if ((error as { code?: unknown }).code === CREDENTIAL_ENDED) throw credentialEnded(error)
       if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
       ctx.log.info({ tried }, "transaction deadlocked; retrying")
       await sleep(Math.random() * maxPauseMs(tried))
     }
 }
+
+const credentialEnded = (cause: unknown): ApiError =>
+  new ApiError(
+    "UNAUTHORIZED",
+    undefined,
+    "Your key or session was ended while this request ran. Nothing was written.",
+    cause,
+  )
 
 const memberChanged = (cause: unknown): ApiError =>
   new ApiError("ROLE_REQUIRED", undefined, "Your role changed while this request ran. Nothing was written.", cause)

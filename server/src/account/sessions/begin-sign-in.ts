@@ -34,7 +34,7 @@ export async function beginSignIn(ctx: Context, returnTo: string): Promise<{ url
     .execute()
   const url = oidc.buildAuthorizationUrl(provider, {
     redirect_uri: callbackUrl(ctx),
-    scope: "openid",
+    scope: "openid email",
     state,
     nonce,
     code_challenge: await oidc.calculatePKCECodeChallenge(verifier),

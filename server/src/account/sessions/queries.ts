@@ -67,12 +67,14 @@ export async function insertSession(ctx: TxContext, row: Row<"sessions">): Promi
     .where("sub", "=", row.sub)
     .orderBy("created_at", "desc")
     .limit(SESSIONS_PER_PERSON)
-  await ctx.db
+  const ended = await ctx.db
     .deleteFrom("sessions")
     .where("iss", "=", row.iss)
     .where("sub", "=", row.sub)
     .where("id", "not in", kept)
+    .returning("id")
     .execute()
+  for (const { id } of ended) await notifyEnded(ctx, id)
 }
 
 /** The name of a person's merchant, the oldest membership's, which may be empty; undefined where the person belongs to none. */

@@ -108,7 +108,12 @@ export async function acceptInvitation(ctx: TxContext, subject: Subject, token: 
       undefined,
       "You are a member of this merchant already. An owner can change your role.",
     )
-  await ctx.db.deleteFrom("team_invitations").where("id", "=", id).execute()
+  // With those that were sent before it: a member who is removed must not come back with one of them.
+  await ctx.db
+    .deleteFrom("team_invitations")
+    .where("merchant_id", "=", merchantId)
+    .where(eb => eb.or([eb("id", "=", id), eb("email", "=", named.email), eb("wallet", "=", named.wallet)]))
+    .execute()
   await ctx.db
     .insertInto("members")
     .values({ merchant_id: merchantId, person_id: personId, role, created_at: ctx.now() })

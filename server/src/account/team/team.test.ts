@@ -233,6 +233,15 @@ describe("an invitation", () => {
     expect(await members()).toEqual(["shop owner"])
   })
 
+  it("brings nobody back who was removed, also where it was sent twice", async () => {
+    const tokens = []
+    for (let i = 0; i < 2; i++) tokens.push((await invite("shop", "ann@x.example", "admin")).body.token)
+    expect((await accept("ann", tokens[0])).status).toBe(200)
+    expect((await call("shop", "DELETE", `team/${await personOf("ann")}`)).status).toBe(200)
+    expect(await accept("ann", tokens[1])).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
+    expect(await members()).toEqual(["shop owner"])
+  })
+
   it("is for one person of twenty who send it at the same time, and no member accepts another", async () => {
     const { token } = (await invite("shop", "ann@x.example", "viewer")).body
     const all = await Promise.all(Array.from({ length: 20 }, () => accept("ann", token)))
@@ -300,6 +309,22 @@ describe("a role", () => {
     )
     expect((await call("ann", "DELETE", `team/${await personOf("shop")}`)).body.error).toBe("ROLE_REQUIRED")
     expect(await members()).toEqual(["ann admin", "shop owner"])
+  })
+
+  it("without the right to say who is paid attaches no split, and takes none away", async () => {
+    const recipients = [payoutWallet, wallet].map(({ address }) => ({ address, percent: 50 }))
+    const { body: split } = await call("shop", "POST", "splits", { name: "All", recipients })
+    const { id } = (await call("shop", "POST", "products", { name: "Report", price: 5 })).body
+    await join("dev", "developer")
+    const refused = { status: 403, body: { error: "ROLE_REQUIRED" } }
+    for (const path of ["products", "paywalls"])
+      expect(await call("dev", "POST", path, { name: "Mine", price: 5, splitId: split.id })).toMatchObject(refused)
+    expect(await call("dev", "PUT", `products/${id}`, { splitId: split.id })).toMatchObject(refused)
+    expect((await call("dev", "PUT", `products/${id}`, { price: 6, splitId: null })).status).toBe(200)
+    expect((await call("shop", "PUT", `products/${id}`, { splitId: split.id })).status).toBe(200)
+    expect(await call("dev", "PUT", `products/${id}`, { splitId: null })).toMatchObject(refused)
+    const kept = await db().selectFrom("products").select(["name", "split_id"]).execute()
+    expect(kept).toEqual([{ name: "Report", split_id: split.id }])
   })
 
   it("gives no key that may do more", async () => {

@@ -6,6 +6,8 @@ import type { FastifyRequest } from "fastify"
 import { type Approval, approvedByWallet } from "../../account/identity/check-wallet-lock.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
+import { checkPart } from "../../platform/http/admit-member.ts"
+import { hasRight } from "../../platform/http/rights.ts"
 import { percentOf } from "../../platform/money/percent.ts"
 import { emitSplitChanged } from "./emit-split-changed.ts"
 import { recipientsOf } from "./manage-splits.ts"
@@ -43,18 +45,22 @@ export interface SplitChange {
 }
 
 /**
- * While the wallet lock is on, requires the payout wallet's approval for giving `resource` (an id, or the name of what
+ * Throws `ROLE_REQUIRED` where a member without the right `payouts` would change who is paid. While the wallet lock is on,
+ * requires the payout wallet's approval for giving `resource` (an id, or the name of what
  * is created) another split than it has, by any of the changes that `read` returns. The change itself refuses a split of
  * another merchant. Call it outside a transaction, and the approval's `hold` first inside it.
  */
-export const approveSplits = (
+export async function approveSplits(
   ctx: Context,
-  request: Pick<FastifyRequest, "headers">,
+  request: Pick<FastifyRequest, "headers" | "member">,
   merchantId: string,
   resource: string,
   read: (ctx: TxContext) => Promise<SplitChange[]>,
-): Promise<Approval> =>
-  approvedByWallet(ctx, request, merchantId, async ctx => {
+): Promise<Approval> {
+  if (request.member && !hasRight(request.member.role, "payouts"))
+    for (const { before, after } of await read(ctx))
+      if (after !== undefined && after !== before) checkPart(request, "payouts")
+  return await approvedByWallet(ctx, request, merchantId, async ctx => {
     const from: string[] = []
     const to: string[] = []
     for (const { of, before, after } of await read(ctx)) {
@@ -68,11 +74,12 @@ export const approveSplits = (
     if (to.length === 0) return undefined
     return { words: { action: "Attach split", subject: resource, from: from.join("; "), to: to.join("; ") } }
   })
+}
 
 /** Does the same as {@link approveSplits} for one split, which the request names. */
 export const approveAttachment = (
   ctx: Context,
-  request: Pick<FastifyRequest, "headers">,
+  request: Pick<FastifyRequest, "headers" | "member">,
   merchantId: string,
   resource: string,
   before: (ctx: TxContext) => Promise<string | null>,

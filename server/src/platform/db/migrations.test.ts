@@ -27,7 +27,7 @@ it("a slug that a paywall and a link had before it named one thing is reported t
   const pglite = await openEmptyPGlite()
   await overPGlite(pglite)
   await pglite.exec(`
-    insert into merchants values ('mer', 'i', 's', '', null, now());
+    insert into merchants (id, name, created_at) values ('mer', '', now());
     insert into payment_links (id, merchant_id, chain_id, slug, title, currency, active, created_at, updated_at)
       values ('link', 'mer', 1, 'both', 'a', 'USDC', true, now() - interval '1 day', now());
     set session_replication_role = replica;

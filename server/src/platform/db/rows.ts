@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. c2770ff9634b78ca7fd86783c7de7e5a149c443be5595e5af9bc60d5f1e9bcf8
+// Made from schema.sql by `npm run schema`; do not edit. f6b217d28caefa2b51b5f398f73771709ffa964db3bb5a310a7f3c8c35b668a6
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";

@@ -2420,6 +2420,26 @@ begin
   end;
 end $function$;
 
+create or replace function hold_credential(key text, key_hash text, session text)
+ returns void
+ language plpgsql
+ set search_path to 'pg_catalog', 'public', 'pg_temp'
+AS $function$
+begin
+  if key is not null then
+    perform from api_keys where id = key and key_hash in (hash, previous_hash);
+    if not found then
+      raise exception 'the key was revoked' using errcode = 'SL002';
+    end if;
+  end if;
+  if session is not null then
+    perform from sessions where id = session;
+    if not found then
+      raise exception 'the session was ended' using errcode = 'SL002';
+    end if;
+  end if;
+end $function$;
+
 create or replace function hold_member(merchant text, person text, admitted_as text)
  returns void
  language plpgsql

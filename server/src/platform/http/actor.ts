@@ -19,7 +19,13 @@ export function actorOf(request: FastifyRequest, subject: Subject | undefined = 
   if (wallet !== undefined) return { kind: "subscriber", id: wallet, route, requestId }
   // A User-Agent is text that the caller chooses, so it is cut, and characters that are not ASCII are replaced.
   const userAgent = headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS).replaceAll(/[^\x20-\x7e]/g, "?")
-  const from = { address: plainAddress(ip), userAgent, route, requestId }
+  const from = { address: plainAddress(ip), userAgent, route, requestId, ...credentialOf(request) }
   if (subject) return { kind: "console", id: subject.sub, issuer: subject.iss, ...from }
   return apiKey && { kind: "api_key", id: apiKey.id, ...from }
+}
+
+/** What each transaction of the request needs to hold still. A token holds until it expires. */
+function credentialOf({ apiKey, sessionId }: FastifyRequest): Pick<Actor, "credential"> {
+  if (apiKey?.hash !== undefined) return { credential: { key: { id: apiKey.id, hash: apiKey.hash } } }
+  return sessionId === undefined ? {} : { credential: { sessionId } }
 }

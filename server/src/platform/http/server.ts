@@ -144,6 +144,11 @@ export function openServer(
       checkStorable(request.params as object)
     }),
   )
+  // A caller may take a minute to send its body, and lose its credential meanwhile.
+  app.addHook("preHandler", (request, reply, done) => {
+    if (reply.elapsedTime < ADMITTED_MS || !(request.subject ?? request.apiKey)) return done()
+    return admitAgain(identities, request)
+  })
   // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
   // On behalf of the actor: a person's first request makes a merchant.
@@ -290,6 +295,16 @@ function admitCallers(
   })
 }
 
+/** Refuses a request whose credential does not hold any more, or is another one's by now. */
+async function admitAgain(identities: Identities, request: FastifyRequest): Promise<void> {
+  const credential = credentialOf(request.routeOptions.config.access, pathOf(request))
+  const { refusal, apiKey, sessionId } = await identities.authenticate(credential, request.headers, false)
+  if (refusal !== undefined) throw refusal
+  if (apiKey?.id !== request.apiKey?.id || sessionId !== request.sessionId) throw new ApiError("UNAUTHORIZED")
+  if (apiKey) checkScope(apiKey, request.routeOptions.config.access)
+  request.apiKey = apiKey
+}
+
 /** Measures and logs each request after it is answered. Probes are logged only at level `debug`. */
 function recordAnswers(app: Server, ctx: Context): void {
   const log = requestLog(ctx.log)
@@ -304,6 +319,9 @@ function recordAnswers(app: Server, ctx: Context): void {
     done()
   })
 }
+
+/** A request whose body took longer is admitted again. Transactions read the credential in any case. */
+const ADMITTED_MS = 1_000
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i
 
