@@ -1,6 +1,6 @@
 /**
  * An embedded database that was made before, as a first start would make it: `script/install` makes it once
- * (`server/tools/prepare-database.ts`), and each new sandbox begins with a copy. To make one anew takes three seconds.
+ * (`server/tools/prepare-database.ts`), and each new sandbox begins with a copy. To make another takes three seconds.
  */
 // I/O: reads and copies files; a start needs them before there is a context.
 import { createHash } from "node:crypto"
