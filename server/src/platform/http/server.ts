@@ -23,8 +23,9 @@ import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../
 import { requestLog } from "../log.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { actorOf } from "./actor.ts"
+import { admitCallers } from "./admit-callers.ts"
 import { admitMember } from "./admit-member.ts"
-import { checkScope, credentialOf, type Identities, isFrom, isPrivate } from "./authenticate.ts"
+import { type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 import { endWithCredential } from "./end-with-credential.ts"
@@ -34,7 +35,7 @@ import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { type Limiter, limiter, nobody } from "./limit-requests.ts"
 import { pathOf } from "./path.ts"
 import { type RouteAccess, registeredAccess } from "./route-access.ts"
-import { linkCaller, probes, traceRequests } from "./trace-requests.ts"
+import { probes, traceRequests } from "./trace-requests.ts"
 import { buildSerializer, detailsOf, validatorFactory } from "./validation.ts"
 import { whenReady } from "./when-ready.ts"
 
@@ -144,11 +145,6 @@ export function openServer(
       checkStorable(request.params as object)
     }),
   )
-  // A caller may take a minute to send its body, and lose its credential meanwhile.
-  app.addHook("preHandler", (request, reply, done) => {
-    if (reply.elapsedTime < ADMITTED_MS || !(request.subject ?? request.apiKey)) return done()
-    return admitAgain(identities, request)
-  })
   // The last hook before a route's handler: a context set by an earlier hook is lost while the body is read.
   app.addHook("preHandler", (request, _reply, done) => withActor(actorOf(request), done))
   // On behalf of the actor: a person's first request makes a merchant.
@@ -245,66 +241,6 @@ function answerCors(app: Server, ctx: Context): void {
   })
 }
 
-const STOPPING =
-  "Not ready: the process is stopping. Nothing was done: send the request again after the seconds in `Retry-After`."
-
-/**
- * Finds out who is calling, counts the request against the caller's limits, and only then refuses invalid credentials.
- * Refuses what comes on open connections during a stop.
- */
-function admitCallers(
-  app: Server,
-  identities: Identities,
-  { admit, isRefused }: Limiter,
-  isStopping: () => boolean,
-): void {
-  // Runs after CORS has written its headers, so that a page can read a 401 or a 429. Preflights end there.
-  app.after(() => {
-    /** Whether the request continues; throws the error that it is refused with. */
-    const admitted = (request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> => {
-      const { access } = request.routeOptions.config
-      const credential = credentialOf(access, pathOf(request))
-      return whenReady(identities.authenticate(credential, request.headers, isRefused(request)), caller => {
-        request.subject = caller.subject
-        request.sessionId = caller.sessionId
-        request.apiKey = caller.apiKey
-        request.wallet = caller.wallet
-        const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-        // From an address that is not the key's, a stolen one counts by that address: it must not use up the key's limit.
-        const apiKey = caller.apiKey && isFrom(caller.apiKey, request.ip) ? caller.apiKey : undefined
-        return whenReady(admit(request, reply, { subject, apiKey }), isAdmitted => {
-          if (!isAdmitted) return false
-          if (caller.refusal !== undefined) throw caller.refusal
-          if (caller.apiKey && !apiKey) throw new ApiError("IP_NOT_ALLOWED")
-          // Runs before the body is read: most paths without a route have no limit either, and a client could send an
-          // endless body.
-          if (request.is404) throw new ApiError("NOT_FOUND")
-          if (caller.apiKey) checkScope(caller.apiKey, access)
-          if (caller.subject ?? caller.apiKey) linkCaller(request)
-          return true
-        })
-      })
-    }
-    app.addHook("onRequest", (request, reply, done) => {
-      if (isStopping() && pathOf(request) !== "/healthz") throw new ApiError("NOT_READY", undefined, STOPPING)
-      const goesOn = admitted(request, reply)
-      if (goesOn === true) done()
-      // When the promise resolves, Fastify continues by itself, unless the request was answered.
-      return goesOn instanceof Promise ? goesOn : undefined
-    })
-  })
-}
-
-/** Refuses a request whose credential does not hold any more, or is another one's by now. */
-async function admitAgain(identities: Identities, request: FastifyRequest): Promise<void> {
-  const credential = credentialOf(request.routeOptions.config.access, pathOf(request))
-  const { refusal, apiKey, sessionId } = await identities.authenticate(credential, request.headers, false)
-  if (refusal !== undefined) throw refusal
-  if (apiKey?.id !== request.apiKey?.id || sessionId !== request.sessionId) throw new ApiError("UNAUTHORIZED")
-  if (apiKey) checkScope(apiKey, request.routeOptions.config.access)
-  request.apiKey = apiKey
-}
-
 /** Measures and logs each request after it is answered. Probes are logged only at level `debug`. */
 function recordAnswers(app: Server, ctx: Context): void {
   const log = requestLog(ctx.log)
@@ -319,9 +255,6 @@ function recordAnswers(app: Server, ctx: Context): void {
     done()
   })
 }
-
-/** A request whose body took longer is admitted again. Transactions read the credential in any case. */
-const ADMITTED_MS = 1_000
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i
 

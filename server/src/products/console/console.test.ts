@@ -40,7 +40,7 @@ describe("a sign-in at the provider", () => {
       client_id: CLIENT.id,
       redirect_uri: `${origin}/console/callback`,
       response_type: "code",
-      scope: "openid",
+      scope: "openid email",
       code_challenge_method: "S256",
     })
     const [row] = await signIns()
