@@ -268,15 +268,15 @@ export interface Resources {
     /** The API keys, without the secrets */
     list(query?: Query<"listApiKeys">, options?: RequestOptions): Pages<Item<"listApiKeys", "data">, api.ApiKeyList>
     /** Changes the given fields of a key, from its next request on. Null takes an end, addresses or a limit away. Whoever changes more than the name must have the rights of all scopes that the key then has. With the wallet lock on, a key that then has `money` or `console` needs the payout wallet's signature. */
-    update(id: string, body: Body<"changeApiKey">, options?: RequestOptions): Promise<Answer<"changeApiKey">>
+    update(id: string, body: Body<"changeApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
     /** Revokes an API key at once */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
     /** How much all API keys together may send back in a day */
-    getLimits(options?: RequestOptions): Promise<Answer<"readKeyLimits">>
+    getLimits(options?: RequestOptions): Promise<api.KeyLimits>
     /** Changes the given limits, from the next refund or return of a key on. Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature. */
-    updateLimits(body: Body<"changeKeyLimits">, options?: RequestOptions): Promise<Answer<"changeKeyLimits">>
+    updateLimits(body: Body<"changeKeyLimits">, options?: RequestOptions): Promise<api.KeyLimits>
   }
   me: {
     /** Who is signed in, and the merchants of which this person is a member */

@@ -33,6 +33,7 @@ const commands = [
   "deploy",
   "backup",
   "invite",
+  "merchant",
   "reencrypt",
   "wallet",
   "signer",

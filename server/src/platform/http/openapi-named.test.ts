@@ -62,7 +62,8 @@ describe("the document for generators", () => {
       ([field, { type, enum: values }]) =>
         field !== "properties" && (values !== undefined || [type].flat().includes("object")),
     )
-    expect(shapes.length).toBeLessThanOrEqual(270)
+    // Raised from 270 for what keys can be given: caps, addresses, rolls.
+    expect(shapes.length).toBeLessThanOrEqual(275)
   })
 
   it("has an example of each event that its schema accepts", () => {
