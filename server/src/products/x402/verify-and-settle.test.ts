@@ -515,7 +515,7 @@ describe("the facilitator", () => {
     const [one, other] = ["order-1", "order-2"].map(key => ({ "idempotency-key": key }))
     expect((await settle(body, one)).body.errorReason).toBe("settlement_pending")
     await on.round()
-    expect((await settle(body, other)).body.success).toBe(true)
+    expect((await settle(signed, other)).body.success).toBe(true)
     for (const later of [one, other]) expect((await settle(body, later)).body.errorReason).toBe("duplicate_settlement")
   })
 
