@@ -24,30 +24,46 @@ const newKey = async () =>
 const revoke = (id: string) => service.call("DELETE", `/api/console/api-keys/${id}`, undefined, { as: "shop" })
 const products = () => service.ctx.db.selectFrom("products").select("name").execute()
 
+/** Sends a request whose body is whole only after `between`, which begins once its key is admitted; returns the status. */
+async function sendSlowly(path: string, order: object, scopes: string[], between: (id: string) => Promise<unknown>) {
+  const url = new URL(path, await service.listen())
+  const body = JSON.stringify(order)
+  const { id, key } = (await service.call("POST", "/api/console/api-keys", { name: "A", scopes }, { as: "shop" })).body
+  const headers = { "content-type": "application/json", "content-length": body.length, "x-api-key": key }
+  const request = open(url, { method: "POST", headers })
+  const answered = new Promise<number | undefined>((resolve, reject) => {
+    request.once("error", reject)
+    request.once("response", response => void text(response).then(() => resolve(response.statusCode)))
+  })
+  request.write(body.slice(0, 1))
+  await until("the key is admitted", async () => {
+    const keys = service.ctx.db.selectFrom("api_keys").select("last_used_at").where("id", "=", id)
+    return (await keys.executeTakeFirst())?.last_used_at !== null
+  })
+  await between(id)
+  request.end(body.slice(1))
+  return await answered
+}
+
 it("refuses a request whose key was revoked while its body was on the way, and writes nothing", async () => {
-  const url = new URL("/api/console/products", await service.listen())
-  const body = JSON.stringify({ name: "Report", price: 5 })
-  const send = async (between: (id: string) => Promise<unknown>) => {
-    const { id, key } = await newKey()
-    const headers = { "content-type": "application/json", "content-length": body.length, "x-api-key": key }
-    const request = open(url, { method: "POST", headers })
-    const answered = new Promise<number | undefined>((resolve, reject) => {
-      request.once("error", reject)
-      request.once("response", response => void text(response).then(() => resolve(response.statusCode)))
-    })
-    request.write(body.slice(0, 1))
-    await until("the key is admitted", async () => {
-      const keys = service.ctx.db.selectFrom("api_keys").select("last_used_at").where("id", "=", id)
-      return (await keys.executeTakeFirst())?.last_used_at !== null
-    })
-    await between(id)
-    request.end(body.slice(1))
-    return await answered
-  }
+  const send = (between: (id: string) => Promise<unknown>) =>
+    sendSlowly("/api/console/products", { name: "Report", price: 5 }, ["console"], between)
   expect(await send(revoke)).toBe(401)
   expect(await products()).toEqual([])
   expect(await send(async () => {})).toBe(201)
   expect(await products()).toEqual([{ name: "Report" }])
+})
+
+it("admits a request again whose body took longer than a second, where no transaction reads the key", async () => {
+  const aSecond = async () => {
+    const at = performance.now()
+    await until("a second has passed", () => performance.now() - at > 1_000)
+  }
+  const send = (between: (id: string) => Promise<unknown>) =>
+    sendSlowly("/api/checkouts", { amount: 5 }, ["checkouts"], between)
+  expect(await send(async id => await Promise.all([revoke(id), aSecond()]))).toBe(401)
+  expect(await service.ctx.db.selectFrom("checkout_sessions").select("id").execute()).toEqual([])
+  expect(await send(aSecond)).toBe(201)
 })
 
 it("needs the secret that the request carried: a rolled key without grace refuses the old one's transactions", async () => {

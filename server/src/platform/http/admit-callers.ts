@@ -72,6 +72,7 @@ async function admitAgain(identities: Identities, request: FastifyRequest): Prom
   const { refusal, apiKey, sessionId } = await identities.authenticate(credential, request.headers, false)
   if (refusal !== undefined) throw refusal
   if (apiKey?.id !== request.apiKey?.id || sessionId !== request.sessionId) throw new ApiError("UNAUTHORIZED")
+  if (apiKey && !isFrom(apiKey, request.ip)) throw new ApiError("IP_NOT_ALLOWED")
   if (apiKey) checkScope(apiKey, request.routeOptions.config.access)
   request.apiKey = apiKey
 }
