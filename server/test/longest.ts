@@ -8,6 +8,7 @@ export const longest = [
   "server/src/ledger/payouts/books.test.ts",
   "web/test/checkout.test.ts",
   "server/test/e2e/walkthrough.test.ts",
+  "server/src/products/proxy/calls.test.ts",
   "server/test/e2e/wallet.test.ts",
   "server/test/bad-input.test.ts",
   "server/test/chaos/payouts.test.ts",
@@ -74,4 +75,6 @@ export const longest = [
   "server/src/ledger/txmanager/check-gas-budget.test.ts",
   "server/src/operations/cli/deploy.test.ts",
   "contracts/deposit.test.ts",
+  "sdk/test/retries.test.ts",
+  "server/src/platform/http/health-routes.test.ts",
 ]

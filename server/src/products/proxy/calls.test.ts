@@ -413,13 +413,14 @@ describe("an answer", () => {
     expect((await paid("shop-api", "192.0.2.1", { "x-payment": "n" })).status).toBe(503)
     expect([offers.length, asked.length]).toEqual([0, 100])
     expect((await paid("other-api", "192.0.2.2")).status).toBe(402)
-    const cut = textOf(first[0] as IncomingMessage).catch(error => error.code)
+    const ends = [...first, ...second].map(each => textOf(each).catch(error => error.code))
     respond = response => response.end("paid")
     expect(await paid("shop-api", "192.0.2.2", { "x-payment": "n" })).toMatchObject({ status: 200, text: "paid" })
-    expect(await cut).toBe("ECONNRESET")
+    // The call that came first gave its place: of fifty that were begun together, any may have come first.
+    expect(await Promise.race(ends)).toBe("ECONNRESET")
     for (const response of open) response.end(" last")
-    const texts = await Promise.all([...first.slice(1), ...second].map(textOf))
-    expect(new Set(texts)).toEqual(new Set(["first last"]))
+    const texts = await Promise.all(ends)
+    expect(texts.filter(text => text === "first last")).toHaveLength(99)
     await until("a place is free again", async () => (await paid("shop-api", "192.0.2.1")).status === 402)
   })
 
