@@ -36,7 +36,7 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
         select coalesce(bool_and(coalesce(p.status = 'granted', false)), false) as is_granted
         from transfers t join deposits d on d.id = t.deposit_id
           left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-        where d.resource_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}),
+        where t.chain_id = ${chainId}::integer and t.tx_hash = ${txHash} and t.token = ${token.address} and d.resource_id = ${paywallId}),
       made as (
         insert into submissions (resource_id, chain_id, tx_hash, address, by_sender, status, reason, message, attempts, run_at,
           submitted_at, updated_at, traceparent)
