@@ -11,7 +11,7 @@ import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import { isKind } from "../../platform/db/is-kind.ts"
 import { remainingValue, remainingValueColumns } from "../../platform/db/remaining-value.ts"
-import { sqlArray } from "../../platform/db/sql-array.ts"
+import { sqlArray, sqlRows } from "../../platform/db/sql-array.ts"
 import { allColumns } from "../../platform/db/whole-rows.ts"
 import type { IdPrefix } from "../../platform/ids.ts"
 import type { Version } from "./payment.ts"
@@ -100,13 +100,15 @@ export async function standingPayments(
   const { rows } = await sql<StandingPayment>`
     /* named: standing_payments */ select ${allColumns("p", "payments")}, has.there, case when has.alone then 0 else has.there end as sure,
       has.there > p.amount and p.accepted_at is null and not revoked.by_merchant as grown
-    from payments p cross join lateral (select exists (select from grants g
+    from (select distinct payment_id from claims where transfer_id in (${sqlRows("bigint", due)})) due
+      -- By its id: a kept plan would read all payments of this payer, and a frequent one has thousands.
+      cross join lateral (select ${allColumns("o", "payments")} from payments o where o.id = due.payment_id limit 1) p
+      cross join lateral (select exists (select from grants g
         where g.payment_id = p.id and g.revoked_by = 'merchant') as by_merchant) revoked join lateral (
       select coalesce(sum(${remainingValue}) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
         bool_or(t.single_source) as alone, bool_or(t.state = 'seen') as unconfirmed
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) has on true
-    where p.id in (select payment_id from claims where transfer_id = any(${sqlArray("bigint", due)}))
-      and p.resource_id = ${paywallId} and p.payer = ${payer} and not has.unconfirmed
+    where p.resource_id = ${paywallId} and p.payer = ${payer} and not has.unconfirmed
       and (p.status in ('granted', 'returned')
         or (p.status = 'reversed' and (p.accepted_at is not null or revoked.by_merchant)))
     order by p.id`.execute(ctx.db)
