@@ -33,6 +33,8 @@ export interface SessionSource {
   byHash(hashes: readonly string[]): Promise<Map<string, Row<"sessions">>>
   /** Records that a session is used. */
   noteSeen(session: Row<"sessions">): Promise<void>
+  /** The ids among these of sessions that have not ended. */
+  lasting(ids: readonly string[]): Promise<readonly string[]>
 }
 
 /** For a server without a console. */
@@ -40,7 +42,10 @@ const noSessions: SessionSource = {
   hashIn: () => undefined,
   byHash: async () => new Map(),
   noteSeen: async () => {},
+  lasting: async () => [],
 }
+
+const isStream = ({ accept }: IncomingHttpHeaders): boolean => accept?.trim().toLowerCase() === "text/event-stream"
 
 /** A caller without a credential. */
 const stranger: Caller = { subject: undefined, apiKey: undefined }
@@ -61,13 +66,14 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
     const isStranger = credential === undefined || (credential === "optional key" && headers["x-api-key"] === undefined)
     return isStranger ? stranger : identify(credential, headers, isRefused)
   }
-  const bySession = async (hash: string, isRefused: boolean) => {
+  const bySession = async (hash: string, headers: IncomingHttpHeaders, isRefused: boolean) => {
     const session = hash === "" || absent.has(hash) ? undefined : await byHash(isRefused)(hash)
     if (!session || !timingSafeEqual(Buffer.from(session.hash, "hex"), Buffer.from(hash, "hex"))) {
       if (hash !== "") absent.add(hash)
       return { ...stranger, refusal: sessionNeeded() }
     }
-    await sessions.noteSeen(session)
+    // A browser connects a stream again and again by itself, which must not keep a session alive that nobody uses.
+    if (!isStream(headers)) await sessions.noteSeen(session)
     return { ...stranger, subject: { iss: session.iss, sub: session.sub }, sessionId: session.id }
   }
   const identify = async (credential: Credential, headers: IncomingHttpHeaders, isRefused: boolean) => {
@@ -80,7 +86,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
       const isByKey = headers.authorization === undefined && headers["x-api-key"] !== undefined
       if (credential === "token" || credential === "token or key") {
         const hash = headers.authorization === undefined && !isByKey ? sessions.hashIn(headers) : undefined
-        if (hash !== undefined) return await bySession(hash, isRefused)
+        if (hash !== undefined) return await bySession(hash, headers, isRefused)
       }
       if (credential === "token" || (credential === "token or key" && !isByKey)) {
         const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
@@ -97,7 +103,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer, sessions: Sess
   }
   return {
     authenticate,
-    watch: openCredentialWatch(ctx),
+    watch: openCredentialWatch(ctx, ids => sessions.lasting(ids)),
     memberOf: async (subject, { sessionId, merchantId }) => {
       const memberships = await membershipsOf(ctx, subject)
       // A browser asks for pages by itself, and must make no merchant by that.

@@ -6,17 +6,22 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { onPostgres } from "../../../test/database.ts"
 import { startService, type TestService } from "../../../test/service.ts"
 import { openApp } from "../../app.ts"
+import type { Context } from "../../platform/context.ts"
 import { type OpenDatabase, openPostgres } from "../../platform/db/open.ts"
+import type { Watch } from "../../platform/http/authenticate.ts"
 import type { Server } from "../../platform/http/server.ts"
 import type { ChangeListener } from "../../platform/jobs/wake.ts"
 import { openWakes } from "../../platform/jobs/wake.ts"
 import { openLog } from "../../platform/log.ts"
+import { lastingSessions } from "../sessions/queries.ts"
 import { keptOf } from "./manage-api-keys.ts"
 import { tokenIssuer } from "./tokens.ts"
 import { openCredentialWatch } from "./watch-credentials.ts"
 
 const ANN = `per_${"a".repeat(24)}`
 const BOB = `per_${"b".repeat(24)}`
+const IDLE = `ses_${"i".repeat(24)}`
+const USED = `ses_${"u".repeat(24)}`
 
 let service: TestService
 let shop: string
@@ -51,6 +56,7 @@ const makeKey = async () =>
     id: string
     key: string
   }
+const openWatch = (ctx: Context = service.ctx) => openCredentialWatch(ctx, ids => lastingSessions(ctx, ids))
 const member = (personId: string) => ({
   apiKey: undefined,
   sessionId: undefined,
@@ -69,7 +75,7 @@ describe("a watch", () => {
     ["a role with less", () => changeRole(ANN, "viewer")],
     ["a role with more", () => changeRole(ANN, "owner")],
   ])("of a member ends with %s, and another's does not", async (_what, change) => {
-    const watch = openCredentialWatch(service.ctx)
+    const watch = openWatch()
     const [ann, bob] = [ANN, BOB].map(id => watch(member(id)))
     expect((await change()).status).toBe(200)
     await aborted(ann?.signal as AbortSignal)
@@ -78,7 +84,7 @@ describe("a watch", () => {
   })
 
   it("of a key ends with the secret that it was asked for with: by a roll, or at the end of its time", async () => {
-    const watch = openCredentialWatch(service.ctx)
+    const watch = openWatch()
     const { id, key } = await makeKey()
     const old = keyed(id)
     const held = watch({ ...old, apiKey: { ...old.apiKey, hash: keptOf(key).hash } })
@@ -94,7 +100,7 @@ describe("a watch", () => {
   })
 
   it("of a key ends with its revocation, and another's does not", async () => {
-    const watch = openCredentialWatch(service.ctx)
+    const watch = openWatch()
     const revoked = await makeKey()
     const ended = watch(keyed(revoked.id))
     const other = watch(keyed((await makeKey()).id))
@@ -106,14 +112,42 @@ describe("a watch", () => {
 
   it("of what ended before it began ends at once", async () => {
     await remove(ANN)
-    await aborted(openCredentialWatch(service.ctx)(member(ANN)).signal)
+    await aborted(openWatch()(member(ANN)).signal)
+  })
+
+  it("of a session ends an hour after its last use, however long its answer lasts, and not while it is used", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const watch = openWatch()
+    const now = new Date()
+    const own = { iss: service.issuer.issuer, sub: "ann", way: "wallet", address: null, user_agent: null } as const
+    const times = { created_at: now, last_seen_at: now, expires_at: new Date(now.getTime() + 43_200_000) }
+    const held = new Map<string, Watch>()
+    for (const id of [IDLE, USED]) {
+      await service.ctx.db
+        .insertInto("sessions")
+        .values({ ...own, ...times, id, hash: id })
+        .execute()
+      held.set(id, watch({ apiKey: undefined, member: undefined, sessionId: id }))
+    }
+    const age = (id: string, ms: number) =>
+      service.ctx.db
+        .updateTable("sessions")
+        .set({ last_seen_at: new Date(now.getTime() - ms) })
+        .where("id", "=", id)
+        .execute()
+    await age(USED, 3_500_000)
+    await age(IDLE, 3_600_000)
+    vi.advanceTimersByTime(15_000)
+    await aborted(held.get(IDLE)?.signal as AbortSignal)
+    expect(held.get(USED)?.signal.aborted).toBe(false)
+    for (const { close } of held.values()) close()
   })
 
   it("ends without a notification too, after a while, and after notifications may have been missed", async () => {
     let listener: ChangeListener | undefined
     const wakes = { ...service.ctx.wakes, onChange: (_topic: string, given: ChangeListener) => (listener = given) }
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
-    const watch = openCredentialWatch({ ...service.ctx, wakes: wakes as never })
+    const watch = openWatch({ ...service.ctx, wakes: wakes as never })
     const [ann, bob] = [ANN, BOB].map(id => watch(member(id)))
     await remove(ANN)
     vi.advanceTimersByTime(15_000)

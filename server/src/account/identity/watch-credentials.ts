@@ -4,7 +4,7 @@
  * as valid: a notification only says what to read again.
  */
 import { sql } from "kysely"
-import { type Context, wallTime } from "../../platform/context.ts"
+import type { Context } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import type { Watch, Watched } from "../../platform/http/authenticate.ts"
 import { keyHolds } from "./manage-api-keys.ts"
@@ -22,14 +22,17 @@ interface Held extends Watched {
 const namesOf = ({ apiKey, member, sessionId }: Watched): string[] =>
   [apiKey?.id, sessionId, member && `${member.merchantId} ${member.personId}`].filter(name => name !== undefined)
 
+/** Which of these sessions have not ended, by their ids. */
+type Lasting = (ids: readonly string[]) => Promise<readonly string[]>
+
 /** Returns a function that watches the credential of an answer until the answer is closed. */
-export function openCredentialWatch(ctx: Context): (credential: Watched) => Watch {
+export function openCredentialWatch(ctx: Context, lasting: Lasting): (credential: Watched) => Watch {
   const all = new Set<Held>()
   let timer: NodeJS.Timeout | undefined
   const check = async (held: Held[]): Promise<void> => {
     if (held.length === 0) return
     // Where the database can't be asked, the next check does.
-    const valid = await stillValid(ctx, held).catch(() => undefined)
+    const valid = await stillValid(ctx, lasting, held).catch(() => undefined)
     for (const each of held) if (valid && textsOf(each).some(text => !valid.has(text))) each.ended.abort()
   }
   const checkAll = () => void check([...all])
@@ -73,7 +76,7 @@ const textsOf = ({ apiKey, member, sessionId }: Watched): string[] =>
     member && `${member.merchantId} ${member.personId} ${member.role}`,
   ].filter(text => text !== undefined)
 
-async function stillValid(ctx: Context, held: readonly Held[]): Promise<Set<string>> {
+async function stillValid(ctx: Context, lasting: Lasting, held: readonly Held[]): Promise<Set<string>> {
   const { db } = ctx
   const ids = (of: (each: Held) => string | undefined) => [...new Set(held.flatMap(each => of(each) ?? []))]
   const keys = ids(({ apiKey }) => apiKey?.id)
@@ -91,14 +94,7 @@ async function stillValid(ctx: Context, held: readonly Held[]): Promise<Set<stri
       if (key.previous_hash !== null && key.previous_until && key.previous_until > ctx.now())
         found.add(key.previous_hash)
     }
-  if (sessions.length > 0)
-    for (const { id } of await db
-      .selectFrom("sessions")
-      .select("id")
-      .where("id", "in", sessions)
-      .where("expires_at", ">", wallTime(ctx))
-      .execute())
-      found.add(id)
+  if (sessions.length > 0) for (const id of await lasting(sessions)) found.add(id)
   if (members.length === 0) return found
   const merchants = sqlArray(
     "text",

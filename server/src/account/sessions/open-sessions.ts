@@ -10,7 +10,7 @@ import { cookieIn, setCookie } from "../../platform/http/cookies.ts"
 import { newId, randomText } from "../../platform/ids.ts"
 import type { SessionSource } from "../identity/open-identities.ts"
 import { cookieNames, isSecure, placeOf } from "./console-place.ts"
-import { endSessionWith, insertSession, noteSeen, sessionsByHash } from "./queries.ts"
+import { endSessionWith, insertSession, lastingSessions, noteSeen, sessionsByHash } from "./queries.ts"
 import { hashOf, isFromConsole, isSameHash, LONGEST_MS, SECRET_CHARACTERS } from "./session.ts"
 
 const FORM = new RegExp(`^[0-9A-Za-z]{${SECRET_CHARACTERS}}$`)
@@ -42,6 +42,7 @@ export function openSessions(ctx: Context): SessionSource {
     },
     byHash: hashes => sessionsByHash(ctx, hashes),
     noteSeen: session => noteSeen(ctx, session),
+    lasting: ids => lastingSessions(ctx, ids),
   }
 }
 

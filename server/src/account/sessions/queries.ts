@@ -27,6 +27,19 @@ export async function sessionsByHash(ctx: TxContext, hashes: readonly string[]):
   return new Map(rows.map(row => [row.hash, row]))
 }
 
+/** Which of these sessions have not ended, by their ids. */
+export async function lastingSessions(ctx: TxContext, ids: readonly string[]): Promise<string[]> {
+  const { now, idleSince } = lasting(ctx)
+  const rows = await ctx.db
+    .selectFrom("sessions")
+    .select("id")
+    .where("id", "in", ids)
+    .where("expires_at", ">", now)
+    .where("last_seen_at", ">", idleSince)
+    .execute()
+  return rows.map(({ id }) => id)
+}
+
 /** Records that a session is used, at most once a minute; never one that has ended meanwhile. */
 export async function noteSeen(ctx: TxContext, { id, last_seen_at }: Row<"sessions">): Promise<void> {
   const { now, idleSince } = lasting(ctx)

@@ -254,6 +254,14 @@ describe("the end of a session", () => {
     expect((await visitor.read("/api/console/settings")).message).toContain("signed out")
   })
 
+  it("comes although its page connects to a stream again and again by itself", async () => {
+    const visitor = await signedIn()
+    await age("last_seen_at", 59 * 60_000)
+    const seen = (await sessions())[0]?.last_seen_at
+    expect(await status(visitor, { accept: "text/event-stream" })).toBe(200)
+    expect((await sessions())[0]?.last_seen_at).toEqual(seen)
+  })
+
   it("is twelve hours after its beginning, however much it is used", async () => {
     const visitor = await signedIn()
     await age("expires_at", 0)
