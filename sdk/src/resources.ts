@@ -42,6 +42,10 @@ export const table = {
     list: "GET /api/console/sessions at=data",
     revoke: "DELETE /api/console/sessions/{id}",
   },
+  devices: {
+    begin: "POST /api/device public body",
+    ask: "POST /api/device/token public body",
+  },
   settings: {
     get: "GET /api/console/settings",
     update: "PUT /api/console/settings body",
@@ -54,6 +58,7 @@ export const table = {
     update: "PUT /api/console/api-keys/{id} body",
     revoke: "DELETE /api/console/api-keys/{id}",
     roll: "POST /api/console/api-keys/{id}/roll key body",
+    adopt: "POST /api/console/api-keys/{id}/adopt body",
     getLimits: "GET /api/console/settings/key-limits",
     updateLimits: "PUT /api/console/settings/key-limits body",
   },
@@ -252,6 +257,12 @@ export interface Resources {
     /** Signs one of your browsers out, at once */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
+  devices: {
+    /** Begins the sign-in of a program that has no browser. Show the person `user_code` and `verification_uri`, and ask with `POST /api/device/token` every `interval` seconds. The person opens the page, signs in, types the code, sees the machine's name, its IP address and the scopes, and approves or denies. There is no address that contains the code: a person who types it has it from the own machine. */
+    begin(body: Body<"beginDeviceSignIn">, options?: RequestOptions): Promise<api.DeviceBegun>
+    /** Asks for the key of a program that signs in, which is answered once. Until the person has decided, it is answered 400 `authorization_pending`. The key is named `CLI, HOST, PERSON`, lasts 90 days, and ends at once when the person leaves the merchant or gets a role that may not give its scopes. It can be renamed and revoked, but not changed or rolled. */
+    ask(body: Body<"askForDeviceKey">, options?: RequestOptions): Promise<api.DeviceKey>
+  }
   settings: {
     /** The merchant's settings */
     get(options?: RequestOptions): Promise<api.Settings>
@@ -273,6 +284,8 @@ export interface Resources {
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
+    /** Lets a key go on whose maker may no longer give it. Such a key has `ending`: why and when it ends. Whoever adopts it must have the rights of all its scopes, and is its maker from then on. The maker before may still know its secret, so roll it too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
+    adopt(id: string, body?: Body<"adoptApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
     /** How much all API keys together may send back in a day */
     getLimits(options?: RequestOptions): Promise<api.KeyLimits>
     /** Changes the given limits, from the next refund or return of a key on. Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature. */
@@ -291,9 +304,9 @@ export interface Resources {
     accept(body: Body<"acceptInvitation">, options?: RequestOptions): Promise<api.Membership>
     /** The members of the merchant and their roles */
     list(query?: Query<"listMembers">, options?: RequestOptions): Pages<Item<"listMembers", "data">, api.TeamMemberList>
-    /** Changes a member's role, from the member's next request on. The last owner can't be lowered. While the wallet lock is on, a raise to owner, admin or finance needs the payout wallet's signature. */
+    /** Changes a member's role, from the member's next request on. The last owner can't be lowered. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member could not give any more end in seven days, unless another member adopts them; keys of devices end at once. While the wallet lock is on, a raise to owner, admin or finance, or of `moneyPerDay`, needs the payout wallet's signature. */
     update(id: string, body: Body<"changeMember">, options?: RequestOptions): Promise<api.TeamMember>
-    /** Removes a member, from the member's next request on; each member may leave. The last owner can neither leave nor be removed. */
+    /** Removes a member, from the member's next request on; each member may leave. The last owner can neither leave nor be removed. The member's API keys end in seven days, unless another member adopts them; keys of devices end at once. */
     remove(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Invites a person by e-mail address or wallet, and shows the token only this once. It counts once, for seven days, for the person whose identity provider has verified the address, or for the wallet. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
     invite(body: Body<"inviteMember">, options?: RequestOptions): Promise<api.TeamInvitationCreated>
@@ -574,6 +587,10 @@ export interface Resources {
 export type ErrorCode =
   | "VALIDATION_ERROR"
   | "MERCHANT_REQUIRED"
+  | "authorization_pending"
+  | "slow_down"
+  | "access_denied"
+  | "expired_token"
   | "INVALID_TX_HASH"
   | "INVALID_SPLIT"
   | "UNAUTHORIZED"

@@ -1,6 +1,7 @@
 /** The HTTP API: the server and the list of everything it serves. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { auditRoutes } from "./account/audit/routes.ts"
+import { deviceRoutes } from "./account/devices/routes.ts"
 import { apiKeyRoutes } from "./account/identity/api-key-routes.ts"
 import { authRoutes } from "./account/identity/auth-routes.ts"
 import { keyLimitRoutes } from "./account/identity/key-limit-routes.ts"
@@ -81,6 +82,7 @@ export function openApp(
     healthRoutes(routes, ctx, alarms, draining)
     authRoutes(routes, ctx)
     sessionRoutes(routes, ctx)
+    deviceRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)
     keyLimitRoutes(routes, ctx)

@@ -1,4 +1,6 @@
 /** The worker: the list of all background loops. */
+
+import { forgetDevices } from "./account/devices/queries.ts"
 import { forgetExpiredNonces } from "./account/identity/make-nonces.ts"
 import { forgetRetiredKeys } from "./account/identity/use-signing-keys.ts"
 import { forgetEnded } from "./account/sessions/queries.ts"
@@ -189,6 +191,7 @@ const housekeeping: Loop<SellingContext> = {
     await forgetExpiredKeys(ctx)
     await forgetExpiredNonces(ctx)
     await forgetEnded(ctx)
+    await forgetDevices(ctx)
     await forgetExpiredInvitations(ctx)
     await forgetRetiredKeys(ctx)
     await forgetExpiredSecrets(ctx)

@@ -42,7 +42,9 @@ ${row(["may", ...ROLES])}
 |---|${ROLES.map(() => "---|").join("")}
 ${roleRows.join("\n")}
 
-Support gets a limit of its own for \`money\`, which is 0 until an owner sets it.
+A member with the role support accepts, returns, refunds, captures and voids up to a limit of the member's own: whole tokens in 24 hours, for each
+token over all networks. It is 0, and such a request is answered \`ROLE_REQUIRED\`, until an owner sets \`moneyPerDay\`
+(\`PUT /api/console/team/{id}\`). What failed or was withdrawn does not count.
 
 ## Scopes
 
@@ -57,6 +59,14 @@ those of \`settings:read\`. No scope opens API keys, or changes settings: a thie
 change where the money goes. While the wallet lock is on, a key gets \`money\` or \`console\` only with the payout wallet's signature.
 A member gives a key only scopes that open what the member's own role may do. So \`console\`, which
 opens splits, is an owner's to give.
+
+When a member leaves, or gets another role, the keys that this member could not make any more end in seven days. The list of keys says why
+and when (\`ending\`). Until then a member with the rights of all of a key's scopes may adopt it
+(\`POST /api/console/api-keys/{id}/adopt\`). Whoever changes its scopes, end, addresses or limits adopts it too.
+
+A program without a browser gets a key by the sign-in of a device (\`POST /api/device\`, RFC 8628): a person types its code at
+\`/console/device\`, and approves it. Any role may, for scopes within its rights. Such a key ends after 90 days, and at once when
+its person leaves or may not give its scopes any more. While the wallet lock is on, it has neither \`money\` nor \`console\`.
 
 ## Routes
 

@@ -54,6 +54,27 @@ export const errorTable = {
       "Name the merchant that this request is for: send its id in the header `Sluice-Merchant`, or of a GET as `?merchant=`. `details` lists yours.",
     help: "You are a member of several merchants, or of none, or not of the one that you named. In `details`, each `path` is the id of a merchant of yours; `GET /api/console/me` lists them too. Without one, accept an invitation (`POST /api/console/team/accept`), or make a merchant (`POST /api/console/merchants`).",
   },
+  // The names of RFC 8628, which programs of others know.
+  authorization_pending: {
+    status: 400,
+    message: "The person has not decided yet. Ask again after the `interval`.",
+    help: "Ask every `interval` seconds of `POST /api/device`, until there is another answer.",
+  },
+  slow_down: {
+    status: 400,
+    message: "You asked too early. Wait five seconds longer than before between two questions, from now on.",
+    help: "Add five seconds to the `interval` for this sign-in, and ask again after it.",
+  },
+  access_denied: {
+    status: 400,
+    message: "The person denied this sign-in, or may not give this key any more. No key was made.",
+    help: "Begin again with `POST /api/device` if that was a mistake. An approval counts only while the person has the role and the session that it was given with.",
+  },
+  expired_token: {
+    status: 400,
+    message: "No sign-in waits with this device code: it is older than ten minutes, or its key was answered already.",
+    help: "Begin again with `POST /api/device`. If the key was answered and got lost, revoke it in the console.",
+  },
   INVALID_TX_HASH: {
     status: 400,
     message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits.",
@@ -124,8 +145,8 @@ export const errorTable = {
   },
   DAILY_LIMIT_REACHED: {
     status: 403,
-    message: "This API key has sent back as much in the last 24 hours as its limit allows.",
-    help: "The message says how much is left, and when this one fits. The limits are the key's own `limits`, and those of all keys together (`PUT /api/console/settings/key-limits`). What failed or was withdrawn does not count. Nothing was made.",
+    message: "This API key, or this member, has decided about as much in the last 24 hours as its limit allows.",
+    help: "The message says how much is left, and when this one fits. The limits are the key's own `limits`, those of all keys together (`PUT /api/console/settings/key-limits`), and that of a member with the role support (`PUT /api/console/team/:id`). What failed or was withdrawn does not count. Nothing was made.",
   },
   SANCTIONS_MATCH: {
     status: 403,

@@ -28,6 +28,7 @@ export type IdPrefix =
   | "ses"
   | "per"
   | "tinv"
+  | "dev"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

@@ -57,6 +57,8 @@ const unaudited: Record<string, string> = {
   ...Object.fromEntries(["installation", "invitations", "migrations", "signing_keys"].map(table => [table, SERVICE])),
   sessions: "a person's own sign-ins, of no merchant; each entry names the person",
   sign_ins: "sign-ins that have begun: nobody is known yet",
+  device_sign_ins: "of no merchant until a person decides, which is an entry",
+  device_guesses: "what a person typed, of no merchant",
   audit_entries: "the log itself",
   operator_actions: "the operator's own log; what a command changes of a merchant's is in this one too",
   deliveries: "what was sent, with its attempts; `by_hand` marks what a merchant sent again",

@@ -26,6 +26,8 @@ export const actions = [
   ...all("member"),
   "team_invitation.created",
   "team_invitation.deleted",
+  "device_sign_in.approved",
+  "device_sign_in.denied",
   ...all("paywall"),
   ...all("product"),
   ...all("payment_link"),

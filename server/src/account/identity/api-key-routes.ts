@@ -7,11 +7,12 @@ import type { Scope } from "../../platform/http/rights.ts"
 import { checkGivable } from "../../platform/http/route-access.ts"
 import { idempotentlySealed } from "../../platform/http/run-idempotently.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
-import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "./check-wallet-lock.ts"
+import { adoptApiKey, refuseDeviceKey } from "./end-keys-beyond.ts"
 import { changedTerms, isSame, type KeyTerms, movesMoney, NEW_KEY, termsInWords } from "./key-terms.ts"
 import { changeApiKey, createApiKey, readApiKey, revokeApiKey, rollApiKey } from "./manage-api-keys.ts"
-import { Deleted, KeyChange, KeyCreate, KeyCreated, KeyId, KeyList, KeyRoll, KeyShown } from "./schema.ts"
+import { Deleted, KeyChange, KeyCreate, KeyCreated, KeyId, KeyList, KeyRoll, KeyShown, NoBody } from "./schema.ts"
 
 const tags = ["settings"]
 
@@ -100,6 +101,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       return await inTransaction(ctx, async ctx => {
         await approval.hold(ctx)
         const { row, terms } = await read(ctx)
+        if (!isSame(row, terms)) refuseDeviceKey(row)
         const madeBy = isSame(row, terms) ? undefined : request.member?.personId
         return shownOf(await changeApiKey(ctx, row, { ...(name === undefined ? {} : { name }), terms, madeBy }))
       })
@@ -128,6 +130,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         prepare: async () =>
           await approvedByWallet(ctx, request, merchantId, async ctx => {
             const row = await readApiKey(ctx, merchantId, id)
+            refuseDeviceKey(row)
             // Its new secret opens what the key opens.
             checkGivableBy(request, row)
             if (!movesMoney(row)) return undefined
@@ -140,6 +143,41 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
           const { key, row } = await rollApiKey(ctx, await readApiKey(ctx, merchantId, id), graceSeconds)
           return { ...shownOf(row), key }
         },
+      })
+    },
+  )
+
+  app.post(
+    "/api/console/api-keys/:id/adopt",
+    {
+      schema: {
+        operationId: "adoptApiKey",
+        summary: "Lets a key go on whose maker may no longer give it",
+        description:
+          "Such a key has `ending`: why and when it ends. Whoever adopts it must have the rights of all its scopes, and is its maker from then on. The maker before may still know its secret, so roll it too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature.",
+        tags,
+        params: KeyId,
+        body: NoBody,
+        response: { 200: KeyShown },
+      },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const { id } = request.params
+      const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
+        const row = await readApiKey(ctx, merchantId, id)
+        checkGivableBy(request, row)
+        if (!movesMoney(row)) return undefined
+        const words = { from: `Ends at ${row.beyond_until?.toISOString()}`, to: `Goes on. ${termsInWords(row)}` }
+        return { words: { action: "Adopt API key", subject: id, ...words } }
+      })
+      return await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        const row = await readApiKey(ctx, merchantId, id)
+        checkGivableBy(request, row)
+        return shownOf(await adoptApiKey(ctx, row, request.member?.personId))
       })
     },
   )
@@ -178,5 +216,7 @@ const shownOf = (row: Row<"api_keys">) => ({
   prefix: row.prefix,
   last4: row.last4,
   previousExpiresAt: row.previous_until?.toISOString() ?? null,
+  byDevice: row.by_device,
+  ending: row.beyond_by && row.beyond_until && { reason: row.beyond_by, until: row.beyond_until.toISOString() },
   createdAt: row.created_at.toISOString(),
 })

@@ -1,24 +1,36 @@
 /**
- * The caps of API keys: how much of a token a key, and all keys of a merchant together, may send back in 24 hours. Each refund
- * and return that a key asks for is counted in the transaction that makes it, under the merchant's row, so that requests at the same
- * time can't exceed a cap together. What failed, was withdrawn, or is open again does not count: that is read, never kept.
+ * The caps of API keys, and of members with the role support: how much of a token a key, and all keys of a merchant together, may send back
+ * in 24 hours, and how much such a member may decide about. Each is counted in the transaction that decides, under the merchant's row, so
+ * that requests at the same time can't exceed a cap together. What failed, was withdrawn, or is open again does not count: that is read,
+ * never kept.
  */
+import { randomUUID } from "node:crypto"
 import { type RawBuilder, sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { lockMerchant } from "../../platform/db/lock-merchant.ts"
 import { ApiError } from "../../platform/errors.ts"
-import { type ApiKey, keyNeeded } from "../../platform/http/authenticate.ts"
+import { type ApiKey, keyNeeded, type Member } from "../../platform/http/authenticate.ts"
+import { isLimited } from "../../platform/http/rights.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { keyHolds } from "./manage-api-keys.ts"
 
-type Kind = "refund" | "return"
+type Kind = "refund" | "return" | "accept" | "capture" | "void"
+
+/** Who decides: the key, or the member, of a request. */
+interface Decider {
+  apiKey: ApiKey | undefined
+  member: Member | undefined
+}
 
 /** Amounts are counted in this many decimals, because a token has others on each network. */
 const DECIMALS = 18
 const WHOLE = 10n ** 18n
 const WINDOW_MS = 86_400_000
 
-/** What is sent back: a refund by its id, or a payment, or the surplus of one, by the payment's. */
+const called = (id: string) => sql<Sent>`select p.chain_id, p.token, p.amount, t.symbol, t.decimals from payouts p
+  left join tokens t on (t.chain_id, t.address) = (p.chain_id, p.token) where p.id = ${id}::uuid`
+
+/** What is decided about: a refund by its id, a payment, or the surplus of one, by the payment's, and a call of an escrow by its own. */
 const sent: Record<Kind, (id: string) => RawBuilder<Sent>> = {
   refund: id => sql`select e.chain_id, e.token, r.amount, t.symbol, t.decimals from refunds r
     join escrows e on e.session_id = r.session_id left join tokens t on (t.chain_id, t.address) = (e.chain_id, e.token)
@@ -27,6 +39,12 @@ const sent: Record<Kind, (id: string) => RawBuilder<Sent>> = {
     id => sql`select p.chain_id, p.token, case when p.status = 'returned' then p.amount else u.amount end as amount,
     t.symbol, t.decimals from payments p left join surpluses u on u.payment_id = p.id
     left join tokens t on (t.chain_id, t.address) = (p.chain_id, p.token) where p.id = ${id}`,
+  accept:
+    id => sql`select p.chain_id, p.token, case when u.state = 'accepted' then u.amount else p.amount end as amount,
+    t.symbol, t.decimals from payments p left join surpluses u on u.payment_id = p.id
+    left join tokens t on (t.chain_id, t.address) = (p.chain_id, p.token) where p.id = ${id}`,
+  capture: called,
+  void: called,
 }
 
 interface Sent {
@@ -36,21 +54,32 @@ interface Sent {
   decimals: number | null
 }
 
-/** Locks what the caps of a key are counted under. Call it before any other lock of the transaction; nothing for a person. */
-export async function lockCaps(ctx: TxContext, apiKey: ApiKey | undefined): Promise<void> {
-  if (apiKey) await lockMerchant(ctx.db, apiKey.merchantId)
+/** Locks what the caps are counted under. Call it before any other lock of the transaction; nothing for who has none. */
+export async function lockCaps(ctx: TxContext, { apiKey, member }: Decider): Promise<void> {
+  const capped = apiKey ?? limitedMember(member)
+  if (capped) await lockMerchant(ctx.db, capped.merchantId)
 }
 
+const limitedMember = (member: Member | undefined): Member | undefined =>
+  member && isLimited(member.role, "money") ? member : undefined
+
 /**
- * Counts what was just made on behalf of a key, or of a person, whom no cap holds. Call it under {@link lockCaps}, in the transaction
- * that made it. Throws `DAILY_LIMIT_REACHED`, with what is left and from when this one fits.
+ * Counts what was just decided by a key, or by a member with a limit; no cap holds other persons. Call it under {@link lockCaps}, in the
+ * transaction that decided. Throws `DAILY_LIMIT_REACHED`, with what is left and from when this one fits.
  */
-export async function countSpend(ctx: TxContext, apiKey: ApiKey | undefined, kind: Kind, id: string): Promise<void> {
+export async function countSpend(ctx: TxContext, { apiKey, member }: Decider, kind: Kind, id: string): Promise<void> {
+  const limited = limitedMember(member)
+  if (limited) {
+    const spend = await spendOf(ctx, kind, id)
+    await checkCap(ctx, await capOfMember(ctx, limited), spend)
+    return await write(ctx, limited.merchantId, { person_id: limited.personId }, spend)
+  }
   // A payment that a key returned, whose return failed, counts for whoever returns it again.
   if (!apiKey) return kind === "return" ? await forget(ctx, id) : undefined
+  if (kind !== "refund" && kind !== "return") return
   const spend = await spendOf(ctx, kind, id)
-  for (const cap of await capsOf(ctx, apiKey, kind)) await checkCap(ctx, apiKey, cap, spend)
-  await write(ctx, apiKey, spend)
+  for (const cap of await capsOf(ctx, apiKey, kind)) await checkCap(ctx, cap, spend)
+  await write(ctx, apiKey.merchantId, { key_id: apiKey.id }, spend)
 }
 
 const forget = async (ctx: TxContext, paymentId: string): Promise<void> => {
@@ -91,42 +120,67 @@ function scaled(amount: bigint, decimals: number): bigint {
 }
 
 interface Cap {
-  /** Of one key, or of all of the merchant's. */
-  keyId: string | undefined
+  merchantId: string
+  /** What counts against it. */
+  counts: RawBuilder<unknown>
   path: string
   /** Whole tokens. */
   perDay: number
+  /** Who may do how much, as the beginning of a sentence; and what can be done where it never fits. */
+  words: string
+  otherwise: string
 }
 
 /** The caps that hold a key now; throws `UNAUTHORIZED` where the key ended since the request began. */
-async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: Kind): Promise<Cap[]> {
+async function capsOf(ctx: TxContext, { id, merchantId }: ApiKey, kind: "refund" | "return"): Promise<Cap[]> {
   const column = sql.raw(`${kind}_per_day`)
   const { rows } = await sql<{ own: number | null; all: number | null }>`
     select k.${column} as own, m.${column} as all from api_keys k join merchants m on m.id = k.merchant_id
     where k.id = ${id} and k.merchant_id = ${merchantId} and ${keyHolds(ctx)}`.execute(ctx.db)
   const [row] = rows
   if (!row) throw keyNeeded()
-  const path = `limits.${kind}PerDay`
+  const common = { merchantId, otherwise: "a person may make it, or raise the limit" }
+  const own = { ...common, counts: sql`s.key_id = ${id} and s.kind = ${kind}`, path: `limits.${kind}PerDay` }
+  const all = { ...common, counts: sql`s.key_id is not null and s.kind = ${kind}`, path: `keyLimits.${kind}PerDay` }
+  const together = "All API keys of this merchant together"
   return [
-    ...(row.own === null ? [] : [{ keyId: id, path, perDay: row.own }]),
-    ...(row.all === null ? [] : [{ keyId: undefined, path: `keyLimits.${kind}PerDay`, perDay: row.all }]),
+    ...(row.own === null ? [] : [{ ...own, perDay: row.own, words: `This API key may ${kind}` }]),
+    ...(row.all === null ? [] : [{ ...all, perDay: row.all, words: `${together} may ${kind}` }]),
   ]
 }
 
-/** What counts of a merchant's keys, or of one key, in this token. */
-const counting = (ctx: TxContext, { merchantId }: ApiKey, { keyId }: Cap, { kind, token, id }: Spend) => sql`
+/** The cap of a member with a limit, as it is now, for all decisions together. */
+async function capOfMember(ctx: TxContext, { merchantId, personId }: Member): Promise<Cap> {
+  const { money_per_day: perDay } = await ctx.db
+    .selectFrom("members")
+    .select("money_per_day")
+    .where("person_id", "=", personId)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirstOrThrow()
+  const counts = sql`s.person_id = ${personId}`
+  const words = {
+    words: "You may decide about",
+    otherwise: "another member may make it, or an owner may raise your limit",
+  }
+  return { merchantId, counts, path: "moneyPerDay", perDay, ...words }
+}
+
+/** What counts against a cap in this token. */
+const counting = (ctx: TxContext, { merchantId, counts }: Cap, { kind, token, id }: Spend) => sql`
   from key_spends s
     left join refunds r on s.kind = 'refund' and r.id = s.object_id
     left join payments p on s.kind = 'return' and p.id = s.object_id
     left join surpluses u on u.payment_id = p.id
-  where s.merchant_id = ${merchantId} and s.kind = ${kind} and s.token = ${token} and s.object_id <> ${id}
-    and s.created_at > ${since(ctx)} and (${keyId === undefined} or s.key_id = ${keyId ?? ""})
-    and case s.kind when 'refund' then r.status <> 'failed' else p.status = 'returned' or u.state = 'returned' end`
+    left join payouts c on c.id = case when s.kind in ('capture', 'void') then s.object_id::uuid end
+  where s.merchant_id = ${merchantId} and s.token = ${token} and not (s.kind = ${kind} and s.object_id = ${id})
+    and s.created_at > ${since(ctx)} and ${counts}
+    and case s.kind when 'refund' then r.status <> 'failed' when 'return' then p.status = 'returned' or u.state = 'returned'
+      when 'accept' then true else c.state not in ('cancelled', 'reverted') end`
 
 const since = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WINDOW_MS)
 
-async function checkCap(ctx: TxContext, apiKey: ApiKey, cap: Cap, spend: Spend): Promise<void> {
-  const counted = counting(ctx, apiKey, cap, spend)
+async function checkCap(ctx: TxContext, cap: Cap, spend: Spend): Promise<void> {
+  const counted = counting(ctx, cap, spend)
   const { rows } = await sql<{ used: bigint }>`
     select coalesce(sum(s.amount), 0)::numeric(1000, 0) as used ${counted}`.execute(ctx.db)
   const most = BigInt(cap.perDay) * WHOLE
@@ -134,12 +188,10 @@ async function checkCap(ctx: TxContext, apiKey: ApiKey, cap: Cap, spend: Spend):
   if (spend.amount <= left) return
   const free = left > 0n ? left : 0n
   const fits = spend.amount > most ? undefined : await fittingAt(ctx, counted, spend.amount - left)
-  const whose = cap.keyId === undefined ? "All API keys of this merchant together" : "This API key"
-  const verb = spend.kind === "refund" ? "refund" : "return"
   const when = fits
     ? `This one fits from ${fits.toISOString()} on.`
-    : "This one is more than that, so it never fits: a person may make it, or raise the limit."
-  const said = `${whose} may ${verb} ${cap.perDay} of a token in 24 hours, and ${formatAmount(free, DECIMALS)} are left. ${when}`
+    : `This one is more than that, so it never fits: ${cap.otherwise}.`
+  const said = `${cap.words} ${cap.perDay} of a token in 24 hours, and ${formatAmount(free, DECIMALS)} are left. ${when}`
   throw new ApiError("DAILY_LIMIT_REACHED", [{ path: cap.path, message: said }], said)
 }
 
@@ -153,17 +205,23 @@ async function fittingAt(ctx: TxContext, counted: RawBuilder<unknown>, needed: b
 }
 
 /** Writes what counts from now on, and deletes what counts no more. */
-async function write(ctx: TxContext, { id, merchantId }: ApiKey, spend: Spend): Promise<void> {
-  const { kind, token, amount } = spend
-  const fields = { key_id: id, token, amount, created_at: ctx.now() }
+async function write(
+  ctx: TxContext,
+  merchantId: string,
+  by: { key_id: string } | { person_id: string },
+  { kind, token, amount, id }: Spend,
+): Promise<void> {
+  const fields = { key_id: null, person_id: null, ...by, token, amount, created_at: ctx.now() }
   await ctx.db
     .deleteFrom("key_spends")
     .where("merchant_id", "=", merchantId)
     .where("created_at", "<=", since(ctx))
     .execute()
+  // A payment can be accepted twice: itself, and later its surplus.
+  const object_id = kind === "accept" ? randomUUID() : id
   await ctx.db
     .insertInto("key_spends")
-    .values({ merchant_id: merchantId, kind, object_id: spend.id, ...fields })
+    .values({ merchant_id: merchantId, kind, object_id, ...fields })
     .onConflict(conflict => conflict.columns(["merchant_id", "kind", "object_id"]).doUpdateSet(fields))
     .execute()
 }

@@ -27,15 +27,24 @@ export async function membershipsOf(ctx: TxContext, { iss, sub }: Subject): Prom
     .selectFrom("persons")
     .leftJoin("members", "members.person_id", "persons.id")
     .leftJoin("merchants", "merchants.id", "members.merchant_id")
-    .select(["persons.id", "was_member", "members.merchant_id", "members.role", "merchants.name"])
+    .select([
+      "persons.id",
+      "was_member",
+      "members.merchant_id",
+      "members.role",
+      "members.money_per_day",
+      "merchants.name",
+    ])
     .where("iss", "=", iss)
     .where("sub", "=", sub)
     .orderBy("members.created_at")
     .orderBy("members.merchant_id")
     .execute()
   if (!rows[0]?.was_member) return undefined
-  return rows.flatMap(({ id: personId, merchant_id: merchantId, role, name }) =>
-    merchantId === null || role === null ? [] : [{ personId, merchantId, role, name: name ?? "" }],
+  return rows.flatMap(({ id: personId, merchant_id: merchantId, role, money_per_day: moneyPerDay, name }) =>
+    merchantId === null || role === null
+      ? []
+      : [{ personId, merchantId, role, moneyPerDay: moneyPerDay ?? 0, name: name ?? "" }],
   )
 }
 

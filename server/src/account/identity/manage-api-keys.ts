@@ -39,7 +39,12 @@ export interface ShownKey {
 export async function createApiKey(
   ctx: TxContext,
   merchantId: string,
-  { name, terms, madeBy }: { name: string; terms: KeyTerms; madeBy: string | undefined },
+  {
+    name,
+    terms,
+    madeBy,
+    byDevice = false,
+  }: { name: string; terms: KeyTerms; madeBy: string | undefined; byDevice?: boolean },
 ): Promise<ShownKey> {
   const key = newApiKey(ctx.settings.mode)
   const { total } = await ctx.db
@@ -63,6 +68,7 @@ export async function createApiKey(
       scopes: [...terms.scopes],
       ...keptOf(key),
       made_by: madeBy ?? null,
+      by_device: byDevice,
       created_at: ctx.now(),
     })
     .returningAll()
@@ -91,7 +97,8 @@ export const changeApiKey = (
       ...(change.name === undefined ? {} : { name: change.name }),
       ...change.terms,
       scopes: [...change.terms.scopes],
-      ...(change.madeBy === undefined ? {} : { made_by: change.madeBy }),
+      // Who gives it these terms may give all of them, so it does not end because of its maker before.
+      ...(change.madeBy === undefined ? {} : { made_by: change.madeBy, beyond_until: null, beyond_by: null }),
     })
     .where("id", "=", id)
     .where("merchant_id", "=", merchant_id)
@@ -164,7 +171,8 @@ type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" |
 }
 
 /** Whether a row `k` of `api_keys` still holds: the one definition, for each statement that asks. */
-export const keyHolds = (ctx: TxContext) => sql<boolean>`(k.expires_at is null or k.expires_at > ${ctx.now()})`
+export const keyHolds = (ctx: TxContext) =>
+  sql<boolean>`(least(k.expires_at, k.beyond_until) is null or least(k.expires_at, k.beyond_until) > ${ctx.now()})`
 
 /** The keys with these hashes, keyed by hash; of a rolled key, both of its secrets for as long as the older one is valid. */
 export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, FoundKey>> {
@@ -172,9 +180,9 @@ export async function keysByHash(ctx: Context, hashes: readonly string[]): Promi
     (select jsonb_object_agg(l.bucket, l.per_minute) from merchant_limits l where l.merchant_id = k.merchant_id) as limits`
   const named = sqlArray("text", hashes)
   const { rows } = await sql<FoundKey>`
-    select /* named: keys_by_hash */ k.hash, k.expires_at as ends_at, ${columns} from api_keys k where k.hash = any(${named})
+    select /* named: keys_by_hash */ k.hash, least(k.expires_at, k.beyond_until) as ends_at, ${columns} from api_keys k where k.hash = any(${named})
     union all
-    select k.previous_hash, least(k.expires_at, k.previous_until), ${columns} from api_keys k
+    select k.previous_hash, least(k.expires_at, k.beyond_until, k.previous_until), ${columns} from api_keys k
     where k.previous_hash = any(${named}) and k.previous_until > ${ctx.now()}`.execute(ctx.db)
   return new Map(rows.map(row => [row.hash, row]))
 }

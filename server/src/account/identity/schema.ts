@@ -138,6 +138,18 @@ const listed = {
   prefix: Type.String({ examples: ["sk_test_"] }),
   last4: Type.String(),
   previousExpiresAt: Described(Nullable(Timestamp), "How long the secret before the last roll is valid"),
+  byDevice: Type.Boolean({
+    description: "Whether a device got it (`POST /api/device`): it can't be changed or rolled",
+  }),
+  ending: Type.Unsafe<{ reason: "maker_left" | "maker_role"; until: string } | null>({
+    ...Type.Object({
+      reason: Type.Unsafe<string>({ type: "string", enum: ["maker_left", "maker_role"] }),
+      until: Timestamp,
+    }),
+    type: ["object", "null"],
+    description:
+      "Why and when it ends although it has not expired, unless a member adopts it: its maker has left the merchant (`maker_left`), or has a role that may not give its scopes (`maker_role`). Null for others",
+  }),
   createdAt: Timestamp,
 }
 export const KeyShown = Type.Object(listed)

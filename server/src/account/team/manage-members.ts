@@ -6,6 +6,7 @@ import { ApiError } from "../../platform/errors.ts"
 import type { Member } from "../../platform/http/authenticate.ts"
 import { checkRight, hasRight, type Right, type Role, rightTable } from "../../platform/http/rights.ts"
 import type { ProtectedChange } from "../identity/check-wallet-lock.ts"
+import { endKeysBeyond } from "../identity/end-keys-beyond.ts"
 
 /** How many members a merchant may have, with those who are invited. */
 export const MEMBERS_PER_MERCHANT = 100
@@ -51,38 +52,76 @@ export async function holdRight(ctx: TxContext, { merchantId, personId }: Member
   checkRight({ role }, right)
 }
 
-/** What a change of a role is to the wallet lock; undefined where the lock does not protect it. */
+/** A member's role, and how much a member with the role support may decide about in a day. */
+interface MemberTerms {
+  role: Role
+  moneyPerDay: number
+}
+
+/** What a member has after a change: a limit stays as it is where the change does not name it, and is 0 in another role. */
+const changedTerms = (before: MemberTerms, { role, moneyPerDay }: MemberChange): MemberTerms => ({
+  role,
+  moneyPerDay: role === "support" ? (moneyPerDay ?? before.moneyPerDay) : 0,
+})
+
+export interface MemberChange {
+  role: Role
+  moneyPerDay?: number
+}
+
+async function termsOf(ctx: TxContext, merchantId: string, personId: string): Promise<MemberTerms | undefined> {
+  const row = ctx.db
+    .selectFrom("members")
+    .select(["role", "money_per_day as moneyPerDay"])
+    .where("person_id", "=", personId)
+    .where("merchant_id", "=", merchantId)
+  return await row.executeTakeFirst()
+}
+
+/** What a change of a member is to the wallet lock; undefined where the lock does not protect it. */
 export async function guardedChange(
   ctx: TxContext,
   merchantId: string,
   personId: string,
-  role: Role,
+  change: MemberChange,
 ): Promise<ProtectedChange | undefined> {
-  const before = await roleOf(ctx, merchantId, personId)
-  if (before === undefined || !isGuarded(role, before)) return undefined
+  const before = await termsOf(ctx, merchantId, personId)
+  if (before === undefined) return undefined
+  const after = changedTerms(before, change)
+  if (!isGuarded(after.role, before.role) && after.moneyPerDay <= before.moneyPerDay) return undefined
   const person = await ctx.db
     .selectFrom("persons")
     .select(["email", "sub"])
     .where("id", "=", personId)
     .executeTakeFirst()
   const subject = `${person?.email ?? person?.sub} (${personId})`
-  return { words: { action: "Change member", subject, from: `Role: ${before}`, to: `Role: ${role}` } }
+  return { words: { action: "Change member", subject, from: inWords(before), to: inWords(after) } }
 }
 
+const inWords = ({ role, moneyPerDay }: MemberTerms): string =>
+  `Role: ${role}${role === "support" ? `; decides about ${moneyPerDay} of a token a day` : ""}`
+
 /**
- * Changes a member's role; call it inside a transaction that holds the right. Throws `NOT_FOUND`, and `INVALID_OPERATION` for the
- * last owner.
+ * Changes a member's role, and the limit of one with the role support; call it inside a transaction that holds the right. Throws
+ * `NOT_FOUND`, and `INVALID_OPERATION` for the last owner.
  */
-export async function changeRole(ctx: TxContext, merchantId: string, personId: string, role: Role): Promise<void> {
-  const before = await roleOf(ctx, merchantId, personId)
+export async function changeMember(
+  ctx: TxContext,
+  merchantId: string,
+  personId: string,
+  change: MemberChange,
+): Promise<void> {
+  const before = await termsOf(ctx, merchantId, personId)
   if (before === undefined) throw new ApiError("NOT_FOUND")
-  if (before === "owner" && role !== "owner") await checkOtherOwner(ctx, merchantId)
+  const { role, moneyPerDay: money_per_day } = changedTerms(before, change)
+  if (before.role === "owner" && role !== "owner") await checkOtherOwner(ctx, merchantId)
   await ctx.db
     .updateTable("members")
-    .set({ role })
+    .set({ role, money_per_day })
     .where("merchant_id", "=", merchantId)
     .where("person_id", "=", personId)
     .execute()
+  await endKeysBeyond(ctx, { merchantId, personId, role })
 }
 
 /**
@@ -97,6 +136,7 @@ export async function removeMember(ctx: TxContext, by: Member, personId: string)
   if (role === undefined) throw new ApiError("NOT_FOUND")
   if (role === "owner") await checkOtherOwner(ctx, merchantId)
   await ctx.db.deleteFrom("members").where("merchant_id", "=", merchantId).where("person_id", "=", personId).execute()
+  await endKeysBeyond(ctx, { merchantId, personId, role: undefined })
 }
 
 async function checkOtherOwner(ctx: TxContext, merchantId: string): Promise<void> {

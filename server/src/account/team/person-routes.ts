@@ -99,4 +99,10 @@ async function withEmail(ctx: Context, request: FastifyRequest): Promise<Subject
 
 const rightsOf = (role: Role): Right[] => (Object.keys(rightTable) as Right[]).filter(right => hasRight(role, right))
 
-const shownOf = ({ merchantId, name, role }: Membership) => ({ merchantId, name, role, rights: rightsOf(role) })
+const shownOf = ({ merchantId, name, role, moneyPerDay = 0 }: Membership) => ({
+  merchantId,
+  name,
+  role,
+  rights: rightsOf(role),
+  moneyPerDay: role === "support" ? moneyPerDay : null,
+})

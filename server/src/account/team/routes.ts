@@ -14,7 +14,7 @@ import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { approvedByWallet } from "../identity/check-wallet-lock.ts"
 import { Deleted } from "../identity/schema.ts"
 import { comparedEmail, createInvitation, type Invited, revokeInvitation } from "./invite-members.ts"
-import { changeRole, guardedChange, holdRight, isGuarded, lockMember, removeMember } from "./manage-members.ts"
+import { changeMember, guardedChange, holdRight, isGuarded, lockMember, removeMember } from "./manage-members.ts"
 import {
   InvitationCreate,
   InvitationCreated,
@@ -37,7 +37,7 @@ const members = ({ db }: Pick<Context, "db">, merchantId: string) =>
   db
     .selectFrom("members")
     .innerJoin("persons", "persons.id", "members.person_id")
-    .select(["person_id", "iss", "sub", "email", "role", "members.created_at"])
+    .select(["person_id", "iss", "sub", "email", "role", "money_per_day", "members.created_at"])
     .where("merchant_id", "=", merchantId)
 
 function memberRoutes(app: Server, ctx: Context): void {
@@ -59,7 +59,7 @@ function memberRoutes(app: Server, ctx: Context): void {
         operationId: "changeMember",
         summary: "Changes a member's role, from the member's next request on",
         description:
-          "The last owner can't be lowered. While the wallet lock is on, a raise to owner, admin or finance needs the payout wallet's signature.",
+          "The last owner can't be lowered. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member could not give any more end in seven days, unless another member adopts them; keys of devices end at once. While the wallet lock is on, a raise to owner, admin or finance, or of `moneyPerDay`, needs the payout wallet's signature.",
         tags,
         params: MemberId,
         body: MemberChange,
@@ -71,13 +71,15 @@ function memberRoutes(app: Server, ctx: Context): void {
       const by = callingMember(request)
       const { merchantId } = by
       const { id } = request.params
-      const { role } = request.body
-      const approval = await approvedByWallet(ctx, request, merchantId, ctx => guardedChange(ctx, merchantId, id, role))
+      const { body } = request
+      if (body.moneyPerDay !== undefined && body.role !== "support")
+        throw invalid("moneyPerDay", "is for the role support alone")
+      const approval = await approvedByWallet(ctx, request, merchantId, ctx => guardedChange(ctx, merchantId, id, body))
       await inTransaction(ctx, async ctx => {
         await lockMember(ctx, merchantId, id)
         await approval.hold(ctx)
         await holdRight(ctx, by, "team")
-        await changeRole(ctx, merchantId, id, role)
+        await changeMember(ctx, merchantId, id, body)
       })
       return memberOf(await members(ctx, merchantId).where("person_id", "=", id).executeTakeFirstOrThrow())
     },
@@ -89,7 +91,8 @@ function memberRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "removeMember",
         summary: "Removes a member, from the member's next request on; each member may leave",
-        description: "The last owner can neither leave nor be removed.",
+        description:
+          "The last owner can neither leave nor be removed. The member's API keys end in seven days, unless another member adopts them; keys of devices end at once.",
         tags,
         params: MemberId,
         response: { 200: Deleted },
@@ -202,15 +205,16 @@ function invitedOf({ chain, settings }: Context, given: { email?: string; wallet
   return { email: null, wallet: `eip155:${network.chainId}:${checksummed(address)}` }
 }
 
-type MemberRow = Pick<Row<"members">, "person_id" | "role" | "created_at"> &
+type MemberRow = Pick<Row<"members">, "person_id" | "role" | "money_per_day" | "created_at"> &
   Pick<Row<"persons">, "iss" | "sub" | "email">
 
-const memberOf = ({ person_id: id, iss: issuer, sub: subject, email, role, created_at }: MemberRow) => ({
+const memberOf = ({ person_id: id, iss: issuer, sub: subject, email, role, money_per_day, created_at }: MemberRow) => ({
   id,
   issuer,
   subject,
   email,
   role,
+  moneyPerDay: role === "support" ? money_per_day : null,
   joinedAt: created_at.toISOString(),
 })
 

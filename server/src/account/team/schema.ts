@@ -21,11 +21,22 @@ const person = {
   subject: Type.String({ description: "The person's name at the issuer; of a wallet its CAIP-10 id" }),
   email: Described(Nullable(Type.String()), "The person's e-mail address, where the issuer has verified it"),
 }
+const MoneyPerDay = Type.Integer({
+  minimum: 0,
+  maximum: 1_000_000_000,
+  description:
+    "How much of each token a member with the role support may accept, return, refund, capture and void in 24 hours, in whole tokens",
+})
+const moneyPerDay = Described(
+  Nullable(MoneyPerDay),
+  "How much of each token a member with the role support may accept, return, refund, capture and void in 24 hours, in whole tokens; null for other roles",
+)
 const membership = {
   merchantId: MerchantId,
   name: MerchantName,
   role: RoleName,
   rights: Described(Type.Array(RightName), "What the role may do; docs/roles.md lists the routes of each"),
+  moneyPerDay,
 }
 
 export const Me = Type.Object({
@@ -50,6 +61,7 @@ const member = {
   ...person,
   id: PersonId,
   role: RoleName,
+  moneyPerDay,
   joinedAt: Timestamp,
 }
 export const TeamMember = Type.Object(member)
@@ -57,7 +69,15 @@ export const Team = Type.Object({ data: Type.Array(TeamMember), ...ListEnd })
 export const MemberId = Type.Object({
   id: Type.String({ description: "The member's id", examples: ["per_q7w2hc9n4m1xk8t5r3v6b0zd"] }),
 })
-export const MemberChange = Strict({ role: RoleName }, { role: "finance" })
+export const MemberChange = Strict(
+  {
+    role: RoleName,
+    moneyPerDay: Type.Optional(
+      Described(MoneyPerDay, "Only with the role support; stays as it is if left out, 0 at first"),
+    ),
+  },
+  { role: "support", moneyPerDay: 100 },
+)
 
 const invitation = {
   id: Type.String({ pattern: idPattern("tinv"), examples: ["tinv_tz4a98xxat96iws9zmbrgj3a"] }),

@@ -64,7 +64,7 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
         response: { 200: ExceptionalPayment },
       },
       config: {
-        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "DAILY_LIMIT_REACHED", "CHAIN_UNAVAILABLE"],
         idempotencyKey: true,
       },
       preValidation: orEmptyBody,
@@ -80,7 +80,9 @@ export function exceptionRoutes(app: Server, ctx: SellingContext): void {
           return screened
         },
         work: async (ctx, screened) => {
+          await lockCaps(ctx, request)
           await acceptPayment(ctx, merchantId, id, screened)
+          await countSpend(ctx, request, "accept", id)
           return await readDecided(ctx, merchantId, id)
         },
       })
@@ -194,15 +196,15 @@ async function prepareReturn(
 
 async function carryOut(
   ctx: SellingTx,
-  { apiKey }: Pick<FastifyRequest, "apiKey">,
+  request: Pick<FastifyRequest, "apiKey" | "member">,
   merchantId: string,
   { id, confirm = false }: ReturnOf,
   { address, screened, checked, locked }: Awaited<ReturnType<typeof prepareReturn>>,
 ) {
   await locked.hold(ctx)
-  await lockCaps(ctx, apiKey)
+  await lockCaps(ctx, request)
   await returnPayment(ctx, merchantId, id, { address, confirm, approval: checked }, screened)
-  await countSpend(ctx, apiKey, "return", id)
+  await countSpend(ctx, request, "return", id)
   return await readDecided(ctx, merchantId, id)
 }
 

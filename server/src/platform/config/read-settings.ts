@@ -190,6 +190,7 @@ const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
   pages: read("LIMIT_PAGES"),
   linkStart: read("LIMIT_LINK_START"),
   agent: read("LIMIT_AGENT"),
+  device: read("LIMIT_DEVICE"),
   facilitator: read("LIMIT_FACILITATOR"),
   public: read("LIMIT_PUBLIC"),
 })

@@ -293,6 +293,7 @@ export const settingsTable = {
   LIMIT_PAGES: perMinute("the hosted pages together, with their parts, by IP", "600"),
   LIMIT_LINK_START: perMinute("checkouts started from payment links and paywalls, by IP", "30"),
   LIMIT_AGENT: perMinute("what agents buy (/api/p/* and /api/agent/*), by IP", "120"),
+  LIMIT_DEVICE: perMinute("sign-ins of programs without a browser (/api/device*), by IP", "60"),
   LIMIT_FACILITATOR: perMinute("the facilitator (/x402/*), by API key", "600"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   MAX_DOWNLOADS: {

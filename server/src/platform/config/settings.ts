@@ -20,6 +20,7 @@ export type Bucket =
   | "pages"
   | "linkStart"
   | "agent"
+  | "device"
   | "facilitator"
   | "public"
 

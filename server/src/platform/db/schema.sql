@@ -56,10 +56,17 @@ create table api_keys (
   -- Of the secret before the last roll, which is valid until previous_until.
   previous_hash text,
   previous_until timestamp with time zone,
+  -- Made by the sign-in of a device: it ends at once when its maker may no longer give it.
+  by_device boolean not null default false,
+  -- When it ends because its maker may no longer give it, unless another member adopts it; beyond_by is why.
+  beyond_until timestamp with time zone,
+  beyond_by text,
   constraint api_keys_pkey primary key (id),
   constraint api_keys_hash_key unique (hash),
   constraint api_keys_previous_hash_key unique (previous_hash),
   constraint api_keys_allowed_ips_check check (cardinality(allowed_ips) >= 1 and cardinality(allowed_ips) <= 50),
+  constraint api_keys_beyond_by_check check (beyond_by = any (array['maker_left'::text, 'maker_role'::text])),
+  constraint api_keys_beyond_check check ((beyond_until is null) = (beyond_by is null)),
   constraint api_keys_hash_check check (hash ~ '^[0-9a-f]{64}$'::text),
   constraint api_keys_name_check check (char_length(name) >= 1 and char_length(name) <= 200),
   constraint api_keys_previous_check check ((previous_hash is null) = (previous_until is null)),
@@ -71,7 +78,7 @@ create table api_keys (
   constraint api_keys_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index api_keys_of_merchant on api_keys using btree (merchant_id, created_at desc, id desc);
-create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until', '');
+create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until, beyond_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until,by_device,beyond_until,beyond_by', '');
 create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until on api_keys for each row execute function notify_api_key();
 
 -- What merchants, subscribers, operators and the service changed of a merchant's configuration, and decisions about money. Only triggers write it, in the transaction of the change, so no code can leave it out.
@@ -457,6 +464,54 @@ create trigger deposits_keep_older before update of older_factory on deposits fo
 create trigger deposits_none_older before insert on deposits for each row when (new.older_factory) execute function keep_older_factory();
 create trigger deposits_set_facts before insert on deposits for each row execute function set_deposit_facts();
 
+-- Codes that a person typed and that no device has. Rows of more than twelve hours are deleted.
+create table device_guesses (
+  n bigint not null generated always as identity,
+  person_id text not null,
+  session_id text not null,
+  created_at timestamp with time zone not null,
+  constraint device_guesses_pkey primary key (n),
+  constraint device_guesses_person_id_fkey foreign key (person_id) references persons(id)
+);
+create index device_guesses_made on device_guesses using btree (created_at);
+create index device_guesses_of_person on device_guesses using btree (person_id, created_at);
+
+-- A device that asks for an API key, until it has got it or it is too late. Of its two codes only the hashes are stored.
+create table device_sign_ins (
+  id text not null,
+  device_hash text not null,
+  -- Of the code that the person types.
+  user_hash text not null,
+  -- The name that the device gave itself, and address the IP address that it asked from.
+  host text not null,
+  scopes text[] not null,
+  address text,
+  -- How long the device has to wait between two questions; it grows when it does not.
+  interval_s integer not null,
+  -- When the device last asked for its key.
+  asked_at timestamp with time zone,
+  decision text,
+  -- The merchant whose key it gets. No foreign key: a sign-in belongs to none before.
+  for_merchant text,
+  person_id text,
+  -- The session that approved it, which must still be there when the key is made. No foreign key: it may end.
+  session_id text,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint device_sign_ins_pkey primary key (id),
+  constraint device_sign_ins_device_hash_key unique (device_hash),
+  constraint device_sign_ins_user_hash_key unique (user_hash),
+  constraint device_sign_ins_check check (num_nonnulls(for_merchant, person_id, session_id) =
+case decision
+    when 'approved'::text then 3
+    else 0
+end),
+  constraint device_sign_ins_decision_check check (decision = any (array['approved'::text, 'denied'::text])),
+  constraint device_sign_ins_host_check check (char_length(host) >= 1 and char_length(host) <= 64),
+  constraint device_sign_ins_person_id_fkey foreign key (person_id) references persons(id)
+);
+create index device_sign_ins_end on device_sign_ins using btree (expires_at);
+
 -- An endpoint that differs from the others, lags, or does not respond; `position` is its place in the setting, from 0.
 create table endpoint_troubles (
   chain_id integer not null,
@@ -737,21 +792,23 @@ create table invoices (
 create index invoices_of_merchant on invoices using btree (merchant_id, created_at desc, id desc);
 create unique index invoices_open on invoices using btree (subscription_id) where paid_at is null and voided_at is null;
 
--- What API keys asked to be sent back, by which their caps are counted. Rows of more than a day are deleted.
+-- What API keys, and members with a limit, decided about money, by which their caps are counted. Rows of more than a day are deleted.
 create table key_spends (
   merchant_id text not null,
   kind text not null,
-  -- The refund's id, or the payment's.
+  -- The refund's id, the payment's, or that of the call that captures or voids.
   object_id text not null,
-  -- No foreign key: the merchant's cap counts what a key did that is revoked since.
-  key_id text not null,
+  -- No foreign key: the merchant's cap counts what a key did that is revoked since. Or person_id, the member.
+  key_id text,
   -- The symbol of a token that is sold for, or the chain and address of another one.
   token text not null,
   -- In units of 10⁻¹⁸ of the token, so that amounts of all networks add up.
   amount numeric not null,
   created_at timestamp with time zone not null,
+  person_id text,
   constraint key_spends_pkey primary key (merchant_id, kind, object_id),
-  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text])),
+  constraint key_spends_by check (num_nonnulls(key_id, person_id) = 1),
+  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text, 'accept'::text, 'capture'::text, 'void'::text])),
   constraint key_spends_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index key_spends_of_merchant on key_spends using btree (merchant_id, created_at);
@@ -763,13 +820,16 @@ create table members (
   -- Read at each request, and again by each transaction of it.
   role text not null,
   created_at timestamp with time zone not null,
+  -- Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.
+  money_per_day integer not null default 0,
   constraint members_pkey primary key (person_id, merchant_id),
+  constraint members_money_per_day_check check (money_per_day >= 0),
   constraint members_role_check check (role = any (array['owner'::text, 'admin'::text, 'developer'::text, 'finance'::text, 'support'::text, 'viewer'::text])),
   constraint members_merchant_id_fkey foreign key (merchant_id) references merchants(id),
   constraint members_person_id_fkey foreign key (person_id) references persons(id)
 );
 create index members_of_merchant on members using btree (merchant_id, created_at, person_id);
-create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role', '');
+create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role,money_per_day', '');
 create trigger members_notify after delete or update of role on members for each row execute function notify_member();
 
 -- Limits of requests that the operator set for one merchant, in place of the settings.

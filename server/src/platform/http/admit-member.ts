@@ -2,7 +2,7 @@
 import type { FastifyRequest } from "fastify"
 import { holdMember } from "../actor.ts"
 import { checkFields } from "./authenticate.ts"
-import { checkRight, type Right } from "./rights.ts"
+import { checkRight, isLimited, type Right } from "./rights.ts"
 import type { MerchantAccess } from "./route-access.ts"
 
 /**
@@ -17,7 +17,10 @@ export async function admitMember(request: FastifyRequest, access: MerchantAcces
     return
   }
   const member = await request.server.identities.memberOf(subject, { sessionId, merchantId: namedMerchant(request) })
-  checkRight(member, access.right)
+  // Up to the member's limit: the route counts under it.
+  const isCounted = access.isCounted && isLimited(member.role, access.right)
+  if (!isCounted) checkRight(member, access.right)
+  else if (!member.moneyPerDay) checkRight(member, access.right, " until an owner sets a limit a day for you")
   const { merchantId, personId, role } = member
   // The role is read again in each transaction of the request: it may change while the request runs.
   holdMember({ merchantId, personId, role })

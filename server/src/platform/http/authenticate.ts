@@ -22,6 +22,8 @@ export interface Member {
   personId: string
   merchantId: string
   role: Role
+  /** Whole tokens that a member with the role support may decide about in a day, of each token. */
+  moneyPerDay?: number
 }
 
 /** A valid API key. */

@@ -14,6 +14,10 @@ const resources: Record<string, Record<string, string>> = {
     signingKeys: "readSigningKeys",
     didDocument: "readDidDocument",
   },
+  devices: {
+    begin: "beginDeviceSignIn",
+    ask: "askForDeviceKey",
+  },
   console: {
     config: "readConsoleConfig",
   },
@@ -49,6 +53,7 @@ const resources: Record<string, Record<string, string>> = {
     list: "listApiKeys",
     update: "changeApiKey",
     roll: "rollApiKey",
+    adopt: "adoptApiKey",
     getLimits: "readKeyLimits",
     updateLimits: "changeKeyLimits",
     revoke: "revokeApiKey",

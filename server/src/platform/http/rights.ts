@@ -27,7 +27,6 @@ export const rightTable = {
   secrets: { allows: "reveal and roll the account's webhook secret", roles: ["owner", "admin", "developer"] },
   money: {
     allows: "accept, return, refund, capture and void payments",
-    // Support gets a limit of its own for each day, which is 0 until an owner sets it.
     roles: ["owner", "admin", "finance"],
   },
   payers: {
@@ -55,15 +54,21 @@ export type Right = keyof typeof rightTable
 export const hasRight = (role: Role, right: Right): boolean =>
   (rightTable[right].roles as readonly Role[]).includes(role)
 
+/**
+ * The role whose members may do what `money` allows up to a limit a day that is the member's own (`members.money_per_day`), on the routes that
+ * count it. It has not the right: it can't give a key that counts by itself.
+ */
+export const isLimited = (role: Role, right: Right): boolean => role === "support" && right === "money"
+
 /** Names in words: `owner, admin or finance`. */
 const inWords = (names: readonly string[]): string =>
   [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(text => text !== "").join(" or ")
 
 /** Throws `ROLE_REQUIRED`, which says who may, where the role does not have the right. */
-export function checkRight({ role }: { role: Role }, right: Right): void {
+export function checkRight({ role }: { role: Role }, right: Right, unless = ""): void {
   if (hasRight(role, right)) return
   const { roles, allows } = rightTable[right]
-  const message = `Your role here, ${role}, does not allow this. To ${allows} takes the role ${inWords(roles)}.`
+  const message = `Your role here, ${role}, does not allow this${unless}. To ${allows} takes the role ${inWords(roles)}.`
   throw new ApiError("ROLE_REQUIRED", undefined, message)
 }
 

@@ -3,7 +3,7 @@
  * refuses to register a route that is not here. What the document and the refusals say of a route is made from it.
  */
 import type { RouteOptions } from "fastify"
-import { checkRight, type Right, type Role, rightTable, SCOPES, type Scope } from "./rights.ts"
+import { checkRight, hasRight, type Right, type Role, rightTable, SCOPES, type Scope } from "./rights.ts"
 
 type Method = "GET" | "POST" | "PUT" | "DELETE" | "OPTIONS"
 /** A method and the pattern of a route, as they are registered; `ANY` is each method that is not named beside it. */
@@ -28,6 +28,8 @@ export interface MerchantAccess extends Needs {
   name: RouteName
   /** The scopes of which a key needs one, among those that a key can have. */
   scopes: readonly Scope[]
+  /** Whether it counts what it decides about under the limit of a member who has the right up to one alone. */
+  isCounted: boolean
 }
 
 /** Nobody is asked for a credential. */
@@ -40,6 +42,8 @@ const publicRoutes: RouteName[] = [
   // Sign-in, and the keys of tokens
   "POST /api/auth/nonce",
   "POST /api/auth/verify",
+  "POST /api/device",
+  "POST /api/device/token",
   "GET /api/console/config",
   "POST /api/console/session",
   // Ends the session of a cookie, which it reads itself: it also removes a cookie that is worth nothing.
@@ -48,6 +52,8 @@ const publicRoutes: RouteName[] = [
   "GET /console/*",
   "GET /console/sign-in",
   "GET /console/callback",
+  "GET /console/device",
+  "POST /console/device",
   "POST /api/subscriptions/nonce",
   "POST /api/subscriptions/token",
   "GET /.well-known/jwks.json",
@@ -226,6 +232,7 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/api-keys": ["keys"],
   "PUT /api/console/api-keys/:id": ["keys"],
   "POST /api/console/api-keys/:id/roll": ["keys"],
+  "POST /api/console/api-keys/:id/adopt": ["keys"],
   "DELETE /api/console/api-keys/:id": ["keys"],
   "GET /api/console/team": ["read"],
   "PUT /api/console/team/:id": ["team"],
@@ -237,6 +244,16 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/audit": ["audit", "console"],
   "GET /api/console/audit.csv": ["audit", "console"],
 }
+
+/** These call `countSpend` in the transaction that decides (`account/identity/count-key-spends.ts`). */
+const counted: ReadonlySet<RouteName> = new Set([
+  "POST /api/console/payments/:id/accept",
+  "POST /api/console/payments/:id/return",
+  "POST /api/console/payments/return",
+  "POST /api/console/payments/refund",
+  "POST /api/console/payments/capture",
+  "POST /api/console/payments/void",
+])
 
 const isRead = (name: string): boolean => name.startsWith("GET ")
 
@@ -258,7 +275,7 @@ function callersOf(path: string): "member" | "key" | "optional key" {
 
 function merchantAccess(name: RouteName, [right, scope]: readonly [Right, Scope?]): RouteAccess {
   const by = callersOf(name.slice(name.indexOf(" ") + 1))
-  return { by, name, right, scope, scopes: scopesOf(name, by, { right, scope }) }
+  return { by, name, right, scope, scopes: scopesOf(name, by, { right, scope }), isCounted: counted.has(name) }
 }
 
 /** Each row by the name of its route. */
@@ -299,11 +316,17 @@ export function registeredAccess(
  * Throws `ROLE_REQUIRED` where a role lacks a right of what a scope opens: a key must not do what its maker may not.
  */
 export function checkGivable(role: Role, scope: Scope): void {
-  const rights = (Object.keys(rightTable) as Right[]).filter(right =>
+  for (const right of rightsOf(scope)) checkRight({ role }, right)
+}
+
+/** Whether a role has the rights of all that these scopes open. */
+export const mayGive = (role: Role, scopes: readonly Scope[]): boolean =>
+  scopes.every(scope => rightsOf(scope).every(right => hasRight(role, right)))
+
+const rightsOf = (scope: Scope): Right[] =>
+  (Object.keys(rightTable) as Right[]).filter(right =>
     [...routeTable.values()].some(row => "scopes" in row && row.right === right && row.scopes.includes(scope)),
   )
-  for (const right of rights) checkRight({ role }, right)
-}
 
 declare module "fastify" {
   interface FastifyContextConfig {

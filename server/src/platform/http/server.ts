@@ -303,7 +303,10 @@ const frameworkWords: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The length of the body differs from its Content-Length.",
 }
 
-function toApiError(error: Error & { code?: string; statusCode?: number; validation?: unknown }): ApiError | undefined {
+/** The error of the table for what a route or the framework has thrown; undefined for what nobody expected. */
+export function toApiError(
+  error: Error & { code?: string; statusCode?: number; validation?: unknown },
+): ApiError | undefined {
   if (error instanceof ApiError) return error
   if (error instanceof DatabaseUnavailable) return new ApiError("DATABASE_UNAVAILABLE", undefined, undefined, error)
   if (Array.isArray(error.validation)) return new ApiError("VALIDATION_ERROR", detailsOf(error.validation))

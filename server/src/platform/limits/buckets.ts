@@ -25,6 +25,7 @@ export interface LimitRow {
 export const limitRows: readonly LimitRow[] = [
   { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
   { bucket: "auth", method: "POST", path: "/api/console/session", credential: "none" },
+  { bucket: "device", path: "/api/device/*", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/confirm", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/authorize", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/payer-info", credential: "none" },
@@ -46,6 +47,7 @@ export const limitRows: readonly LimitRow[] = [
   // They store rows and ask the identity provider.
   { bucket: "public", path: "/console/sign-in", credential: "none" },
   { bucket: "public", path: "/console/callback", credential: "none" },
+  { bucket: "public", method: "POST", path: "/console/device", credential: "none" },
   {
     bucket: "pages",
     path: "/(pay|paywall|p|receipt|return|address|logo|invoice|subscriptions|console)/*",
@@ -60,7 +62,7 @@ export const keyBuckets: readonly Bucket[] = [
 ]
 
 /** Buckets that count alone: their requests do not count against the address's total. */
-const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart", "agent"])
+const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart", "agent", "device"])
 
 const patternOf = (path: string): RegExp =>
   new RegExp(`^${path.replace(/\/:\w+/g, "/[^/]+").replace(/\/\*$/, "(/.*)?")}$`)

@@ -73,10 +73,12 @@ const NOTICE: Html = {
   markup: `<p id="notice" role="alert" class="center" hidden></p><noscript><p class="center">The buttons need JavaScript.</p></noscript>`,
 }
 
-const head = (title: string, words: string): Html =>
+/** The heading of a card, and a sentence below it. */
+export const head = (title: string, words: string): Html =>
   html`<header class="head"><h1 class="state">${title}</h1><p class="quiet">${words}</p></header>`
 
-const card = (isSandbox: boolean, content: Html): Html =>
+/** The only card of a page. */
+export const card = (isSandbox: boolean, content: Html): Html =>
   html`<main class="page"><div class="card">
 ${isSandbox && html`<p class="test">Test mode. Nothing here is worth anything.</p>`}
 ${content}</div></main>`

@@ -11,7 +11,7 @@ import { endOf } from "../../account/sessions/session.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, errorTable } from "../../platform/errors.ts"
-import type { Server } from "../../platform/http/server.ts"
+import { type Server, toApiError } from "../../platform/http/server.ts"
 import type { Assets } from "../pages/assets.ts"
 import {
   type ConsolePage,
@@ -21,6 +21,7 @@ import {
   signInBody,
   wordsBody,
 } from "./console-page.ts"
+import { answerDeviceForm, codePage, formFields } from "./device-page.ts"
 
 const schema = { hide: true }
 const AGAIN = { href: "/console", words: "Back to the sign-in" }
@@ -41,18 +42,32 @@ export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
       return undefined
     })
     routes.setErrorHandler((error: Error, request, reply) => {
-      const { code, message } = error instanceof ApiError ? error : new ApiError("INTERNAL_ERROR")
+      const { code, message } = toApiError(error) ?? new ApiError("INTERNAL_ERROR")
       const { status } = errorTable[code]
       if (status >= 500) ctx.log.error({ err: error, requestId: request.id }, "a page of the console failed")
       return send(reply.code(status), { title: "Sign-in", body: wordsBody("That did not work", message, AGAIN) })
     })
 
+    const pageOf = async (request: FastifyRequest, signedIn: (session: Row<"sessions">) => Promise<ConsolePage>) => {
+      const session = await sessionOf(ctx, request)
+      if (session) return await signedIn(session)
+      return isFromElsewhere(request) ? againPage(request) : await signInPage(ctx, request)
+    }
     for (const path of ["/console", "/console/*"])
-      routes.get(path, { schema }, async (request, reply) => {
-        const session = await sessionOf(ctx, request)
-        if (session) return send(reply, await signedInPage(ctx, session))
-        return send(reply, isFromElsewhere(request) ? againPage(request) : await signInPage(ctx, request))
-      })
+      routes.get(path, { schema }, async (request, reply) =>
+        send(reply, await pageOf(request, session => signedInPage(ctx, session))),
+      )
+    routes.get("/console/device", { schema }, async (request, reply) =>
+      send(reply, await pageOf(request, async session => codePage(ctx, session))),
+    )
+    routes.addContentTypeParser(
+      "application/x-www-form-urlencoded",
+      { parseAs: "string", bodyLimit: 4_096 },
+      async (_request: unknown, body: string) => formFields(body),
+    )
+    routes.post("/console/device", { schema }, async (request, reply) =>
+      send(reply, await answerDeviceForm(ctx, request)),
+    )
 
     // It stores something, so a HEAD, and a page that a browser loads ahead, must not reach it.
     routes.get("/console/sign-in", { schema, exposeHeadRoute: false }, async (request, reply) => {

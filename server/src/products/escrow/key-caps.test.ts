@@ -213,13 +213,13 @@ describe("a key's cap on refunds", () => {
     const apiKey = { id: key.id, merchantId: shop, scopes: [], allowedIps: null }
     let late: ReturnType<typeof refund> | undefined
     await inTransaction(service.ctx, async ctx => {
-      await lockCaps(ctx, apiKey)
+      await lockCaps(ctx, { apiKey, member: undefined })
       late = refund(key, a, "6.00")
       const waiting = sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock'`
       while ((await waiting.execute(service.ctx.db)).rows[0]?.n === 0);
       const made = await makeRefund(ctx, shop, { sessionId: b, amount: "5.00" }, undefined)
-      await countSpend(ctx, apiKey, "refund", made.refundId)
+      await countSpend(ctx, { apiKey, member: undefined }, "refund", made.refundId)
     })
     expect((await late)?.body.message).toContain("and 5.00 are left")
   })

@@ -34,9 +34,9 @@ export function refundRoutes(app: Server, ctx: Context): void {
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => await prepareRefund(ctx, merchantId, request.body),
         work: async (ctx, prepared) => {
-          await lockCaps(ctx, request.apiKey)
+          await lockCaps(ctx, request)
           const made = await makeRefund(ctx, merchantId, request.body, prepared)
-          await countSpend(ctx, request.apiKey, "refund", made.refundId)
+          await countSpend(ctx, request, "refund", made.refundId)
           return made
         },
       })

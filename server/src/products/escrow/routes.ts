@@ -1,4 +1,5 @@
 /** `/api/console/payments/capture` and `/void`: a merchant captures or releases reserved money. */
+import { countSpend, lockCaps } from "../../account/identity/count-key-spends.ts"
 import type { Context } from "../../platform/context.ts"
 import { idempotently } from "../../platform/http/run-idempotently.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
@@ -7,7 +8,7 @@ import { captureEscrow, type Decided, voidEscrow } from "./decide-escrow.ts"
 import { Captured, CaptureOrder, Voided, VoidOrder } from "./schema.ts"
 
 const tags = ["transactions"]
-const errors = ["SESSION_NOT_FOUND", "INVALID_OPERATION", "RELAY_UNAVAILABLE"] as const
+const errors = ["SESSION_NOT_FOUND", "INVALID_OPERATION", "DAILY_LIMIT_REACHED", "RELAY_UNAVAILABLE"] as const
 
 export function escrowRoutes(app: Server, ctx: Context): void {
   app.post(
@@ -28,7 +29,9 @@ export function escrowRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { body } = request
       const answer = await idempotently(ctx, request, reply, merchantId, async ctx => {
+        await lockCaps(ctx, request)
         const { call, ...rest } = await captureEscrow(ctx, merchantId, body)
+        await countSpend(ctx, request, "capture", call.id)
         return { captureId: payoutIdOf(call.id), sessionId: body.sessionId, ...begun(rest) }
       })
       await ctx.wakes.wake("payouts")
@@ -52,7 +55,9 @@ export function escrowRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { sessionId } = request.body
       const answer = await idempotently(ctx, request, reply, merchantId, async ctx => {
+        await lockCaps(ctx, request)
         const { call, ...rest } = await voidEscrow(ctx, merchantId, sessionId)
+        await countSpend(ctx, request, "void", call.id)
         return { voidId: payoutIdOf(call.id), sessionId, ...begun(rest) }
       })
       await ctx.wakes.wake("payouts")

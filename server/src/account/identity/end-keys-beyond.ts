@@ -1,0 +1,77 @@
+/**
+ * What becomes of a member's API keys when the member leaves, or gets another role: keys that the member could not give any more end in
+ * seven days unless somebody adopts them, as servers may work with them. Those of the member's own devices end at once.
+ */
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { ApiError } from "../../platform/errors.ts"
+import type { Role, Scope } from "../../platform/http/rights.ts"
+import { mayGive } from "../../platform/http/route-access.ts"
+
+const ADOPTABLE_MS = 7 * 86_400_000
+
+/**
+ * Ends the keys that a person can't give any more with this role, which is undefined for who has left; and lets those go on that the person
+ * can give again. Call it in the transaction that changes the membership, after the change: a key that was being made has waited for that.
+ */
+export async function endKeysBeyond(
+  ctx: TxContext,
+  { merchantId, personId, role }: { merchantId: string; personId: string; role: Role | undefined },
+): Promise<void> {
+  const keys = await ctx.db
+    .selectFrom("api_keys")
+    .select(["id", "scopes", "by_device", "beyond_until"])
+    .where("merchant_id", "=", merchantId)
+    .where("made_by", "=", personId)
+    .forNoKeyUpdate()
+    .execute()
+  for (const key of keys) {
+    const isBeyond = role === undefined || !mayGive(role, key.scopes as Scope[])
+    if (isBeyond && key.by_device) await ctx.db.deleteFrom("api_keys").where("id", "=", key.id).execute()
+    else if (isBeyond && key.beyond_until === null) await setEnd(ctx, key.id, role)
+    else if (!isBeyond && key.beyond_until !== null && key.beyond_until > ctx.now()) await goOn(ctx, key.id)
+  }
+}
+
+const setEnd = (ctx: TxContext, id: string, role: Role | undefined) =>
+  ctx.db
+    .updateTable("api_keys")
+    .set({
+      beyond_until: new Date(ctx.now().getTime() + ADOPTABLE_MS),
+      beyond_by: role === undefined ? "maker_left" : "maker_role",
+    })
+    .where("id", "=", id)
+    .execute()
+
+const goOn = (ctx: TxContext, id: string) =>
+  ctx.db.updateTable("api_keys").set({ beyond_until: null, beyond_by: null }).where("id", "=", id).execute()
+
+/** Lets a key go on that was to end, as the adopter's; throws `INVALID_OPERATION` for one that was not. */
+export async function adoptApiKey(
+  ctx: TxContext,
+  { id, beyond_until }: Pick<Row<"api_keys">, "id" | "beyond_until">,
+  personId: string | undefined,
+): Promise<Row<"api_keys">> {
+  if (beyond_until === null)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "This key does not end because of its maker, so nobody needs to adopt it.",
+    )
+  return await ctx.db
+    .updateTable("api_keys")
+    .set({ beyond_until: null, beyond_by: null, made_by: personId ?? null })
+    .where("id", "=", id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** Throws `INVALID_OPERATION` for a device's key: who signed the device in holds its secret, whoever would have changed it. */
+export function refuseDeviceKey({ by_device }: Pick<Row<"api_keys">, "by_device">): void {
+  if (by_device)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "This is a device's key: it can be renamed and revoked, but not changed or rolled. Sign the device in again for another.",
+    )
+}
