@@ -80,7 +80,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         body: KeyChange,
         response: { 200: KeyShown },
       },
-      config: { walletLock: true },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(request)
@@ -121,7 +121,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         body: KeyRoll,
         response: { 200: KeyCreated },
       },
-      config: { walletLock: true, idempotencyKey: true },
+      config: { errors: ["INVALID_OPERATION"], walletLock: true, idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
