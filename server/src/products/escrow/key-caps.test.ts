@@ -1,23 +1,21 @@
 // How much API keys may send back in a day: of one token over all networks, also when many requests of several processes come at once.
-import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../../test/database.ts"
+import { reservedSession } from "../../../test/escrow-rows.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { countSpend, lockCaps } from "../../account/identity/count-key-spends.ts"
 import { tokenIssuer } from "../../account/identity/tokens.ts"
 import { openApp } from "../../app.ts"
-import type { Address, Hash } from "../../platform/chain/hex.ts"
+import type { Address } from "../../platform/chain/hex.ts"
 import type { Network } from "../../platform/chain/networks.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { openPostgres } from "../../platform/db/open.ts"
 import type { Server } from "../../platform/http/server.ts"
-import { newId } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
 import { makeRefund } from "./make-refund.ts"
 
 const RELAY = `0x${"3c".repeat(20)}` as Address
-const PAYER = `0x${"83".repeat(20)}` as Address
 const url = "/api/console/payments/refund"
 /** The same token with other decimals. */
 const base: Network = {
@@ -81,86 +79,8 @@ const withdraw = (id: string) =>
   service.call("DELETE", `/api/console/payments/refunds/${id}`, undefined, { as: "shop" })
 
 /** A checkout whose payment through escrow is captured: `whole` tokens. */
-async function captured(network: Network, whole: bigint): Promise<string> {
-  const { db } = service.ctx
-  const made = await service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "shop" })
-  const now = service.ctx.now()
-  const later = new Date(now.getTime() + 30 * 86_400_000)
-  const hash = `0x${randomUUID().replaceAll("-", "").repeat(2)}` as Hash
-  const id = newId("cs")
-  const amount = whole * 10n ** BigInt(network.token.decimals)
-  const session = await db
-    .selectFrom("checkout_sessions")
-    .selectAll()
-    .where("id", "=", made.body.id)
-    .executeTakeFirstOrThrow()
-  const paid = { status: "confirmed", capture: "manual", run_at: null, confirmed_at: now, tx_hash: hash } as const
-  const empty = { payer_fields: null, payer_info: null, metadata: null }
-  await db
-    .insertInto("checkout_sessions")
-    .values({ ...session, ...paid, ...empty, id, chain_id: network.chainId })
-    .execute()
-  const common = {
-    chain_id: network.chainId,
-    merchant_id: shop,
-    token: network.token.address,
-    created_at: now,
-    updated_at: now,
-  }
-  await db
-    .insertInto("escrows")
-    .values({
-      ...common,
-      session_id: id,
-      escrow: PAYER,
-      collector: PAYER,
-      version: "v1.1",
-      refund_collector: PAYER,
-      operator: RELAY,
-      receiver: PAYER,
-      payer: PAYER,
-      auth_id: hash,
-      salt: hash,
-      nonce: hash,
-      pre_approval_expiry: later,
-      authorization_expiry: later,
-      refund_expiry: later,
-      void_at: new Date(later.getTime() - 86_400_000),
-      max_amount: amount,
-      authorized: amount,
-      captured: amount,
-      authorized_at: now,
-    })
-    .execute()
-  const called = (kind: "reserve" | "capture") => ({
-    ...common,
-    id: randomUUID(),
-    kind,
-    escrow_id: id,
-    source_key: `escrow:${kind}:${id}`,
-    recipient: PAYER,
-    amount,
-    to_address: PAYER,
-    data: "0x00" as const,
-    relay_by: later,
-    reserved: false,
-    ...(kind === "reserve" ? { payer: PAYER, auth_nonce: hash, auth_digest: hash } : {}),
-    state: "final" as const,
-    wallet: RELAY,
-    nonce: nonce++,
-    tx_hash: hash,
-    block_number: 1n,
-    block_hash: hash,
-    succeeded: true,
-    run_at: now,
-  })
-  await db
-    .insertInto("payouts")
-    .values([called("reserve"), called("capture")])
-    .execute()
-  return id
-}
-let nonce = 0n
+const captured = (network: Network, whole: bigint): Promise<string> =>
+  reservedSession(service, "shop", network, { authorized: whole, captured: whole })
 
 /** What stands of the refunds in base units of 18 decimals, by the rows of the refunds themselves. */
 async function refunded(): Promise<bigint> {
