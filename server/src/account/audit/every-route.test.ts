@@ -50,6 +50,7 @@ const fresh = [
   "POST /api/console/settings/webhook-secret/reveal",
   "DELETE /api/console/team/invitations/{id}",
   "POST /api/console/api-keys/{id}/roll",
+  "POST /api/console/api-keys/{id}/adopt",
 ]
 
 /** Bodies where the document's example changes nothing here. */
