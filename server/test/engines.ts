@@ -32,6 +32,7 @@ export const onBoth: Record<string, string> = {
   "server/src/products/x402/verify-and-settle.test.ts": "fifty settle one payment at once, on one connection",
   "server/src/account/identity/identity.test.ts": "first tokens at once make one merchant",
   "server/src/account/sessions/sessions.test.ts": "sessions that many requests read, and rows that end",
+  "server/src/account/devices/devices.test.ts": "codes that are typed at once, and a key that is asked for at once",
   "server/src/account/team/team.test.ts": "invitations and changes of roles at once leave an owner",
   "server/src/products/checkouts/splits.test.ts": "a checkout from its session to its payouts and events",
   "server/src/ledger/payouts/hostile.test.ts": "payouts, held ones, and tokens that emit nothing",

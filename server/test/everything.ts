@@ -145,6 +145,7 @@ export async function prepare(): Promise<void> {
   }
   await grant(id)
   await session()
+  await device()
   const subscriber = await service.call("POST", "/api/subscriptions/token", await subscriberProof())
   walletToken = subscriber.body.accessToken
   // Used, so that it is not noted for another minute.
@@ -183,6 +184,30 @@ async function team(): Promise<Record<string, string>> {
     })
     .execute()
   return { team: id, invitations }
+}
+
+/** A device that was approved, whose code is that of the examples. */
+async function device(): Promise<void> {
+  const { db } = service.ctx
+  const owner = await db.selectFrom("persons").select("id").where("sub", "=", "shop").executeTakeFirstOrThrow()
+  const example = routes.find(({ name }) => name === "POST /api/device/token")?.body?.example as { device_code: string }
+  await db
+    .insertInto("device_sign_ins")
+    .values({
+      id: `dev_${"a".repeat(24)}`,
+      device_hash: hash("sha256", example.device_code),
+      user_hash: hash("sha256", "BBBBBBBB"),
+      host: "laptop",
+      scopes: ["read"],
+      interval_s: 5,
+      decision: "approved",
+      for_merchant: await service.merchant("shop"),
+      person_id: owner.id,
+      session_id: ids.sessions ?? "",
+      created_at: new Date(),
+      expires_at: new Date(Date.now() + 600_000),
+    })
+    .execute()
 }
 
 /** Of each thing that is sold at checkouts one; the session has the id that the examples name. */

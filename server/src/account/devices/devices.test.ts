@@ -161,7 +161,7 @@ describe("a device", () => {
     expect((await asked()).body.error).toBe("authorization_pending")
   })
 
-  it("is denied, and told so each time", async () => {
+  it("is denied, and learns it each time", async () => {
     const { device_code, user_code } = await begin()
     const visitor = await signedIn()
     expect((await post(visitor, { code: user_code, does: "deny" })).text).toContain("The device is denied")

@@ -62,6 +62,8 @@ describe("/api/console/api-keys", () => {
       expiresAt: null,
       allowedIps: null,
       limits: { refundPerDay: null, returnPerDay: null },
+      byDevice: false,
+      ending: null,
       previousExpiresAt: null,
       prefix: "sk_test_",
       last4: key.slice(-4),

@@ -157,16 +157,14 @@ export async function apiKeyOf(
   // Never cached as absent: its merchant may give it more time.
   if (!row.holds) throw new ApiError("UNAUTHORIZED", undefined, "This API key has expired.")
   await noteUse(ctx, row)
-  const { id, merchant_id: merchantId, scopes, allowed_ips: allowedIps, ends_at: endsAt, limits } = row
-  return { id, merchantId, scopes: scopes as Scope[], allowedIps, hash, endsAt, limits }
+  const { id, merchant_id: merchantId, scopes, allowed_ips: allowedIps, limits } = row
+  return { id, merchantId, scopes: scopes as Scope[], allowedIps, hash, limits }
 }
 
 /** What a request needs to know of its key. */
 type FoundKey = Pick<Row<"api_keys">, "id" | "merchant_id" | "scopes" | "hash" | "last_used_at" | "allowed_ips"> & {
   /** Whether it has not expired. */
   holds: boolean
-  /** When the key, or this secret of it, ends. */
-  ends_at: Date | null
   limits: Record<string, number> | null
 }
 
@@ -180,9 +178,9 @@ export async function keysByHash(ctx: Context, hashes: readonly string[]): Promi
     (select jsonb_object_agg(l.bucket, l.per_minute) from merchant_limits l where l.merchant_id = k.merchant_id) as limits`
   const named = sqlArray("text", hashes)
   const { rows } = await sql<FoundKey>`
-    select /* named: keys_by_hash */ k.hash, least(k.expires_at, k.beyond_until) as ends_at, ${columns} from api_keys k where k.hash = any(${named})
+    select /* named: keys_by_hash */ k.hash, ${columns} from api_keys k where k.hash = any(${named})
     union all
-    select k.previous_hash, least(k.expires_at, k.beyond_until, k.previous_until), ${columns} from api_keys k
+    select k.previous_hash, ${columns} from api_keys k
     where k.previous_hash = any(${named}) and k.previous_until > ${ctx.now()}`.execute(ctx.db)
   return new Map(rows.map(row => [row.hash, row]))
 }

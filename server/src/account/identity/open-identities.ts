@@ -33,8 +33,8 @@ export interface SessionSource {
   byHash(hashes: readonly string[]): Promise<Map<string, Row<"sessions">>>
   /** Records that a session is used. */
   noteSeen(session: Row<"sessions">): Promise<void>
-  /** The ids among these of sessions that have not ended. */
-  lasting(ids: readonly string[]): Promise<readonly string[]>
+  /** When each of these sessions ends if nobody uses it any more, keyed by id, of those that have not ended. */
+  lasting(ids: readonly string[]): Promise<ReadonlyMap<string, Date>>
 }
 
 /** For a server without a console. */
@@ -42,7 +42,7 @@ const noSessions: SessionSource = {
   hashIn: () => undefined,
   byHash: async () => new Map(),
   noteSeen: async () => {},
-  lasting: async () => [],
+  lasting: async () => new Map(),
 }
 
 const isStream = ({ accept }: IncomingHttpHeaders): boolean => accept?.trim().toLowerCase() === "text/event-stream"

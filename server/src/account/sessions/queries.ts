@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { type TxContext, wallTime } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
-import { IDLE_MS, SESSIONS_PER_PERSON } from "./session.ts"
+import { endOf, IDLE_MS, SESSIONS_PER_PERSON } from "./session.ts"
 
 /** A session is noted as used at most this often. */
 const SEEN_STEP_MS = 60_000
@@ -27,17 +27,17 @@ export async function sessionsByHash(ctx: TxContext, hashes: readonly string[]):
   return new Map(rows.map(row => [row.hash, row]))
 }
 
-/** Which of these sessions have not ended, by their ids. */
-export async function lastingSessions(ctx: TxContext, ids: readonly string[]): Promise<string[]> {
+/** When each of these sessions ends if nobody uses it any more, keyed by id, of those that have not ended. */
+export async function lastingSessions(ctx: TxContext, ids: readonly string[]): Promise<Map<string, Date>> {
   const { now, idleSince } = lasting(ctx)
   const rows = await ctx.db
     .selectFrom("sessions")
-    .select("id")
+    .select(["id", "last_seen_at", "expires_at"])
     .where("id", "in", ids)
     .where("expires_at", ">", now)
     .where("last_seen_at", ">", idleSince)
     .execute()
-  return rows.map(({ id }) => id)
+  return new Map(rows.map(row => [row.id, endOf(row)]))
 }
 
 /** Records that a session is used, at most once a minute; never one that has ended meanwhile. */

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 1312eaffb558f439f49cdbf77266c7f6206113720fd28f8064b37924163c74ca
+// Made from schema.sql by `npm run schema`; do not edit. 5befdf50699d44ffa3415e71d53a457dd880a7503625a3d4ba17fa92a9f46b85
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";

@@ -79,7 +79,7 @@ create table api_keys (
 );
 create index api_keys_of_merchant on api_keys using btree (merchant_id, created_at desc, id desc);
 create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until, beyond_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until,by_device,beyond_until,beyond_by', '');
-create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until on api_keys for each row execute function notify_api_key();
+create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until, beyond_until on api_keys for each row execute function notify_api_key();
 
 -- What merchants, subscribers, operators and the service changed of a merchant's configuration, and decisions about money. Only triggers write it, in the transaction of the change, so no code can leave it out.
 create table audit_entries (

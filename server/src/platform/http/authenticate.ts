@@ -35,8 +35,6 @@ export interface ApiKey {
   allowedIps: readonly string[] | null
   /** Of the secret that the request carries: SHA-256 in hexadecimal. */
   hash?: string
-  /** When that secret ends, if that is known. */
-  endsAt?: Date | null
   /** Limits of requests that the operator set for the merchant, by bucket, in place of the settings. */
   limits?: Readonly<Record<string, number>> | null
 }

@@ -65,6 +65,7 @@ describe("each limit of the table", () => {
       pages: 600,
       linkStart: 30,
       agent: 120,
+      device: 60,
       facilitator: 600,
       public: 30,
     })
@@ -167,7 +168,7 @@ describe("each limit of the table", () => {
       if (row.credential !== "none") expect(keys(known[row.credential])).toEqual([own, ...together])
       const without = keys({})
       // A payer who reloads a page must not use up what it needs to pay.
-      const isVisit = ["pages", "linkStart", "agent"].includes(row.bucket)
+      const isVisit = ["pages", "linkStart", "agent", "device"].includes(row.bucket)
       if (!isVisit) expect(without.at(-1)).toBe(`public ${defaults.public}`)
       expect(without.length).toBe(isVisit || row.bucket === "public" ? 1 : 2)
       if (path !== "/api/paywalls/x/verify") expect(without).toContain(own)

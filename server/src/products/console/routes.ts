@@ -13,6 +13,7 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, errorTable } from "../../platform/errors.ts"
 import { type Server, toApiError } from "../../platform/http/server.ts"
 import type { Assets } from "../pages/assets.ts"
+import { answerDeviceForm, codePage, formFields } from "./answer-device-form.ts"
 import {
   type ConsolePage,
   consoleDocument,
@@ -21,7 +22,6 @@ import {
   signInBody,
   wordsBody,
 } from "./console-page.ts"
-import { answerDeviceForm, codePage, formFields } from "./device-page.ts"
 
 const schema = { hide: true }
 const AGAIN = { href: "/console", words: "Back to the sign-in" }

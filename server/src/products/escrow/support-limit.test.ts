@@ -41,7 +41,7 @@ const rows = async () => {
 }
 
 describe("a member with the role support", () => {
-  it("decides about no money until an owner sets a limit, and is told who may", async () => {
+  it("decides about no money until an owner sets a limit, and learns who may", async () => {
     const id = await session()
     const before = await rows()
     for (const answer of [
@@ -63,7 +63,8 @@ describe("a member with the role support", () => {
     const id = await session()
     expect((await refund(id, "4.00")).status).toBe(201)
     expect((await capture(id, "5.00")).status).toBe(200)
-    const [two, one] = [await session(2n, 0n), await session(1n, 0n)]
+    const two = await session(2n, 0n)
+    const one = await session(1n, 0n)
     const before = await rows()
     const refused = await refund(id, "1.01")
     expect(refused).toMatchObject({

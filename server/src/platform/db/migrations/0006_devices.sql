@@ -54,6 +54,10 @@ create trigger api_keys_audit after insert or delete or update of name, hash, sc
   execute function write_audit_entry('api_key', 'id',
     'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until,by_device,beyond_until,beyond_by', '');
 
+drop trigger api_keys_notify on api_keys;
+create trigger api_keys_notify after update of hash, scopes, expires_at, allowed_ips, previous_until, beyond_until or delete on api_keys
+  for each row execute function notify_api_key();
+
 alter table members add column money_per_day integer not null default 0 check (money_per_day >= 0);
 comment on column members.money_per_day is
   'Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.';
