@@ -1,5 +1,9 @@
 /** A browser without a window that signs in to the console: it keeps cookies, and follows what it is answered. */
 import { expect } from "vitest"
+import { newSecret } from "../src/account/sessions/open-sessions.ts"
+import { hashOf } from "../src/account/sessions/session.ts"
+import type { Context } from "../src/platform/context.ts"
+import { newId } from "../src/platform/ids.ts"
 import { CLIENT, type TestIssuer } from "./issuer.ts"
 
 /** The settings with which people sign in at the issuer of the tests, for a service at `url`. */
@@ -55,4 +59,31 @@ export async function signIn(origin: string, issuer: TestIssuer, sub: string): P
   const answer = await visitor.fetch(await goToProvider(visitor), { headers: { "sec-fetch-site": "cross-site" } })
   expect(answer.status, await answer.clone().text()).toBe(200)
   return visitor
+}
+
+/** A browser at this origin with a session of this person, as a sign-in leaves it; the console must be at a loopback address. */
+export async function withSession({ db, settings }: Context, origin: string, sub: string): Promise<Visitor> {
+  const visitor = newVisitor(origin)
+  const secret = newSecret()
+  const now = new Date()
+  const own = { iss: settings.oidcIssuer, sub, way: "provider", address: null, user_agent: null } as const
+  const times = { created_at: now, last_seen_at: now, expires_at: new Date(now.getTime() + 3_600_000) }
+  await db
+    .insertInto("sessions")
+    .values({ ...own, ...times, id: newId("ses"), hash: hashOf(secret) })
+    .execute()
+  visitor.cookies.set("sluice-dev", secret)
+  return visitor
+}
+
+/** Sends a form of the page where a device's code is typed; returns the page that follows. */
+export async function sendDeviceForm(
+  visitor: Visitor,
+  fields: Record<string, string>,
+  headers: Record<string, string> = {},
+): Promise<{ status: number; text: string }> {
+  const body = new URLSearchParams(fields).toString()
+  const sent = { "content-type": "application/x-www-form-urlencoded", ...headers }
+  const answer = await visitor.fetch("/console/device", { method: "POST", headers: sent, body })
+  return { status: answer.status, text: await answer.text() }
 }

@@ -1,12 +1,9 @@
 /** Sign-in of devices over HTTP, as the device asks and as the person decides, with the attacks on it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { startService, type TestService } from "../../../test/service.ts"
-import { newVisitor, type Visitor } from "../../../test/sign-in.ts"
+import { newVisitor, sendDeviceForm, type Visitor, withSession } from "../../../test/sign-in.ts"
 import { type Role, SCOPES } from "../../platform/http/rights.ts"
 import { mayGive } from "../../platform/http/route-access.ts"
-import { newId } from "../../platform/ids.ts"
-import { newSecret } from "../sessions/open-sessions.ts"
-import { hashOf } from "../sessions/session.ts"
 import { accountSecret } from "../webhooks/manage-secrets.ts"
 import { forgetDevices } from "./queries.ts"
 
@@ -61,26 +58,8 @@ async function ask(deviceCode: string) {
     .execute()
   return await service.call("POST", "/api/device/token", { device_code: deviceCode })
 }
-/** A browser with a session of this person. */
-async function signedIn(sub = shop): Promise<Visitor> {
-  const visitor = newVisitor(origin)
-  const secret = newSecret()
-  const now = new Date()
-  const own = { iss: service.ctx.settings.oidcIssuer, sub, way: "provider", address: null, user_agent: null } as const
-  const times = { created_at: now, last_seen_at: now, expires_at: new Date(now.getTime() + 3_600_000) }
-  await service.ctx.db
-    .insertInto("sessions")
-    .values({ ...own, ...times, id: newId("ses"), hash: hashOf(secret) })
-    .execute()
-  visitor.cookies.set("sluice-dev", secret)
-  return visitor
-}
-async function post(visitor: Visitor, fields: Record<string, string>, headers: Record<string, string> = {}) {
-  const body = new URLSearchParams(fields).toString()
-  const sent = { "content-type": "application/x-www-form-urlencoded", ...headers }
-  const answer = await visitor.fetch("/console/device", { method: "POST", headers: sent, body })
-  return { status: answer.status, text: await answer.text() }
-}
+const signedIn = (sub = shop) => withSession(service.ctx, origin, sub)
+const post = sendDeviceForm
 const approve = (visitor: Visitor, code: string, more: Record<string, string> = {}) =>
   post(visitor, { code, does: "approve", ...more })
 const devices = () => service.ctx.db.selectFrom("device_sign_ins").selectAll().execute()

@@ -3,11 +3,15 @@
 import fc from "fast-check"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { startService, type TestService } from "../../../test/service.ts"
+import { sendDeviceForm, withSession } from "../../../test/sign-in.ts"
 import { hasRight, type Right, ROLES, type Role, rightTable, SCOPES, type Scope } from "../../platform/http/rights.ts"
 
 let service: TestService
+let origin: string
 beforeAll(async () => {
   service = await startService()
+  origin = await service.listen()
+  Object.assign(service.ctx.settings, { baseUrl: origin, consoleUrl: origin })
 })
 afterAll(() => service.stop())
 
@@ -35,6 +39,13 @@ const action = fc.oneof(
     by: anybody,
     scopes: fc.uniqueArray(fc.constantFrom(...SCOPES), { minLength: 1 }),
   }),
+  fc.record({
+    do: fc.constant("device" as const),
+    by: anybody,
+    scopes: fc.uniqueArray(fc.constantFrom(...SCOPES), { minLength: 1 }),
+  }),
+  fc.record({ do: fc.constant("adopt" as const), by: anybody, nth: fc.nat(9) }),
+  fc.record({ do: fc.constant("roll" as const), by: anybody, nth: fc.nat(9) }),
   fc.record({ do: fc.constant("start" as const), by: anybody }),
 )
 type Action = typeof action extends fc.Arbitrary<infer A> ? A : never
@@ -61,7 +72,7 @@ async function walk(actions: Action[]): Promise<void> {
   }
   const tokens: string[] = []
   const ids: Record<string, string> = { shop: (await call("shop", "GET", "me")).body.person.id }
-  const keys: { by: string; key: string }[] = []
+  const keys: { by: string; key: string; id: string }[] = []
   for (const [as, given_] of Object.entries(given)) {
     if (given_ === undefined) continue
     const { token } = (await call("shop", "POST", "team/invitations", { email: `${as}@x.example`, role: given_ })).body
@@ -79,9 +90,16 @@ async function walk(actions: Action[]): Promise<void> {
     else if (each.do === "change") await call(by, "PUT", `team/${ids[each.whom]}`, { role: each.role })
     else if (each.do === "remove") await call(by, "DELETE", `team/${ids[each.whom]}`)
     else if (each.do === "start") await call(by, "POST", "merchants", {})
-    else {
+    else if (each.do === "device") {
+      const made = await signDeviceIn(by, shop, each.scopes)
+      if (made) keys.push({ by, ...made })
+    } else if (each.do === "adopt") await call(by, "POST", `api-keys/${keys[each.nth % keys.length]?.id}/adopt`, {})
+    else if (each.do === "roll") {
+      const rolled = await call(by, "POST", `api-keys/${keys[each.nth % keys.length]?.id}/roll`, { graceSeconds: 60 })
+      if (rolled.body.key) keys.push({ by, key: rolled.body.key, id: rolled.body.id })
+    } else {
       const { body } = await call(by, "POST", "api-keys", { name: "A", scopes: each.scopes as Scope[] })
-      if (body.key) keys.push({ by, key: body.key })
+      if (body.key) keys.push({ by, key: body.key, id: body.id })
     }
   }
   for (const as of people) {
@@ -101,6 +119,21 @@ async function walk(actions: Action[]): Promise<void> {
     .where("role", "=", "owner")
     .execute()
   expect(owners).toEqual([{ person_id: ids.shop }])
+}
+
+/** Has a device ask for a key of the shop's, and the person approve it; returns what the device gets. */
+async function signDeviceIn(
+  by: string,
+  shop: string,
+  scopes: readonly Scope[],
+): Promise<{ key: string; id: string } | undefined> {
+  const { device_code, user_code } = (await service.call("POST", "/api/device", { host: by, scopes })).body
+  const visitor = await withSession(service.ctx, origin, by)
+  for (const merchant of [undefined, shop])
+    await sendDeviceForm(visitor, { code: user_code, does: "approve", ...(merchant ? { merchant } : {}) })
+  const { status, body } = await service.call("POST", "/api/device/token", { device_code })
+  // What it gets may be for a merchant of the person's own.
+  return status === 200 && body.merchantId === shop ? { key: body.key, id: body.id } : undefined
 }
 
 const may = (as: string, right: Right): boolean => {

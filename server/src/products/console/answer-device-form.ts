@@ -66,7 +66,7 @@ function waitingBody(ctx: Context, { ip }: FastifyRequest, { device, merchants }
 ${fact("Machine", host)}
 ${fact("Asked from", address ?? "an unknown address")}
 ${fact("Your address", own === address ? `${own}, the same` : own)}
-${fact("It may", html`${scopes.map((scope, i) => html`${i > 0 && BREAK}${scope}: ${scopeTable[scope as keyof typeof scopeTable]}`)}`)}
+${fact("It may", html`${scopes.map((scope, i) => html`${i > 0 && BREAK}${scope}: ${inPlainText(scopeTable[scope as keyof typeof scopeTable])}`)}`)}
 ${fact("For", "90 days, or until the key is revoked")}
 ${others.length === 0 && only && fact("Merchant", named(only))}
 </dl>
@@ -79,6 +79,8 @@ ${others.length > 0 && html`<div class="field"><label for="merchant">Merchant</l
 <p class="quiet center">Deny it if you did not start this yourself a moment ago.</p>`,
   )
 }
+
+const inPlainText = (words: string): string => words.replaceAll("`", "")
 
 const BREAK: Html = { markup: "<br>" }
 
