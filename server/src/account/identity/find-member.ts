@@ -104,7 +104,7 @@ export async function makeMerchant(
   name: string,
 ): Promise<Membership> {
   const owned = (await membershipsOf(ctx, subject))?.filter(({ role }) => role === "owner").length ?? 0
-  const isOpen = ctx.settings.signup === "open" || (owned === 0 && (await isInvited(ctx, subject)))
+  const isOpen = ctx.settings.signup === "open" || (owned === 0 && (await takeInvitation(ctx, subject)))
   if (!isOpen) throw new ApiError("SIGNUP_CLOSED")
   if (owned >= OWNED_PER_PERSON)
     throw new ApiError("INVALID_OPERATION", undefined, `You already own ${OWNED_PER_PERSON} merchants.`)
@@ -133,13 +133,17 @@ export async function firstMembership(ctx: TxContext, subject: Subject): Promise
   return made ?? (await makeMerchant(ctx, subject, personId, ""))
 }
 
-const isInvited = async (ctx: TxContext, { iss, sub }: Subject): Promise<boolean> =>
-  (await ctx.db
-    .selectFrom("invitations")
-    .select("sub")
+/** Uses up the operator's invitation of a person; false where there is none that was not used. */
+async function takeInvitation(ctx: TxContext, { iss, sub }: Subject): Promise<boolean> {
+  const taken = await ctx.db
+    .updateTable("invitations")
+    .set({ used_at: ctx.now() })
     .where("iss", "=", iss)
     .where("sub", "=", sub)
-    .executeTakeFirst()) !== undefined
+    .where("used_at", "is", null)
+    .executeTakeFirst()
+  return taken.numUpdatedRows > 0n
+}
 
 /** What is stored of a person; undefined for one who neither signed in at the issuer nor was a member of a merchant. */
 export async function storedPerson(ctx: TxContext, { iss, sub }: Subject): Promise<Row<"persons"> | undefined> {

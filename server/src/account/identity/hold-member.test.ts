@@ -91,3 +91,31 @@ it("a removal waits for what has begun, and what begins after it is refused", as
   expect(await mark()).toMatchObject({ status: 400, body: { error: "MERCHANT_REQUIRED" } })
   expect(await marks()).toHaveLength(1)
 })
+
+it("a checkout that is started in the console is written only while the member holds, and in no other way", async () => {
+  const { ctx } = service
+  const start = async () =>
+    (await service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "ann" })).body.error ?? "made"
+  expect(await start()).toBe("made")
+  // A database that ends the membership when the transaction begins, after the request was admitted.
+  const { db } = ctx
+  const ended = new Proxy(db, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name)
+      if (name !== "transaction") return typeof value === "function" ? value.bind(target) : value
+      return () => ({
+        execute: async (work: (db: typeof target) => Promise<unknown>) => {
+          await target.deleteFrom("members").where("person_id", "=", ANN).execute()
+          return await target.transaction().execute(work)
+        },
+      })
+    },
+  })
+  ctx.db = ended
+  try {
+    expect(await start()).toBe("ROLE_REQUIRED")
+  } finally {
+    ctx.db = db
+  }
+  expect(await db.selectFrom("checkout_sessions").select("id").execute()).toHaveLength(1)
+})

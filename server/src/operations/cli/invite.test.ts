@@ -62,6 +62,21 @@ describe("an invitation", () => {
     expect(await again()).toContain(`is already the owner of the merchant ${merchantId}`)
   })
 
+  it("counts once, however many requests use it at once, until the operator invites again", async () => {
+    const subject = { iss: service.issuer.issuer, sub: "carol" }
+    const start = () => service.call("POST", "/api/console/merchants", {}, { as: "carol" })
+    await invite(service.ctx.db, subject, new Date())
+    const answers = await Promise.all([...Array.from({ length: 12 }, start), settings("carol"), settings("carol")])
+    const made = answers.filter(({ status }) => status === 201).length
+    expect(await service.ctx.db.selectFrom("merchants").selectAll().execute()).toHaveLength(1)
+    expect(made).toBeLessThanOrEqual(1)
+    // Who gives the merchant away can't make another one by the same invitation.
+    await service.ctx.db.deleteFrom("members").execute()
+    expect((await start()).body.error).toBe("SIGNUP_CLOSED")
+    expect(await invite(service.ctx.db, subject, new Date())).toMatch(/^Invited carol/)
+    expect([(await start()).status, (await start()).body.error]).toEqual([201, "SIGNUP_CLOSED"])
+  })
+
   describe.runIf(onPostgres)("on Postgres", () => {
     it("is given by the command while the service runs", async () => {
       const { rows } = await sql<{ name: string }>`select current_database() as name`.execute(service.ctx.db)

@@ -27,7 +27,7 @@ It needs the environment of the service. The embedded database serves one proces
 Exits with 0 when the subject is invited, 1 when it is not, 2 for a wrong command line.
 `
 
-/** Invites a subject; a no-op if it is invited already. Returns the result as a sentence. */
+/** Invites a subject, who can make one merchant; a no-op if it is invited already. Returns the result as a sentence. */
 export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<string> {
   const member = await db
     .selectFrom("persons")
@@ -42,7 +42,12 @@ export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<
   const invited = await db
     .insertInto("invitations")
     .values({ iss, sub, created_at: now })
-    .onConflict(conflict => conflict.doNothing())
+    .onConflict(conflict =>
+      conflict
+        .columns(["iss", "sub"])
+        .doUpdateSet({ created_at: now, used_at: null })
+        .where("invitations.used_at", "is not", null),
+    )
     .returning("sub")
     .executeTakeFirst()
   return invited

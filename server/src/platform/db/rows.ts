@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 5befdf50699d44ffa3415e71d53a457dd880a7503625a3d4ba17fa92a9f46b85
+// Made from schema.sql by `npm run schema`; do not edit. 644e1498e1f4e0f238e500aad148566af3255919f60aba6a9c084b689a985eee
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -686,6 +686,10 @@ interface Invitations {
   created_at: Date;
   iss: string;
   sub: string;
+  /**
+   * When the person made a merchant with it: it counts once, until the operator invites again.
+   */
+  used_at: Date | null;
 }
 
 interface Invoices {

@@ -747,6 +747,8 @@ create table invitations (
   iss text not null,
   sub text not null,
   created_at timestamp with time zone not null,
+  -- When the person made a merchant with it: it counts once, until the operator invites again.
+  used_at timestamp with time zone,
   constraint invitations_pkey primary key (iss, sub)
 );
 

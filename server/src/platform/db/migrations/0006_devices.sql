@@ -1,8 +1,8 @@
--- Sign-ins of devices (RFC 8628); how keys end whose maker may no longer give them; and how much a member with the role support may decide
--- about in a day.
+-- Sign-ins of devices (RFC 8628); how keys end whose maker may no longer give them; how much a member with the role support may decide
+-- about in a day; and that an invitation of the operator's counts once.
 --
--- Locks: `api_keys`, `members` and `key_spends` against reads and writes until all migrations of this start are committed; no row is
--- rewritten.
+-- Locks: `api_keys`, `members`, `key_spends` and `invitations` against reads and writes until all migrations of this start are committed;
+-- no row is rewritten but those of invitations, which are few.
 create table device_sign_ins (
   id text primary key,
   device_hash text not null unique,
@@ -75,3 +75,8 @@ comment on table key_spends is
   'What API keys, and members with a limit, decided about money, by which their caps are counted. Rows of more than a day are deleted.';
 comment on column key_spends.object_id is 'The refund''s id, the payment''s, or that of the call that captures or voids.';
 comment on column key_spends.key_id is 'No foreign key: the merchant''s cap counts what a key did that is revoked since. Or person_id, the member.';
+
+alter table invitations add column used_at timestamptz;
+comment on column invitations.used_at is 'When the person made a merchant with it: it counts once, until the operator invites again.';
+update invitations i set used_at = m.created_at from persons p join members m on m.person_id = p.id and m.role = 'owner'
+  where (p.iss, p.sub) = (i.iss, i.sub);
