@@ -247,6 +247,8 @@ describe("an approval", () => {
       expect(answer.status, site).toBe(403)
     }
     expect((await approve(newVisitor(origin), user_code)).status).toBe(401)
+    for (const does of ["constructor", "__proto__", "approved", ""])
+      expect(await post(visitor, { code: user_code, does }), does).toMatchObject({ status: 200 })
     expect((await visitor.fetch(`/console/device?code=${user_code}&does=approve`)).status).toBe(200)
     expect((await newVisitor(origin).fetch("/console/device")).status).toBe(200)
     const text = await visitor.fetch("/console/device", {

@@ -12,7 +12,10 @@ import { type Html, html } from "../pages/html.ts"
 import { type ConsolePage, card, head, wordsBody } from "./console-page.ts"
 
 const TITLE = "Sign a device in"
-const decisions = { approve: "approved", deny: "denied" } as const
+const decisions = new Map([
+  ["approve", "approved"],
+  ["deny", "denied"],
+] as const)
 
 /** The page after a form of this page was sent. Throws `FOREIGN_REQUEST` for a form of another site, `UNAUTHORIZED` without a session. */
 export async function answerDeviceForm(ctx: Context, request: FastifyRequest): Promise<ConsolePage> {
@@ -22,7 +25,7 @@ export async function answerDeviceForm(ctx: Context, request: FastifyRequest): P
   if (!session)
     throw new ApiError("UNAUTHORIZED", undefined, "You are signed out. Sign in again, and type the code then.")
   const { code, does, merchant } = (request.body ?? {}) as Record<string, string | undefined>
-  const decision = decisions[does as keyof typeof decisions]
+  const decision = decisions.get(does as "approve" | "deny")
   const outcome = await decideDevice(ctx, request, session, { code, decision, merchantId: merchant })
   if ("refusal" in outcome) return codePage(ctx, session, outcome.refusal)
   if ("waiting" in outcome) return { title: TITLE, body: waitingBody(ctx, request, outcome.waiting, `${code}`) }
