@@ -1,9 +1,12 @@
 // How much a member with the role support may decide about in a day: what an owner has set, over all decisions, tokens counted one by one.
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { onPostgres } from "../../../test/database.ts"
 import { reservedSession } from "../../../test/escrow-rows.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
+import { lockCaps } from "../../account/identity/count-key-spends.ts"
 import type { Address } from "../../platform/chain/hex.ts"
+import { inTransaction } from "../../platform/context.ts"
 
 const SAM = `per_${"s".repeat(24)}`
 
@@ -116,6 +119,26 @@ describe("a member with the role support", () => {
     const done = answers.filter(({ status }) => status < 300).length
     expect(done).toBe(10)
     for (const { status, body } of answers) if (status >= 300) expect(body.error).toBe("DAILY_LIMIT_REACHED")
+  })
+
+  it.runIf(onPostgres)("waits for another decision of the same member that is being made", async () => {
+    await limit(10)
+    const id = await session()
+    const member = { merchantId: shop, personId: SAM, role: "support" as const }
+    let late: ReturnType<typeof refund> | undefined
+    await inTransaction(service.ctx, async ctx => {
+      await lockCaps(ctx, { apiKey: undefined, member })
+      late = refund(id, "6.00")
+      const waiting = sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`
+      while ((await waiting.execute(service.ctx.db)).rows[0]?.n === 0);
+      const spend = { merchant_id: shop, kind: "accept" as const, object_id: "x", person_id: SAM, token: "USDC" }
+      await ctx.db
+        .insertInto("key_spends")
+        .values({ ...spend, amount: 5n * 10n ** 18n, created_at: service.ctx.now() })
+        .execute()
+    })
+    expect((await late)?.body.message).toContain("and 5.00 are left")
   })
 
   it("counts beside the keys, whose cap for all of them is not touched, nor the other way round", async () => {
