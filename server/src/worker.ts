@@ -13,6 +13,7 @@ import { skipRest } from "./account/webhooks/skip-deliveries.ts"
 import { lanesOf } from "./lanes.ts"
 import { renewDeposits } from "./ledger/deposits/move-deposits.ts"
 import { sweepDue } from "./ledger/payouts/make-payouts.ts"
+import { ratesRound } from "./ledger/rates/fetch-rates.ts"
 import { checkBooks } from "./ledger/reconciliation/check-books.ts"
 import { reconcileRound } from "./ledger/reconciliation/reconcile.ts"
 import { watchOutflows } from "./ledger/reconciliation/watch-outflows.ts"
@@ -62,7 +63,7 @@ export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, housekeeping]
+  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, rates, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop<SellingContext>[] => [
@@ -174,6 +175,13 @@ const backlog: Loop<SellingContext> = {
   wokenBy: "housekeeping",
   gapMs: 0,
   round: measureBacklog,
+}
+
+const rates: Loop<SellingContext> = {
+  name: "rates",
+  wokenBy: "housekeeping",
+  gapMs: 0,
+  round: ratesRound,
 }
 
 const housekeeping: Loop<SellingContext> = {

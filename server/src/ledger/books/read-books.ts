@@ -19,6 +19,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { ifKind, payoutIdOf } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
+import { valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
 /** The list's filter; text as received. */
 export interface BookFilter {
@@ -120,8 +121,13 @@ const page = (rows: RawBuilder<unknown>, part: RawBuilder<unknown>): RawBuilder<
       left join lateral (select status, exception from payments where id = coalesce(b.payment_id, c.payment_id) limit 1) p on true
     order by b.at desc, b.id desc`
 
-/** Returns a row of the books in the API's form. */
-export function entryOf(ctx: TxContext, row: Entry) {
+/** Returns rows of the books in the API's form. */
+export async function entriesOf(ctx: TxContext, rows: readonly Entry[]) {
+  const values = await valuesOf(ctx, rows)
+  return rows.map((row, i) => ({ ...entryOf(ctx, row), value: values[i] ?? null }))
+}
+
+function entryOf(ctx: TxContext, row: Entry) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   const isSettlement = row.token === token.address
   const text = (amount: bigint) =>
@@ -156,7 +162,7 @@ export function entryOf(ctx: TxContext, row: Entry) {
   }
 }
 
-/** Returns all rows that match the filter as CSV, newest first, with the fields that {@link entryOf} shows. */
+/** Returns all rows that match the filter as CSV, newest first, with the fields that {@link entriesOf} shows. */
 export async function* booksCsv(
   ctx: TxContext,
   merchantId: string,
@@ -190,9 +196,14 @@ export async function* booksCsv(
       paywallId: kindCell("pw", sql`r.resource_id`),
       sessionId: kindCell("cs", sql`r.resource_id`),
       id: sql`r.id`,
+      // After what was there before them: readers of a file may count columns.
+      ...valueCells(),
     },
     key: ["at", "id"],
     rows: (last, limit) =>
-      sql`(select p.*, ${unit}::numeric as unit from (${page(after(rows, last), sql`limit ${limit}`)}) p)`,
+      withRates(
+        ctx,
+        sql`(select p.*, ${unit}::numeric as unit from (${page(after(rows, last), sql`limit ${limit}`)}) p)`,
+      ),
   })
 }

@@ -18,6 +18,7 @@ import {
   unitOf,
 } from "../../platform/http/write-csv-lines.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
+import { valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
 /** The list's filter; text as received. */
 export interface Filter {
@@ -120,7 +121,11 @@ const isWaiting = (merchantId: string) => sql<boolean>`(status = 'open' or (stat
 /** Returns transactions in the API's form. */
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   const format = await amountFormatter(ctx, rows)
-  return rows.map(row => ({
+  const values = await valuesOf(
+    ctx,
+    rows.map(row => ({ ...row, at: row.created_at })),
+  )
+  return rows.map((row, i) => ({
     // A row with an id of its own has a prefix; a payout's id is made from its UUID.
     id: row.id.includes("_") ? row.id : payoutIdOf(row.id),
     type: row.type,
@@ -137,6 +142,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     bundleId: ifKind("bdl", row.resource_id ?? ""),
     paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
+    value: values[i] ?? null,
   }))
 }
 
@@ -163,12 +169,13 @@ export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filt
       // After what was there before them: readers of a file may count columns.
       currencyVerified: byToken(ctx, "r", sql`'false'`, () => "true"),
       bundleId: kindCell("bdl", sql`r.resource_id`),
+      ...valueCells(),
     },
     key: ["at", "id"],
     rows: (last, limit) => {
       const unit = byToken(ctx, "transactions", sql`'1e-' || k.decimals`, ({ token }) => unitOf(token.decimals))
       const query = transactions(ctx, merchantId, filter).select(["created_at as at", sql`${unit}::numeric`.as("unit")])
-      return continued(query, { at: "created_at", id: "id" }, last, limit)
+      return withRates(ctx, continued(query, { at: "created_at", id: "id" }, last, limit))
     },
   })
 }

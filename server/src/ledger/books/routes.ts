@@ -16,7 +16,8 @@ import {
 } from "../../platform/http/schemas.ts"
 import type { Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
-import { type BookFilter, booksCsv, booksOf, entryOf } from "./read-books.ts"
+import { Value } from "../rates/read-values.ts"
+import { type BookFilter, booksCsv, booksOf, entriesOf } from "./read-books.ts"
 
 const tags = ["books"]
 const text = (description: string) => ({ type: "string", description })
@@ -62,6 +63,7 @@ const Entry = Type.Object({
   paywallId: Nullable(Type.String()),
   sessionId: Nullable(Type.String()),
   id: Type.String(),
+  value: Nullable(Value),
 })
 
 const filters = {
@@ -83,7 +85,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
     filter: filters,
     answer: Type.Object({ data: Type.Array(Entry), ...ListEnd }),
     source: (read, merchantId, filter) => booksOf(read, merchantId, checked(filter)),
-    show: (read, rows) => rows.map(row => entryOf(read, row)),
+    show: entriesOf,
     csv: {
       operationId: "exportBooks",
       summary: "All entries of the books that match the filter, as CSV",

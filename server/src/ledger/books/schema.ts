@@ -3,6 +3,7 @@ import { Type } from "typebox"
 import type { WaitingFor } from "../../platform/db/columns.ts"
 import { exceptions } from "../../platform/db/columns.ts"
 import { AddressText, Described, HashText, Nullable, Timestamp } from "../../platform/http/schemas.ts"
+import { Value } from "../rates/read-values.ts"
 
 /** The fields of each row, except its type and status. */
 export const transaction = {
@@ -28,4 +29,5 @@ export const transaction = {
   bundleId: Nullable(Type.String()),
   paymentId: Nullable(Type.String()),
   createdAt: Timestamp,
+  value: Nullable(Value),
 }

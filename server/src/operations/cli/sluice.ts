@@ -15,6 +15,7 @@ const commands: Record<string, Command> = {
   backup: { does: "copies the database to a file, while the service runs", load: () => import("./backup.ts") },
   invite: { does: "lets somebody become a merchant", load: () => import("./invite.ts") },
   merchant: { does: "changes how many requests a merchant may make", load: () => import("./limit-merchant.ts") },
+  rates: { does: "reads a file with the rates of currencies", load: () => import("./import-rates.ts") },
   reencrypt: {
     does: "encrypts all secrets with SECRET_KEY, when that is changed",
     load: () => import("./reencrypt.ts"),

@@ -7,6 +7,7 @@ import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import { setupAlarms } from "../../platform/metrics.ts"
 import { checkBackup } from "./check-backup.ts"
+import { checkRates } from "./check-rates.ts"
 import { alarmText, type Finding, isBad } from "./finding.ts"
 import { checkAgain } from "./run-checks.ts"
 
@@ -36,6 +37,7 @@ export function standingAlarms(ctx: Context, isServing: boolean): StandingAlarms
       ...(await checkAgain({ settings, query, now, signal }, isServing)),
       // Also of an embedded database, which only its own service can ask.
       ...(await checkBackup(settings, ask)),
+      ...(await checkRates(settings, ask)),
     ]
     if (signal.aborted) return
     const bad = found.filter(each => isBad(each) && !each.isWatched)

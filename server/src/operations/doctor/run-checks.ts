@@ -13,6 +13,7 @@ import { checkCertificate } from "./check-certificate.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
 import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
+import { checkRates } from "./check-rates.ts"
 import { checkRedis } from "./check-redis.ts"
 import { checkReplica } from "./check-replica.ts"
 import { checkSecretKey } from "./check-secret-key.ts"
@@ -51,6 +52,7 @@ export async function checkAll(
       return [checkNetworkState(check), checkContracts(check), checkEscrow(check)]
     }),
     ["DATABASE_URL", "BACKUP_MAX_AGE"].some(name => faulty.has(name)) ? [] : checkBackup(settings, query),
+    ["DATABASE_URL", "RATES"].some(name => faulty.has(name)) ? [] : checkRates(settings, query),
     faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
     faulty.has("BASE_URL") ? [] : checkCertificate(settings, now, signal),
     faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),

@@ -84,6 +84,8 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
     oidcClient: clientSettings(reader),
+    rates: read("RATES"),
+    ratesUrl: read("RATES_URL"),
     maxScanLag: read("MAX_SCAN_LAG"),
     verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 5_000),
     sanctionsFile: read("SANCTIONS_FILE"),

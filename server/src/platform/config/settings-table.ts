@@ -5,6 +5,7 @@
 import { networkNames } from "../chain/network-facts.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"
 import { defaultDataDir } from "./data-dir.ts"
+import { rates } from "./rates-value.ts"
 import type { Setting } from "./setting.ts"
 import {
   address,
@@ -231,6 +232,18 @@ export const settingsTable = {
     meaning: "how long events, their deliveries and attempts are kept",
     fallback: "90d",
     parse: durationWithin(86_400, 36_500 * 86_400),
+  },
+  RATES: {
+    meaning:
+      "where the rates come from by which lists and reports show the value of money in a merchant's own currency: ecb, the euro reference rates of the European Central Bank, or fixed:EUR=1.08,GBP=1.27, what one unit is worth in US dollars; USDC=0.9998 counts a token otherwise than at par",
+    otherwise: "none: values are in US dollars",
+    parse: rates,
+  },
+  RATES_URL: {
+    meaning:
+      "where the file of the European Central Bank is read; `sluice rates import` reads one where this can't be reached",
+    fallback: "https://www.ecb.europa.eu/stats/eurofxref/eurofxref-hist-90d.xml",
+    parse: httpUrl,
   },
   INVOICE_AHEAD: {
     meaning: "how long before a subscription's next period its invoice is made; of short periods, half a period",

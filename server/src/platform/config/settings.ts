@@ -4,6 +4,7 @@ import type { Mode } from "../chain/network-facts.ts"
 import type { NetworkSettings } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { SecretKeys } from "../secrets.ts"
+import type { Rates } from "./rates-value.ts"
 import type { TracingSettings } from "./tracing-settings.ts"
 
 /** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
@@ -56,6 +57,9 @@ export interface Settings {
   /** The console as a client of the issuer; undefined: nobody signs in to the console there. */
   oidcClient: { id: string; secret: string | undefined } | undefined
   signup: "open" | "invite"
+  /** Where the rates of currencies come from; undefined: values are in US dollars. */
+  rates: Rates | undefined
+  ratesUrl: string
   /** The first one is the default network. */
   networks: NetworkSettings[]
   verifyIntervalMs: number

@@ -859,12 +859,15 @@ create table merchants (
   -- Whole tokens that all of its API keys together may refund in 24 hours, for each token; null for no cap. So is return_per_day.
   refund_per_day integer,
   return_per_day integer,
+  -- The currency of ISO 4217 in which lists and reports show the value of its money.
+  currency text not null default 'USD'::text,
   constraint merchants_pkey primary key (id),
   constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text])),
+  constraint merchants_currency_check check (currency ~ '^[A-Z]{3}$'::text),
   constraint merchants_refund_per_day_check check (refund_per_day >= 0),
   constraint merchants_return_per_day_check check (return_per_day >= 0)
 );
-create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day', '');
+create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day,currency', '');
 
 -- Nonces of wallet signatures that were not used yet. The resource is what the purpose is for, such as the id of a paywall.
 create table nonces (
@@ -1410,6 +1413,34 @@ create table put_away_terms (
   constraint put_away_terms_product_id_fkey foreign key (product_id) references products(id),
   constraint put_away_terms_recipient_set_id_fkey foreign key (recipient_set_id) references recipient_sets(id)
 );
+
+-- How far the rates of a source are known. Later amounts have no value yet.
+create table rate_sources (
+  source text not null,
+  complete_until timestamp with time zone not null,
+  -- When the source is asked again.
+  next_at timestamp with time zone not null,
+  constraint rate_sources_pkey primary key (source),
+  constraint rate_sources_source_check check (source = any (array['ecb'::text, 'fixed'::text]))
+);
+
+-- What one unit of a currency, or one token, is worth in US dollars from a time on. A row is never changed, and none is added where a value may have been read: so the value of a payment stays what it was.
+create table rates (
+  -- A currency of ISO 4217, or the symbol of a settlement token.
+  unit text not null,
+  published_at timestamp with time zone not null,
+  usd numeric not null,
+  source text not null,
+  -- Until when it counts if no newer one is published; null: until there is a newer one.
+  valid_until timestamp with time zone,
+  constraint rates_pkey primary key (unit, published_at),
+  constraint rates_check check (valid_until > published_at),
+  constraint rates_source_check check (source = any (array['ecb'::text, 'fixed'::text])),
+  constraint rates_unit_check check (unit ~ '^[A-Z0-9]{3,10}$'::text),
+  constraint rates_usd_check check (usd > 0::numeric)
+);
+create trigger rates_keep before delete or update on rates for each row execute function keep_rates();
+create trigger rates_keep_all before truncate on rates for each statement execute function keep_rates();
 
 -- Who is paid which part. A set never changes, and what refers to it keeps it whatever becomes of the split. Each change of a split makes another set.
 create table recipient_sets (
@@ -2659,6 +2690,14 @@ begin
   return new;
 end $function$;
 
+create or replace function keep_rates()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  raise exception 'a rate is never changed or deleted: values that were reported depend on it';
+end $function$;
+
 create or replace function keep_slug()
  returns trigger
  language plpgsql
@@ -2783,6 +2822,27 @@ begin
     - coalesce((select sum(i.amount) from payouts i where i.payment_id = $1 and i.deposit_id + 0 = $2 and i.token = $3
       and i.lane = 'payout' and i.reserved and i.state not in ('cancelled', 'reverted')), 0);
 end $function$;
+
+create or replace function rate_at(token text, currency text, at timestamp with time zone)
+ returns table(rate numeric, source text, published_at timestamp with time zone)
+ language sql
+ stable
+AS $function$
+  select round(t.usd / c.usd, 8), concat_ws(', ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
+  from (
+    (select r.usd, r.source, r.published_at, r.valid_until from rates r
+      where $2 <> 'USD' and r.unit = $2 and r.published_at <= $3 order by r.published_at desc limit 1)
+    union all select 1, 'par', null, null where $2 = 'USD'
+  ) c, (
+    select * from (
+      (select r.usd, r.source || ' ' || $1 as source, r.published_at, r.valid_until from rates r
+        where r.unit = $1 and r.published_at <= $3 order by r.published_at desc limit 1)
+      union all select 1, $1 || ' at par', null, null where $1 = 'USDC'
+    ) of_token limit 1
+  ) t
+  where (c.valid_until is null or c.valid_until >= $3) and (t.valid_until is null or t.valid_until >= $3)
+    and (coalesce(c.published_at, t.published_at) is null or $3 <= (select max(s.complete_until) from rate_sources s))
+$function$;
 
 create or replace function register_resource()
  returns trigger

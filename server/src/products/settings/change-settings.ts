@@ -22,6 +22,8 @@ export interface SettingsChange {
   email?: string | null
   walletLock?: boolean
   approver?: Approver
+  /** A currency of ISO 4217. */
+  currency?: string
   /** Addresses as received, by network name. */
   payoutAddresses: Record<string, string>
 }
@@ -67,10 +69,11 @@ export async function changeSettings(
   signer?: Signer,
 ): Promise<void> {
   const targets = await readTargets(ctx, change.payoutAddresses)
+  if (change.currency !== undefined) await checkCurrency(ctx, change.currency)
   // The merchant's row is the lock: two changes at once must not interleave.
   await lockMerchant(ctx.db, merchantId)
   const approver = await approverNow(ctx, merchantId)
-  if ([change.name, change.email, change.walletLock, change.approver].some(each => each !== undefined))
+  if ([change.name, change.email, change.walletLock, change.approver, change.currency].some(each => each !== undefined))
     await ctx.db
       .updateTable("merchants")
       .set({
@@ -78,6 +81,7 @@ export async function changeSettings(
         ...(change.walletLock === undefined ? {} : { wallet_lock: change.walletLock }),
         ...(change.email === undefined ? {} : { email: change.email }),
         ...(change.approver === undefined ? {} : { approver: change.approver }),
+        ...(change.currency === undefined ? {} : { currency: change.currency }),
       })
       .where("id", "=", merchantId)
       .execute()
@@ -107,6 +111,21 @@ export async function changeSettings(
     for (const network of ctx.chain.networks) await moveDeposits(ctx, merchantId, network)
   const named = new Set(targets.map(({ network }) => network.chainId))
   if (signer) await dropPending(ctx, merchantId, named)
+}
+
+/** Throws a `VALIDATION_ERROR` for a currency whose rates this service does not have. */
+async function checkCurrency(ctx: TxContext, currency: string): Promise<void> {
+  if (currency === "USD") return
+  const { rows } = await sql<{
+    unit: string
+  }>`select distinct unit from rates where char_length(unit) = 3 order by 1`.execute(ctx.db)
+  const known = rows.map(({ unit }) => unit)
+  if (known.includes(currency)) return
+  const message =
+    known.length === 0
+      ? "must be USD: this service has no rates of other currencies. Its operator sets RATES"
+      : `must be USD or a currency whose rates this service has: ${known.join(", ")}`
+  throw new ApiError("VALIDATION_ERROR", [{ path: "currency", message }])
 }
 
 /** Who approves returns at the addresses that the merchant gets from now on. */

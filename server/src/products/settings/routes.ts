@@ -21,6 +21,8 @@ const ApproverName = Type.Unsafe<Approver>({
     "Who sends money back to payers, at receiving addresses made from now on: `wallet`, your payout address by its signature, without which nobody can; or `service`, which does so when you ask for a return. With `service`, whoever steals the service's key can send your money anywhere until it is swept, and until the service's guardian stops it. Without a choice it is `wallet` in live mode, else `service`",
 })
 
+const Currency = Matching("^[A-Z]{3}$", "A currency: three capital letters (ISO 4217), such as EUR")
+
 const Settings = Type.Object({
   merchantId: Type.String(),
   name: Type.String(),
@@ -53,6 +55,7 @@ const Settings = Type.Object({
     { description: "How the payers' pages look" },
   ),
   allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
+  currency: Described(Currency, "The currency in which lists and reports show the value of your money"),
 })
 
 /** 64 KB in base64, with the prefix of the data: address. */
@@ -99,6 +102,12 @@ const SettingsChange = Strict(
       }),
     ),
     branding: Type.Optional(Described(BrandingChange, "How the payers' pages look")),
+    currency: Type.Optional(
+      Described(
+        Currency,
+        "The currency in which lists and reports show the value of your money: USD, or one whose rates this service has. What is reported anew is in the new currency, also for earlier payments",
+      ),
+    ),
     allowedOrigins: Type.Optional(
       Type.Array(Type.String({ maxLength: 260 }), {
         maxItems: MAX_ORIGINS,
@@ -165,9 +174,9 @@ export function identityRoutes(app: Server, ctx: Context): void {
 
 async function settingsOf(ctx: Context, merchantId: string) {
   const { accentColor, logo, allowedOrigins } = await brandingOf(ctx, merchantId)
-  const { name, email, wallet_lock, approver } = await ctx.db
+  const { name, email, wallet_lock, approver, currency } = await ctx.db
     .selectFrom("merchants")
-    .select(["name", "email", "wallet_lock", "approver"])
+    .select(["name", "email", "wallet_lock", "approver", "currency"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
   // Addresses on networks that are not served now are kept for when they are served again.
@@ -199,5 +208,6 @@ async function settingsOf(ctx: Context, merchantId: string) {
     webhookSecret: masked(await accountSecret(ctx, merchantId)),
     branding: { accentColor, logoUrl: logo && `${ctx.settings.baseUrl}${logo}` },
     allowedOrigins,
+    currency,
   }
 }

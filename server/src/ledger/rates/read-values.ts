@@ -1,0 +1,107 @@
+/** What amounts are worth in a merchant's own currency, at the time of each. */
+import { type RawBuilder, sql } from "kysely"
+import { Type } from "typebox"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { Nullable, Timestamp } from "../../platform/http/schemas.ts"
+import { ifSettlement, timeCell } from "../../platform/http/write-csv-lines.ts"
+import { minorDigits } from "./currencies.ts"
+
+/** A value in lists. */
+export const Value = Type.Object(
+  {
+    currency: Type.String({
+      examples: ["EUR"],
+      description: "The merchant's own currency (ISO 4217), as set in its settings",
+    }),
+    amount: Type.String({ examples: ["18.37"], description: "Rounded to the currency's own digits, half up" }),
+    rate: Type.String({ examples: ["0.92592593"], description: "What one token was worth" }),
+    source: Type.String({
+      examples: ["ecb, USDC at par"],
+      description: "Whose rates these are, and how the token counts",
+    }),
+    rateAt: Nullable(Timestamp),
+  },
+  {
+    description: "What the amount was worth in the merchant's own currency by the last rate published before its time",
+  },
+)
+
+/** A row whose amount has a value; `at` is the time that counts. */
+interface Valued {
+  merchant_id: string
+  chain_id: number
+  token: string
+  amount: bigint
+  at: Date
+}
+
+/**
+ * Returns the value of each row of one merchant, in order. Null: the token is not the network's own, the rate is not known yet, or none was
+ * published in the five days before.
+ */
+export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
+  const [first] = rows
+  if (!first) return []
+  const tokens = rows.map(row => {
+    const { token } = networkOf(ctx.chain, row.chain_id)
+    return row.token === token.address ? token : undefined
+  })
+  const { rows: values } = await sql<{
+    currency: string
+    rate: string | null
+    source: string
+    published_at: Date | null
+    amount: string
+  }>`
+    select m.currency, v.rate::text, v.source, v.published_at, round(g.amount::numeric * v.rate, ${digits(sql`m.currency`)})::text as amount
+    from unnest(${sqlArray(
+      "text",
+      tokens.map(each => each?.symbol ?? ""),
+    )}, ${sqlArray(
+      "text",
+      rows.map(({ amount }, i) => `${amount}e-${tokens[i]?.decimals ?? 0}`),
+    )}, ${sqlArray(
+      "timestamptz",
+      rows.map(({ at }) => at.toISOString()),
+    )}) with ordinality as g (symbol, amount, at, n)
+      join merchants m on m.id = ${first.merchant_id}
+      left join lateral rate_at(g.symbol, m.currency, g.at) v on g.symbol <> ''
+    order by g.n`.execute(ctx.db)
+  return values.map(({ currency, rate, source, published_at, amount }) =>
+    rate === null ? null : { currency, amount, rate, source, rateAt: published_at?.toISOString() ?? null },
+  )
+}
+
+/** SQL: how many digits a currency has after the point. */
+const digits = (currency: RawBuilder<unknown>) =>
+  sql`case ${sql.join(
+    Object.entries(minorDigits).map(([name, n]) => sql`when ${currency} = ${name} then ${sql.lit(n)}`),
+    sql` `,
+  )} else 2 end`
+
+/** The names of a file's columns of values. */
+const valueColumns = ["value", "valueCurrency", "rate", "rateSource", "rateAt"] as const
+
+/**
+ * The cells of a file about the value of `r.amount`; {@link withRates} gives `r` its rate. Empty where the rate is not known:
+ * never 0.00.
+ */
+export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<unknown>> {
+  return {
+    value: sql`round(r.amount * r.unit * r.rate, ${digits(sql`r.value_currency`)})::text`,
+    valueCurrency: sql`case when r.rate is not null then r.value_currency end`,
+    rate: sql`r.rate::text`,
+    rateSource: sql`'"' || r.rate_source || '"'`,
+    rateAt: timeCell(sql`r.rate_at`),
+  }
+}
+
+/** SQL: the rows `part` with the columns that {@link valueCells} reads. They need `merchant_id`, `at`, `chain_id` and `token`. */
+export const withRates = (
+  ctx: Pick<TxContext, "chain">,
+  part: RawBuilder<unknown>,
+): RawBuilder<unknown> => sql`(select p.*, m.currency as value_currency, v.rate, v.source as rate_source, v.published_at as rate_at
+    from ${part} p join merchants m on m.id = p.merchant_id
+      left join lateral rate_at(${ifSettlement(ctx, ({ token }) => token.symbol, "p")}, m.currency, p.at) v on true)`
