@@ -15,6 +15,7 @@ import { deliveryRoutes } from "./account/webhooks/delivery-routes.ts"
 import { webhookDocument } from "./account/webhooks/event-document.ts"
 import { webhookRoutes } from "./account/webhooks/routes.ts"
 import { openSender, type Sender } from "./account/webhooks/send.ts"
+import { reportRoutes } from "./ledger/books/report-routes.ts"
 import { bookRoutes } from "./ledger/books/routes.ts"
 import { transactionRoutes } from "./ledger/books/transaction-routes.ts"
 import { foreignTokenRoutes } from "./ledger/deposits/foreign-token-routes.ts"
@@ -105,6 +106,7 @@ export function openApp(
     splitRoutes(routes, ctx)
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
+    reportRoutes(routes, ctx)
     depositRoutes(routes, ctx)
     termsRoute(routes, ctx)
     foreignTokenRoutes(routes, ctx)

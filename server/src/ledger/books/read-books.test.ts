@@ -118,8 +118,19 @@ describe("the books of a merchant", () => {
     const lines = (await csvOf("/api/console/books.csv")).trim().split("\r\n")
     const names = lines[0]?.split(",") ?? []
     expect(lines.slice(1).map(line => Object.fromEntries(line.split(",").map((cell, i) => [names[i], cell])))).toEqual(
-      data.map(row => Object.fromEntries(names.map(name => [name, String(row[name] ?? "")]))),
+      data.map(({ value, ...row }) => {
+        const { amount, currency, source, ...rate } = (value ?? {}) as Record<string, string>
+        const flat: Record<string, unknown> = {
+          ...row,
+          ...rate,
+          value: amount,
+          valueCurrency: currency,
+          rateSource: source,
+        }
+        return Object.fromEntries(names.map(name => [name, String(flat[name] ?? "")]))
+      }),
     )
+    expect(await csvOf("/api/console/reports/books.csv")).toBe(`${lines.join("\r\n")}\r\n`)
   })
 
   it.each([

@@ -15,10 +15,13 @@ export const Value = Type.Object(
       examples: ["EUR"],
       description: "The merchant's own currency (ISO 4217), as set in its settings",
     }),
-    amount: Type.String({ examples: ["18.37"], description: "Rounded to the currency's own digits, half up" }),
+    amount: Type.String({
+      examples: ["18.37"],
+      description: "Rounded to the currency's own digits, half away from zero",
+    }),
     rate: Type.String({ examples: ["0.92592593"], description: "What one token was worth" }),
     source: Type.String({
-      examples: ["ecb, USDC at par"],
+      examples: ["ecb; USDC at par"],
       description: "Whose rates these are, and how the token counts",
     }),
     rateAt: Nullable(Timestamp),
@@ -55,7 +58,7 @@ export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
     published_at: Date | null
     amount: string
   }>`
-    select m.currency, v.rate::text, v.source, v.published_at, round(g.amount::numeric * v.rate, ${digits(sql`m.currency`)})::text as amount
+    select m.currency, v.rate::text, v.source, v.published_at, ${rounded(sql`g.amount::numeric * v.rate`, sql`m.currency`)}::text as amount
     from unnest(${sqlArray(
       "text",
       tokens.map(each => each?.symbol ?? ""),
@@ -74,12 +77,12 @@ export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
   )
 }
 
-/** SQL: how many digits a currency has after the point. */
-const digits = (currency: RawBuilder<unknown>) =>
-  sql`case ${sql.join(
+/** SQL: a value, rounded to the digits of its currency, half away from zero. */
+export const rounded = (value: RawBuilder<unknown>, currency: RawBuilder<unknown>): RawBuilder<unknown> =>
+  sql`round(${value}, case ${sql.join(
     Object.entries(minorDigits).map(([name, n]) => sql`when ${currency} = ${name} then ${sql.lit(n)}`),
     sql` `,
-  )} else 2 end`
+  )} else 2 end)`
 
 /** The names of a file's columns of values. */
 const valueColumns = ["value", "valueCurrency", "rate", "rateSource", "rateAt"] as const
@@ -90,10 +93,10 @@ const valueColumns = ["value", "valueCurrency", "rate", "rateSource", "rateAt"] 
  */
 export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<unknown>> {
   return {
-    value: sql`round(r.amount * r.unit * r.rate, ${digits(sql`r.value_currency`)})::text`,
+    value: sql`${rounded(sql`r.amount * r.unit * r.rate`, sql`r.value_currency`)}::text`,
     valueCurrency: sql`case when r.rate is not null then r.value_currency end`,
     rate: sql`r.rate::text`,
-    rateSource: sql`'"' || r.rate_source || '"'`,
+    rateSource: sql`r.rate_source`,
     rateAt: timeCell(sql`r.rate_at`),
   }
 }

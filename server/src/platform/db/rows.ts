@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 323f1182d06cf49a416d1d1a8335eecd54afa89be8bd91015f4647ffb7e52972
+// Made from schema.sql by `npm run schema`; do not edit. 4f6d53716c85f6e82aa8e9a8a6ee61e50256538079aed073a00ada38fd219552
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";

@@ -2828,7 +2828,7 @@ create or replace function rate_at(token text, currency text, at timestamp with 
  language sql
  stable
 AS $function$
-  select round(t.usd / c.usd, 8), concat_ws(', ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
+  select round(t.usd / c.usd, 8), concat_ws('; ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
   from (
     (select r.usd, r.source, r.published_at, r.valid_until from rates r
       where $2 <> 'USD' and r.unit = $2 and r.published_at <= $3 order by r.published_at desc limit 1)

@@ -42,7 +42,7 @@ create trigger merchants_audit after insert or update on merchants for each row
 -- are known. A dollar is a dollar, and so is a token that is worth one by design and has no rate. No row: the rate is not known.
 create function rate_at(token text, currency text, at timestamptz)
   returns table (rate numeric, source text, published_at timestamptz) language sql stable as $$
-  select round(t.usd / c.usd, 8), concat_ws(', ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
+  select round(t.usd / c.usd, 8), concat_ws('; ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
   from (
     (select r.usd, r.source, r.published_at, r.valid_until from rates r
       where $2 <> 'USD' and r.unit = $2 and r.published_at <= $3 order by r.published_at desc limit 1)
