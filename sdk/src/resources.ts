@@ -193,6 +193,12 @@ export const table = {
     list: "GET /api/console/books query list=data",
     export: "GET /api/console/books.csv query csv",
   },
+  reports: {
+    books: "GET /api/console/reports/books.csv query csv",
+    payouts: "GET /api/console/reports/payouts.csv query csv",
+    balance: "GET /api/console/reports/balance.csv query csv",
+    tax: "GET /api/console/reports/tax.csv query csv",
+  },
   deposits: {
     list: "GET /api/console/deposits query list=data",
     export: "GET /api/console/deposits.csv query csv",
@@ -514,6 +520,16 @@ export interface Resources {
     list(query?: Query<"listBooks">, options?: RequestOptions): Pages<Item<"listBooks", "data">, api.BookEntryList>
     /** All entries of the books that match the filter, as CSV */
     export(query?: Query<"exportBooks">, options?: RequestOptions): Promise<string>
+  }
+  reports: {
+    /** Every transfer with its reason and value, as CSV. The books of the period, newest first. */
+    books(query?: Query<"reportBooks">, options?: RequestOptions): Promise<string>
+    /** Every payout with the payments inside it, as CSV. One line for each payment inside each payout that was mined in the period: sweeps and captures to you, and shares to the recipients of your splits. The lines of a payout add up to its amount, to the base unit. `valueReceived` is by the rate at the payment's time, `valuePaid` by the rate at the payout's. */
+    payouts(query?: Query<"reportPayouts">, options?: RequestOptions): Promise<string>
+    /** What was held, came in and went out, by network and token, as CSV. For each network and token: what your receiving addresses and escrows held at the start of the period, what came in and went out by reason, and what they held at its end. */
+    balance(query?: Query<"reportBalance">, options?: RequestOptions): Promise<string>
+    /** What was received and given back by month, with its value, as CSV. For each month of the time zone `tz`, network and token: received for payments, returned and refunded to payers, and the difference. Values are those of the single transfers, each by the rate at its time, added up. `unvalued` counts transfers without a known rate: they are in the amounts and not in the values. */
+    tax(query?: Query<"reportTax">, options?: RequestOptions): Promise<string>
   }
   deposits: {
     /** The receiving addresses and their terms, newest first */

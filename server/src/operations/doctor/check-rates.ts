@@ -15,7 +15,9 @@ export async function checkRates({ rates, ratesUrl }: Settings, query: Query | u
   try {
     const [there] = await query("select to_regclass('rate_sources') is not null as installed")
     if (!there?.installed) return []
-    const [row] = await query("select extract(epoch from now() - max(complete_until))::float8 as age_s from rate_sources")
+    const [row] = await query(
+      "select extract(epoch from now() - max(complete_until))::float8 as age_s from rate_sources",
+    )
     // A new installation has its first rates within a minute.
     if (row?.age_s === null || Number(row?.age_s) <= MAX_AGE_S)
       return [fine(part, check, "the rates of currencies are up to date")]

@@ -174,6 +174,12 @@ const resources: Record<string, Record<string, string>> = {
     list: "listBooks",
     export: "exportBooks",
   },
+  reports: {
+    books: "reportBooks",
+    payouts: "reportPayouts",
+    balance: "reportBalance",
+    tax: "reportTax",
+  },
   deposits: {
     list: "listDeposits",
     export: "exportDeposits",
