@@ -38,6 +38,7 @@ import { catalogRoutes } from "./products/checkouts/catalog-routes.ts"
 import { payRoutes } from "./products/checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./products/checkouts/routes.ts"
 import { consoleRoutes } from "./products/console/routes.ts"
+import { erasureRoutes } from "./products/erasure/routes.ts"
 import { refundRoutes } from "./products/escrow/refund-routes.ts"
 import { escrowRoutes } from "./products/escrow/routes.ts"
 import { readAssets } from "./products/pages/assets.ts"
@@ -107,6 +108,7 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     reportRoutes(routes, ctx)
+    erasureRoutes(routes, ctx)
     depositRoutes(routes, ctx)
     termsRoute(routes, ctx)
     foreignTokenRoutes(routes, ctx)

@@ -34,6 +34,7 @@ import type { Network } from "./platform/chain/networks.ts"
 import { type Context, inTransaction, wallTime } from "./platform/context.ts"
 import { forgetExpiredKeys } from "./platform/http/run-idempotently.ts"
 import { type Loop, runLoop } from "./platform/jobs/run.ts"
+import { eraseOld } from "./products/erasure/erase-old.ts"
 import { advanceEscrows } from "./products/escrow/advance-escrows.ts"
 import { applyPendingPayoutAddresses } from "./products/settings/change-settings.ts"
 import { advanceSubscriptions } from "./products/subscriptions/advance-subscriptions.ts"
@@ -63,7 +64,7 @@ export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, rates, housekeeping]
+  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, rates, retention, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop<SellingContext>[] => [
@@ -182,6 +183,13 @@ const rates: Loop<SellingContext> = {
   wokenBy: "housekeeping",
   gapMs: 0,
   round: ratesRound,
+}
+
+const retention: Loop<SellingContext> = {
+  name: "retention of customers' data",
+  wokenBy: "housekeeping",
+  gapMs: 0,
+  round: eraseOld,
 }
 
 const housekeeping: Loop<SellingContext> = {

@@ -126,6 +126,16 @@ export const errorTable = {
     message: "Your role at this merchant does not allow this.",
     help: "The message names the roles that may do it. Ask a member with such a role, or an owner for another role. Nothing was written.",
   },
+  ERASED: {
+    status: 410,
+    message: "The data of this event was erased, so it can't be sent again.",
+    help: "Its customer's personal data was erased (`POST /api/console/erasures`), or kept for as long as `CUSTOMER_DATA_RETENTION` says. The event keeps its id, its type and the SHA-256 of what was sent.",
+  },
+  ERASURE_REFUSED: {
+    status: 409,
+    message: "The customer's data is still needed.",
+    help: "The message says what it is needed for, and what to do: money that waits for a decision, an escrow, a refund that is not final, an active subscription, or events that are not delivered yet. Nothing was erased.",
+  },
   INVITATION_REFUSED: {
     status: 403,
     message: "This invitation can't be accepted by you, or not any more.",

@@ -29,6 +29,7 @@ export type IdPrefix =
   | "per"
   | "tinv"
   | "dev"
+  | "era"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

@@ -83,7 +83,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         params: DeliveryId,
         response: { 200: Delivery },
       },
-      config: { idempotencyKey: true },
+      config: { idempotencyKey: true, errors: ["ERASED"] },
       preValidation: orEmptyBody,
     },
     async (request, reply) => {

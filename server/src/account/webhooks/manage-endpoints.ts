@@ -243,9 +243,22 @@ export async function resend(ctx: TxContext, merchantId: string, deliveryId: str
     .where("id", "=", deliveryId)
     .where("merchant_id", "=", merchantId)
     .where(sql<boolean>`not exists (select from webhooks w where w.id = webhook_id and w.deleted_at is not null)`)
+    .where(sql<boolean>`not ${isOfErased}`)
     .executeTakeFirst()
-  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+  if (numUpdatedRows === 0n)
+    throw (await isErased(ctx, merchantId, deliveryId)) ? new ApiError("ERASED") : new ApiError("NOT_FOUND")
   ctx.onCommit(() => ctx.wakes.wakeSoon("deliveries"))
+}
+
+/** SQL: whether a delivery's event has no data any more. */
+const isOfErased = sql`exists (select from events e where e.id = deliveries.event_id and e.erased_at is not null)`
+
+async function isErased(ctx: TxContext, merchantId: string, deliveryId: string): Promise<boolean> {
+  const { rows } =
+    await sql`select from deliveries where id = ${deliveryId} and merchant_id = ${merchantId} and ${isOfErased}`.execute(
+      ctx.db,
+    )
+  return rows.length > 0
 }
 
 /**
@@ -282,6 +295,7 @@ export async function recover(
         )})`,
       )
       .where("status", "in", ["failed", "skipped"])
+      .where(sql<boolean>`not ${isOfErased}`)
       .executeTakeFirst()
     recovered += Number(numUpdatedRows)
     ctx.wakes.wakeSoon("deliveries")

@@ -86,6 +86,7 @@ export function examineSettings(given: Record<string, string | undefined> = proc
     oidcClient: clientSettings(reader),
     rates: read("RATES"),
     ratesUrl: read("RATES_URL"),
+    customerDataRetentionMs: read("CUSTOMER_DATA_RETENTION"),
     maxScanLag: read("MAX_SCAN_LAG"),
     verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 5_000),
     sanctionsFile: read("SANCTIONS_FILE"),

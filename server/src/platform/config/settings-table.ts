@@ -245,6 +245,12 @@ export const settingsTable = {
     fallback: "https://www.ecb.europa.eu/stats/eurofxref/eurofxref-hist-90d.xml",
     parse: httpUrl,
   },
+  CUSTOMER_DATA_RETENTION: {
+    meaning:
+      "how long the personal data in checkouts is kept, after which it is erased as with POST /api/console/erasures; what is still needed, such as that of an active subscription, is kept longer",
+    otherwise: "until it is erased",
+    parse: durationWithin(86_400, 36_500 * 86_400),
+  },
   INVOICE_AHEAD: {
     meaning: "how long before a subscription's next period its invoice is made; of short periods, half a period",
     fallback: "3d",

@@ -60,6 +60,8 @@ export interface Settings {
   /** Where the rates of currencies come from; undefined: values are in US dollars. */
   rates: Rates | undefined
   ratesUrl: string
+  /** How long the personal data in checkouts is kept, in milliseconds; undefined: until it is erased. */
+  customerDataRetentionMs: number | undefined
   /** The first one is the default network. */
   networks: NetworkSettings[]
   verifyIntervalMs: number

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 4f6d53716c85f6e82aa8e9a8a6ee61e50256538079aed073a00ada38fd219552
+// Made from schema.sql by `npm run schema`; do not edit. 8cf0d0cd0168ade54b42403cb81b14ef93ea38093f7bce2230b21159632d5690
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -239,6 +239,10 @@ interface CheckoutSessions {
   customer_email: string | null;
   description: string | null;
   /**
+   * When the personal data in it was erased; null: it was not.
+   */
+  erased_at: Date | null;
+  /**
    * Numbers its events, which may arrive in another order.
    */
   event_sequence: Generated<number>;
@@ -461,6 +465,18 @@ interface EndpointTroubles {
   since: Date;
 }
 
+interface Erasures {
+  asked_by: "email" | "payer" | "checkout" | "retention";
+  checkouts: number;
+  created_at: Date;
+  deliveries_dropped: number;
+  events: number;
+  id: string;
+  merchant_id: string;
+  refunds: number;
+  subscriptions: number;
+}
+
 interface Escrows {
   auth_id: Hash | null;
   authorization_expiry: ColumnType<Date, Date, never>;
@@ -541,6 +557,10 @@ interface Events {
    * What happens once has one event, however often it is reported.
    */
   dedupe_key: string;
+  /**
+   * When its data was replaced by the SHA-256 of the body: it can't be sent any more.
+   */
+  erased_at: Date | null;
   id: string;
   merchant_id: string;
   traceparent: string | null;
@@ -1777,6 +1797,7 @@ export interface DB {
   deposit_books: DepositBooks;
   deposits: Deposits;
   endpoint_troubles: EndpointTroubles;
+  erasures: Erasures;
   escrows: Escrows;
   events: Events;
   first_subscriptions: FirstSubscriptions;

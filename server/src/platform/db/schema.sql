@@ -268,6 +268,8 @@ create table checkout_sessions (
   capture text not null default 'direct'::text,
   -- The span that made the row (W3C Trace Context); null if nothing is traced.
   traceparent text,
+  -- When the personal data in it was erased; null: it was not.
+  erased_at timestamp with time zone,
   constraint checkout_sessions_pkey primary key (id),
   constraint checkout_sessions_amount_check check (amount::numeric > 0::numeric),
   constraint checkout_sessions_capture_check check (capture = any (array['direct'::text, 'manual'::text, 'automatic'::text])),
@@ -527,6 +529,25 @@ create table endpoint_troubles (
   constraint endpoint_troubles_kind_check check (kind = any (array['silent'::text, 'behind'::text, 'contradiction'::text, 'logs'::text, 'slow'::text, 'useless'::text]))
 );
 
+-- That a customer's personal data was erased, and how much. Not whose: that is what was erased.
+create table erasures (
+  id text not null,
+  merchant_id text not null,
+  asked_by text not null,
+  checkouts integer not null,
+  subscriptions integer not null,
+  refunds integer not null,
+  events integer not null,
+  deliveries_dropped integer not null,
+  created_at timestamp with time zone not null,
+  constraint erasures_pkey primary key (id),
+  constraint erasures_asked_by_check check (asked_by = any (array['email'::text, 'payer'::text, 'checkout'::text, 'retention'::text])),
+  constraint erasures_id_check check (starts_with(id, 'era_'::text)),
+  constraint erasures_merchant_id_fkey foreign key (merchant_id) references merchants(id)
+);
+create index erasures_of_merchant on erasures using btree (merchant_id, created_at desc, id desc);
+create trigger erasures_audit after insert on erasures for each row execute function write_audit_entry('erasure', 'id', 'asked_by,checkouts,subscriptions,refunds,events,deliveries_dropped', '');
+
 -- The escrow of a checkout session: its terms, and the sums of its calls (`payouts.escrow_id`) in base units. The payer signs the hash of the terms, so they never change.
 create table escrows (
   session_id text not null,
@@ -606,6 +627,8 @@ create table events (
   body text not null,
   created_at timestamp with time zone not null,
   traceparent text,
+  -- When its data was replaced by the SHA-256 of the body: it can't be sent any more.
+  erased_at timestamp with time zone,
   constraint events_pkey primary key (id),
   constraint events_merchant_id_dedupe_key_key unique (merchant_id, dedupe_key)
 );
@@ -2486,6 +2509,31 @@ begin
   return null;
 end $function$;
 
+create or replace function erased_answer(answer jsonb)
+ returns jsonb
+ language plpgsql
+ immutable
+AS $function$
+begin
+  return case jsonb_typeof(answer)
+    when 'object' then (select coalesce(jsonb_object_agg(key, case
+        when key = 'payerFields' then '[]'
+        when key in ('customerEmail', 'payerInfo', 'metadata', 'description', 'redirectUrl', 'callbackUrl', 'reason') then 'null'
+        else erased_answer(value) end), '{}') from jsonb_each(answer))
+    when 'array' then (select coalesce(jsonb_agg(erased_answer(value) order by n), '[]') from jsonb_array_elements(answer) with ordinality e (value, n))
+    else answer end;
+end $function$;
+
+create or replace function erased_entry(entry jsonb)
+ returns jsonb
+ language sql
+ immutable
+AS $function$
+  select case when entry is not null then coalesce(jsonb_object_agg(key, case
+    when key in ('description', 'redirect_url', 'metadata', 'reason', 'revoke_reason') and value <> 'null' then '"[erased]"' else value end), '{}') end
+  from jsonb_each(entry)
+$function$;
+
 create or replace function forget_deliveries()
  returns trigger
  language plpgsql
@@ -2558,6 +2606,9 @@ create or replace function keep_audit_entries()
  language plpgsql
 AS $function$
 begin
+  if tg_op = 'UPDATE' and current_setting('sluice.erasing', true) = 'on'
+    and to_jsonb(old) - array['before', 'after'] = to_jsonb(new) - array['before', 'after']
+  then return new; end if;
   raise exception 'an entry of the audit log is never changed or deleted';
 end $function$;
 

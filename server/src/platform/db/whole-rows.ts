@@ -111,6 +111,7 @@ const tables = {
     notified_paid: true,
     event_sequence: true,
     traceparent: true,
+    erased_at: true,
   },
   surpluses: {
     payment_id: true,

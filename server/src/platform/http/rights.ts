@@ -46,6 +46,7 @@ export const rightTable = {
     allows: "leave the merchant",
     roles: ["owner", "admin", "developer", "finance", "support", "viewer"],
   },
+  erasure: { allows: "erase the personal data of customers", roles: ["owner", "admin"] },
   audit: { allows: "read the audit log", roles: ["owner", "admin", "finance"] },
 } as const satisfies Record<string, { allows: string; roles: readonly Role[] }>
 export type Right = keyof typeof rightTable

@@ -245,6 +245,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/team/invitations": ["team"],
   "GET /api/console/team/invitations": ["team"],
   "DELETE /api/console/team/invitations/:id": ["team"],
+  "POST /api/console/erasures": ["erasure"],
+  "GET /api/console/erasures": ["erasure"],
   "GET /api/console/audit": ["audit", "console"],
   "GET /api/console/audit.csv": ["audit", "console"],
 }

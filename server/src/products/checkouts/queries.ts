@@ -51,6 +51,7 @@ const OTHERS: Record<Exclude<keyof Row<"checkout_sessions">, keyof ShownSession>
   updated_at: true,
   notified_paid: true,
   traceparent: true,
+  erased_at: true,
 }
 /** All columns of a session, for statements with a name: what `*` stands for changes with a migration. */
 export const SESSION_COLUMNS: readonly string[] = [...SHOWN, ...Object.keys(OTHERS)]

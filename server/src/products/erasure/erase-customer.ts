@@ -1,0 +1,105 @@
+/** Erases a customer's personal data: all at once, in one transaction, with an entry in the audit log that does not say whose. */
+import { sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { newId } from "../../platform/ids.ts"
+import type { Found } from "./find-customer.ts"
+import { type Owner, personal } from "./personal-columns.ts"
+
+/** SQL: the rows of each owner, as a condition on its tables. `ids` has the array of ids that belong to it. */
+const rowsOf: Record<Owner, (column: string, found: Found) => ReturnType<typeof sql>> = {
+  checkout: (_, { checkouts }) => sql`id = any(${sqlArray("text", checkouts)})`,
+  subscription: (_, { subscriptions }) => sql`id = any(${sqlArray("text", subscriptions)})`,
+  refund: (_, { refunds }) => sql`id = any(${sqlArray("text", refunds)})`,
+  grant: (_, { grants }) => sql`id = any(${sqlArray("text", grants)})`,
+  event: (_, { events }) => sql`id = any(${sqlArray("text", events)}) and erased_at is null`,
+  delivery: (table, { events }) =>
+    table === "deliveries"
+      ? sql`event_id = any(${sqlArray("text", events)})`
+      : sql`delivery_id in (select d.id from deliveries d where d.event_id = any(${sqlArray("text", events)}))`,
+  call: (table, { payments, payers }) =>
+    table === "bundle_failures"
+      ? sql`payment_id = any(${sqlArray("text", payments)})`
+      : sql`payer = any(${sqlArray("text", payers)})`,
+  answer: (_, found) =>
+    sql`answer like any(${sqlArray(
+      "text",
+      idsIn(found).map(id => `%${id}%`),
+    )})`,
+  entry: (_, found) => sql`object_id = any(${sqlArray("text", [...idsIn(found), ...found.grants])})`,
+}
+
+const idsIn = ({ checkouts, subscriptions, refunds, payments }: Found): string[] => [
+  ...checkouts,
+  ...subscriptions,
+  ...refunds,
+  ...payments,
+]
+
+/** Tables whose rows have no merchant: what they belong to has. */
+const WITHOUT_MERCHANT = ["delivery_attempts", "grants", "bundle_failures"]
+
+/** How many deliveries of these events are still to be sent, and how many of them are being sent now. */
+export async function pendingDeliveries(
+  ctx: TxContext,
+  { events }: Found,
+): Promise<{ pending: number; sending: number }> {
+  const { rows } = await sql<{ pending: number; sending: number }>`
+    select count(*)::int as pending, (count(*) filter (where lease_until > ${ctx.now()}))::int as sending
+    from deliveries where event_id = any(${sqlArray("text", events)}) and status = 'pending'`.execute(ctx.db)
+  return rows[0] ?? { pending: 0, sending: 0 }
+}
+
+/** Erases all personal data in what was found; call it in a transaction. Deliveries that are still due are not sent. */
+export async function erase(
+  ctx: TxContext,
+  merchantId: string,
+  found: Found,
+  askedBy: "email" | "payer" | "checkout" | "retention",
+): Promise<string> {
+  const now = ctx.now()
+  const { numUpdatedRows: dropped } = await ctx.db
+    .updateTable("deliveries")
+    .set({ status: "skipped", updated_at: now })
+    .where(sql<boolean>`event_id = any(${sqlArray("text", found.events)}) and status = 'pending'`)
+    .executeTakeFirst()
+  const id = newId("era")
+  await ctx.db
+    .insertInto("erasures")
+    .values({
+      id,
+      merchant_id: merchantId,
+      asked_by: askedBy,
+      checkouts: found.checkouts.length,
+      subscriptions: found.subscriptions.length,
+      refunds: found.refunds.length,
+      events: found.events.length,
+      deliveries_dropped: Number(dropped),
+      created_at: now,
+    })
+    .execute()
+  // What an actor changes of a checkout is written to the audit log, with what it was before.
+  await sql`select set_config('sluice.actor', '', true), set_config('sluice.erasing', 'on', true)`.execute(ctx.db)
+  for (const [table, columns] of byTable()) {
+    const [first] = columns
+    if (!first) continue
+    const sets = columns.map(({ column, becomes }) => sql`${sql.ref(column)} = ${sql.raw(becomes)}`)
+    if (["checkout_sessions", "events"].includes(table)) sets.push(sql`erased_at = ${now}`)
+    const ours = WITHOUT_MERCHANT.includes(table) ? sql`true` : sql`merchant_id = ${merchantId}`
+    await sql`update ${sql.table(table)} set ${sql.join(sets)} where ${ours} and (${rowsOf[first.of](table, found)})`.execute(
+      ctx.db,
+    )
+  }
+  await sql`select set_config('sluice.erasing', '', true)`.execute(ctx.db)
+  return id
+}
+
+/** The columns of {@link personal} by their table, in its order: an event's hash is that of the body as it was sent. */
+function byTable() {
+  const tables = new Map<string, { column: string; becomes: string; of: Owner }[]>()
+  for (const [name, { of, becomes }] of Object.entries(personal)) {
+    const [table = "", column = ""] = name.split(".")
+    tables.set(table, [...(tables.get(table) ?? []), { column, becomes, of }])
+  }
+  return tables
+}

@@ -1,0 +1,142 @@
+/** Finds everything that a merchant has of one customer, and what prevents its erasure. */
+import { sql } from "kysely"
+import { bringBack } from "../../ledger/deposits/put-away.ts"
+import type { Address } from "../../platform/chain/hex.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+
+/** Who is meant: exactly one of them. */
+export type Customer = { email: string } | { payer: Address } | { checkout: string }
+
+/** Ids of all that belongs to a customer. */
+export interface Found {
+  checkouts: string[]
+  subscriptions: string[]
+  refunds: string[]
+  grants: string[]
+  payments: string[]
+  /** Wallets that paid. */
+  payers: string[]
+  events: string[]
+}
+
+/** Finds what belongs to the customer. */
+export async function findCustomer(ctx: TxContext, merchantId: string, customer: Customer): Promise<Found> {
+  const own =
+    "email" in customer
+      ? sql`(lower(s.customer_email) = lower(${customer.email}) or lower(s.payer_info ->> 'email') = lower(${customer.email}))`
+      : "payer" in customer
+        ? sql`s.payer = ${customer.payer}`
+        : sql`s.id = ${customer.checkout}`
+  const subscribed =
+    "email" in customer
+      ? sql`lower(u.customer_email) = lower(${customer.email})`
+      : "payer" in customer
+        ? sql`u.payer = ${customer.payer}`
+        : sql`u.id in (select subscription_id from invoices where session_id = ${customer.checkout})`
+  const { rows: subscriptions } = await sql<{ id: string }>`
+    select u.id from subscriptions u where u.merchant_id = ${merchantId} and ${subscribed}`.execute(ctx.db)
+  const ofSubscriptions = sqlArray("text", subscriptions.map(idOf))
+  const { rows: checkouts } = await sql<{ id: string }>`
+    select s.id from checkout_sessions s where s.merchant_id = ${merchantId} and ${own}
+    union select i.session_id from invoices i where i.subscription_id = any(${ofSubscriptions}) and i.session_id is not null`.execute(
+    ctx.db,
+  )
+  const ofCheckouts = sqlArray("text", checkouts.map(idOf))
+  const byPayer = "payer" in customer ? sql`or p.payer = ${customer.payer}` : sql``
+  const { rows: payments } = await sql<{ id: string; payer: string }>`
+    select p.id, p.payer from payments p where p.merchant_id = ${merchantId} and (p.resource_id = any(${ofCheckouts}) ${byPayer})`.execute(
+    ctx.db,
+  )
+  const ofPayments = sqlArray("text", payments.map(idOf))
+  const { rows: refunds } = await sql<{ id: string }>`
+    select r.id from refunds r where r.session_id = any(${ofCheckouts})`.execute(ctx.db)
+  const { rows: grants } = await sql<{ id: string }>`
+    select g.id from grants g where g.payment_id = any(${ofPayments})`.execute(ctx.db)
+  const about = sqlArray("text", [...checkouts, ...subscriptions, ...payments].map(idOf))
+  const { rows: events } = await sql<{ id: string }>`
+    select d.event_id as id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${about})`.execute(
+    ctx.db,
+  )
+  return {
+    checkouts: checkouts.map(idOf),
+    subscriptions: subscriptions.map(idOf),
+    refunds: refunds.map(idOf),
+    grants: grants.map(idOf),
+    payments: payments.map(idOf),
+    payers: [...new Set([...payments.map(({ payer }) => payer), ...("payer" in customer ? [customer.payer] : [])])],
+    events: events.map(idOf),
+  }
+}
+
+const idOf = ({ id }: { id: string }): string => id
+
+/** Keeps others from changing it until this transaction ends: a payment that arrives meanwhile is settled after it. */
+export async function lockFound(ctx: TxContext, { checkouts, subscriptions, payments }: Found): Promise<void> {
+  await sql`select id from subscriptions where id = any(${sqlArray("text", subscriptions)}) order by id for update`.execute(
+    ctx.db,
+  )
+  await sql`select id from checkout_sessions where id = any(${sqlArray("text", checkouts)}) order by id for update`.execute(
+    ctx.db,
+  )
+  await sql`select id from payments where id = any(${sqlArray("text", payments)}) order by id for update`.execute(
+    ctx.db,
+  )
+}
+
+/** Brings back checkouts of the customer that were put away: a customer's data is in what they share with others. */
+export async function bringBackOf(ctx: Context, merchantId: string, customer: Customer): Promise<void> {
+  if ("payer" in customer) return
+  const which =
+    "checkout" in customer
+      ? sql`p.id = ${customer.checkout}`
+      : sql`(lower(t.session ->> 'customer_email') = lower(${customer.email})
+          or lower(t.session -> 'payer_info' ->> 'email') = lower(${customer.email}))`
+  const { rows } = await sql<{ id: string }>`
+    select p.id from put_away p join put_away_terms t on t.id = p.terms_id where p.merchant_id = ${merchantId} and ${which}`.execute(
+    ctx.db,
+  )
+  if (rows.length > 0) await bringBack(ctx, { ids: rows.map(idOf) })
+  await sql`delete from put_away_terms t where t.merchant_id = ${merchantId}
+    and not exists (select from put_away p where p.terms_id = t.id)`.execute(ctx.db)
+}
+
+/** Returns why this customer's data is still needed, in sentences; empty if it is not. */
+export async function stillNeeded(ctx: TxContext, found: Found): Promise<string[]> {
+  const checkouts = sqlArray("text", found.checkouts)
+  const subscriptions = sqlArray("text", found.subscriptions)
+  const payments = sqlArray("text", found.payments)
+  const { rows } = await sql<Record<keyof typeof reasons, number>>`select
+    (select count(*) from checkout_sessions where id = any(${checkouts}) and status in ('pending', 'verifying'))::int as unpaid,
+    (select count(*) from checkout_sessions where id = any(${checkouts}) and status = 'authorized')::int as held,
+    (select count(*) from payments where id = any(${payments}) and status = 'open' and exception is distinct from 'sanctioned')::int as open,
+    (select count(*) from payments where id = any(${payments}) and status = 'open' and exception = 'sanctioned')::int
+      + (select count(*) from payouts where payment_id = any(${payments}) and state = 'held' and held_reason = 'sanctions')::int as sanctions,
+    (select count(*) from surpluses where payment_id = any(${payments}) and state = 'open')::int as surplus,
+    (select count(*) from payouts where payment_id = any(${payments}) and kind = 'return' and state in ('queued', 'held', 'assigned', 'mined'))::int
+      + (select count(*) from refunds where id = any(${sqlArray("text", found.refunds)}) and status = 'pending')::int as refund,
+    (select count(*) from subscriptions where id = any(${subscriptions}) and status <> 'canceled')::int as subscription`.execute(
+    ctx.db,
+  )
+  const counts = rows[0]
+  return Object.entries(reasons).flatMap(([name, [one, many]]) => {
+    const n = counts?.[name as keyof typeof reasons] ?? 0
+    return n === 0 ? [] : [n === 1 ? one : many.replace("N", `${n}`)]
+  })
+}
+
+const reasons = {
+  unpaid: ["A checkout can still be paid.", "N checkouts can still be paid."],
+  held: ["A checkout is held in escrow: capture or void it.", "N checkouts are held in escrow: capture or void them."],
+  open: [
+    "A payment waits for your decision: accept or return it.",
+    "N payments wait for your decision: accept or return them.",
+  ],
+  sanctions: ["A payment is held because of a sanctions list.", "N payments are held because of a sanctions list."],
+  surplus: [
+    "An overpayment waits for your decision: accept or return it.",
+    "N overpayments wait for your decision: accept or return them.",
+  ],
+  refund: ["A refund is not final yet.", "N refunds are not final yet."],
+  subscription: ["A subscription is active: cancel it first.", "N subscriptions are active: cancel them first."],
+} as const satisfies Record<string, readonly [one: string, many: string]>

@@ -1,0 +1,207 @@
+/**
+ * Every column that can hold what identifies a customer, and what an erasure makes of it. A test fails for a column of text, JSON or
+ * bytes that is neither here nor in {@link harmless}: whoever adds one decides.
+ */
+
+/** What the rows of a table belong to, by which an erasure finds them. */
+export type Owner =
+  | "checkout"
+  | "subscription"
+  | "refund"
+  | "grant"
+  | "event"
+  | "delivery"
+  | "call"
+  | "answer"
+  | "entry"
+
+interface Personal {
+  of: Owner
+  /** SQL: what an erasure writes. */
+  becomes: string
+  /** What is in it, and how long it is kept without an erasure. */
+  holds: string
+}
+
+const WITH_CHECKOUT = "until the checkout is erased, or CUSTOMER_DATA_RETENTION has passed"
+const WITH_EVENT = "as long as events: WEBHOOK_RETENTION"
+
+/** `table.column`: what an erasure does with it. */
+export const personal: Readonly<Record<string, Personal>> = {
+  "checkout_sessions.customer_email": {
+    of: "checkout",
+    becomes: "null",
+    holds: `an e-mail address; kept ${WITH_CHECKOUT}`,
+  },
+  "checkout_sessions.payer_info": {
+    of: "checkout",
+    becomes: "null",
+    holds: `what the payer entered; kept ${WITH_CHECKOUT}`,
+  },
+  "checkout_sessions.payer_fields": {
+    of: "checkout",
+    becomes: "null",
+    holds: `the merchant's own labels; kept ${WITH_CHECKOUT}`,
+  },
+  "checkout_sessions.metadata": {
+    of: "checkout",
+    becomes: "null",
+    holds: `what the merchant stored; kept ${WITH_CHECKOUT}`,
+  },
+  "checkout_sessions.description": {
+    of: "checkout",
+    becomes: "null",
+    holds: `the merchant's own text; kept ${WITH_CHECKOUT}`,
+  },
+  "checkout_sessions.redirect_url": {
+    of: "checkout",
+    becomes: "null",
+    holds: `an address, which may name an order; kept ${WITH_CHECKOUT}`,
+  },
+  "checkout_sessions.callback_url": {
+    of: "checkout",
+    becomes: "null",
+    holds: `an address, which may name an order; kept ${WITH_CHECKOUT}`,
+  },
+  "subscriptions.customer_email": {
+    of: "subscription",
+    becomes: "null",
+    holds: "an e-mail address; kept until it is erased",
+  },
+  "refunds.reason": {
+    of: "refund",
+    becomes: "null",
+    holds: "the merchant's own words; kept until the checkout is erased",
+  },
+  "grants.revoke_reason": {
+    of: "grant",
+    becomes: "null",
+    holds: "the merchant's own words; kept until the payer is erased",
+  },
+  "bundle_failures.path": {
+    of: "call",
+    becomes: "''",
+    holds: "the path of a call that was paid for; kept until the payer is erased",
+  },
+  "settlements.identifier": {
+    of: "call",
+    becomes: "null",
+    holds: "the buyer's own id of a payment; kept until the payer is erased",
+  },
+  "events.body": {
+    of: "event",
+    becomes: `((body::jsonb - 'data') || jsonb_build_object('data', jsonb_build_object('erased', true,
+      'sha256', encode(sha256(convert_to(body, 'utf8')), 'hex'))))::text`,
+    holds: `all of the above, as it was sent; kept ${WITH_EVENT}`,
+  },
+  "deliveries.url": {
+    of: "delivery",
+    becomes: "case when url is not null then 'https://erased.invalid/' end",
+    holds: `the callback's address; kept ${WITH_EVENT}`,
+  },
+  "delivery_attempts.answer": {
+    of: "delivery",
+    becomes: "null",
+    holds: `what the merchant's server answered; kept ${WITH_EVENT}`,
+  },
+  "delivery_attempts.error": {
+    of: "delivery",
+    becomes: "case when error is not null then 'erased' end",
+    holds: `the same, where it is quoted; kept ${WITH_EVENT}`,
+  },
+  "idempotency_keys.answer": {
+    of: "answer",
+    becomes: "erased_answer(answer::jsonb)::text",
+    holds: "the answer that a repeated request gets; kept 24 hours",
+  },
+  "audit_entries.before": {
+    of: "entry",
+    becomes: "erased_entry(before)",
+    holds: "what the columns above were; kept until they are erased",
+  },
+  "audit_entries.after": {
+    of: "entry",
+    becomes: "erased_entry(after)",
+    holds: "what the columns above became; kept until they are erased",
+  },
+}
+
+/**
+ * The other columns of each table, which hold ids, states, hashes and the service's own words; or what is the merchant's own: its
+ * people, settings and catalogue. `put_away_terms` has the terms of unpaid checkouts: an erasure brings these back first. `screenings`
+ * are evidence that must be kept, and the wallets that they name are public.
+ */
+export const harmless: Readonly<Record<string, string>> = {
+  access: "paywall_id",
+  api_keys: "id merchant_id name hash prefix last4 scopes made_by allowed_ips previous_hash",
+  audit_entries: "merchant_id actor_kind actor_id actor_issuer action object_id address user_agent route request_id",
+  branding: "merchant_id accent_color allowed_origins logo logo_type logo_hash",
+  bundle_failures: "payment_id bundle_id method reason",
+  bundle_headers: "bundle_id name sealed",
+  bundle_routes: "bundle_id method path shape description",
+  bundles: "id merchant_id slug name description origin_url currency split_id openapi openapi_url",
+  checkout_sessions:
+    "id merchant_id currency link_id product_id status exception message split_id agent_caller capture traceparent",
+  claim_books: "payment_id",
+  claims: "payment_id",
+  deliveries: "id event_id merchant_id webhook_id lane order_key status",
+  delivery_attempts: "delivery_id",
+  deposits: "merchant_id resource_id",
+  endpoint_troubles: "kind answer",
+  erasures: "id merchant_id asked_by",
+  escrows: "session_id merchant_id version",
+  events: "id merchant_id type dedupe_key traceparent",
+  first_subscriptions: "product_id subscription_id",
+  foreign_tokens: "merchant_id",
+  gas_budgets: "merchant_id",
+  grants: "id payment_id paywall_id revoked_by",
+  held_slugs: "slug merchant_id",
+  idempotency_keys: "merchant_id route key request_hash",
+  installation: "key value",
+  invitations: "iss sub",
+  invoices: "id subscription_id merchant_id session_id product_id currency void_asked_by",
+  key_spends: "merchant_id kind object_id key_id token",
+  members: "merchant_id person_id role",
+  merchant_limits: "merchant_id bucket",
+  merchants: "id name email approver currency",
+  nonces: "nonce purpose resource",
+  noticed_outflows: "tx_hash deposit",
+  operator_actions: "action by_user reason before after",
+  outflows: "merchant_id reason",
+  past_claims: "payment_id",
+  payment_links: "id merchant_id slug title description currency product_id redirect_url split_id",
+  payments: "id status merchant_id exception resource_id traceparent",
+  payout_addresses: "merchant_id",
+  payouts: "kind source_key merchant_id payment_id data state held_reason held_detail lane escrow_id traceparent",
+  paywall_versions: "paywall_id",
+  paywalls:
+    "id merchant_id name currency description content_type content_data content_url pricing_model slug split_id subscription_product_id",
+  persons: "id iss sub email",
+  products: "id merchant_id name description currency split_id billing_interval",
+  put_away: "id merchant_id address salt submissions",
+  put_away_terms: "merchant_id link_id product_id session deposit hash",
+  rate_sources: "source",
+  rates: "unit source",
+  recipients: "label",
+  refunds: "id session_id merchant_id status",
+  resources: "id merchant_id",
+  return_addresses: "resource_id message signature",
+  screenings: "source subject",
+  sessions: "id hash iss sub way address user_agent",
+  settlements: "id merchant_id resource_id binding payload_hash caller",
+  sign_ins: "hash state nonce verifier return_to",
+  signing_keys: "id public_key sealed",
+  slugs: "slug resource_id",
+  splits: "id merchant_id name description",
+  submissions: "status reason message resource_id traceparent",
+  subscriptions: "id merchant_id product_id billing_interval status cancel_reason cancel_asked_by blocked_by",
+  surpluses: "payment_id state",
+  team_invitations: "id merchant_id hash email wallet role invited_by",
+  tokens: "symbol",
+  transaction_attempts: "raw last_result",
+  transfers: "state merchant_id",
+  wallet_proofs: "merchant_id",
+  wallets: "status halted_reason lane alarms",
+  webhook_secrets: "merchant_id webhook_id sealed",
+  webhooks: "id merchant_id url description events disabled_reason",
+}
