@@ -199,6 +199,10 @@ export const table = {
     balance: "GET /api/console/reports/balance.csv query csv",
     tax: "GET /api/console/reports/tax.csv query csv",
   },
+  erasures: {
+    create: "POST /api/console/erasures body",
+    list: "GET /api/console/erasures query list=data",
+  },
   deposits: {
     list: "GET /api/console/deposits query list=data",
     export: "GET /api/console/deposits.csv query csv",
@@ -531,6 +535,12 @@ export interface Resources {
     /** What was received and given back by month, with its value, as CSV. For each month of the time zone `tz`, network and token: received for payments, returned and refunded to payers, and the difference. Values are those of the single transfers, each by the rate at its time, added up. `unvalued` counts transfers without a known rate: they are in the amounts and not in the values. */
     tax(query?: Query<"reportTax">, options?: RequestOptions): Promise<string>
   }
+  erasures: {
+    /** Erases the personal data of one customer. Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. Of their checkouts, subscriptions and refunds it erases e-mail addresses, what payers entered, metadata, descriptions, addresses of pages and reasons; of events the data; of deliveries what servers answered. Try it with `dryRun` first. It can't be undone. */
+    create(body: Body<"eraseCustomer">, options?: RequestOptions): Promise<Answer<"eraseCustomer">>
+    /** Erasures of customers' data, newest first; not whose it was */
+    list(query?: Query<"listErasures">, options?: RequestOptions): Pages<Item<"listErasures", "data">, Answer<"listErasures">>
+  }
   deposits: {
     /** The receiving addresses and their terms, newest first */
     list(query?: Query<"listDeposits">, options?: RequestOptions): Pages<Item<"listDeposits", "data">, api.DepositList>
@@ -592,7 +602,7 @@ export interface Resources {
     resume(id: string, body?: Body<"resumeOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
   }
   audit: {
-    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed. They have the addresses that requests came from, and an API key with the scope `console` reads them too. */
+    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed, but for texts about a customer whose data was erased. They have the addresses that requests came from, and an API key with the scope `console` reads them too. */
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
     /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
@@ -617,6 +627,8 @@ export type ErrorCode =
   | "SCOPE_REQUIRED"
   | "IP_NOT_ALLOWED"
   | "ROLE_REQUIRED"
+  | "ERASED"
+  | "ERASURE_REFUSED"
   | "INVITATION_REFUSED"
   | "WALLET_SIGNATURE_REQUIRED"
   | "RETURN_APPROVAL_REQUIRED"

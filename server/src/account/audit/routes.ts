@@ -14,7 +14,7 @@ export function auditRoutes(app: Server, ctx: Context): void {
     operationId: "listAuditEntries",
     summary: "Who changed what, when and from where, newest first",
     description:
-      "An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed. They have the addresses that requests came from, and an API key with the scope `console` reads them too.",
+      "An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed, but for texts about a customer whose data was erased. They have the addresses that requests came from, and an API key with the scope `console` reads them too.",
     tags: ["audit log"],
     filter: AuditFilters.properties,
     answer: AuditList,

@@ -53,6 +53,7 @@ export const actions = [
   "checkout.changed",
   "payout.changed",
   "subscription.changed",
+  "erasure.created",
 ]
 const Action = Type.Unsafe<string>({
   type: "string",

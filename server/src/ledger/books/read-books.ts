@@ -19,7 +19,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { ifKind, payoutIdOf } from "../../platform/ids.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
-import { valueCells, valuesOf, withRates } from "../rates/read-values.ts"
+import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
 /** The list's filter; text as received. */
 export interface BookFilter {
@@ -169,6 +169,7 @@ export async function* booksCsv(
   filter: BookFilter,
 ): AsyncGenerator<string | Buffer> {
   const rows = passing(await find(ctx, merchantId, filter))
+  const valuation = await valuationOf(ctx, merchantId)
   const unit = ifSettlement(ctx, ({ token }) => unitOf(token.decimals), "p")
   const paymentId = sql`coalesce(r.payment_id, r.claimed_by)`
   yield* linesOf(ctx, {
@@ -203,6 +204,7 @@ export async function* booksCsv(
     rows: (last, limit) =>
       withRates(
         ctx,
+        valuation,
         sql`(select p.*, ${unit}::numeric as unit from (${page(after(rows, last), sql`limit ${limit}`)}) p)`,
       ),
   })

@@ -18,7 +18,7 @@ import {
   unitOf,
 } from "../../platform/http/write-csv-lines.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
-import { valueCells, valuesOf, withRates } from "../rates/read-values.ts"
+import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
 
 /** The list's filter; text as received. */
 export interface Filter {
@@ -147,8 +147,13 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
 }
 
 /** Returns all transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
-export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filter): AsyncGenerator<string | Buffer> {
-  return linesOf(ctx, {
+export async function* transactionsCsv(
+  ctx: TxContext,
+  merchantId: string,
+  filter: Filter,
+): AsyncGenerator<string | Buffer> {
+  const valuation = await valuationOf(ctx, merchantId)
+  yield* linesOf(ctx, {
     cells: {
       id: sql`case when r.id like '%\\_%' then r.id else ${payoutIdCell(sql`r.id`)} end`,
       type: sql`r.type`,
@@ -175,7 +180,7 @@ export function transactionsCsv(ctx: TxContext, merchantId: string, filter: Filt
     rows: (last, limit) => {
       const unit = byToken(ctx, "transactions", sql`'1e-' || k.decimals`, ({ token }) => unitOf(token.decimals))
       const query = transactions(ctx, merchantId, filter).select(["created_at as at", sql`${unit}::numeric`.as("unit")])
-      return withRates(ctx, continued(query, { at: "created_at", id: "id" }, last, limit))
+      return withRates(ctx, valuation, continued(query, { at: "created_at", id: "id" }, last, limit))
     },
   })
 }

@@ -40,6 +40,25 @@ interface Valued {
   at: Date
 }
 
+/** A merchant's currency, and whether each dollar of it is a dollar of the token, so that no rate is looked up. */
+export interface Valuation {
+  currency: string
+  isAtPar: boolean
+}
+
+const PAR_RATE = "1.00000000"
+/** The token that is worth a dollar by design; `rate_at` has it too. */
+const PAR_TOKEN = "USDC"
+const PAR_SOURCE = `${PAR_TOKEN} at par`
+
+/** Reads how a merchant's money is valued. */
+export async function valuationOf(ctx: TxContext, merchantId: string): Promise<Valuation> {
+  const { rows } = await sql<Valuation>`
+    select currency, currency = 'USD' and not exists (select from rates where unit = ${PAR_TOKEN}) as "isAtPar"
+    from merchants where id = ${merchantId}`.execute(ctx.db)
+  return rows[0] ?? { currency: "USD", isAtPar: true }
+}
+
 /**
  * Returns the value of each row of one merchant, in order. Null: the token is not the network's own, the rate is not known yet, or none was
  * published in the five days before.
@@ -51,14 +70,20 @@ export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
     const { token } = networkOf(ctx.chain, row.chain_id)
     return row.token === token.address ? token : undefined
   })
+  const { currency, isAtPar } = await valuationOf(ctx, first.merchant_id)
+  if (isAtPar)
+    return rows.map(({ amount }, i) =>
+      tokens[i]?.symbol === PAR_TOKEN
+        ? { currency, amount: inCents(amount, tokens[i].decimals), rate: PAR_RATE, source: PAR_SOURCE, rateAt: null }
+        : null,
+    )
   const { rows: values } = await sql<{
-    currency: string
     rate: string | null
     source: string
     published_at: Date | null
     amount: string
   }>`
-    select m.currency, v.rate::text, v.source, v.published_at, ${rounded(sql`g.amount::numeric * v.rate`, sql`m.currency`)}::text as amount
+    select v.rate::text, v.source, v.published_at, ${rounded(sql`g.amount::numeric * v.rate`, sql`${currency}::text`)}::text as amount
     from unnest(${sqlArray(
       "text",
       tokens.map(each => each?.symbol ?? ""),
@@ -69,12 +94,18 @@ export async function valuesOf(ctx: TxContext, rows: readonly Valued[]) {
       "timestamptz",
       rows.map(({ at }) => at.toISOString()),
     )}) with ordinality as g (symbol, amount, at, n)
-      join merchants m on m.id = ${first.merchant_id}
-      left join lateral rate_at(g.symbol, m.currency, g.at) v on g.symbol <> ''
+      left join lateral rate_at(g.symbol, ${currency}, g.at) v on g.symbol <> ''
     order by g.n`.execute(ctx.db)
-  return values.map(({ currency, rate, source, published_at, amount }) =>
+  return values.map(({ rate, source, published_at, amount }) =>
     rate === null ? null : { currency, amount, rate, source, rateAt: published_at?.toISOString() ?? null },
   )
+}
+
+/** Dollars and cents of a token that is worth a dollar, half up. */
+function inCents(amount: bigint, decimals: number): string {
+  const unit = 10n ** BigInt(decimals)
+  const cents = (2n * amount * 100n + unit) / (2n * unit)
+  return `${cents / 100n}.${`${cents % 100n}`.padStart(2, "0")}`
 }
 
 /** SQL: a value, rounded to the digits of its currency, half away from zero. */
@@ -101,10 +132,16 @@ export function valueCells(): Record<(typeof valueColumns)[number], RawBuilder<u
   }
 }
 
-/** SQL: the rows `part` with the columns that {@link valueCells} reads. They need `merchant_id`, `at`, `chain_id` and `token`. */
-export const withRates = (
+/** SQL: the rows `part` with the columns that {@link valueCells} reads. They need `at`, `chain_id` and `token`. */
+export function withRates(
   ctx: Pick<TxContext, "chain">,
+  { currency, isAtPar }: Valuation,
   part: RawBuilder<unknown>,
-): RawBuilder<unknown> => sql`(select p.*, m.currency as value_currency, v.rate, v.source as rate_source, v.published_at as rate_at
-    from ${part} p join merchants m on m.id = p.merchant_id
-      left join lateral rate_at(${ifSettlement(ctx, ({ token }) => token.symbol, "p")}, m.currency, p.at) v on true)`
+): RawBuilder<unknown> {
+  const symbol = ifSettlement(ctx, ({ token }) => token.symbol, "p")
+  const rate = isAtPar
+    ? sql`(select ${PAR_RATE}::numeric as rate, ${PAR_SOURCE}::text as source, null::timestamptz as published_at where ${symbol} = ${PAR_TOKEN})`
+    : sql`rate_at(${symbol}, ${currency}, p.at)`
+  return sql`(select p.*, ${currency}::text as value_currency, v.rate, v.source as rate_source, v.published_at as rate_at
+    from ${part} p left join lateral ${rate} v on true)`
+}

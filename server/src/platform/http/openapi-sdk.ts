@@ -174,6 +174,10 @@ const resources: Record<string, Record<string, string>> = {
     list: "listBooks",
     export: "exportBooks",
   },
+  erasures: {
+    create: "eraseCustomer",
+    list: "listErasures",
+  },
   reports: {
     books: "reportBooks",
     payouts: "reportPayouts",
