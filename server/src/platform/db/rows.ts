@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 8cf0d0cd0168ade54b42403cb81b14ef93ea38093f7bce2230b21159632d5690
+// Made from schema.sql by `npm run schema`; do not edit. 5d00ae658dfb58c0c729711c42888fcf3ad6aa293b86153c4531c7f3753f052e
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -35,6 +35,15 @@ interface ApiKeys {
    * CIDRs of which one must have the caller's address; null for any address.
    */
   allowed_ips: string[] | null;
+  beyond_by: "maker_left" | "maker_role" | null;
+  /**
+   * When it ends because its maker may no longer give it, unless another member adopts it; beyond_by is why.
+   */
+  beyond_until: Date | null;
+  /**
+   * Made by the sign-in of a device: it ends at once when its maker may no longer give it.
+   */
+  by_device: Generated<boolean>;
   created_at: Date;
   expires_at: Date | null;
   hash: string;
@@ -449,6 +458,48 @@ interface Deposits {
   watched_until: Date;
 }
 
+interface DeviceGuesses {
+  created_at: Date;
+  n: Generated<bigint>;
+  person_id: string;
+  session_id: string;
+}
+
+interface DeviceSignIns {
+  address: string | null;
+  /**
+   * When the device last asked for its key.
+   */
+  asked_at: Date | null;
+  created_at: Date;
+  decision: "approved" | "denied" | null;
+  device_hash: string;
+  expires_at: Date;
+  /**
+   * The merchant whose key it gets. No foreign key: a sign-in belongs to none before.
+   */
+  for_merchant: string | null;
+  /**
+   * The name that the device gave itself, and address the IP address that it asked from.
+   */
+  host: string;
+  id: string;
+  /**
+   * How long the device has to wait between two questions; it grows when it does not.
+   */
+  interval_s: number;
+  person_id: string | null;
+  scopes: string[];
+  /**
+   * The session that approved it, which must still be there when the key is made. No foreign key: it may end.
+   */
+  session_id: string | null;
+  /**
+   * Of the code that the person types.
+   */
+  user_hash: string;
+}
+
 interface EndpointTroubles {
   /**
    * What it responded, without what may be a key.
@@ -655,6 +706,10 @@ interface Invitations {
   created_at: Date;
   iss: string;
   sub: string;
+  /**
+   * When the person made a merchant with it: it counts once, until the operator invites again.
+   */
+  used_at: Date | null;
 }
 
 interface Invoices {
@@ -696,15 +751,16 @@ interface KeySpends {
   amount: bigint;
   created_at: Date;
   /**
-   * No foreign key: the merchant's cap counts what a key did that is revoked since.
+   * No foreign key: the merchant's cap counts what a key did that is revoked since. Or person_id, the member.
    */
-  key_id: string;
-  kind: "refund" | "return";
+  key_id: string | null;
+  kind: "refund" | "return" | "accept" | "capture" | "void";
   merchant_id: string;
   /**
-   * The refund's id, or the payment's.
+   * The refund's id, the payment's, or that of the call that captures or voids.
    */
   object_id: string;
+  person_id: string | null;
   /**
    * The symbol of a token that is sold for, or the chain and address of another one.
    */
@@ -714,6 +770,10 @@ interface KeySpends {
 interface Members {
   created_at: Date;
   merchant_id: string;
+  /**
+   * Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.
+   */
+  money_per_day: Generated<number>;
   person_id: string;
   /**
    * Read at each request, and again by each transaction of it.
@@ -1796,6 +1856,8 @@ export interface DB {
   delivery_attempts: DeliveryAttempts;
   deposit_books: DepositBooks;
   deposits: Deposits;
+  device_guesses: DeviceGuesses;
+  device_sign_ins: DeviceSignIns;
   endpoint_troubles: EndpointTroubles;
   erasures: Erasures;
   escrows: Escrows;
