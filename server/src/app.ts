@@ -41,6 +41,7 @@ import { consoleRoutes } from "./products/console/routes.ts"
 import { erasureRoutes } from "./products/erasure/routes.ts"
 import { refundRoutes } from "./products/escrow/refund-routes.ts"
 import { escrowRoutes } from "./products/escrow/routes.ts"
+import { overviewRoutes } from "./products/insight/overview-routes.ts"
 import { readAssets } from "./products/pages/assets.ts"
 import { pageRoutes } from "./products/pages/routes.ts"
 import { browserErrors } from "./products/pages/send-page.ts"
@@ -109,6 +110,7 @@ export function openApp(
     bookRoutes(routes, ctx)
     reportRoutes(routes, ctx)
     erasureRoutes(routes, ctx)
+    overviewRoutes(routes, ctx)
     depositRoutes(routes, ctx)
     termsRoute(routes, ctx)
     foreignTokenRoutes(routes, ctx)

@@ -36,6 +36,7 @@ import { forgetExpiredKeys } from "./platform/http/run-idempotently.ts"
 import { type Loop, runLoop } from "./platform/jobs/run.ts"
 import { eraseOld } from "./products/erasure/erase-old.ts"
 import { advanceEscrows } from "./products/escrow/advance-escrows.ts"
+import { foldDeltas } from "./products/insight/fold-deltas.ts"
 import { applyPendingPayoutAddresses } from "./products/settings/change-settings.ts"
 import { advanceSubscriptions } from "./products/subscriptions/advance-subscriptions.ts"
 import { findCarriedOut } from "./products/x402/find-carried-out.ts"
@@ -54,6 +55,8 @@ const RELAY_GAP_MS = 20
 const FAILED_RELAYS_GAP_MS = 1_000
 const ESCROW_GAP_MS = 250
 const SUBSCRIPTION_GAP_MS = 250
+/** Deltas that are not folded are read with the figures, so they may wait: a row is then written for more of them. */
+const FIGURES_GAP_MS = 10_000
 
 /** All loops of this installation. */
 export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
@@ -64,7 +67,7 @@ export function loopsOf(ctx: SellingContext): Loop<SellingContext>[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, rates, retention, housekeeping]
+  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, figures, backlog, rates, retention, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop<SellingContext>[] => [
@@ -169,6 +172,16 @@ const subscriptions: Loop<SellingContext> = {
   wokenBy: "payments",
   gapMs: SUBSCRIPTION_GAP_MS,
   round: advanceSubscriptions,
+}
+
+const figures: Loop<SellingContext> = {
+  name: "figures",
+  wokenBy: "payments",
+  gapMs: FIGURES_GAP_MS,
+  round: async ctx => {
+    await foldDeltas(ctx)
+    return HOUSEKEEPING_MS
+  },
 }
 
 const backlog: Loop<SellingContext> = {

@@ -104,6 +104,15 @@ export const columnTypes: Record<string, string> = {
   "books.escrow_id": "string | null",
   "books.failed": "boolean",
 
+  "figures.seconds": "number",
+  "figure_entries.merchant_id": "string",
+  "figure_entries.at": "Date",
+  "figure_entries.chain_id": "number",
+  "figure_entries.token": "string",
+  "figure_entries.figure": `Figures["figure"]`,
+  "figure_entries.amount": "bigint",
+  "figure_entries.count": "number",
+
   "transactions.id": "string",
   "transactions.merchant_id": "string",
   "transactions.type": `"payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve">`,

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 5d00ae658dfb58c0c729711c42888fcf3ad6aa293b86153c4531c7f3753f052e
+// Made from schema.sql by `npm run schema`; do not edit. 15fb665b9cab512ec2195893c682252e0bc3ff82754796627439f9f9bb3a10a8
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -35,15 +35,6 @@ interface ApiKeys {
    * CIDRs of which one must have the caller's address; null for any address.
    */
   allowed_ips: string[] | null;
-  beyond_by: "maker_left" | "maker_role" | null;
-  /**
-   * When it ends because its maker may no longer give it, unless another member adopts it; beyond_by is why.
-   */
-  beyond_until: Date | null;
-  /**
-   * Made by the sign-in of a device: it ends at once when its maker may no longer give it.
-   */
-  by_device: Generated<boolean>;
   created_at: Date;
   expires_at: Date | null;
   hash: string;
@@ -247,10 +238,6 @@ interface CheckoutSessions {
   currency: string;
   customer_email: string | null;
   description: string | null;
-  /**
-   * When the personal data in it was erased; null: it was not.
-   */
-  erased_at: Date | null;
   /**
    * Numbers its events, which may arrive in another order.
    */
@@ -458,48 +445,6 @@ interface Deposits {
   watched_until: Date;
 }
 
-interface DeviceGuesses {
-  created_at: Date;
-  n: Generated<bigint>;
-  person_id: string;
-  session_id: string;
-}
-
-interface DeviceSignIns {
-  address: string | null;
-  /**
-   * When the device last asked for its key.
-   */
-  asked_at: Date | null;
-  created_at: Date;
-  decision: "approved" | "denied" | null;
-  device_hash: string;
-  expires_at: Date;
-  /**
-   * The merchant whose key it gets. No foreign key: a sign-in belongs to none before.
-   */
-  for_merchant: string | null;
-  /**
-   * The name that the device gave itself, and address the IP address that it asked from.
-   */
-  host: string;
-  id: string;
-  /**
-   * How long the device has to wait between two questions; it grows when it does not.
-   */
-  interval_s: number;
-  person_id: string | null;
-  scopes: string[];
-  /**
-   * The session that approved it, which must still be there when the key is made. No foreign key: it may end.
-   */
-  session_id: string | null;
-  /**
-   * Of the code that the person types.
-   */
-  user_hash: string;
-}
-
 interface EndpointTroubles {
   /**
    * What it responded, without what may be a key.
@@ -514,18 +459,6 @@ interface EndpointTroubles {
   last_at: Date;
   position: number;
   since: Date;
-}
-
-interface Erasures {
-  asked_by: "email" | "payer" | "checkout" | "retention";
-  checkouts: number;
-  created_at: Date;
-  deliveries_dropped: number;
-  events: number;
-  id: string;
-  merchant_id: string;
-  refunds: number;
-  subscriptions: number;
 }
 
 interface Escrows {
@@ -608,14 +541,57 @@ interface Events {
    * What happens once has one event, however often it is reported.
    */
   dedupe_key: string;
-  /**
-   * When its data was replaced by the SHA-256 of the body: it can't be sent any more.
-   */
-  erased_at: Date | null;
   id: string;
   merchant_id: string;
   traceparent: string | null;
   type: string;
+}
+
+interface FigureDeltas {
+  /**
+   * In base units, below zero where an entry is no longer in the books.
+   */
+  amount: bigint;
+  /**
+   * The time of the entry of the books. A payment that the chain reversed subtracts when that was noticed.
+   */
+  at: Date;
+  chain_id: number;
+  count: number;
+  figure: string;
+  merchant_id: string;
+  n: Generated<bigint>;
+  /**
+   * Empty for counts of checkouts.
+   */
+  token: string;
+}
+
+interface FigureEntries {
+  amount: bigint;
+  at: Date;
+  chain_id: number;
+  count: number;
+  figure: Figures["figure"];
+  merchant_id: string;
+  token: string;
+}
+
+interface Figures {
+  amount: bigint;
+  at: Date;
+  chain_id: number;
+  count: bigint;
+  /**
+   * `checkouts` were made in that time, `converted` are those of them that are paid, and `paid` were paid in it.
+   */
+  figure: "received" | "reversed" | "reserved" | "captured" | "released" | "returned" | "refunded" | "shares" | "swept" | "recovered" | "unknown" | "checkouts" | "paid" | "converted";
+  merchant_id: string;
+  /**
+   * How long the row's time is, from `at` on; 0: all time, with 1970 as `at`.
+   */
+  seconds: number;
+  token: string;
 }
 
 interface FirstSubscriptions {
@@ -706,10 +682,6 @@ interface Invitations {
   created_at: Date;
   iss: string;
   sub: string;
-  /**
-   * When the person made a merchant with it: it counts once, until the operator invites again.
-   */
-  used_at: Date | null;
 }
 
 interface Invoices {
@@ -751,16 +723,15 @@ interface KeySpends {
   amount: bigint;
   created_at: Date;
   /**
-   * No foreign key: the merchant's cap counts what a key did that is revoked since. Or person_id, the member.
+   * No foreign key: the merchant's cap counts what a key did that is revoked since.
    */
-  key_id: string | null;
-  kind: "refund" | "return" | "accept" | "capture" | "void";
+  key_id: string;
+  kind: "refund" | "return";
   merchant_id: string;
   /**
-   * The refund's id, the payment's, or that of the call that captures or voids.
+   * The refund's id, or the payment's.
    */
   object_id: string;
-  person_id: string | null;
   /**
    * The symbol of a token that is sold for, or the chain and address of another one.
    */
@@ -770,10 +741,6 @@ interface KeySpends {
 interface Members {
   created_at: Date;
   merchant_id: string;
-  /**
-   * Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.
-   */
-  money_per_day: Generated<number>;
   person_id: string;
   /**
    * Read at each request, and again by each transaction of it.
@@ -796,10 +763,6 @@ interface Merchants {
    */
   approver: "wallet" | "service" | null;
   created_at: Date;
-  /**
-   * The currency of ISO 4217 in which lists and reports show the value of its money.
-   */
-  currency: Generated<string>;
   email: string | null;
   id: string;
   name: string;
@@ -1225,29 +1188,6 @@ interface PutAwayTerms {
    * All columns that `put_away` does not have; `deposit` has those of the address.
    */
   session: JSONColumnType<Record<string, unknown>>;
-}
-
-interface Rates {
-  published_at: Date;
-  source: "ecb" | "fixed";
-  /**
-   * A currency of ISO 4217, or the symbol of a settlement token.
-   */
-  unit: string;
-  usd: bigint;
-  /**
-   * Until when it counts if no newer one is published; null: until there is a newer one.
-   */
-  valid_until: Date | null;
-}
-
-interface RateSources {
-  complete_until: Date;
-  /**
-   * When the source is asked again.
-   */
-  next_at: Date;
-  source: "ecb" | "fixed";
 }
 
 interface Recipients {
@@ -1856,12 +1796,12 @@ export interface DB {
   delivery_attempts: DeliveryAttempts;
   deposit_books: DepositBooks;
   deposits: Deposits;
-  device_guesses: DeviceGuesses;
-  device_sign_ins: DeviceSignIns;
   endpoint_troubles: EndpointTroubles;
-  erasures: Erasures;
   escrows: Escrows;
   events: Events;
+  figure_deltas: FigureDeltas;
+  figure_entries: FigureEntries;
+  figures: Figures;
   first_subscriptions: FirstSubscriptions;
   foreign_nonces: ForeignNonces;
   foreign_tokens: ForeignTokens;
@@ -1891,8 +1831,6 @@ export interface DB {
   products: Products;
   put_away: PutAway;
   put_away_terms: PutAwayTerms;
-  rate_sources: RateSources;
-  rates: Rates;
   recipient_sets: RecipientSets;
   recipients: Recipients;
   reconciliations: Reconciliations;

@@ -56,17 +56,10 @@ create table api_keys (
   -- Of the secret before the last roll, which is valid until previous_until.
   previous_hash text,
   previous_until timestamp with time zone,
-  -- Made by the sign-in of a device: it ends at once when its maker may no longer give it.
-  by_device boolean not null default false,
-  -- When it ends because its maker may no longer give it, unless another member adopts it; beyond_by is why.
-  beyond_until timestamp with time zone,
-  beyond_by text,
   constraint api_keys_pkey primary key (id),
   constraint api_keys_hash_key unique (hash),
   constraint api_keys_previous_hash_key unique (previous_hash),
   constraint api_keys_allowed_ips_check check (cardinality(allowed_ips) >= 1 and cardinality(allowed_ips) <= 50),
-  constraint api_keys_beyond_by_check check (beyond_by = any (array['maker_left'::text, 'maker_role'::text])),
-  constraint api_keys_beyond_check check ((beyond_until is null) = (beyond_by is null)),
   constraint api_keys_hash_check check (hash ~ '^[0-9a-f]{64}$'::text),
   constraint api_keys_name_check check (char_length(name) >= 1 and char_length(name) <= 200),
   constraint api_keys_previous_check check ((previous_hash is null) = (previous_until is null)),
@@ -78,8 +71,8 @@ create table api_keys (
   constraint api_keys_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index api_keys_of_merchant on api_keys using btree (merchant_id, created_at desc, id desc);
-create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until, beyond_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until,by_device,beyond_until,beyond_by', '');
-create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until, beyond_until on api_keys for each row execute function notify_api_key();
+create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until', '');
+create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until on api_keys for each row execute function notify_api_key();
 
 -- What merchants, subscribers, operators and the service changed of a merchant's configuration, and decisions about money. Only triggers write it, in the transaction of the change, so no code can leave it out.
 create table audit_entries (
@@ -268,8 +261,6 @@ create table checkout_sessions (
   capture text not null default 'direct'::text,
   -- The span that made the row (W3C Trace Context); null if nothing is traced.
   traceparent text,
-  -- When the personal data in it was erased; null: it was not.
-  erased_at timestamp with time zone,
   constraint checkout_sessions_pkey primary key (id),
   constraint checkout_sessions_amount_check check (amount::numeric > 0::numeric),
   constraint checkout_sessions_capture_check check (capture = any (array['direct'::text, 'manual'::text, 'automatic'::text])),
@@ -290,7 +281,10 @@ create index checkout_sessions_of_exception on checkout_sessions using btree (me
 create index checkout_sessions_of_link on checkout_sessions using btree (link_id) where link_id is not null and status <> 'confirmed'::text;
 create index checkout_sessions_of_merchant on checkout_sessions using btree (merchant_id, created_at desc, id desc);
 create index checkout_sessions_of_status on checkout_sessions using btree (merchant_id, status, created_at desc, id desc);
+create index checkout_sessions_paid_at on checkout_sessions using btree (merchant_id, confirmed_at desc) include (created_at, chain_id) where confirmed_at is not null and not agent;
 create trigger checkout_sessions_audit after update of description, redirect_url, metadata, expires_at on checkout_sessions for each row when (current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('checkout', 'id', 'description,redirect_url,metadata,expires_at', '');
+create trigger checkout_sessions_count_made after insert on checkout_sessions for each row when (not new.agent and new.status = 'pending'::text) execute function count_checkout();
+create trigger checkout_sessions_count_paid after update of status on checkout_sessions for each row when (not new.agent and (old.status = any (array['confirmed'::text, 'partially_refunded'::text, 'refunded'::text])) <> (new.status = any (array['confirmed'::text, 'partially_refunded'::text, 'refunded'::text]))) execute function count_checkout();
 create trigger checkout_sessions_register before insert on checkout_sessions for each row execute function register_resource();
 create trigger checkout_sessions_unregister after delete on checkout_sessions for each row execute function unregister_resource();
 create trigger checkout_sessions_wake_subscription after update on checkout_sessions for each row when (new.product_id is not null and new.status is distinct from old.status) execute function wake_subscription();
@@ -466,54 +460,6 @@ create trigger deposits_keep_older before update of older_factory on deposits fo
 create trigger deposits_none_older before insert on deposits for each row when (new.older_factory) execute function keep_older_factory();
 create trigger deposits_set_facts before insert on deposits for each row execute function set_deposit_facts();
 
--- Codes that a person typed and that no device has. Rows of more than twelve hours are deleted.
-create table device_guesses (
-  n bigint not null generated always as identity,
-  person_id text not null,
-  session_id text not null,
-  created_at timestamp with time zone not null,
-  constraint device_guesses_pkey primary key (n),
-  constraint device_guesses_person_id_fkey foreign key (person_id) references persons(id)
-);
-create index device_guesses_made on device_guesses using btree (created_at);
-create index device_guesses_of_person on device_guesses using btree (person_id, created_at);
-
--- A device that asks for an API key, until it has got it or it is too late. Of its two codes only the hashes are stored.
-create table device_sign_ins (
-  id text not null,
-  device_hash text not null,
-  -- Of the code that the person types.
-  user_hash text not null,
-  -- The name that the device gave itself, and address the IP address that it asked from.
-  host text not null,
-  scopes text[] not null,
-  address text,
-  -- How long the device has to wait between two questions; it grows when it does not.
-  interval_s integer not null,
-  -- When the device last asked for its key.
-  asked_at timestamp with time zone,
-  decision text,
-  -- The merchant whose key it gets. No foreign key: a sign-in belongs to none before.
-  for_merchant text,
-  person_id text,
-  -- The session that approved it, which must still be there when the key is made. No foreign key: it may end.
-  session_id text,
-  created_at timestamp with time zone not null,
-  expires_at timestamp with time zone not null,
-  constraint device_sign_ins_pkey primary key (id),
-  constraint device_sign_ins_device_hash_key unique (device_hash),
-  constraint device_sign_ins_user_hash_key unique (user_hash),
-  constraint device_sign_ins_check check (num_nonnulls(for_merchant, person_id, session_id) =
-case decision
-    when 'approved'::text then 3
-    else 0
-end),
-  constraint device_sign_ins_decision_check check (decision = any (array['approved'::text, 'denied'::text])),
-  constraint device_sign_ins_host_check check (char_length(host) >= 1 and char_length(host) <= 64),
-  constraint device_sign_ins_person_id_fkey foreign key (person_id) references persons(id)
-);
-create index device_sign_ins_end on device_sign_ins using btree (expires_at);
-
 -- An endpoint that differs from the others, lags, or does not respond; `position` is its place in the setting, from 0.
 create table endpoint_troubles (
   chain_id integer not null,
@@ -528,25 +474,6 @@ create table endpoint_troubles (
   constraint endpoint_troubles_pkey primary key (chain_id, "position", kind),
   constraint endpoint_troubles_kind_check check (kind = any (array['silent'::text, 'behind'::text, 'contradiction'::text, 'logs'::text, 'slow'::text, 'useless'::text]))
 );
-
--- That a customer's personal data was erased, and how much. Not whose: that is what was erased.
-create table erasures (
-  id text not null,
-  merchant_id text not null,
-  asked_by text not null,
-  checkouts integer not null,
-  subscriptions integer not null,
-  refunds integer not null,
-  events integer not null,
-  deliveries_dropped integer not null,
-  created_at timestamp with time zone not null,
-  constraint erasures_pkey primary key (id),
-  constraint erasures_asked_by_check check (asked_by = any (array['email'::text, 'payer'::text, 'checkout'::text, 'retention'::text])),
-  constraint erasures_id_check check (starts_with(id, 'era_'::text)),
-  constraint erasures_merchant_id_fkey foreign key (merchant_id) references merchants(id)
-);
-create index erasures_of_merchant on erasures using btree (merchant_id, created_at desc, id desc);
-create trigger erasures_audit after insert on erasures for each row execute function write_audit_entry('erasure', 'id', 'asked_by,checkouts,subscriptions,refunds,events,deliveries_dropped', '');
 
 -- The escrow of a checkout session: its terms, and the sums of its calls (`payouts.escrow_id`) in base units. The payer signs the hash of the terms, so they never change.
 create table escrows (
@@ -614,6 +541,7 @@ create index escrows_of_merchant on escrows using btree (merchant_id, escrow);
 create index escrows_paid on escrows using btree (chain_id, session_id) where auth_id is not null;
 create index escrows_reclaimed on escrows using btree (merchant_id, reclaimed_at desc, session_id desc) where reclaimed::numeric > 0::numeric;
 create index escrows_reserved on escrows using btree (chain_id) where authorized::numeric > (captured::numeric + voided::numeric + reclaimed::numeric);
+create trigger escrows_count after update of reclaimed on escrows for each row when (old.reclaimed::numeric <> new.reclaimed::numeric) execute function count_reclaim();
 create trigger escrows_set_reclaimed before update of reclaimed on escrows for each row execute function set_reclaimed();
 
 -- What merchants are notified of. An event and its deliveries are written in the transaction of what they report.
@@ -627,8 +555,6 @@ create table events (
   body text not null,
   created_at timestamp with time zone not null,
   traceparent text,
-  -- When its data was replaced by the SHA-256 of the body: it can't be sent any more.
-  erased_at timestamp with time zone,
   constraint events_pkey primary key (id),
   constraint events_merchant_id_dedupe_key_key unique (merchant_id, dedupe_key)
 );
@@ -636,6 +562,39 @@ create index events_of_merchant on events using btree (merchant_id, created_at d
 create index events_of_type on events using btree (merchant_id, type, created_at desc, id desc);
 create index events_old on events using btree (created_at);
 create trigger events_forget_deliveries after delete on events referencing old table as gone for each statement execute function forget_deliveries();
+
+-- Changes of figures that are not folded yet. Only triggers write it, in the transaction of the change; whoever folds a row deletes it.
+create table figure_deltas (
+  merchant_id text not null,
+  -- The time of the entry of the books. A payment that the chain reversed subtracts when that was noticed.
+  at timestamp with time zone not null,
+  n bigint not null generated always as identity,
+  chain_id integer not null,
+  -- Empty for counts of checkouts.
+  token text not null,
+  figure text not null,
+  -- In base units, below zero where an entry is no longer in the books.
+  amount numeric(78,0) not null,
+  count integer not null,
+  constraint figure_deltas_pkey primary key (merchant_id, at, n)
+);
+
+-- Sums of the folded deltas in quarters of an hour of UTC, hours, six hours, days and all time: whatever the zone, a period is made of few rows.
+create table figures (
+  merchant_id text not null,
+  -- How long the row's time is, from `at` on; 0: all time, with 1970 as `at`.
+  seconds integer not null,
+  at timestamp with time zone not null,
+  chain_id integer not null,
+  token text not null,
+  -- `checkouts` were made in that time, `converted` are those of them that are paid, and `paid` were paid in it.
+  figure text not null,
+  amount numeric(78,0) not null,
+  count bigint not null,
+  constraint figures_pkey primary key (merchant_id, seconds, at, chain_id, token, figure),
+  constraint figures_figure_check check (figure = any (array['received'::text, 'reversed'::text, 'reserved'::text, 'captured'::text, 'released'::text, 'returned'::text, 'refunded'::text, 'shares'::text, 'swept'::text, 'recovered'::text, 'unknown'::text, 'checkouts'::text, 'paid'::text, 'converted'::text])),
+  constraint figures_seconds_check check (seconds = any (array[0, 900, 3600, 21600, 86400]))
+) with (fillfactor=80);
 
 -- Which subscription of a payer to a product is the first: trials and days of grace are given once. The key decides between subscriptions that start at the same time.
 create table first_subscriptions (
@@ -770,8 +729,6 @@ create table invitations (
   iss text not null,
   sub text not null,
   created_at timestamp with time zone not null,
-  -- When the person made a merchant with it: it counts once, until the operator invites again.
-  used_at timestamp with time zone,
   constraint invitations_pkey primary key (iss, sub)
 );
 
@@ -817,23 +774,21 @@ create table invoices (
 create index invoices_of_merchant on invoices using btree (merchant_id, created_at desc, id desc);
 create unique index invoices_open on invoices using btree (subscription_id) where paid_at is null and voided_at is null;
 
--- What API keys, and members with a limit, decided about money, by which their caps are counted. Rows of more than a day are deleted.
+-- What API keys asked to be sent back, by which their caps are counted. Rows of more than a day are deleted.
 create table key_spends (
   merchant_id text not null,
   kind text not null,
-  -- The refund's id, the payment's, or that of the call that captures or voids.
+  -- The refund's id, or the payment's.
   object_id text not null,
-  -- No foreign key: the merchant's cap counts what a key did that is revoked since. Or person_id, the member.
-  key_id text,
+  -- No foreign key: the merchant's cap counts what a key did that is revoked since.
+  key_id text not null,
   -- The symbol of a token that is sold for, or the chain and address of another one.
   token text not null,
   -- In units of 10⁻¹⁸ of the token, so that amounts of all networks add up.
   amount numeric not null,
   created_at timestamp with time zone not null,
-  person_id text,
   constraint key_spends_pkey primary key (merchant_id, kind, object_id),
-  constraint key_spends_by check (num_nonnulls(key_id, person_id) = 1),
-  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text, 'accept'::text, 'capture'::text, 'void'::text])),
+  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text])),
   constraint key_spends_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index key_spends_of_merchant on key_spends using btree (merchant_id, created_at);
@@ -845,16 +800,13 @@ create table members (
   -- Read at each request, and again by each transaction of it.
   role text not null,
   created_at timestamp with time zone not null,
-  -- Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.
-  money_per_day integer not null default 0,
   constraint members_pkey primary key (person_id, merchant_id),
-  constraint members_money_per_day_check check (money_per_day >= 0),
   constraint members_role_check check (role = any (array['owner'::text, 'admin'::text, 'developer'::text, 'finance'::text, 'support'::text, 'viewer'::text])),
   constraint members_merchant_id_fkey foreign key (merchant_id) references merchants(id),
   constraint members_person_id_fkey foreign key (person_id) references persons(id)
 );
 create index members_of_merchant on members using btree (merchant_id, created_at, person_id);
-create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role,money_per_day', '');
+create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role', '');
 create trigger members_notify after delete or update of role on members for each row execute function notify_member();
 
 -- Limits of requests that the operator set for one merchant, in place of the settings.
@@ -882,15 +834,12 @@ create table merchants (
   -- Whole tokens that all of its API keys together may refund in 24 hours, for each token; null for no cap. So is return_per_day.
   refund_per_day integer,
   return_per_day integer,
-  -- The currency of ISO 4217 in which lists and reports show the value of its money.
-  currency text not null default 'USD'::text,
   constraint merchants_pkey primary key (id),
   constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text])),
-  constraint merchants_currency_check check (currency ~ '^[A-Z]{3}$'::text),
   constraint merchants_refund_per_day_check check (refund_per_day >= 0),
   constraint merchants_return_per_day_check check (return_per_day >= 0)
 );
-create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day,currency', '');
+create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day', '');
 
 -- Nonces of wallet signatures that were not used yet. The resource is what the purpose is for, such as the id of a paywall.
 create table nonces (
@@ -975,6 +924,7 @@ create index outflows_given_back on outflows using btree (deposit_id, token) whe
 create index outflows_of_deposit on outflows using btree (deposit_id);
 create index outflows_of_merchant on outflows using btree (merchant_id, block_time desc, (id::text) desc);
 create unique index outflows_of_payout on outflows using btree (payout_id) where payout_id is not null;
+create trigger outflows_count after insert or delete or update on outflows for each row execute function count_outflow();
 
 -- A payment that held a transfer earlier, and made payouts from it.
 create table past_claims (
@@ -1267,6 +1217,8 @@ create index payouts_without_transfer on payouts using btree (chain_id, wallet) 
 create trigger payouts_audit after update of state, stopped, run_at on payouts for each row when ((new.state <> old.state or new.stopped <> old.stopped or new.run_at <> old.run_at) and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('payout', 'payout', 'state,stopped,held_reason,run_at', '');
 create trigger payouts_audit_captured after insert on payouts for each row when (new.kind = 'capture'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('checkout.captured', 'escrow_id', 'payout,amount,recipient', '');
 create trigger payouts_audit_voided after insert on payouts for each row when (new.kind = 'void'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('checkout.voided', 'escrow_id', 'payout,amount,recipient', '');
+create trigger payouts_count_added after insert on payouts for each row when ((new.state = any (array['mined'::text, 'final'::text])) and (new.kind <> all (array['authorize'::text, 'settle'::text, 'batch'::text]))) execute function count_payout();
+create trigger payouts_count_changed after update on payouts for each row when ((new.kind <> all (array['authorize'::text, 'settle'::text, 'batch'::text])) and ((old.state = any (array['mined'::text, 'final'::text])) or (new.state = any (array['mined'::text, 'final'::text]))) and ((old.state = any (array['mined'::text, 'final'::text])) is distinct from (new.state = any (array['mined'::text, 'final'::text])) or (old.succeeded is false) is distinct from (new.succeeded is false) or old.merchant_id is distinct from new.merchant_id or old.amount::numeric is distinct from new.amount::numeric or old.mined_at is distinct from new.mined_at)) execute function count_payout();
 create trigger payouts_end_batch_calls after update on payouts for each row when (new.kind = 'batch'::text and (old.state = any (array['assigned'::text, 'mined'::text])) and new.state <> old.state and (new.state = any (array['assigned'::text, 'final'::text, 'reverted'::text]))) execute function end_batch_calls();
 create trigger payouts_keep_committed after insert or update on payouts for each row execute function keep_committed();
 create trigger payouts_keep_others_money before update on payouts for each row when (new.state = 'assigned'::text and (old.state = any (array['queued'::text, 'held'::text]))) execute function keep_others_money();
@@ -1436,34 +1388,6 @@ create table put_away_terms (
   constraint put_away_terms_product_id_fkey foreign key (product_id) references products(id),
   constraint put_away_terms_recipient_set_id_fkey foreign key (recipient_set_id) references recipient_sets(id)
 );
-
--- How far the rates of a source are known. Later amounts have no value yet.
-create table rate_sources (
-  source text not null,
-  complete_until timestamp with time zone not null,
-  -- When the source is asked again.
-  next_at timestamp with time zone not null,
-  constraint rate_sources_pkey primary key (source),
-  constraint rate_sources_source_check check (source = any (array['ecb'::text, 'fixed'::text]))
-);
-
--- What one unit of a currency, or one token, is worth in US dollars from a time on. A row is never changed, and none is added where a value may have been read: so the value of a payment stays what it was.
-create table rates (
-  -- A currency of ISO 4217, or the symbol of a settlement token.
-  unit text not null,
-  published_at timestamp with time zone not null,
-  usd numeric not null,
-  source text not null,
-  -- Until when it counts if no newer one is published; null: until there is a newer one.
-  valid_until timestamp with time zone,
-  constraint rates_pkey primary key (unit, published_at),
-  constraint rates_check check (valid_until > published_at),
-  constraint rates_source_check check (source = any (array['ecb'::text, 'fixed'::text])),
-  constraint rates_unit_check check (unit ~ '^[A-Z0-9]{3,10}$'::text),
-  constraint rates_usd_check check (usd > 0::numeric)
-);
-create trigger rates_keep before delete or update on rates for each row execute function keep_rates();
-create trigger rates_keep_all before truncate on rates for each statement execute function keep_rates();
 
 -- Who is paid which part. A set never changes, and what refers to it keeps it whatever becomes of the split. Each change of a split makes another set.
 create table recipient_sets (
@@ -1804,7 +1728,9 @@ create table subscriptions (
   constraint subscriptions_merchant_id_fkey foreign key (merchant_id) references merchants(id),
   constraint subscriptions_product_id_fkey foreign key (product_id) references products(id)
 );
+create index subscriptions_current on subscriptions using btree (merchant_id, status, chain_id, product_id, billing_interval, billing_count) where status <> 'canceled'::text;
 create index subscriptions_due on subscriptions using btree (run_at, id) where run_at is not null;
+create index subscriptions_ended on subscriptions using btree (merchant_id, ended_at, chain_id) where ended_at is not null;
 create index subscriptions_failing on subscriptions using btree (chain_id) where failed_rounds >= 3;
 create index subscriptions_of_merchant on subscriptions using btree (merchant_id, started_at desc, id desc) where started_at is not null;
 create index subscriptions_of_payer on subscriptions using btree (payer, started_at desc, id desc) where payer is not null;
@@ -1992,6 +1918,8 @@ create index transfers_seen on transfers using btree (chain_id, block_number) wh
 create index transfers_single on transfers using btree (chain_id, id) where single_source and (state = any (array['seen'::text, 'confirmed'::text]));
 create index transfers_suspected on transfers using btree (chain_id, block_number) where suspect_at is not null;
 create index transfers_unfinal on transfers using btree (chain_id, block_number) where state = any (array['seen'::text, 'confirmed'::text]);
+create trigger transfers_count_added after insert on transfers for each row when (new.state = any (array['confirmed'::text, 'final'::text])) execute function count_transfer();
+create trigger transfers_count_changed after update on transfers for each row when (((old.state = any (array['confirmed'::text, 'final'::text])) or (new.state = any (array['confirmed'::text, 'final'::text]))) and ((old.state = any (array['confirmed'::text, 'final'::text])) is distinct from (new.state = any (array['confirmed'::text, 'final'::text])) or old.merchant_id is distinct from new.merchant_id or old.chain_id is distinct from new.chain_id or old.token::text is distinct from new.token::text or old.value::numeric is distinct from new.value::numeric or old.block_time is distinct from new.block_time)) execute function count_transfer();
 create trigger transfers_keep_inflow_added after insert on transfers referencing new table as added for each statement execute function keep_inflow();
 create trigger transfers_keep_inflow_changed after update on transfers referencing old table as removed new table as added for each statement execute function keep_inflow();
 create trigger transfers_set_facts before insert or update on transfers for each row execute function set_transfer_facts();
@@ -2138,6 +2066,59 @@ create view books as
     failed
    from movements
   where (state = any (array['confirmed'::text, 'mined'::text, 'final'::text])) and at is not null and not failed and (reason is null or (reason = any (array['share'::text, 'sweep'::text, 'return'::text, 'recovery'::text, 'given_back'::text, 'unknown'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text, 'reclaim'::text])));
+
+-- What the figures are the sums of. Only what the chain reversed is not in it: that counts in `received` and in `reversed`.
+--   merchant_id text
+--   at timestamp with time zone
+--   chain_id integer
+--   token text
+--   figure text
+--   amount numeric
+--   count integer
+create view figure_entries as
+ select books.merchant_id,
+    books.at,
+    books.chain_id,
+    books.token,
+    coalesce(figure_of(books.reason), 'received'::text) as figure,
+    books.amount,
+    1 as count
+   from books
+union all
+ select checkout_sessions.merchant_id,
+    checkout_sessions.created_at as at,
+    checkout_sessions.chain_id,
+    ''::text as token,
+    'checkouts'::text as figure,
+    0 as amount,
+    1 as count
+   from checkout_sessions
+  where not checkout_sessions.agent
+union all
+ select p.merchant_id,
+    p.created_at as at,
+    p.chain_id,
+    ''::text as token,
+    'checkouts'::text as figure,
+    0 as amount,
+    1 as count
+   from put_away p
+     join put_away_terms t on t.id = p.terms_id
+  where (t.session -> 'agent'::text) is distinct from 'true'::jsonb
+union all
+ select s.merchant_id,
+        case figure.figure
+            when 'paid'::text then s.confirmed_at
+            else s.created_at
+        end as at,
+    s.chain_id,
+    ''::text as token,
+    figure.figure,
+    0 as amount,
+    1 as count
+   from checkout_sessions s,
+    unnest(array['paid'::text, 'converted'::text]) figure(figure)
+  where not s.agent and (s.status = any (array['confirmed'::text, 'partially_refunded'::text, 'refunded'::text]));
 
 -- All transfers that happened or may happen. Its parts have no conditions, so that a page of `books` is read from an index of each, in order; with conditions Postgres reads and sorts all of them.
 --   id text
@@ -2496,6 +2477,95 @@ begin
     end, '{}');
 end $function$;
 
+create or replace function count_checkout()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  if tg_op = 'INSERT' then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, new.created_at, new.chain_id, '', 'checkouts', 0, 1);
+  elsif new.status in ('confirmed', 'partially_refunded', 'refunded') then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, new.confirmed_at, new.chain_id, '', 'paid', 0, 1),
+        (new.merchant_id, new.created_at, new.chain_id, '', 'converted', 0, 1);
+  else
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, greatest(new.updated_at, old.confirmed_at), new.chain_id, '', 'paid', 0, -1),
+        (new.merchant_id, new.created_at, new.chain_id, '', 'converted', 0, -1);
+  end if;
+  return null;
+end $function$;
+
+create or replace function count_outflow()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  if tg_op <> 'INSERT' and old.payout_id is null then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (old.merchant_id, old.block_time, old.chain_id, old.token, figure_of(old.reason), -old.amount, -1);
+  end if;
+  if tg_op <> 'DELETE' and new.payout_id is null then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, new.block_time, new.chain_id, new.token, figure_of(new.reason), new.amount, 1);
+  end if;
+  return null;
+end $function$;
+
+create or replace function count_payout()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  if tg_op = 'UPDATE' and old.state in ('mined', 'final') and old.succeeded is distinct from false then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (old.merchant_id, old.mined_at, old.chain_id, old.token, figure_of(old.kind), -old.amount, -1);
+  end if;
+  if new.state in ('mined', 'final') and new.succeeded is distinct from false then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, new.mined_at, new.chain_id, new.token, figure_of(new.kind), new.amount, 1);
+  end if;
+  return null;
+end $function$;
+
+create or replace function count_reclaim()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  if old.reclaimed > 0 then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (old.merchant_id, old.reclaimed_at, old.chain_id, old.token, 'released', -old.reclaimed, -1);
+  end if;
+  if new.reclaimed > 0 then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, new.reclaimed_at, new.chain_id, new.token, 'released', new.reclaimed, 1);
+  end if;
+  return null;
+end $function$;
+
+create or replace function count_transfer()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  if tg_op = 'UPDATE' and old.state in ('confirmed', 'final') then
+    if new.state = 'gone' then
+      insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+        values (old.merchant_id, greatest(new.reorged_at, old.block_time), old.chain_id, old.token, 'reversed', old.value, 1);
+      return null;
+    end if;
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (old.merchant_id, old.block_time, old.chain_id, old.token, 'received', -old.value, -1);
+  end if;
+  if new.state in ('confirmed', 'final') then
+    insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+      values (new.merchant_id, new.block_time, new.chain_id, new.token, 'received', new.value, 1);
+  end if;
+  return null;
+end $function$;
+
 create or replace function end_batch_calls()
  returns trigger
  language plpgsql
@@ -2509,29 +2579,22 @@ begin
   return null;
 end $function$;
 
-create or replace function erased_answer(answer jsonb)
- returns jsonb
- language plpgsql
- immutable
-AS $function$
-begin
-  return case jsonb_typeof(answer)
-    when 'object' then (select coalesce(jsonb_object_agg(key, case
-        when key = 'payerFields' then '[]'
-        when key in ('customerEmail', 'payerInfo', 'metadata', 'description', 'redirectUrl', 'callbackUrl', 'reason') then 'null'
-        else erased_answer(value) end), '{}') from jsonb_each(answer))
-    when 'array' then (select coalesce(jsonb_agg(erased_answer(value) order by n), '[]') from jsonb_array_elements(answer) with ordinality e (value, n))
-    else answer end;
-end $function$;
-
-create or replace function erased_entry(entry jsonb)
- returns jsonb
+create or replace function figure_of(reason text)
+ returns text
  language sql
  immutable
 AS $function$
-  select case when entry is not null then coalesce(jsonb_object_agg(key, case
-    when key in ('description', 'redirect_url', 'metadata', 'reason', 'revoke_reason') and value <> 'null' then '"[erased]"' else value end), '{}') end
-  from jsonb_each(entry)
+  select case reason when 'reserve' then 'reserved' when 'capture' then 'captured' when 'void' then 'released'
+    when 'reclaim' then 'released' when 'return' then 'returned' when 'given_back' then 'returned' when 'refund' then 'refunded'
+    when 'share' then 'shares' when 'sweep' then 'swept' when 'recovery' then 'recovered' when 'unknown' then 'unknown' end
+$function$;
+
+create or replace function figure_start(at timestamp with time zone, seconds integer)
+ returns timestamp with time zone
+ language sql
+ immutable
+AS $function$
+  select case seconds when 0 then 'epoch' else date_bin(make_interval(secs => seconds), at, 'epoch') end
 $function$;
 
 create or replace function forget_deliveries()
@@ -2606,9 +2669,6 @@ create or replace function keep_audit_entries()
  language plpgsql
 AS $function$
 begin
-  if tg_op = 'UPDATE' and current_setting('sluice.erasing', true) = 'on'
-    and to_jsonb(old) - array['before', 'after'] = to_jsonb(new) - array['before', 'after']
-  then return new; end if;
   raise exception 'an entry of the audit log is never changed or deleted';
 end $function$;
 
@@ -2741,14 +2801,6 @@ begin
   return new;
 end $function$;
 
-create or replace function keep_rates()
- returns trigger
- language plpgsql
-AS $function$
-begin
-  raise exception 'a rate is never changed or deleted: values that were reported depend on it';
-end $function$;
-
 create or replace function keep_slug()
  returns trigger
  language plpgsql
@@ -2873,27 +2925,6 @@ begin
     - coalesce((select sum(i.amount) from payouts i where i.payment_id = $1 and i.deposit_id + 0 = $2 and i.token = $3
       and i.lane = 'payout' and i.reserved and i.state not in ('cancelled', 'reverted')), 0);
 end $function$;
-
-create or replace function rate_at(token text, currency text, at timestamp with time zone)
- returns table(rate numeric, source text, published_at timestamp with time zone)
- language sql
- stable
-AS $function$
-  select round(t.usd / c.usd, 8), concat_ws('; ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
-  from (
-    (select r.usd, r.source, r.published_at, r.valid_until from rates r
-      where $2 <> 'USD' and r.unit = $2 and r.published_at <= $3 order by r.published_at desc limit 1)
-    union all select 1, 'par', null, null where $2 = 'USD'
-  ) c, (
-    select * from (
-      (select r.usd, r.source || ' ' || $1 as source, r.published_at, r.valid_until from rates r
-        where r.unit = $1 and r.published_at <= $3 order by r.published_at desc limit 1)
-      union all select 1, $1 || ' at par', null, null where $1 = 'USDC'
-    ) of_token limit 1
-  ) t
-  where (c.valid_until is null or c.valid_until >= $3) and (t.valid_until is null or t.valid_until >= $3)
-    and (coalesce(c.published_at, t.published_at) is null or $3 <= (select max(s.complete_until) from rate_sources s))
-$function$;
 
 create or replace function register_resource()
  returns trigger

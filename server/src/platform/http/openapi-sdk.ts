@@ -170,6 +170,10 @@ const resources: Record<string, Record<string, string>> = {
     update: "changeSplit",
     delete: "deleteSplit",
   },
+  overview: {
+    get: "readOverview",
+    getBalances: "readBalances",
+  },
   books: {
     list: "listBooks",
     export: "exportBooks",

@@ -196,6 +196,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/payments/capture": ["money", "money"],
   "POST /api/console/payments/void": ["money", "money"],
   "GET /api/console/payments/:id/shares": ["read", "read"],
+  "GET /api/console/overview": ["read", "read"],
+  "GET /api/console/balances": ["read", "read"],
   "GET /api/console/books": ["read", "read"],
   "GET /api/console/books.csv": ["read", "read"],
   "GET /api/console/reports/books.csv": ["read", "read"],

@@ -1,0 +1,29 @@
+/** Folds the deltas that transactions inserted into the rows of `figures`. */
+import { sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+
+/** How many deltas one statement folds. */
+const BATCH = 5_000
+
+/**
+ * Folds all deltas that are committed by now. A statement deletes deltas and adds them to the figures, so each counts
+ * once, whenever a process is killed. Two workers take different deltas, and write the figures in the same order.
+ */
+export async function foldDeltas(ctx: TxContext): Promise<void> {
+  while ((await foldSome(ctx)) === BATCH);
+}
+
+async function foldSome(ctx: TxContext): Promise<number> {
+  const { rows } = await sql<{ taken: number }>`/* named: fold_figures */ with taken as (
+      delete from figure_deltas d using (select merchant_id, at, n from figure_deltas
+          order by merchant_id, at, n limit ${BATCH} for no key update skip locked) t
+        where (d.merchant_id, d.at, d.n) = (t.merchant_id, t.at, t.n) returning d.*),
+    folded as (insert into figures (merchant_id, seconds, at, chain_id, token, figure, amount, count)
+      select merchant_id, seconds, figure_start(at, seconds), chain_id, token, figure, sum(amount), sum(count)
+        from taken, unnest(array[0, 900, 3600, 21600, 86400]) seconds
+        group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
+      on conflict (merchant_id, seconds, at, chain_id, token, figure)
+        do update set amount = figures.amount + excluded.amount, count = figures.count + excluded.count)
+    select count(*)::int as taken from taken`.execute(ctx.db)
+  return rows[0]?.taken ?? 0
+}

@@ -1,0 +1,68 @@
+/** `/api/console/overview` and `/api/console/balances`: a merchant's figures, in one request each. */
+import type { Static } from "typebox"
+import { networkAsked } from "../../platform/chain/network-facts.ts"
+import { type Context, reading } from "../../platform/context.ts"
+import { invalid } from "../../platform/errors.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { timeAt } from "../../platform/http/time.ts"
+import { Balances, Overview, OverviewQuery } from "./overview-schema.ts"
+import { type Asked, balancesOf, overviewOf } from "./read-overview.ts"
+import { isZone, MAX_PERIODS, periodsOf } from "./zones.ts"
+
+const tags = ["overview"]
+const DEFAULT_MS = 30 * 86_400_000
+
+export function overviewRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/overview",
+    {
+      schema: {
+        operationId: "readOverview",
+        summary: "The figures of a time in periods, the time before it, and what waits for you",
+        description:
+          "A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that the chain takes back, subtracts in the period in which that happens, and the period of the payment stays as it was. The sums of the books of the same time are the same, but for what the chain took back: the books leave that out, and here it is in `received` and in `reversed`. Nothing is added across tokens or networks.",
+        tags,
+        querystring: OverviewQuery,
+        response: { 200: Overview },
+      },
+    },
+    async request => {
+      const read = await reading(ctx)
+      const merchantId = await callingMerchant(request)
+      return await overviewOf(read, { merchantId, ...askedOf(ctx, request.query) })
+    },
+  )
+
+  app.get(
+    "/api/console/balances",
+    {
+      schema: {
+        operationId: "readBalances",
+        summary: "What is at your receiving addresses and in the escrow by the books, by network and token",
+        tags,
+        response: { 200: Balances },
+      },
+    },
+    async request => {
+      const read = await reading(ctx)
+      return { data: await balancesOf(read, await callingMerchant(request)) }
+    },
+  )
+}
+
+/** Reads the query; throws `VALIDATION_ERROR` with each fault. */
+function askedOf(ctx: Context, query: Static<typeof OverviewQuery>): Omit<Asked, "merchantId"> {
+  const { interval = "day", tz = "UTC", chain } = query
+  const to = query.to === undefined ? ctx.now() : timeAt("to", query.to)
+  const from = query.from === undefined ? new Date(to.getTime() - DEFAULT_MS) : timeAt("from", query.from)
+  const chainId = chain === undefined ? null : networkAsked(ctx.chain, chain).chainId
+  if (!isZone(tz)) throw invalid("tz", "must be the name of a time zone, such as Asia/Kolkata or UTC")
+  if (from >= to) throw invalid("from", "must be before `to`")
+  const bounds = periodsOf(from, to, interval, tz)
+  if (!bounds)
+    throw invalid(
+      "interval",
+      `gives more than ${MAX_PERIODS} periods between \`from\` and \`to\`: ask for a shorter time, or for longer periods`,
+    )
+  return { chainId, bounds, interval, tz }
+}

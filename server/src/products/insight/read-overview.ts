@@ -1,0 +1,111 @@
+/** One answer with the figures of a time and of the time before it, and what waits now. */
+import { sql } from "kysely"
+import type { TxContext } from "../../platform/context.ts"
+import { attentionOf, checklistOf } from "./find-attention.ts"
+import {
+  inAddresses,
+  inEscrow,
+  type ShowTotals,
+  type Sum,
+  sumsOf,
+  sumsOfAllTime,
+  type Totals,
+  totalsFormatter,
+  totalsOf,
+  type Whose,
+} from "./read-figures.ts"
+import { subscriptionNumbers } from "./sum-subscriptions.ts"
+import { type Interval, periodsBefore } from "./zones.ts"
+
+/** The median is that of so many at most, the newest. */
+const SAMPLE = 1_000
+
+/** What is asked: the bounds of the periods in milliseconds, as `periodsOf` makes them. */
+export interface Asked extends Whose {
+  bounds: readonly number[]
+  interval: Interval
+  tz: string
+}
+
+/**
+ * Returns the overview of these periods. One statement after the other: an answer must not take most of the
+ * connections of a process.
+ */
+export async function overviewOf(ctx: TxContext, asked: Asked) {
+  const { bounds, interval, tz, merchantId } = asked
+  const [first = 0, last = 0] = [bounds[0], bounds.at(-1)]
+  const before = periodsBefore(first, bounds.length - 1, interval, tz)
+  const [begin, from, to] = [new Date(before), new Date(first), new Date(last)]
+  // Period 0 is all of the time before.
+  const sums = await sumsOf(ctx, asked, [before, ...bounds])
+  const everything = totalsOf(await sumsOfAllTime(ctx, asked))
+  const show = await totalsFormatter(ctx, [...everything, ...totalsOf(sums)])
+  const periods = Map.groupBy(sums, ({ period }) => period)
+  const shown = sums.filter(({ period }) => period > 0)
+  const earlier = periods.get(0) ?? []
+  const hasPayment = everything.some(({ received, reserved }) => received > 0n || reserved > 0n)
+  return {
+    from: from.toISOString(),
+    to: to.toISOString(),
+    interval,
+    tz,
+    series: bounds.slice(0, -1).map((at, i) => {
+      const of = periods.get(i + 1) ?? []
+      const { checkouts, paid } = countsOf(of)
+      return { at: new Date(at).toISOString(), checkouts, paid, figures: totalsOf(of).map(show.totals) }
+    }),
+    totals: totalsOf(shown).map(show.totals),
+    funnel: { ...funnelOf(shown), medianSecondsToPaid: await medianSecondsToPaid(ctx, asked, from, to) },
+    previous: {
+      from: begin.toISOString(),
+      to: from.toISOString(),
+      totals: totalsOf(earlier).map(show.totals),
+      funnel: { ...funnelOf(earlier), medianSecondsToPaid: await medianSecondsToPaid(ctx, asked, begin, from) },
+    },
+    balances: everything.map(of => balanceOf(of, show)),
+    attention: await attentionOf(ctx, merchantId),
+    subscriptions: await subscriptionNumbers(ctx, asked, from, to),
+    checklist: hasPayment ? [] : await checklistOf(ctx, merchantId),
+  }
+}
+
+/** Returns what a merchant has by the books, by network and token. */
+export async function balancesOf(ctx: TxContext, merchantId: string) {
+  const totals = totalsOf(await sumsOfAllTime(ctx, { merchantId, chainId: null }))
+  const show = await totalsFormatter(ctx, totals)
+  return totals.map(of => balanceOf(of, show))
+}
+
+function balanceOf(of: Totals, { token, money }: ShowTotals) {
+  const [addresses, escrow] = [inAddresses(of), inEscrow(of)]
+  return {
+    ...token(of),
+    amount: money(of, addresses + escrow),
+    inAddresses: money(of, addresses),
+    inEscrow: money(of, escrow),
+  }
+}
+
+/** How many checkouts these sums count. */
+function countsOf(sums: readonly Sum[]): Record<"checkouts" | "paid" | "converted", number> {
+  const of = { checkouts: 0, paid: 0, converted: 0 }
+  for (const { figure, count } of sums)
+    if (figure === "checkouts" || figure === "paid" || figure === "converted") of[figure] += count
+  return of
+}
+
+function funnelOf(sums: readonly Sum[]) {
+  const { checkouts, paid, converted } = countsOf(sums)
+  return { checkouts, converted, successRate: checkouts > 0 ? converted / checkouts : null, paid }
+}
+
+/** The median of the newest that were paid in this time, in seconds; null without one. */
+async function medianSecondsToPaid(ctx: TxContext, { merchantId, chainId }: Whose, from: Date, to: Date) {
+  const { rows } = await sql<{ median: number | null }>`/* named: median_to_paid */
+    select percentile_disc(0.5) within group (order by extract(epoch from confirmed_at - created_at)::int) as median
+    from (select confirmed_at, created_at from checkout_sessions
+      where merchant_id = ${merchantId} and confirmed_at >= ${from} and confirmed_at < ${to} and not agent
+        and (${chainId}::integer is null or chain_id = ${chainId}::integer)
+      order by confirmed_at desc limit ${SAMPLE}) newest`.execute(ctx.db)
+  return rows[0]?.median ?? null
+}
