@@ -45,6 +45,8 @@ export const onBoth: Record<string, string> = {
   "server/src/products/proxy/console-routes.test.ts": "a slug that several ask for at once, on one connection",
   "server/src/ledger/splits/routes.test.ts": "lists of rows in one answer",
   "server/src/account/audit/audit.test.ts": "who acts in a transaction, on one connection that all share",
+  "server/src/products/insight/overview.test.ts":
+    "sums, time zones and arrays of times as it reads them, and two that fold at once",
   "server/src/ledger/books/read-books.test.ts": "sums and times of what moved, in files too",
   "server/src/products/settings/change-branding.test.ts": "settings of a merchant as one document",
   "server/src/platform/http/write-csv-lines.test.ts": "what it makes of numeric, times and text in long files",

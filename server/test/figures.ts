@@ -18,7 +18,7 @@ const NEAR_MS = 30 * 3_600_000
 const FOREIGN = `0x${"f0".repeat(20)}` as Address
 const payer = `0x${"b".repeat(40)}` as Address
 
-/** An entry that the figures must count: `from` is when a payment came in that the chain took back at `at`. */
+/** An entry that the figures must count: `from` is when a payment came in that a reorg removed at `at`. */
 export interface Counted {
   figure: string
   token: Address | ""
@@ -58,7 +58,7 @@ export const happening = fc.oneof(
     value,
     token,
     at,
-    then: fc.constantFrom("stays", "carried out", "forgotten"),
+    fate: fc.constantFrom("stays", "carried out", "forgotten"),
   }),
   fc.record({ kind: fc.constant("reclaim" as const), value, more: fc.boolean(), at }),
   fc.record({
@@ -256,7 +256,10 @@ async function pay(shop: Shop, { of, value, token, at, later, end }: Payout, cha
     return []
   }
   if (end === "reorged") {
-    await set({ state: "assigned", succeeded: null, tx_hash: null, block_number: null, block_hash: null }, change + later)
+    await set(
+      { state: "assigned", succeeded: null, tx_hash: null, block_number: null, block_hash: null },
+      change + later,
+    )
     // What a void moves is all that is left when it is mined.
     if (of === "void") entry.amount += 5n
     await set({ ...mined, amount: entry.amount }, change + later)
@@ -268,7 +271,7 @@ async function pay(shop: Shop, { of, value, token, at, later, end }: Payout, cha
 
 type Outflow = Extract<Happening, { kind: "outflow" }>
 
-async function flowOut(shop: Shop, { reason, value, token, then }: Outflow, at: number): Promise<Counted[]> {
+async function flowOut(shop: Shop, { reason, value, token, fate }: Outflow, at: number): Promise<Counted[]> {
   const { db } = shop.service.ctx
   const { id } = await db
     .insertInto("outflows")
@@ -289,8 +292,8 @@ async function flowOut(shop: Shop, { reason, value, token, then }: Outflow, at: 
     })
     .returning("id")
     .executeTakeFirstOrThrow()
-  if (then === "stays") return [{ figure: figures[reason] ?? "", token, at, amount: value, count: 1 }]
-  if (then === "forgotten") {
+  if (fate === "stays") return [{ figure: figures[reason] ?? "", token, at, amount: value, count: 1 }]
+  if (fate === "forgotten") {
     await db.deleteFrom("outflows").where("id", "=", id).execute()
     return []
   }

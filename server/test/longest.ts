@@ -14,6 +14,7 @@ export const longest = [
   "server/test/chaos/payouts.test.ts",
   "server/src/products/escrow/escrow.test.ts",
   "server/src/account/team/each-role.test.ts",
+  "server/src/products/insight/overview.test.ts",
   "web/test/sessions.test.ts",
   "server/src/ledger/txmanager/write-batches.test.ts",
   "server/src/ledger/deposits/put-away.test.ts",

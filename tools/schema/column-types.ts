@@ -109,7 +109,7 @@ export const columnTypes: Record<string, string> = {
   "figure_entries.at": "Date",
   "figure_entries.chain_id": "number",
   "figure_entries.token": "string",
-  "figure_entries.figure": `Figures["figure"]`,
+  "figure_entries.figure": `FigureDeltas["figure"]`,
   "figure_entries.amount": "bigint",
   "figure_entries.count": "number",
 

@@ -23,6 +23,7 @@ import type { LaneName } from "../../src/platform/db/payout-kinds.ts"
 import { openWakes } from "../../src/platform/jobs/wake.ts"
 import { processLimits } from "../../src/platform/limits/limiter.ts"
 import { openLog } from "../../src/platform/log.ts"
+import { foldDeltas } from "../../src/products/insight/fold-deltas.ts"
 import { sales } from "../../src/sales.ts"
 import { givenTo } from "./escrow-points.ts"
 import { watchQueries } from "./watch-queries.ts"
@@ -113,12 +114,14 @@ async function main(options: WorkerOptions): Promise<void> {
   process.stdout.write("up\n")
   const careless = options.mutant ? keepMutating(ctx, options) : undefined
   const comparing = options.lane === "relay" ? undefined : keepComparing(ctx, network, signer.address)
+  const folding = keepFolding(ctx)
   const lane = options.lane === "relay" ? relayLane(network, signer) : payoutLane(network, signer)
   while (!stop.signal.aborted) {
     await payoutRound(ctx, lane, PACE).catch(() => {})
     await sleep(REST_MS)
   }
   await comparing
+  await folding
   await careless
   process.exit(0)
 }
@@ -127,6 +130,14 @@ async function main(options: WorkerOptions): Promise<void> {
 async function keepComparing(ctx: SellingContext, network: Network, wallet: Address): Promise<void> {
   while (!ctx.signal.aborted) {
     await checkBooks(ctx, network, wallet).catch(() => {})
+    await sleep(REST_MS)
+  }
+}
+
+/** The figures beside the rounds: each delta counts once, whoever folds it and whenever a worker is killed. */
+async function keepFolding(ctx: SellingContext): Promise<void> {
+  while (!ctx.signal.aborted) {
+    await foldDeltas(ctx).catch(() => {})
     await sleep(REST_MS)
   }
 }

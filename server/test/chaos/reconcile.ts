@@ -10,6 +10,7 @@ import type { Network } from "../../src/platform/chain/networks.ts"
 import { inTransaction } from "../../src/platform/context.ts"
 import type { Anvil } from "../anvil.ts"
 import { alterations, byHand } from "../books.ts"
+import { wrongFigures } from "./figures.ts"
 
 class Back extends Error {}
 
@@ -19,10 +20,11 @@ const REFUSED = "23514"
 /** What does not agree, in words; with `alter`, `one` alteration of each table or `all` are tried, and each that is not found. */
 export async function unreconciled(
   ctx: SellingContext,
-  { client }: Anvil,
+  anvil: Anvil,
   wallet: Address,
   alter: "one" | "all",
 ): Promise<{ found: string[]; altered: number }> {
+  const { client } = anvil
   const network = ctx.chain.networks[0] as Network
   const found: string[] = []
   await client.mine({ blocks: 12 })
@@ -44,6 +46,7 @@ export async function unreconciled(
     })
     if (held !== left) found.push(`the deposit ${address} holds ${held}, and its books say ${left}`)
   }
+  found.push(...(await wrongFigures(ctx, anvil)))
   const words = await reconcile(ctx, network, wallet)
   if (words) found.push(`the reconciliation halts: ${words}`)
 

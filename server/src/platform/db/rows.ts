@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 15fb665b9cab512ec2195893c682252e0bc3ff82754796627439f9f9bb3a10a8
+// Made from schema.sql by `npm run schema`; do not edit. bf342b60dd83b022307e273390cce8662566f653832699e08d9496cae945d1ee
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -553,12 +553,15 @@ interface FigureDeltas {
    */
   amount: bigint;
   /**
-   * The time of the entry of the books. A payment that the chain reversed subtracts when that was noticed.
+   * The time of the entry of the books. What a reorg removes subtracts when that was noticed.
    */
   at: Date;
   chain_id: number;
   count: number;
-  figure: string;
+  /**
+   * The column of `figures`; what is received is counted in `transfers` too.
+   */
+  figure: "received" | "reversed" | "reserved" | "captured" | "released" | "returned" | "refunded" | "shares" | "swept" | "recovered" | "unknown" | "checkouts" | "paid" | "converted";
   merchant_id: string;
   n: Generated<bigint>;
   /**
@@ -572,26 +575,41 @@ interface FigureEntries {
   at: Date;
   chain_id: number;
   count: number;
-  figure: Figures["figure"];
+  figure: FigureDeltas["figure"];
   merchant_id: string;
   token: string;
 }
 
 interface Figures {
-  amount: bigint;
   at: Date;
+  captured: bigint;
   chain_id: number;
-  count: bigint;
+  checkouts: bigint;
   /**
-   * `checkouts` were made in that time, `converted` are those of them that are paid, and `paid` were paid in it.
+   * Of the checkouts made in this time, those that are paid; `paid` are those that were paid in it.
    */
-  figure: "received" | "reversed" | "reserved" | "captured" | "released" | "returned" | "refunded" | "shares" | "swept" | "recovered" | "unknown" | "checkouts" | "paid" | "converted";
+  converted: bigint;
   merchant_id: string;
+  paid: bigint;
+  received: bigint;
+  recovered: bigint;
+  refunded: bigint;
+  released: bigint;
+  reserved: bigint;
+  returned: bigint;
+  reversed: bigint;
   /**
    * How long the row's time is, from `at` on; 0: all time, with 1970 as `at`.
    */
   seconds: number;
+  shares: bigint;
+  swept: bigint;
+  /**
+   * Empty for counts of checkouts.
+   */
   token: string;
+  transfers: bigint;
+  unknown: bigint;
 }
 
 interface FirstSubscriptions {

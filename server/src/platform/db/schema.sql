@@ -566,17 +566,19 @@ create trigger events_forget_deliveries after delete on events referencing old t
 -- Changes of figures that are not folded yet. Only triggers write it, in the transaction of the change; whoever folds a row deletes it.
 create table figure_deltas (
   merchant_id text not null,
-  -- The time of the entry of the books. A payment that the chain reversed subtracts when that was noticed.
+  -- The time of the entry of the books. What a reorg removes subtracts when that was noticed.
   at timestamp with time zone not null,
   n bigint not null generated always as identity,
   chain_id integer not null,
   -- Empty for counts of checkouts.
   token text not null,
+  -- The column of `figures`; what is received is counted in `transfers` too.
   figure text not null,
   -- In base units, below zero where an entry is no longer in the books.
   amount numeric(78,0) not null,
   count integer not null,
-  constraint figure_deltas_pkey primary key (merchant_id, at, n)
+  constraint figure_deltas_pkey primary key (merchant_id, at, n),
+  constraint figure_deltas_figure_check check (figure = any (array['received'::text, 'reversed'::text, 'reserved'::text, 'captured'::text, 'released'::text, 'returned'::text, 'refunded'::text, 'shares'::text, 'swept'::text, 'recovered'::text, 'unknown'::text, 'checkouts'::text, 'paid'::text, 'converted'::text]))
 );
 
 -- Sums of the folded deltas in quarters of an hour of UTC, hours, six hours, days and all time: whatever the zone, a period is made of few rows.
@@ -586,13 +588,25 @@ create table figures (
   seconds integer not null,
   at timestamp with time zone not null,
   chain_id integer not null,
+  -- Empty for counts of checkouts.
   token text not null,
-  -- `checkouts` were made in that time, `converted` are those of them that are paid, and `paid` were paid in it.
-  figure text not null,
-  amount numeric(78,0) not null,
-  count bigint not null,
-  constraint figures_pkey primary key (merchant_id, seconds, at, chain_id, token, figure),
-  constraint figures_figure_check check (figure = any (array['received'::text, 'reversed'::text, 'reserved'::text, 'captured'::text, 'released'::text, 'returned'::text, 'refunded'::text, 'shares'::text, 'swept'::text, 'recovered'::text, 'unknown'::text, 'checkouts'::text, 'paid'::text, 'converted'::text])),
+  received numeric(78,0) not null,
+  reversed numeric(78,0) not null,
+  reserved numeric(78,0) not null,
+  captured numeric(78,0) not null,
+  released numeric(78,0) not null,
+  returned numeric(78,0) not null,
+  refunded numeric(78,0) not null,
+  shares numeric(78,0) not null,
+  swept numeric(78,0) not null,
+  recovered numeric(78,0) not null,
+  unknown numeric(78,0) not null,
+  transfers bigint not null,
+  checkouts bigint not null,
+  paid bigint not null,
+  -- Of the checkouts made in this time, those that are paid; `paid` are those that were paid in it.
+  converted bigint not null,
+  constraint figures_pkey primary key (merchant_id, seconds, at, chain_id, token),
   constraint figures_seconds_check check (seconds = any (array[0, 900, 3600, 21600, 86400]))
 ) with (fillfactor=80);
 
@@ -2067,7 +2081,7 @@ create view books as
    from movements
   where (state = any (array['confirmed'::text, 'mined'::text, 'final'::text])) and at is not null and not failed and (reason is null or (reason = any (array['share'::text, 'sweep'::text, 'return'::text, 'recovery'::text, 'given_back'::text, 'unknown'::text, 'reserve'::text, 'capture'::text, 'void'::text, 'refund'::text, 'reclaim'::text])));
 
--- What the figures are the sums of. Only what the chain reversed is not in it: that counts in `received` and in `reversed`.
+-- What the figures are the sums of. Only what was reversed is not in it: that counts in `received` and in `reversed`.
 --   merchant_id text
 --   at timestamp with time zone
 --   chain_id integer

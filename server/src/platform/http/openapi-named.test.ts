@@ -57,13 +57,14 @@ describe("the document for generators", () => {
   })
 
   it("stays small, and of few shapes: a generator makes a class of each object and each enum", () => {
-    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(497_000)
+    // Raised by 8,000 for the overview and the balances.
+    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(498_000)
     const shapes = objectsIn({ paths: document.paths, schemas }).filter(
       ([field, { type, enum: values }]) =>
         field !== "properties" && (values !== undefined || [type].flat().includes("object")),
     )
-    // Raised from 275 for devices: what they send and get, and why a key ends.
-    expect(shapes.length).toBeLessThanOrEqual(281)
+    // Raised from 270 for what keys can be given: caps, addresses, rolls.
+    expect(shapes.length).toBeLessThanOrEqual(275)
   })
 
   it("has an example of each event that its schema accepts", () => {

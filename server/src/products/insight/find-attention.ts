@@ -1,4 +1,4 @@
-/** SQL: what waits for a merchant now, and the first steps of a new one. */
+/** SQL: what needs a merchant now, and the first steps of a new one. */
 import { type RawBuilder, sql } from "kysely"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
@@ -10,7 +10,7 @@ const NAMED = 5
 
 type Kind = "payments" | "surpluses" | "refunds" | "payouts" | "webhooks" | "payoutAddresses" | "subscriptions"
 
-/** Returns what waits for the merchant now: how many of each kind, and the ids of the newest. */
+/** Returns what needs the merchant now: how many of each kind, and the ids of the newest. */
 export async function attentionOf(ctx: TxContext, merchantId: string) {
   const parts = Object.entries(waitingFor(merchantId)).map(
     ([

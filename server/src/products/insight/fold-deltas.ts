@@ -1,6 +1,7 @@
 /** Folds the deltas that transactions inserted into the rows of `figures`. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
+import { added, columns, columnsOfDelta, sumsOfColumns } from "./figure-columns.ts"
 
 /** How many deltas one statement folds. */
 const BATCH = 5_000
@@ -18,12 +19,11 @@ async function foldSome(ctx: TxContext): Promise<number> {
       delete from figure_deltas d using (select merchant_id, at, n from figure_deltas
           order by merchant_id, at, n limit ${BATCH} for no key update skip locked) t
         where (d.merchant_id, d.at, d.n) = (t.merchant_id, t.at, t.n) returning d.*),
-    folded as (insert into figures (merchant_id, seconds, at, chain_id, token, figure, amount, count)
-      select merchant_id, seconds, figure_start(at, seconds), chain_id, token, figure, sum(amount), sum(count)
-        from taken, unnest(array[0, 900, 3600, 21600, 86400]) seconds
-        group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
-      on conflict (merchant_id, seconds, at, chain_id, token, figure)
-        do update set amount = figures.amount + excluded.amount, count = figures.count + excluded.count)
+    folded as (insert into figures (merchant_id, seconds, at, chain_id, token, ${columns})
+      select merchant_id, seconds, figure_start(at, seconds), chain_id, token, ${sumsOfColumns}
+        from (select merchant_id, at, chain_id, token, ${columnsOfDelta} from taken) d, unnest(array[0, 900, 3600, 21600, 86400]) seconds
+        group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5
+      on conflict (merchant_id, seconds, at, chain_id, token) do update set ${added})
     select count(*)::int as taken from taken`.execute(ctx.db)
   return rows[0]?.taken ?? 0
 }

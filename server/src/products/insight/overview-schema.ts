@@ -2,7 +2,7 @@
 import { Type } from "typebox"
 import { AddressText, Described, Matching, Money, Nullable, Timestamp } from "../../platform/http/schemas.ts"
 import { TimeInput } from "../../platform/http/time.ts"
-import { type MoneyFigure, moneyFigures } from "./read-figures.ts"
+import { type MoneyFigure, moneyFigures } from "./figure-columns.ts"
 import { intervals } from "./zones.ts"
 
 const Count = (description: string) => Type.Integer({ description })
@@ -30,7 +30,7 @@ const Figures = Type.Object({
 
 const checkouts = {
   checkouts: Count("Checkouts made in this time, without those that were opened for agents"),
-  paid: Count("Checkouts paid in this time, less those whose payment the chain took back in it"),
+  paid: Count("Checkouts paid in this time, less those whose payment was reversed in it"),
 }
 
 const Period = Type.Object({
@@ -106,7 +106,7 @@ export const Overview = Type.Object({
       payoutAddresses: Waiting("Networks whose payout address changes soon"),
       subscriptions: Waiting("Subscriptions that are past due"),
     },
-    { description: "What waits for you now, whatever the period" },
+    { description: "What needs you now, whatever the period" },
   ),
   subscriptions: Type.Object({
     active: Count("How many are paid for, due or past due now"),

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { type Counted, changes, happening, live, loosen, zones } from "../../../test/figures.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
-import { moneyFigures } from "./read-figures.ts"
+import { moneyFigures } from "./figure-columns.ts"
 
 const DAY_MS = 86_400_000
 const { address: usdc } = paperNetwork.token
@@ -104,7 +104,7 @@ describe("the figures of a merchant", () => {
             const during = counted.filter(({ at }) => at >= Date.parse(overview.from) && at < Date.parse(overview.to))
             expect(during).toHaveLength(counted.length)
             expect(shownIn(overview.totals)).toEqual(withoutZero(expectedOf(counted)))
-            // The books leave out what the chain took back.
+            // The books leave out what was reversed.
             const reversed = counted.filter(({ figure }) => figure === "reversed")
             const books = await booksOf(sub, `?from=${overview.from}&to=${overview.to}`)
             for (const { token, amount } of reversed)
@@ -112,7 +112,8 @@ describe("the figures of a merchant", () => {
                 for (const figure of ["received", "reversed"]) add(books, `${checksummed(token)} ${figure}`, amount)
             expect(shownIn(overview.totals)).toEqual(books)
             for (const [i, period] of overview.series.entries()) {
-              const [from, until] = [Date.parse(period.at), Date.parse(overview.series[i + 1]?.at ?? overview.to)]
+              const from = Date.parse(period.at)
+              const until = Date.parse(overview.series[i + 1]?.at ?? overview.to)
               const within = counted.filter(({ at }) => at >= from && at < until)
               expect(shownIn(period.figures)).toEqual(withoutZero(expectedOf(within)))
               expect([period.checkouts, period.paid]).toEqual(["checkouts", "paid"].map(name => countOf(within, name)))
@@ -147,6 +148,190 @@ describe("the figures of a merchant", () => {
       ),
       { numRuns: 16 },
     )
+  })
+})
+
+describe("the overview", () => {
+  it("refuses what it can't answer, with what to do", async () => {
+    await service.merchant("asker")
+    const refused = async (query: string) => {
+      const { status, body } = await service.call("GET", `/api/console/overview?${query}`, undefined, { as: "asker" })
+      expect([status, body.error]).toEqual([400, "VALIDATION_ERROR"])
+      return body.details.map((each: { message: string }) => each.message)
+    }
+    expect(await refused("tz=Mars/Olympus")).toEqual([
+      "`tz` must be the name of a time zone, such as Asia/Kolkata or UTC.",
+    ])
+    expect(await refused("from=2026-02-01&to=2026-02-01")).toEqual(["`from` must be before `to`."])
+    expect(await refused("from=2026-02-02&to=2026-02-01")).toEqual(["`from` must be before `to`."])
+    expect(await refused("from=2026-02-30&to=2026-03-01")).toEqual([
+      "`from` must be an existing time, such as 2026-01-31T12:00:00Z.",
+    ])
+    expect(await refused("from=2026-01-01&to=2026-12-01")).toEqual([
+      "`interval` gives more than 190 periods between `from` and `to`: ask for a shorter time, or for longer periods.",
+    ])
+    expect(await refused("from=1970-01-01&to=9998-01-01&interval=hour")).toHaveLength(1)
+    expect(await refused("interval=year")).toHaveLength(1)
+    expect(await refused("chain=moon")).toEqual(["`chain` must name a network of this service: base-sepolia."])
+    expect(await refused("from=now")).toHaveLength(1)
+    expect(await refused("tz=%27%3B--")).toHaveLength(1)
+  })
+
+  it("of a new merchant has its first steps, and nothing else", async () => {
+    const merchantId = await service.merchant("new")
+    const overview = await get("overview", "new")
+    expect(overview.series).toHaveLength(31)
+    expect(overview.series.every(({ figures }: { figures: object[] }) => figures.length === 0)).toBe(true)
+    expect(overview).toMatchObject({
+      interval: "day",
+      tz: "UTC",
+      totals: [],
+      funnel: { checkouts: 0, converted: 0, successRate: null, paid: 0, medianSecondsToPaid: null },
+      previous: { to: overview.from, totals: [] },
+      balances: [],
+      subscriptions: { active: 0, mrr: [], started: 0, ended: 0, churn: null },
+    })
+    expect(Object.values(overview.attention)).toEqual(Array(7).fill({ count: 0, ids: [] }))
+    const done = ({ checklist }: { checklist: { step: string; done: boolean }[] }) =>
+      checklist.flatMap(({ step, done }) => (done ? [step] : []))
+    expect(done(overview)).toEqual(["payout_address"])
+    await service.call("POST", "/api/console/products", { name: "Film", price: 5 }, { as: "new" })
+    expect(done(await get("overview", "new"))).toEqual(["payout_address", "for_sale"])
+    const { db } = service.ctx
+    const now = service.ctx.now()
+    const webhook = { id: `c${"w".repeat(24)}`, url: "https://shop.example", events: '["*"]', active: true }
+    const times = { created_at: now, updated_at: now }
+    await db
+      .insertInto("webhooks")
+      .values({ ...webhook, ...times, merchant_id: merchantId, failing_since: now })
+      .execute()
+    expect(done(await get("overview", "new"))).toEqual(["payout_address", "for_sale", "webhook"])
+    expect((await get("overview", "new")).attention.webhooks).toEqual({ count: 1, ids: [webhook.id] })
+  })
+
+  it("counts checkouts by when they were made and paid, with the median time to pay, and no agent's", async () => {
+    await service.merchant("counted")
+    const made: string[] = []
+    for (let n = 0; n < 4; n++)
+      made.push((await service.call("POST", "/api/console/checkouts", { amount: "5" }, { as: "counted" })).body.id)
+    const { db } = service.ctx
+    const now = service.ctx.now().getTime()
+    const pay = (id = "", ms = 0) =>
+      db
+        .updateTable("checkout_sessions")
+        .set({
+          status: "confirmed",
+          confirmed_at: new Date(now + ms),
+          created_at: new Date(now),
+          tx_hash: `0x${"5f".repeat(32)}` as never,
+        })
+        .where("id", "=", id)
+        .execute()
+    await pay(made[0], 20_000)
+    await pay(made[1], 50_000)
+    await pay(made[2], 90_000)
+    await db
+      .updateTable("checkout_sessions")
+      .set({ agent: true })
+      .where("id", "=", made[3] ?? "")
+      .execute()
+    await db
+      .updateTable("checkout_sessions")
+      .set({ status: "confirmed", confirmed_at: new Date(now), tx_hash: `0x${"5f".repeat(32)}` as never })
+      .where("id", "=", made[3] ?? "")
+      .execute()
+    const to = new Date(now + 3_600_000).toISOString()
+    expect((await get(`overview?to=${to}`, "counted")).funnel).toEqual({
+      checkouts: 4,
+      converted: 3,
+      successRate: 0.75,
+      paid: 3,
+      medianSecondsToPaid: 50,
+    })
+  })
+
+  it("adds up what subscriptions bring in a month, and how many ended", async () => {
+    const merchantId = await service.merchant("club")
+    const { db } = service.ctx
+    const now = service.ctx.now()
+    const before = (days: number) => new Date(now.getTime() - days * DAY_MS)
+    const product = async (interval: string, count: number, price: string) => {
+      const recurring = { name: "Club", price, billingInterval: interval, billingCount: count }
+      const { body } = await service.call("POST", "/api/console/products", recurring, { as: "club" })
+      return body.id as string
+    }
+    let n = 0
+    const subscribe = async (product_id: string, status: string, started: number, ended?: number) => {
+      const { billing_interval, billing_count } = await db
+        .selectFrom("products")
+        .select(["billing_interval", "billing_count"])
+        .where("id", "=", product_id)
+        .executeTakeFirstOrThrow()
+      const id = `sub_${`${++n}`.padStart(24, "0")}`
+      await db
+        .insertInto("subscriptions")
+        .values({
+          id,
+          merchant_id: merchantId,
+          chain_id: paperNetwork.chainId,
+          product_id,
+          billing_interval: billing_interval ?? "month",
+          billing_count: billing_count ?? 1,
+          trial_days: 0,
+          payer: `0x${"b".repeat(40)}` as never,
+          started_at: before(started),
+          anchor: before(started),
+          status: status as "active",
+          paid_until: now,
+          access_until: now,
+          ...(ended === undefined ? {} : { ended_at: before(ended), cancel_reason: "requested" as const }),
+          created_at: before(started),
+          updated_at: now,
+        })
+        .execute()
+      return id
+    }
+    const [monthly, yearly, weekly] = [
+      await product("month", 1, "10"),
+      await product("year", 1, "100"),
+      await product("week", 2, "7"),
+    ]
+    await subscribe(monthly, "active", 100)
+    await subscribe(monthly, "payment_due", 5)
+    await subscribe(yearly, "active", 100)
+    const late = await subscribe(weekly, "past_due", 100)
+    await subscribe(monthly, "paused", 100)
+    await subscribe(monthly, "canceled", 100, 3)
+    await subscribe(monthly, "canceled", 4, 3)
+    await subscribe(monthly, "canceled", 100, 60)
+    const { subscriptions, attention } = await get("overview", "club")
+    expect(subscriptions).toEqual({
+      active: 4,
+      // 2 × 10 + 100 / 12, rounded down, + 7 × 1461 / 336 / 2, rounded down.
+      mrr: [{ chain: "base-sepolia", token: checksummed(usdc), currency: "USDC", decimals: 6, amount: "43.552083" }],
+      started: 2,
+      ended: 2,
+      // Four of those that did not end were there 30 days ago, and one that ended since.
+      churn: 2 / 5,
+    })
+    expect(attention.subscriptions).toEqual({ count: 1, ids: [late] })
+  })
+
+  it("is of one network where one is asked for, and of one merchant", async () => {
+    const { sub, shop } = await newShop()
+    const [change = 0] = changes
+    const transfer = { kind: "transfer", value: 7n, token: usdc, at: 0, isSeenFirst: true } as const
+    await live(shop, change, [transfer])
+    await service.merchant("rival")
+    const time = `from=${new Date(change - DAY_MS).toISOString()}&to=${new Date(change + DAY_MS).toISOString()}`
+    expect((await get(`overview?${time}&chain=base-sepolia`, sub)).totals).toHaveLength(1)
+    expect((await get(`overview?${time}`, "rival")).totals).toEqual([])
+    expect((await get("balances", "rival")).data).toEqual([])
+    const other = { ...paperNetwork, name: "base" as const, chainId: 8453 }
+    service.ctx.chain.networks.push(other)
+    const elsewhere = await get(`overview?${time}&chain=base`, sub)
+    service.ctx.chain.networks.pop()
+    expect([elsewhere.totals, elsewhere.balances]).toEqual([[], []])
   })
 })
 

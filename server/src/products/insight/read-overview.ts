@@ -1,4 +1,4 @@
-/** One answer with the figures of a time and of the time before it, and what waits now. */
+/** One answer with the figures of a time and of the time before it, and what needs the merchant now. */
 import { sql } from "kysely"
 import type { TxContext } from "../../platform/context.ts"
 import { attentionOf, checklistOf } from "./find-attention.ts"
@@ -35,7 +35,9 @@ export async function overviewOf(ctx: TxContext, asked: Asked) {
   const { bounds, interval, tz, merchantId } = asked
   const [first = 0, last = 0] = [bounds[0], bounds.at(-1)]
   const before = periodsBefore(first, bounds.length - 1, interval, tz)
-  const [begin, from, to] = [new Date(before), new Date(first), new Date(last)]
+  const begin = new Date(before)
+  const from = new Date(first)
+  const to = new Date(last)
   // Period 0 is all of the time before.
   const sums = await sumsOf(ctx, asked, [before, ...bounds])
   const everything = totalsOf(await sumsOfAllTime(ctx, asked))
@@ -76,21 +78,17 @@ export async function balancesOf(ctx: TxContext, merchantId: string) {
   return totals.map(of => balanceOf(of, show))
 }
 
-function balanceOf(of: Totals, { token, money }: ShowTotals) {
-  const [addresses, escrow] = [inAddresses(of), inEscrow(of)]
-  return {
-    ...token(of),
-    amount: money(of, addresses + escrow),
-    inAddresses: money(of, addresses),
-    inEscrow: money(of, escrow),
-  }
+function balanceOf(of: Totals, { tokenOf }: ShowTotals) {
+  const { shown, money } = tokenOf(of)
+  const addresses = inAddresses(of)
+  const escrow = inEscrow(of)
+  return { ...shown, amount: money(addresses + escrow), inAddresses: money(addresses), inEscrow: money(escrow) }
 }
 
 /** How many checkouts these sums count. */
 function countsOf(sums: readonly Sum[]): Record<"checkouts" | "paid" | "converted", number> {
   const of = { checkouts: 0, paid: 0, converted: 0 }
-  for (const { figure, count } of sums)
-    if (figure === "checkouts" || figure === "paid" || figure === "converted") of[figure] += count
+  for (const sum of sums) for (const name of ["checkouts", "paid", "converted"] as const) of[name] += sum[name]
   return of
 }
 

@@ -49,7 +49,8 @@ describe("the periods of a zone", () => {
   it("begin when the clock shows another hour, day, week or month, and only then", () => {
     fc.assert(
       fc.property(asked, ({ zone, interval, change, before, after }) => {
-        const [from, to] = [new Date(change - before), new Date(change + after)]
+        const from = new Date(change - before)
+        const to = new Date(change + after)
         const bounds = periodsOf(from, to, interval, zone) ?? []
         expect(bounds[0]).toBeLessThanOrEqual(from.getTime())
         expect(bounds[1]).toBeGreaterThan(from.getTime())

@@ -6,8 +6,8 @@
 export const intervals = ["hour", "day", "week", "month"] as const
 export type Interval = (typeof intervals)[number]
 
-/** The most periods of one answer: a year of days, or two weeks of hours. */
-export const MAX_PERIODS = 400
+/** The most periods of one answer: a week of hours, half a year of days. */
+export const MAX_PERIODS = 190
 /** The lengths of the rows, in seconds. */
 const LENGTHS = [86_400, 21_600, 3_600, 900] as const
 const QUARTER_MS = 900_000
@@ -85,7 +85,8 @@ function cover(period: number, from: number, until: number, longest: number): Pa
   const seconds = LENGTHS[longest]
   if (from >= until || seconds === undefined) return []
   const ms = seconds * 1_000
-  const [first, last] = [Math.ceil(from / ms) * ms, Math.floor(until / ms) * ms]
+  const first = Math.ceil(from / ms) * ms
+  const last = Math.floor(until / ms) * ms
   if (first >= last) return cover(period, from, until, longest + 1)
   return [
     ...cover(period, from, first, longest + 1),

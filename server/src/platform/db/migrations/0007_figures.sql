@@ -6,7 +6,8 @@ create table figure_deltas (
   n bigint generated always as identity,
   chain_id integer not null,
   token text not null,
-  figure text not null,
+  figure text not null check (figure in ('received', 'reversed', 'reserved', 'captured', 'released', 'returned', 'refunded', 'shares',
+    'swept', 'recovered', 'unknown', 'checkouts', 'paid', 'converted')),
   amount numeric(78,0) not null,
   count integer not null,
   primary key (merchant_id, at, n)
@@ -15,8 +16,9 @@ comment on table figure_deltas is
   'Changes of figures that are not folded yet. Only triggers write it, in the transaction of the change; whoever folds a row '
   'deletes it.';
 comment on column figure_deltas.at is
-  'The time of the entry of the books. A payment that the chain reversed subtracts when that was noticed.';
+  'The time of the entry of the books. What a reorg removes subtracts when that was noticed.';
 comment on column figure_deltas.token is 'Empty for counts of checkouts.';
+comment on column figure_deltas.figure is 'The column of `figures`; what is received is counted in `transfers` too.';
 comment on column figure_deltas.amount is 'In base units, below zero where an entry is no longer in the books.';
 
 create table figures (
@@ -25,18 +27,30 @@ create table figures (
   at timestamptz not null,
   chain_id integer not null,
   token text not null,
-  figure text not null check (figure in ('received', 'reversed', 'reserved', 'captured', 'released', 'returned', 'refunded', 'shares',
-    'swept', 'recovered', 'unknown', 'checkouts', 'paid', 'converted')),
-  amount numeric(78,0) not null,
-  count bigint not null,
-  primary key (merchant_id, seconds, at, chain_id, token, figure)
+  received numeric(78,0) not null,
+  reversed numeric(78,0) not null,
+  reserved numeric(78,0) not null,
+  captured numeric(78,0) not null,
+  released numeric(78,0) not null,
+  returned numeric(78,0) not null,
+  refunded numeric(78,0) not null,
+  shares numeric(78,0) not null,
+  swept numeric(78,0) not null,
+  recovered numeric(78,0) not null,
+  unknown numeric(78,0) not null,
+  transfers bigint not null,
+  checkouts bigint not null,
+  paid bigint not null,
+  converted bigint not null,
+  primary key (merchant_id, seconds, at, chain_id, token)
 ) with (fillfactor = 80);
 comment on table figures is
   'Sums of the folded deltas in quarters of an hour of UTC, hours, six hours, days and all time: whatever the zone, a '
   'period is made of few rows.';
 comment on column figures.seconds is 'How long the row''s time is, from `at` on; 0: all time, with 1970 as `at`.';
-comment on column figures.figure is
-  '`checkouts` were made in that time, `converted` are those of them that are paid, and `paid` were paid in it.';
+comment on column figures.token is 'Empty for counts of checkouts.';
+comment on column figures.converted is
+  'Of the checkouts made in this time, those that are paid; `paid` are those that were paid in it.';
 
 -- Which figure an entry of the books counts in; null for none.
 create function figure_of(reason text) returns text language sql immutable as $$
@@ -45,7 +59,7 @@ create function figure_of(reason text) returns text language sql immutable as $$
     when 'share' then 'shares' when 'sweep' then 'swept' when 'recovery' then 'recovered' when 'unknown' then 'unknown' end
 $$;
 
--- A transfer that the chain took back stays in what was received, and counts as reversed when that was noticed.
+-- A transfer that a reorg removes stays in what was received, and counts as reversed when that was noticed.
 create function count_transfer() returns trigger language plpgsql as $$
 begin
   if tg_op = 'UPDATE' and old.state in ('confirmed', 'final') then
@@ -154,7 +168,7 @@ create index subscriptions_current on subscriptions (merchant_id, status, chain_
   where status <> 'canceled';
 create index subscriptions_ended on subscriptions (merchant_id, ended_at, chain_id) where ended_at is not null;
 
--- When the row of an entry begins, whose rows are so long.
+-- When the row of so many seconds begins that an entry is in.
 create function figure_start(at timestamptz, seconds integer) returns timestamptz language sql immutable as $$
   select case seconds when 0 then 'epoch' else date_bin(make_interval(secs => seconds), at, 'epoch') end
 $$;
@@ -171,10 +185,10 @@ create view figure_entries as
   from checkout_sessions s, unnest(array['paid', 'converted']) figure
   where not s.agent and s.status in ('confirmed', 'partially_refunded', 'refunded');
 comment on view figure_entries is
-  'What the figures are the sums of. Only what the chain reversed is not in it: that counts in `received` and in `reversed`.';
+  'What the figures are the sums of. Only what was reversed is not in it: that counts in `received` and in `reversed`.';
 
--- Nothing is written to these tables until the end of this transaction, since each has a new trigger.
-insert into figures (merchant_id, seconds, at, chain_id, token, figure, amount, count)
-  select merchant_id, seconds, figure_start(at, seconds), chain_id, token, figure, sum(amount), sum(count)
-  from figure_entries, unnest(array[0, 900, 3600, 21600, 86400]) seconds
-  group by 1, 2, 3, 4, 5, 6;
+-- What was there before, for the worker to fold. Nothing is written to these tables until the end of this transaction, since each
+-- has a new trigger.
+insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
+  select merchant_id, date_bin('15 minutes', at, 'epoch'), chain_id, token, figure, sum(amount), sum(count)
+  from figure_entries group by 1, 2, 3, 4, 5;

@@ -1,0 +1,47 @@
+/** The columns of `figures`, and the SQL that makes them of deltas. */
+// I/O: none: it makes parts of statements, and sends none.
+import { sql } from "kysely"
+
+/** The figures that are money, as callers see them. */
+export const moneyFigures = {
+  received: "To your receiving addresses, by the time of the block",
+  reversed: "Of what was received: removed by a reorg, by the time at which that was noticed",
+  returned: "From receiving addresses back to payers",
+  refunded: "From your wallet to payers, for payments through escrow",
+  shares: "To the recipients of splits",
+  swept: "To your payout address",
+  recovered: "Taken by the owner of a receiving address, without the service",
+  unknown: "Left receiving addresses by a transaction that the service did not send",
+  reserved: "Into the escrow",
+  captured: "Out of the escrow to you",
+  released: "Out of the escrow back to payers: voided, or reclaimed after its time",
+}
+export type MoneyFigure = keyof typeof moneyFigures
+export const moneyNames = Object.keys(moneyFigures) as MoneyFigure[]
+
+/** What is counted, by the figure of the deltas that it is counted in. */
+const counts = { transfers: "received", checkouts: "checkouts", paid: "paid", converted: "converted" } as const
+export type CountName = keyof typeof counts
+export const countNames = Object.keys(counts) as CountName[]
+
+/** SQL: the names of the columns. */
+export const columns = sql.join([...moneyNames, ...countNames].map(name => sql.ref(name)))
+
+/** SQL: the columns of one delta. */
+export const columnsOfDelta = sql.join([
+  ...moneyNames.map(name => sql`case when figure = ${sql.lit(name)} then amount else 0 end as ${sql.ref(name)}`),
+  ...countNames.map(name => sql`case when figure = ${sql.lit(counts[name])} then count else 0 end as ${sql.ref(name)}`),
+])
+
+/** SQL: the sums of the columns; counts as numbers. */
+export const sumsOfColumns = sql.join([
+  ...moneyNames.map(name => sql`sum(${sql.ref(name)}) as ${sql.ref(name)}`),
+  ...countNames.map(name => sql`sum(${sql.ref(name)})::int as ${sql.ref(name)}`),
+])
+
+/** SQL: what an upsert does with a row that is there. */
+export const added = sql.join(
+  [...moneyNames, ...countNames].map(
+    name => sql`${sql.ref(name)} = ${sql.ref(`figures.${name}`)} + ${sql.ref(`excluded.${name}`)}`,
+  ),
+)
