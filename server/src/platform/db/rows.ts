@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. bf342b60dd83b022307e273390cce8662566f653832699e08d9496cae945d1ee
+// Made from schema.sql by `npm run schema`; do not edit. 21e92e35e2298cefb58b6374aa24de22f1ea25aba0fc942724227c4e26c4420f
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -582,34 +582,37 @@ interface FigureEntries {
 
 interface Figures {
   at: Date;
-  captured: bigint;
+  captured: bigint | null;
   chain_id: number;
-  checkouts: bigint;
+  checkouts: bigint | null;
   /**
    * Of the checkouts made in this time, those that are paid; `paid` are those that were paid in it.
    */
-  converted: bigint;
+  converted: bigint | null;
   merchant_id: string;
-  paid: bigint;
-  received: bigint;
-  recovered: bigint;
-  refunded: bigint;
-  released: bigint;
-  reserved: bigint;
-  returned: bigint;
-  reversed: bigint;
+  paid: bigint | null;
+  /**
+   * Of the sums, most are of nothing: those are null, not 0, which a sum of many rows does not add up.
+   */
+  received: bigint | null;
+  recovered: bigint | null;
+  refunded: bigint | null;
+  released: bigint | null;
+  reserved: bigint | null;
+  returned: bigint | null;
+  reversed: bigint | null;
   /**
    * How long the row's time is, from `at` on; 0: all time, with 1970 as `at`.
    */
   seconds: number;
-  shares: bigint;
-  swept: bigint;
+  shares: bigint | null;
+  swept: bigint | null;
   /**
    * Empty for counts of checkouts.
    */
   token: string;
-  transfers: bigint;
-  unknown: bigint;
+  transfers: bigint | null;
+  unknown: bigint | null;
 }
 
 interface FirstSubscriptions {

@@ -24,24 +24,30 @@ const counts = { transfers: "received", checkouts: "checkouts", paid: "paid", co
 export type CountName = keyof typeof counts
 export const countNames = Object.keys(counts) as CountName[]
 
+const names = [...moneyNames, ...countNames]
 /** SQL: the names of the columns. */
-export const columns = sql.join([...moneyNames, ...countNames].map(name => sql.ref(name)))
+export const columns = sql.join(names.map(name => sql.ref(name)))
 
 /** SQL: the columns of one delta. */
 export const columnsOfDelta = sql.join([
-  ...moneyNames.map(name => sql`case when figure = ${sql.lit(name)} then amount else 0 end as ${sql.ref(name)}`),
-  ...countNames.map(name => sql`case when figure = ${sql.lit(counts[name])} then count else 0 end as ${sql.ref(name)}`),
+  ...moneyNames.map(name => sql`case when figure = ${sql.lit(name)} then amount end as ${sql.ref(name)}`),
+  ...countNames.map(name => sql`case when figure = ${sql.lit(counts[name])} then count end as ${sql.ref(name)}`),
 ])
 
-/** SQL: the sums of the columns; counts as numbers. */
-export const sumsOfColumns = sql.join([
-  ...moneyNames.map(name => sql`sum(${sql.ref(name)}) as ${sql.ref(name)}`),
-  ...countNames.map(name => sql`sum(${sql.ref(name)})::int as ${sql.ref(name)}`),
+/** SQL: the sums of the columns, null where there is nothing to add up. */
+export const sumsOfColumns = sql.join(names.map(name => sql`sum(${sql.ref(name)}) as ${sql.ref(name)}`))
+
+/** SQL: the same to be read: 0 in place of null, and counts as numbers. */
+export const sumsToRead = sql.join([
+  ...moneyNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0) as ${sql.ref(name)}`),
+  ...countNames.map(name => sql`coalesce(sum(${sql.ref(name)}), 0)::int as ${sql.ref(name)}`),
 ])
 
 /** SQL: what an upsert does with a row that is there. */
 export const added = sql.join(
-  [...moneyNames, ...countNames].map(
-    name => sql`${sql.ref(name)} = ${sql.ref(`figures.${name}`)} + ${sql.ref(`excluded.${name}`)}`,
-  ),
+  names.map(name => {
+    const before = sql.ref(`figures.${name}`)
+    const more = sql.ref(`excluded.${name}`)
+    return sql`${sql.ref(name)} = coalesce(${before} + ${more}, ${before}, ${more})`
+  }),
 )

@@ -7,14 +7,7 @@ import type { TxContext } from "../../platform/context.ts"
 import { rowsParameter } from "../../platform/db/rows-parameter.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
-import {
-  type CountName,
-  columns,
-  columnsOfDelta,
-  type MoneyFigure,
-  moneyNames,
-  sumsOfColumns,
-} from "./figure-columns.ts"
+import { type CountName, columns, columnsOfDelta, type MoneyFigure, moneyNames, sumsToRead } from "./figure-columns.ts"
 import { partsOf, toQuarter } from "./zones.ts"
 
 /** The sums of a token in a period, which is counted from 0. */
@@ -43,7 +36,7 @@ export async function sumsOf(ctx: TxContext, whose: Whose, bounds: readonly numb
   }))
   const quarters = bounds.map(ms => new Date(toQuarter(ms)).toISOString())
   const { rows } = await sql<Sum>`/* named: figures_of_periods */
-    select period, chain_id, token, ${sumsOfColumns} from (
+    select period, chain_id, token, ${sumsToRead} from (
       select p.period, chain_id, token, ${columns}
         from (${rowsParameter(parts, "period integer, seconds integer, from_at timestamptz, until_at timestamptz")}) p
         cross join lateral (select * from figures where merchant_id = ${whose.merchantId} and seconds = p.seconds
@@ -61,7 +54,7 @@ export async function sumsOf(ctx: TxContext, whose: Whose, bounds: readonly numb
 /** Returns the sums of all time, as period 0. */
 export async function sumsOfAllTime(ctx: TxContext, whose: Whose): Promise<Sum[]> {
   const { rows } = await sql<Sum>`/* named: figures_of_all_time */
-    select 0 as period, chain_id, token, ${sumsOfColumns} from (
+    select 0 as period, chain_id, token, ${sumsToRead} from (
       select chain_id, token, ${columns} from figures
         where merchant_id = ${whose.merchantId} and seconds = 0 and ${ofNetwork(whose)}
       union all

@@ -27,21 +27,21 @@ create table figures (
   at timestamptz not null,
   chain_id integer not null,
   token text not null,
-  received numeric(78,0) not null,
-  reversed numeric(78,0) not null,
-  reserved numeric(78,0) not null,
-  captured numeric(78,0) not null,
-  released numeric(78,0) not null,
-  returned numeric(78,0) not null,
-  refunded numeric(78,0) not null,
-  shares numeric(78,0) not null,
-  swept numeric(78,0) not null,
-  recovered numeric(78,0) not null,
-  unknown numeric(78,0) not null,
-  transfers bigint not null,
-  checkouts bigint not null,
-  paid bigint not null,
-  converted bigint not null,
+  received numeric(78,0),
+  reversed numeric(78,0),
+  reserved numeric(78,0),
+  captured numeric(78,0),
+  released numeric(78,0),
+  returned numeric(78,0),
+  refunded numeric(78,0),
+  shares numeric(78,0),
+  swept numeric(78,0),
+  recovered numeric(78,0),
+  unknown numeric(78,0),
+  transfers bigint,
+  checkouts bigint,
+  paid bigint,
+  converted bigint,
   primary key (merchant_id, seconds, at, chain_id, token)
 ) with (fillfactor = 80);
 comment on table figures is
@@ -49,6 +49,8 @@ comment on table figures is
   'period is made of few rows.';
 comment on column figures.seconds is 'How long the row''s time is, from `at` on; 0: all time, with 1970 as `at`.';
 comment on column figures.token is 'Empty for counts of checkouts.';
+comment on column figures.received is
+  'Of the sums, most are of nothing: those are null, not 0, which a sum of many rows does not add up.';
 comment on column figures.converted is
   'Of the checkouts made in this time, those that are paid; `paid` are those that were paid in it.';
 
