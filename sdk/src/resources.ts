@@ -507,7 +507,7 @@ export interface Resources {
     export(query?: Query<"exportBooks">, options?: RequestOptions): Promise<string>
   }
   overview: {
-    /** The figures of a time in periods, the time before it, and what waits for you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that the chain takes back, subtracts in the period in which that happens, and the period of the payment stays as it was. The sums of the books of the same time are the same, but for what the chain took back: the books leave that out, and here it is in `received` and in `reversed`. Nothing is added across tokens or networks. */
+    /** The figures of a time in periods, those of the time before it, and what needs you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that is reversed, subtracts in the period in which that happens, and the period of the payment stays as it was. The books of the same time have the same sums, but for reversed payments: the books leave them out, and here they are in `received` and in `reversed`. Nothing is added across tokens or networks. */
     get(query?: Query<"readOverview">, options?: RequestOptions): Promise<api.Overview>
     /** What is at your receiving addresses and in the escrow by the books, by network and token */
     getBalances(options?: RequestOptions): Promise<At<api.Balances, "data">>

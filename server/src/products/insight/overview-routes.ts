@@ -62,7 +62,7 @@ function askedOf(ctx: Context, query: Static<typeof OverviewQuery>): Omit<Asked,
   if (!bounds)
     throw invalid(
       "interval",
-      `gives more than ${MAX_PERIODS} periods between \`from\` and \`to\`: ask for a shorter time, or for longer periods`,
+      `must be longer, or the time shorter: between \`from\` and \`to\` there are more than ${MAX_PERIODS} of them`,
     )
   return { chainId, bounds, interval, tz }
 }

@@ -41,8 +41,8 @@ const asked = fc.record({
   zone: fc.constantFrom(...zones),
   interval: fc.constantFrom<Interval>("hour", "day", "week", "month"),
   change: fc.constantFrom(...changes),
-  before: fc.integer({ min: 1, max: 5 * 86_400_000 }),
-  after: fc.integer({ min: 0, max: 5 * 86_400_000 }),
+  before: fc.integer({ min: 1, max: 90 * 3_600_000 }),
+  after: fc.integer({ min: 0, max: 90 * 3_600_000 }),
 })
 
 describe("the periods of a zone", () => {
