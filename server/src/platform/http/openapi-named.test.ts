@@ -63,8 +63,8 @@ describe("the document for generators", () => {
       ([field, { type, enum: values }]) =>
         field !== "properties" && (values !== undefined || [type].flat().includes("object")),
     )
-    // Raised from 270 for what keys can be given: caps, addresses, rolls.
-    expect(shapes.length).toBeLessThanOrEqual(275)
+    // Raised from 270 for what keys can be given: caps, addresses, rolls; and by 15 for the overview and the balances.
+    expect(shapes.length).toBeLessThanOrEqual(290)
   })
 
   it("has an example of each event that its schema accepts", () => {
