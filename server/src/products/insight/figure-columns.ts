@@ -22,7 +22,7 @@ export const moneyNames = Object.keys(moneyFigures) as MoneyFigure[]
 /** What is counted, by the figure of the deltas that it is counted in. */
 const counts = { transfers: "received", checkouts: "checkouts", paid: "paid", converted: "converted" } as const
 export type CountName = keyof typeof counts
-export const countNames = Object.keys(counts) as CountName[]
+const countNames = Object.keys(counts) as CountName[]
 
 const names = [...moneyNames, ...countNames]
 /** SQL: the names of the columns. */
