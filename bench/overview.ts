@@ -127,7 +127,9 @@ async function measureReads(): Promise<void> {
       }
     say(`\n${whose}, ${ROWS} payments, ${WAITING} deltas not folded${" ".repeat(12)}p50     p95 ms   CPU ms`)
     for (const { name, times, cpu } of all) {
-      const cells = [quantile(times, 0.5), quantile(times, 0.95), quantile(cpu, 0.5)].map(ms => ms.toFixed(1).padStart(9))
+      const cells = [quantile(times, 0.5), quantile(times, 0.95), quantile(cpu, 0.5)].map(ms =>
+        ms.toFixed(1).padStart(9),
+      )
       say(`  ${name.padEnd(60)}${cells.join("")}`)
     }
   }

@@ -41,7 +41,10 @@ const tags = [
   { name: "payment links", description: "Addresses that start a checkout for anyone who opens them" },
   { name: "bundles", description: "APIs behind a price, route by route, that the service forwards calls to" },
   { name: "transactions", description: "The payments a merchant received, and those that wait for its decision" },
-  { name: "overview", description: "A merchant's figures: what came in and went out in a time, and what needs a decision" },
+  {
+    name: "overview",
+    description: "A merchant's figures: what came in and went out in a time, and what needs a decision",
+  },
   {
     name: "books",
     description: "Every transfer into and out of a merchant's receiving addresses, and the terms of those addresses",
