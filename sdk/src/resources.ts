@@ -42,6 +42,10 @@ export const table = {
     list: "GET /api/console/sessions at=data",
     revoke: "DELETE /api/console/sessions/{id}",
   },
+  devices: {
+    begin: "POST /api/device public body",
+    ask: "POST /api/device/token public body",
+  },
   settings: {
     get: "GET /api/console/settings",
     update: "PUT /api/console/settings body",
@@ -54,6 +58,7 @@ export const table = {
     update: "PUT /api/console/api-keys/{id} body",
     revoke: "DELETE /api/console/api-keys/{id}",
     roll: "POST /api/console/api-keys/{id}/roll key body",
+    adopt: "POST /api/console/api-keys/{id}/adopt body",
     getLimits: "GET /api/console/settings/key-limits",
     updateLimits: "PUT /api/console/settings/key-limits body",
   },
@@ -188,6 +193,16 @@ export const table = {
     list: "GET /api/console/books query list=data",
     export: "GET /api/console/books.csv query csv",
   },
+  reports: {
+    books: "GET /api/console/reports/books.csv query csv",
+    payouts: "GET /api/console/reports/payouts.csv query csv",
+    balance: "GET /api/console/reports/balance.csv query csv",
+    tax: "GET /api/console/reports/tax.csv query csv",
+  },
+  erasures: {
+    create: "POST /api/console/erasures body",
+    list: "GET /api/console/erasures query list=data",
+  },
   overview: {
     get: "GET /api/console/overview query",
     getBalances: "GET /api/console/balances at=data",
@@ -256,6 +271,12 @@ export interface Resources {
     /** Signs one of your browsers out, at once */
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
   }
+  devices: {
+    /** Begins the sign-in of a program that has no browser. Show the person `user_code` and `verification_uri`, and ask with `POST /api/device/token` every `interval` seconds. The person opens the page, signs in, types the code, sees the machine's name, its IP address and the scopes, and approves or denies. There is no address that contains the code: a person who types it has it from the own machine. */
+    begin(body: Body<"beginDeviceSignIn">, options?: RequestOptions): Promise<api.DeviceBegun>
+    /** Asks for the key of a program that signs in, which is answered once. Until the person has decided, it is answered 400 `authorization_pending`. The key is named `CLI, HOST, PERSON`, lasts 90 days, and ends at once when the person leaves the merchant or gets a role that may not give its scopes. It can be renamed and revoked, but not changed or rolled. */
+    ask(body: Body<"askForDeviceKey">, options?: RequestOptions): Promise<api.DeviceKey>
+  }
   settings: {
     /** The merchant's settings */
     get(options?: RequestOptions): Promise<api.Settings>
@@ -277,6 +298,8 @@ export interface Resources {
     revoke(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Gives a key a new secret, and shows it only this once. The key keeps its id, so its limits and its entries in the audit log go on. For `graceSeconds` the secret before works too, until `previousExpiresAt`. Whoever rolls a key must have the rights of all its scopes. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
     roll(id: string, body: Body<"rollApiKey">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ApiKeyCreated>
+    /** Lets a key go on whose maker may no longer give it. Such a key has `ending`: why and when it ends. Whoever adopts it must have the rights of all its scopes, and is its maker from then on. The maker before may still know its secret, so roll it too. With the wallet lock on, a key with `money` or `console` needs the payout wallet's signature. */
+    adopt(id: string, body?: Body<"adoptApiKey">, options?: RequestOptions): Promise<api.ApiKeyChanged>
     /** How much all API keys together may send back in a day */
     getLimits(options?: RequestOptions): Promise<api.KeyLimits>
     /** Changes the given limits, from the next refund or return of a key on. Each key may have limits of its own, too. What persons refund and return does not count. With the wallet lock on, a higher limit, or none, needs the payout wallet's signature. */
@@ -295,9 +318,9 @@ export interface Resources {
     accept(body: Body<"acceptInvitation">, options?: RequestOptions): Promise<api.Membership>
     /** The members of the merchant and their roles */
     list(query?: Query<"listMembers">, options?: RequestOptions): Pages<Item<"listMembers", "data">, api.TeamMemberList>
-    /** Changes a member's role, from the member's next request on. The last owner can't be lowered. While the wallet lock is on, a raise to owner, admin or finance needs the payout wallet's signature. */
+    /** Changes a member's role, from the member's next request on. The last owner can't be lowered. A member with the role support accepts, returns, refunds, captures and voids up to `moneyPerDay`, and nothing while it is 0. API keys that the member could not give any more end in seven days, unless another member adopts them; keys of devices end at once. While the wallet lock is on, a raise to owner, admin or finance, or of `moneyPerDay`, needs the payout wallet's signature. */
     update(id: string, body: Body<"changeMember">, options?: RequestOptions): Promise<api.TeamMember>
-    /** Removes a member, from the member's next request on; each member may leave. The last owner can neither leave nor be removed. */
+    /** Removes a member, from the member's next request on; each member may leave. The last owner can neither leave nor be removed. The member's API keys end in seven days, unless another member adopts them; keys of devices end at once. */
     remove(id: string, options?: RequestOptions): Promise<api.Deleted>
     /** Invites a person by e-mail address or wallet, and shows the token only this once. It counts once, for seven days, for the person whose identity provider has verified the address, or for the wallet. While the wallet lock is on, an invitation as owner, admin or finance needs the payout wallet's signature. */
     invite(body: Body<"inviteMember">, options?: RequestOptions): Promise<api.TeamInvitationCreated>
@@ -506,6 +529,22 @@ export interface Resources {
     /** All entries of the books that match the filter, as CSV */
     export(query?: Query<"exportBooks">, options?: RequestOptions): Promise<string>
   }
+  reports: {
+    /** Every transfer with its reason and value, as CSV. The books of the period, newest first. */
+    books(query?: Query<"reportBooks">, options?: RequestOptions): Promise<string>
+    /** Every payout with the payments inside it, as CSV. One line for each payment inside each payout that was mined in the period: sweeps and captures to you, and shares to the recipients of your splits. The lines of a payout add up to its amount, to the base unit. `valueReceived` is by the rate at the payment's time, `valuePaid` by the rate at the payout's. */
+    payouts(query?: Query<"reportPayouts">, options?: RequestOptions): Promise<string>
+    /** What was held, came in and went out, by network and token, as CSV. For each network and token: what your receiving addresses and escrows held at the start of the period, what came in and went out by reason, and what they held at its end. */
+    balance(query?: Query<"reportBalance">, options?: RequestOptions): Promise<string>
+    /** What was received and given back by month, with its value, as CSV. For each month of the time zone `tz`, network and token: received for payments, returned and refunded to payers, and the difference. Values are those of the single transfers, each by the rate at its time, added up. `unvalued` counts transfers without a known rate: they are in the amounts and not in the values. */
+    tax(query?: Query<"reportTax">, options?: RequestOptions): Promise<string>
+  }
+  erasures: {
+    /** Erases the personal data of one customer. Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. Of their checkouts, subscriptions and refunds it erases e-mail addresses, what payers entered, metadata, descriptions, addresses of pages and reasons; of events the data; of deliveries what servers answered. Try it with `dryRun` first. It can't be undone. */
+    create(body: Body<"eraseCustomer">, options?: RequestOptions): Promise<api.ErasureResult>
+    /** Erasures of customers' data, newest first; not whose it was */
+    list(query?: Query<"listErasures">, options?: RequestOptions): Pages<Item<"listErasures", "data">, Answer<"listErasures">>
+  }
   overview: {
     /** The figures of a time in periods, those of the time before it, and what needs you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that is reversed, subtracts in the period in which that happens, and the period of the payment stays as it was. The books of the same time have the same sums, but for reversed payments: the books leave them out, and here they are in `received` and in `reversed`. Nothing is added across tokens or networks. */
     get(query?: Query<"readOverview">, options?: RequestOptions): Promise<api.Overview>
@@ -573,7 +612,7 @@ export interface Resources {
     resume(id: string, body?: Body<"resumeOwnSubscription">, options?: RequestOptions): Promise<api.OwnSubscription>
   }
   audit: {
-    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed. They have the addresses that requests came from, and an API key with the scope `console` reads them too. */
+    /** Who changed what, when and from where, newest first. An entry for each change of your configuration and each decision about money, written together with it: whatever was refused left none. Entries are kept for ever, and never changed, but for texts about a customer whose data was erased. They have the addresses that requests came from, and an API key with the scope `console` reads them too. */
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
     /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
@@ -584,6 +623,10 @@ export interface Resources {
 export type ErrorCode =
   | "VALIDATION_ERROR"
   | "MERCHANT_REQUIRED"
+  | "authorization_pending"
+  | "slow_down"
+  | "access_denied"
+  | "expired_token"
   | "INVALID_TX_HASH"
   | "INVALID_SPLIT"
   | "UNAUTHORIZED"
@@ -594,6 +637,8 @@ export type ErrorCode =
   | "SCOPE_REQUIRED"
   | "IP_NOT_ALLOWED"
   | "ROLE_REQUIRED"
+  | "ERASED"
+  | "ERASURE_REFUSED"
   | "INVITATION_REFUSED"
   | "WALLET_SIGNATURE_REQUIRED"
   | "RETURN_APPROVAL_REQUIRED"

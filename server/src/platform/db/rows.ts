@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 21e92e35e2298cefb58b6374aa24de22f1ea25aba0fc942724227c4e26c4420f
+// Made from schema.sql by `npm run schema`; do not edit. 838f258db993e4c2382b669a2fce8eb1f65a93eb086c3d7a768a6dc6769b793d
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -35,6 +35,15 @@ interface ApiKeys {
    * CIDRs of which one must have the caller's address; null for any address.
    */
   allowed_ips: string[] | null;
+  beyond_by: "maker_left" | "maker_role" | null;
+  /**
+   * When it ends because its maker may no longer give it, unless another member adopts it; beyond_by is why.
+   */
+  beyond_until: Date | null;
+  /**
+   * Made by the sign-in of a device: it ends at once when its maker may no longer give it.
+   */
+  by_device: Generated<boolean>;
   created_at: Date;
   expires_at: Date | null;
   hash: string;
@@ -238,6 +247,10 @@ interface CheckoutSessions {
   currency: string;
   customer_email: string | null;
   description: string | null;
+  /**
+   * When the personal data in it was erased; null: it was not.
+   */
+  erased_at: Date | null;
   /**
    * Numbers its events, which may arrive in another order.
    */
@@ -445,6 +458,48 @@ interface Deposits {
   watched_until: Date;
 }
 
+interface DeviceGuesses {
+  created_at: Date;
+  n: Generated<bigint>;
+  person_id: string;
+  session_id: string;
+}
+
+interface DeviceSignIns {
+  address: string | null;
+  /**
+   * When the device last asked for its key.
+   */
+  asked_at: Date | null;
+  created_at: Date;
+  decision: "approved" | "denied" | null;
+  device_hash: string;
+  expires_at: Date;
+  /**
+   * The merchant whose key it gets. No foreign key: a sign-in belongs to none before.
+   */
+  for_merchant: string | null;
+  /**
+   * The name that the device gave itself, and address the IP address that it asked from.
+   */
+  host: string;
+  id: string;
+  /**
+   * How long the device has to wait between two questions; it grows when it does not.
+   */
+  interval_s: number;
+  person_id: string | null;
+  scopes: string[];
+  /**
+   * The session that approved it, which must still be there when the key is made. No foreign key: it may end.
+   */
+  session_id: string | null;
+  /**
+   * Of the code that the person types.
+   */
+  user_hash: string;
+}
+
 interface EndpointTroubles {
   /**
    * What it responded, without what may be a key.
@@ -459,6 +514,18 @@ interface EndpointTroubles {
   last_at: Date;
   position: number;
   since: Date;
+}
+
+interface Erasures {
+  asked_by: "email" | "payer" | "checkout" | "retention";
+  checkouts: number;
+  created_at: Date;
+  deliveries_dropped: number;
+  events: number;
+  id: string;
+  merchant_id: string;
+  refunds: number;
+  subscriptions: number;
 }
 
 interface Escrows {
@@ -541,6 +608,10 @@ interface Events {
    * What happens once has one event, however often it is reported.
    */
   dedupe_key: string;
+  /**
+   * When its data was replaced by the SHA-256 of the body: it can't be sent any more.
+   */
+  erased_at: Date | null;
   id: string;
   merchant_id: string;
   traceparent: string | null;
@@ -703,6 +774,10 @@ interface Invitations {
   created_at: Date;
   iss: string;
   sub: string;
+  /**
+   * When the person made a merchant with it: it counts once, until the operator invites again.
+   */
+  used_at: Date | null;
 }
 
 interface Invoices {
@@ -744,15 +819,16 @@ interface KeySpends {
   amount: bigint;
   created_at: Date;
   /**
-   * No foreign key: the merchant's cap counts what a key did that is revoked since.
+   * No foreign key: the merchant's cap counts what a key did that is revoked since. Or person_id, the member.
    */
-  key_id: string;
-  kind: "refund" | "return";
+  key_id: string | null;
+  kind: "refund" | "return" | "accept" | "capture" | "void";
   merchant_id: string;
   /**
-   * The refund's id, or the payment's.
+   * The refund's id, the payment's, or that of the call that captures or voids.
    */
   object_id: string;
+  person_id: string | null;
   /**
    * The symbol of a token that is sold for, or the chain and address of another one.
    */
@@ -762,6 +838,10 @@ interface KeySpends {
 interface Members {
   created_at: Date;
   merchant_id: string;
+  /**
+   * Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.
+   */
+  money_per_day: Generated<number>;
   person_id: string;
   /**
    * Read at each request, and again by each transaction of it.
@@ -784,6 +864,10 @@ interface Merchants {
    */
   approver: "wallet" | "service" | null;
   created_at: Date;
+  /**
+   * The currency of ISO 4217 in which lists and reports show the value of its money.
+   */
+  currency: Generated<string>;
   email: string | null;
   id: string;
   name: string;
@@ -1209,6 +1293,29 @@ interface PutAwayTerms {
    * All columns that `put_away` does not have; `deposit` has those of the address.
    */
   session: JSONColumnType<Record<string, unknown>>;
+}
+
+interface Rates {
+  published_at: Date;
+  source: "ecb" | "fixed";
+  /**
+   * A currency of ISO 4217, or the symbol of a settlement token.
+   */
+  unit: string;
+  usd: bigint;
+  /**
+   * Until when it counts if no newer one is published; null: until there is a newer one.
+   */
+  valid_until: Date | null;
+}
+
+interface RateSources {
+  complete_until: Date;
+  /**
+   * When the source is asked again.
+   */
+  next_at: Date;
+  source: "ecb" | "fixed";
 }
 
 interface Recipients {
@@ -1817,7 +1924,10 @@ export interface DB {
   delivery_attempts: DeliveryAttempts;
   deposit_books: DepositBooks;
   deposits: Deposits;
+  device_guesses: DeviceGuesses;
+  device_sign_ins: DeviceSignIns;
   endpoint_troubles: EndpointTroubles;
+  erasures: Erasures;
   escrows: Escrows;
   events: Events;
   figure_deltas: FigureDeltas;
@@ -1852,6 +1962,8 @@ export interface DB {
   products: Products;
   put_away: PutAway;
   put_away_terms: PutAwayTerms;
+  rate_sources: RateSources;
+  rates: Rates;
   recipient_sets: RecipientSets;
   recipients: Recipients;
   reconciliations: Reconciliations;

@@ -56,10 +56,17 @@ create table api_keys (
   -- Of the secret before the last roll, which is valid until previous_until.
   previous_hash text,
   previous_until timestamp with time zone,
+  -- Made by the sign-in of a device: it ends at once when its maker may no longer give it.
+  by_device boolean not null default false,
+  -- When it ends because its maker may no longer give it, unless another member adopts it; beyond_by is why.
+  beyond_until timestamp with time zone,
+  beyond_by text,
   constraint api_keys_pkey primary key (id),
   constraint api_keys_hash_key unique (hash),
   constraint api_keys_previous_hash_key unique (previous_hash),
   constraint api_keys_allowed_ips_check check (cardinality(allowed_ips) >= 1 and cardinality(allowed_ips) <= 50),
+  constraint api_keys_beyond_by_check check (beyond_by = any (array['maker_left'::text, 'maker_role'::text])),
+  constraint api_keys_beyond_check check ((beyond_until is null) = (beyond_by is null)),
   constraint api_keys_hash_check check (hash ~ '^[0-9a-f]{64}$'::text),
   constraint api_keys_name_check check (char_length(name) >= 1 and char_length(name) <= 200),
   constraint api_keys_previous_check check ((previous_hash is null) = (previous_until is null)),
@@ -71,8 +78,8 @@ create table api_keys (
   constraint api_keys_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index api_keys_of_merchant on api_keys using btree (merchant_id, created_at desc, id desc);
-create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until', '');
-create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until on api_keys for each row execute function notify_api_key();
+create trigger api_keys_audit after insert or delete or update of name, hash, scopes, expires_at, allowed_ips, refund_per_day, return_per_day, previous_until, beyond_until on api_keys for each row execute function write_audit_entry('api_key', 'id', 'name,prefix,last4,scopes,expires_at,allowed_ips,refund_per_day,return_per_day,previous_until,by_device,beyond_until,beyond_by', '');
+create trigger api_keys_notify after delete or update of hash, scopes, expires_at, allowed_ips, previous_until, beyond_until on api_keys for each row execute function notify_api_key();
 
 -- What merchants, subscribers, operators and the service changed of a merchant's configuration, and decisions about money. Only triggers write it, in the transaction of the change, so no code can leave it out.
 create table audit_entries (
@@ -261,6 +268,8 @@ create table checkout_sessions (
   capture text not null default 'direct'::text,
   -- The span that made the row (W3C Trace Context); null if nothing is traced.
   traceparent text,
+  -- When the personal data in it was erased; null: it was not.
+  erased_at timestamp with time zone,
   constraint checkout_sessions_pkey primary key (id),
   constraint checkout_sessions_amount_check check (amount::numeric > 0::numeric),
   constraint checkout_sessions_capture_check check (capture = any (array['direct'::text, 'manual'::text, 'automatic'::text])),
@@ -460,6 +469,54 @@ create trigger deposits_keep_older before update of older_factory on deposits fo
 create trigger deposits_none_older before insert on deposits for each row when (new.older_factory) execute function keep_older_factory();
 create trigger deposits_set_facts before insert on deposits for each row execute function set_deposit_facts();
 
+-- Codes that a person typed and that no device has. Rows of more than twelve hours are deleted.
+create table device_guesses (
+  n bigint not null generated always as identity,
+  person_id text not null,
+  session_id text not null,
+  created_at timestamp with time zone not null,
+  constraint device_guesses_pkey primary key (n),
+  constraint device_guesses_person_id_fkey foreign key (person_id) references persons(id)
+);
+create index device_guesses_made on device_guesses using btree (created_at);
+create index device_guesses_of_person on device_guesses using btree (person_id, created_at);
+
+-- A device that asks for an API key, until it has got it or it is too late. Of its two codes only the hashes are stored.
+create table device_sign_ins (
+  id text not null,
+  device_hash text not null,
+  -- Of the code that the person types.
+  user_hash text not null,
+  -- The name that the device gave itself, and address the IP address that it asked from.
+  host text not null,
+  scopes text[] not null,
+  address text,
+  -- How long the device has to wait between two questions; it grows when it does not.
+  interval_s integer not null,
+  -- When the device last asked for its key.
+  asked_at timestamp with time zone,
+  decision text,
+  -- The merchant whose key it gets. No foreign key: a sign-in belongs to none before.
+  for_merchant text,
+  person_id text,
+  -- The session that approved it, which must still be there when the key is made. No foreign key: it may end.
+  session_id text,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint device_sign_ins_pkey primary key (id),
+  constraint device_sign_ins_device_hash_key unique (device_hash),
+  constraint device_sign_ins_user_hash_key unique (user_hash),
+  constraint device_sign_ins_check check (num_nonnulls(for_merchant, person_id, session_id) =
+case decision
+    when 'approved'::text then 3
+    else 0
+end),
+  constraint device_sign_ins_decision_check check (decision = any (array['approved'::text, 'denied'::text])),
+  constraint device_sign_ins_host_check check (char_length(host) >= 1 and char_length(host) <= 64),
+  constraint device_sign_ins_person_id_fkey foreign key (person_id) references persons(id)
+);
+create index device_sign_ins_end on device_sign_ins using btree (expires_at);
+
 -- An endpoint that differs from the others, lags, or does not respond; `position` is its place in the setting, from 0.
 create table endpoint_troubles (
   chain_id integer not null,
@@ -474,6 +531,25 @@ create table endpoint_troubles (
   constraint endpoint_troubles_pkey primary key (chain_id, "position", kind),
   constraint endpoint_troubles_kind_check check (kind = any (array['silent'::text, 'behind'::text, 'contradiction'::text, 'logs'::text, 'slow'::text, 'useless'::text]))
 );
+
+-- That a customer's personal data was erased, and how much. Not whose: that is what was erased.
+create table erasures (
+  id text not null,
+  merchant_id text not null,
+  asked_by text not null,
+  checkouts integer not null,
+  subscriptions integer not null,
+  refunds integer not null,
+  events integer not null,
+  deliveries_dropped integer not null,
+  created_at timestamp with time zone not null,
+  constraint erasures_pkey primary key (id),
+  constraint erasures_asked_by_check check (asked_by = any (array['email'::text, 'payer'::text, 'checkout'::text, 'retention'::text])),
+  constraint erasures_id_check check (starts_with(id, 'era_'::text)),
+  constraint erasures_merchant_id_fkey foreign key (merchant_id) references merchants(id)
+);
+create index erasures_of_merchant on erasures using btree (merchant_id, created_at desc, id desc);
+create trigger erasures_audit after insert on erasures for each row execute function write_audit_entry('erasure', 'id', 'asked_by,checkouts,subscriptions,refunds,events,deliveries_dropped', '');
 
 -- The escrow of a checkout session: its terms, and the sums of its calls (`payouts.escrow_id`) in base units. The payer signs the hash of the terms, so they never change.
 create table escrows (
@@ -555,6 +631,8 @@ create table events (
   body text not null,
   created_at timestamp with time zone not null,
   traceparent text,
+  -- When its data was replaced by the SHA-256 of the body: it can't be sent any more.
+  erased_at timestamp with time zone,
   constraint events_pkey primary key (id),
   constraint events_merchant_id_dedupe_key_key unique (merchant_id, dedupe_key)
 );
@@ -744,6 +822,8 @@ create table invitations (
   iss text not null,
   sub text not null,
   created_at timestamp with time zone not null,
+  -- When the person made a merchant with it: it counts once, until the operator invites again.
+  used_at timestamp with time zone,
   constraint invitations_pkey primary key (iss, sub)
 );
 
@@ -789,21 +869,23 @@ create table invoices (
 create index invoices_of_merchant on invoices using btree (merchant_id, created_at desc, id desc);
 create unique index invoices_open on invoices using btree (subscription_id) where paid_at is null and voided_at is null;
 
--- What API keys asked to be sent back, by which their caps are counted. Rows of more than a day are deleted.
+-- What API keys, and members with a limit, decided about money, by which their caps are counted. Rows of more than a day are deleted.
 create table key_spends (
   merchant_id text not null,
   kind text not null,
-  -- The refund's id, or the payment's.
+  -- The refund's id, the payment's, or that of the call that captures or voids.
   object_id text not null,
-  -- No foreign key: the merchant's cap counts what a key did that is revoked since.
-  key_id text not null,
+  -- No foreign key: the merchant's cap counts what a key did that is revoked since. Or person_id, the member.
+  key_id text,
   -- The symbol of a token that is sold for, or the chain and address of another one.
   token text not null,
   -- In units of 10⁻¹⁸ of the token, so that amounts of all networks add up.
   amount numeric not null,
   created_at timestamp with time zone not null,
+  person_id text,
   constraint key_spends_pkey primary key (merchant_id, kind, object_id),
-  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text])),
+  constraint key_spends_by check (num_nonnulls(key_id, person_id) = 1),
+  constraint key_spends_kind_check check (kind = any (array['refund'::text, 'return'::text, 'accept'::text, 'capture'::text, 'void'::text])),
   constraint key_spends_merchant_id_fkey foreign key (merchant_id) references merchants(id)
 );
 create index key_spends_of_merchant on key_spends using btree (merchant_id, created_at);
@@ -815,13 +897,16 @@ create table members (
   -- Read at each request, and again by each transaction of it.
   role text not null,
   created_at timestamp with time zone not null,
+  -- Whole tokens that a member with the role support may accept, return, refund, capture and void in 24 hours, for each token.
+  money_per_day integer not null default 0,
   constraint members_pkey primary key (person_id, merchant_id),
+  constraint members_money_per_day_check check (money_per_day >= 0),
   constraint members_role_check check (role = any (array['owner'::text, 'admin'::text, 'developer'::text, 'finance'::text, 'support'::text, 'viewer'::text])),
   constraint members_merchant_id_fkey foreign key (merchant_id) references merchants(id),
   constraint members_person_id_fkey foreign key (person_id) references persons(id)
 );
 create index members_of_merchant on members using btree (merchant_id, created_at, person_id);
-create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role', '');
+create trigger members_audit after insert or delete or update on members for each row execute function write_audit_entry('member', 'person_id', 'role,money_per_day', '');
 create trigger members_notify after delete or update of role on members for each row execute function notify_member();
 
 -- Limits of requests that the operator set for one merchant, in place of the settings.
@@ -849,12 +934,15 @@ create table merchants (
   -- Whole tokens that all of its API keys together may refund in 24 hours, for each token; null for no cap. So is return_per_day.
   refund_per_day integer,
   return_per_day integer,
+  -- The currency of ISO 4217 in which lists and reports show the value of its money.
+  currency text not null default 'USD'::text,
   constraint merchants_pkey primary key (id),
   constraint merchants_approver_check check (approver = any (array['wallet'::text, 'service'::text])),
+  constraint merchants_currency_check check (currency ~ '^[A-Z]{3}$'::text),
   constraint merchants_refund_per_day_check check (refund_per_day >= 0),
   constraint merchants_return_per_day_check check (return_per_day >= 0)
 );
-create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day', '');
+create trigger merchants_audit after insert or update on merchants for each row execute function write_audit_entry('settings', 'merchant_id', 'name,email,wallet_lock,approver,refund_per_day,return_per_day,currency', '');
 
 -- Nonces of wallet signatures that were not used yet. The resource is what the purpose is for, such as the id of a paywall.
 create table nonces (
@@ -1403,6 +1491,34 @@ create table put_away_terms (
   constraint put_away_terms_product_id_fkey foreign key (product_id) references products(id),
   constraint put_away_terms_recipient_set_id_fkey foreign key (recipient_set_id) references recipient_sets(id)
 );
+
+-- How far the rates of a source are known. Later amounts have no value yet.
+create table rate_sources (
+  source text not null,
+  complete_until timestamp with time zone not null,
+  -- When the source is asked again.
+  next_at timestamp with time zone not null,
+  constraint rate_sources_pkey primary key (source),
+  constraint rate_sources_source_check check (source = any (array['ecb'::text, 'fixed'::text]))
+);
+
+-- What one unit of a currency, or one token, is worth in US dollars from a time on. A row is never changed, and none is added where a value may have been read: so the value of a payment stays what it was.
+create table rates (
+  -- A currency of ISO 4217, or the symbol of a settlement token.
+  unit text not null,
+  published_at timestamp with time zone not null,
+  usd numeric not null,
+  source text not null,
+  -- Until when it counts if no newer one is published; null: until there is a newer one.
+  valid_until timestamp with time zone,
+  constraint rates_pkey primary key (unit, published_at),
+  constraint rates_check check (valid_until > published_at),
+  constraint rates_source_check check (source = any (array['ecb'::text, 'fixed'::text])),
+  constraint rates_unit_check check (unit ~ '^[A-Z0-9]{3,10}$'::text),
+  constraint rates_usd_check check (usd > 0::numeric)
+);
+create trigger rates_keep before delete or update on rates for each row execute function keep_rates();
+create trigger rates_keep_all before truncate on rates for each statement execute function keep_rates();
 
 -- Who is paid which part. A set never changes, and what refers to it keeps it whatever becomes of the split. Each change of a split makes another set.
 create table recipient_sets (
@@ -2594,6 +2710,31 @@ begin
   return null;
 end $function$;
 
+create or replace function erased_answer(answer jsonb)
+ returns jsonb
+ language plpgsql
+ immutable
+AS $function$
+begin
+  return case jsonb_typeof(answer)
+    when 'object' then (select coalesce(jsonb_object_agg(key, case
+        when key = 'payerFields' then '[]'
+        when key in ('customerEmail', 'payerInfo', 'metadata', 'description', 'redirectUrl', 'callbackUrl', 'reason') then 'null'
+        else erased_answer(value) end), '{}') from jsonb_each(answer))
+    when 'array' then (select coalesce(jsonb_agg(erased_answer(value) order by n), '[]') from jsonb_array_elements(answer) with ordinality e (value, n))
+    else answer end;
+end $function$;
+
+create or replace function erased_entry(entry jsonb)
+ returns jsonb
+ language sql
+ immutable
+AS $function$
+  select case when entry is not null then coalesce(jsonb_object_agg(key, case
+    when key in ('description', 'redirect_url', 'metadata', 'reason', 'revoke_reason') and value <> 'null' then '"[erased]"' else value end), '{}') end
+  from jsonb_each(entry)
+$function$;
+
 create or replace function figure_of(reason text)
  returns text
  language sql
@@ -2684,6 +2825,9 @@ create or replace function keep_audit_entries()
  language plpgsql
 AS $function$
 begin
+  if tg_op = 'UPDATE' and current_setting('sluice.erasing', true) = 'on'
+    and to_jsonb(old) - array['before', 'after'] = to_jsonb(new) - array['before', 'after']
+  then return new; end if;
   raise exception 'an entry of the audit log is never changed or deleted';
 end $function$;
 
@@ -2816,6 +2960,14 @@ begin
   return new;
 end $function$;
 
+create or replace function keep_rates()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  raise exception 'a rate is never changed or deleted: values that were reported depend on it';
+end $function$;
+
 create or replace function keep_slug()
  returns trigger
  language plpgsql
@@ -2940,6 +3092,27 @@ begin
     - coalesce((select sum(i.amount) from payouts i where i.payment_id = $1 and i.deposit_id + 0 = $2 and i.token = $3
       and i.lane = 'payout' and i.reserved and i.state not in ('cancelled', 'reverted')), 0);
 end $function$;
+
+create or replace function rate_at(token text, currency text, at timestamp with time zone)
+ returns table(rate numeric, source text, published_at timestamp with time zone)
+ language sql
+ stable
+AS $function$
+  select round(t.usd / c.usd, 8), concat_ws('; ', nullif(c.source, 'par'), t.source), coalesce(c.published_at, t.published_at)
+  from (
+    (select r.usd, r.source, r.published_at, r.valid_until from rates r
+      where $2 <> 'USD' and r.unit = $2 and r.published_at <= $3 order by r.published_at desc limit 1)
+    union all select 1, 'par', null, null where $2 = 'USD'
+  ) c, (
+    select * from (
+      (select r.usd, r.source || ' ' || $1 as source, r.published_at, r.valid_until from rates r
+        where r.unit = $1 and r.published_at <= $3 order by r.published_at desc limit 1)
+      union all select 1, $1 || ' at par', null, null where $1 = 'USDC'
+    ) of_token limit 1
+  ) t
+  where (c.valid_until is null or c.valid_until >= $3) and (t.valid_until is null or t.valid_until >= $3)
+    and (coalesce(c.published_at, t.published_at) is null or $3 <= (select max(s.complete_until) from rate_sources s))
+$function$;
 
 create or replace function register_resource()
  returns trigger
