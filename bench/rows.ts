@@ -11,8 +11,13 @@ import type { Db } from "../server/src/platform/db/open.ts"
 /** The SQL of one row of each table; `n` counts the rows from 1. */
 const tables: Record<string, string> = {
   resources: `(id, merchant_id, chain_id) select cs, mer, 84532`,
-  checkout_sessions: `(id, merchant_id, chain_id, amount, currency, status, received, payer, tx_hash, confirmed_at, expires_at, created_at, updated_at)
-    select cs, mer, 84532, 5000000, 'USDC', 'confirmed', 5000000, payer, hash, at, at + interval '1 day', at, at`,
+  checkout_sessions: `(id, merchant_id, chain_id, amount, currency, status, received, payer, tx_hash, confirmed_at, expires_at, created_at, updated_at,
+      metadata, customer_email, product_id, link_id)
+    select cs, mer, 84532, 5000000, 'USDC', 'confirmed', 5000000, payer, hash, at, at + interval '1 day', at, at,
+      metadata, email, product, link`,
+  // As the triggers write it, which do not run here.
+  checkout_terms: `(merchant_id, value, key, created_at, session_id)
+    select mer, (metadata_terms(metadata)).value, (metadata_terms(metadata)).key, at, cs`,
   deposits: `(id, chain_id, address, factory, salt, owner, open_after_s, created_at, watched, watched_until, watched_number, dormant_since, check_at,
       merchant_id, resource_id, approver, payees_hash)
     overriding system value
@@ -75,6 +80,11 @@ export interface Owner {
   token: string
   /** A paywall with many payments, and its receiving address. */
   popular?: { paywallId: string; deposit: { id: bigint; address: string } }
+  /**
+   * What checkouts are found by: each has an e-mail address, an order number, and a plan that half of them have; every second is of the
+   * product, and the others of the link. Without it they have none of these.
+   */
+  searched?: { productId: string; linkId: string }
 }
 
 /** The payer of every fiftieth payment at the popular paywall. */
@@ -85,7 +95,7 @@ export const FREQUENT_PAYER = `0x${"fe".repeat(20)}`
  * autovacuum does. Indexes are built afterwards: row by row, a million would take minutes.
  */
 export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: number, to: number): Promise<void> {
-  const { merchantId, paywallId, webhookId, token, popular } = owner
+  const { merchantId, paywallId, webhookId, token, popular, searched } = owner
   const atPopular = (its: string, others: string) =>
     popular ? `case when popular then ${its} else ${others} end` : others
   const rows = `from (select n, popular, ${atPopular(`'${popular?.paywallId}'`, `'${paywallId}'`)} as sold,
@@ -94,6 +104,10 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
       'cs_' || left(digest, 24) as cs, 'pay_' || left(digest, 24) as pay, 'evt_' || left(digest, 24) as evt, 'dlv_' || left(digest, 24) as dlv,
       'grant_' || left(digest, 24) as grant_id, digest::uuid as uuid, '0x' || digest || digest as hash,
       case when popular and n % 100 = 0 then '${FREQUENT_PAYER}' else '0x' || left(digest, 20) || right(digest, 20) end as payer, '0x' || right(digest, 20) || left(digest, 20) as deposit,
+      ${searched ? "jsonb_build_object('order', n, 'plan', case n % 2 when 0 then 'pro' else 'basic' end)" : "null::jsonb"} as metadata,
+      ${searched ? "'payer-' || n || '@mail.example'" : "null"} as email,
+      ${searched ? `case n % 2 when 0 then '${searched.productId}' end` : "null"} as product,
+      ${searched ? `case n % 2 when 1 then '${searched.linkId}' end` : "null"} as link,
       timestamptz '2026-01-01' + n * interval '1 second' as at
     from generate_series(${FIRST_ID + from}, ${FIRST_ID + to}) n,
       lateral (select md5(n::text) as digest, ${popular ? "n % 2 = 0" : "false"} as popular) d) row`

@@ -105,6 +105,7 @@ export const table = {
     create: "POST /api/console/checkouts key body",
     list: "GET /api/console/checkouts query list=data",
     get: "GET /api/console/checkouts/{id}",
+    export: "GET /api/console/checkouts.csv query csv",
   },
   pay: {
     start: "POST /api/pay/sessions public body",
@@ -155,6 +156,7 @@ export const table = {
     capture: "POST /api/console/payments/capture key body",
     void: "POST /api/console/payments/void key body",
     listShares: "GET /api/console/payments/{id}/shares at=data",
+    get: "GET /api/console/payments/{id}",
   },
   refunds: {
     create: "POST /api/console/payments/refund key body",
@@ -246,6 +248,25 @@ export const table = {
   audit: {
     list: "GET /api/console/audit query list=data",
     export: "GET /api/console/audit.csv query csv",
+  },
+  timeline: {
+    get: "GET /api/console/timeline/{id}",
+  },
+  payouts: {
+    list: "GET /api/console/payouts query list=data",
+    export: "GET /api/console/payouts.csv query csv",
+    get: "GET /api/console/payouts/{id}",
+    listPayments: "GET /api/console/payouts/{id}/payments query list=data",
+  },
+  search: {
+    find: "GET /api/console/search query at=data",
+  },
+  payers: {
+    list: "GET /api/console/payers query list=data",
+    get: "GET /api/console/payers/{payer}",
+  },
+  health: {
+    get: "GET /api/console/health",
   },
 } as const
 
@@ -380,6 +401,8 @@ export interface Resources {
     list(query?: Query<"listCheckoutsInConsole">, options?: RequestOptions): Pages<Item<"listCheckoutsInConsole", "data">, api.CheckoutList>
     /** One checkout with every field */
     get(id: string, options?: RequestOptions): Promise<api.Checkout>
+    /** All checkouts that match the filter, as CSV */
+    export(query?: Query<"exportCheckouts">, options?: RequestOptions): Promise<string>
   }
   pay: {
     /** Starts a checkout from a payment link */
@@ -466,6 +489,8 @@ export interface Resources {
     void(body: Body<"voidPayment">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.Void>
     /** The shares of a payment, in the order of its split; none without one */
     listShares(id: string, options?: RequestOptions): Promise<At<api.ShareList, "data">>
+    /** A payment with its transfers, address, payouts, events and timeline. Takes any id that `GET /api/console/timeline/:id` takes: that of a checkout, say, for all payments of it. */
+    get(id: string, options?: RequestOptions): Promise<api.PaymentStory>
   }
   refunds: {
     /** Refunds a captured payment through escrow, in full or in part. The money comes out of the payout wallet that got the payment, which allows it once for all of its open refunds: `approval.call` is what it signs. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds count against what is left. Only one refund of a wallet is under way at a time. */
@@ -543,7 +568,7 @@ export interface Resources {
     /** Erases the personal data of one customer. Name the customer by exactly one of `customerEmail`, `payer` and `checkoutId`. Of their checkouts, subscriptions and refunds it erases e-mail addresses, what payers entered, metadata, descriptions, addresses of pages and reasons; of events the data; of deliveries what servers answered. Try it with `dryRun` first. It can't be undone. */
     create(body: Body<"eraseCustomer">, options?: RequestOptions): Promise<api.ErasureResult>
     /** Erasures of customers' data, newest first; not whose it was */
-    list(query?: Query<"listErasures">, options?: RequestOptions): Pages<Item<"listErasures", "data">, Answer<"listErasures">>
+    list(query?: Query<"listErasures">, options?: RequestOptions): Pages<Item<"listErasures", "data">, api.ErasureList>
   }
   overview: {
     /** The figures of a time in periods, those of the time before it, and what needs you. A figure has the time of its entry in the books: the block of a transfer, or when a payout was first seen in a block. So a refund, or a payment that is reversed, subtracts in the period in which that happens, and the period of the payment stays as it was. The books of the same time have the same sums, but for reversed payments: the books leave them out, and here they are in `received` and in `reversed`. Nothing is added across tokens or networks. */
@@ -616,6 +641,34 @@ export interface Resources {
     list(query?: Query<"listAuditEntries">, options?: RequestOptions): Pages<Item<"listAuditEntries", "data">, api.AuditEntryList>
     /** All entries that match the filter, as CSV. `before` and `after` are JSON. A text that a spreadsheet would run as a formula begins with an apostrophe. */
     export(query?: Query<"exportAuditEntries">, options?: RequestOptions): Promise<string>
+  }
+  timeline: {
+    /** What happened to anything, why it stands as it does, and what can be done now */
+    get(id: string, options?: RequestOptions): Promise<api.Timeline>
+  }
+  payouts: {
+    /** What left for your wallet, for recipients of splits and back to payers, newest first */
+    list(query?: Query<"listPayouts">, options?: RequestOptions): Pages<Item<"listPayouts", "data">, api.PayoutList>
+    /** All payouts that match the filter, as CSV */
+    export(query?: Query<"exportPayouts">, options?: RequestOptions): Promise<string>
+    /** One payout with its gas and attempts, and why it stands as it does */
+    get(id: string, options?: RequestOptions): Promise<api.PayoutStory>
+    /** Which payments a payout carries, and how much of each. Each transfer that a sweep took a part of, newest first; of a share, return or capture the one payment. The parts add up to the payout, to the base unit, also after the network has taken a payment back. */
+    listPayments(id: string, query?: Query<"listPayoutPayments">, options?: RequestOptions): Pages<Item<"listPayoutPayments", "data">, api.PayoutPartList>
+  }
+  search: {
+    /** Finds anything by its id, hash, address, e-mail address, slug, name, amount or metadata. Text is compared as a whole, in any case; of a name its beginning is enough. Metadata is found by text, numbers and booleans at its top level, in at most 50 fields of a checkout. */
+    find(query: Query<"search">, options?: RequestOptions): Promise<At<api.Matches, "data">>
+  }
+  payers: {
+    /** Who paid, each with what they paid, those who paid last first */
+    list(query?: Query<"listPayers">, options?: RequestOptions): Pages<Item<"listPayers", "data">, api.PayerList>
+    /** A payer by address or e-mail address: paid, refunded, subscriptions and access */
+    get(payer: string, options?: RequestOptions): Promise<api.PayerWhole>
+  }
+  health: {
+    /** Each network, what of yours waits, and what is wrong, in words. What only the operator of the service can see and mend, such as an endpoint of a network that lies, is in `/readyz` and the metrics. */
+    get(options?: RequestOptions): Promise<api.ServiceHealth>
   }
 }
 

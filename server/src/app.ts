@@ -42,6 +42,11 @@ import { erasureRoutes } from "./products/erasure/routes.ts"
 import { refundRoutes } from "./products/escrow/refund-routes.ts"
 import { escrowRoutes } from "./products/escrow/routes.ts"
 import { overviewRoutes } from "./products/insight/overview-routes.ts"
+import { healthInsightRoutes } from "./products/insight/health-routes.ts"
+import { payerRoutes } from "./products/insight/payer-routes.ts"
+import { payoutInsightRoutes } from "./products/insight/payout-routes.ts"
+import { searchRoutes } from "./products/insight/search-routes.ts"
+import { timelineRoutes } from "./products/insight/timeline-routes.ts"
 import { readAssets } from "./products/pages/assets.ts"
 import { pageRoutes } from "./products/pages/routes.ts"
 import { browserErrors } from "./products/pages/send-page.ts"
@@ -120,6 +125,11 @@ export function openApp(
     facilitatorRoutes(routes, ctx)
     subscriberRoutes(routes, ctx)
     auditRoutes(routes, ctx)
+    timelineRoutes(routes, ctx)
+    payoutInsightRoutes(routes, ctx)
+    searchRoutes(routes, ctx)
+    payerRoutes(routes, ctx)
+    healthInsightRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
     consoleRoutes(routes, ctx, assets)
   })

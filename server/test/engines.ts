@@ -48,6 +48,7 @@ export const onBoth: Record<string, string> = {
   "server/src/products/insight/overview.test.ts":
     "sums, time zones and arrays of times as it reads them, and two that fold at once",
   "server/src/ledger/books/read-books.test.ts": "sums and times of what moved, in files too",
+  "server/src/products/insight/search.test.ts": "each form of a search, and the fields of metadata that triggers keep",
   "server/src/products/settings/change-branding.test.ts": "settings of a merchant as one document",
   "server/src/platform/http/write-csv-lines.test.ts": "what it makes of numeric, times and text in long files",
 }

@@ -22,6 +22,8 @@ const TX_HASH = `0x${"5f".repeat(32)}`
 const EXAMPLE_SESSION = "cs_tz4a98xxat96iws9zmbrgj3a"
 const EXAMPLE_REFUNDED = "cs_q7w2hc9n4m1xk8t5r3v6b0zd"
 export const BUYER = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+/** The row of the capture. */
+const CAPTURED = "0f8b2c1e-5d7a-4e0f-9b3c-6d8a1e2f4b5c"
 const RESERVED = `0x${"6a".repeat(32)}` as Hash
 const RELAY = `0x${"3c".repeat(20)}` as Address
 /** The token of an open invitation, and the address that it names. */
@@ -136,6 +138,9 @@ export async function prepare(): Promise<void> {
     invoices: subscribed.invoiceId,
     ...(await team()),
     settlements: await settlement(),
+    timeline: `pay_${"a".repeat(24)}`,
+    payouts: `po_${CAPTURED.replaceAll("-", "")}`,
+    payer: BUYER,
     sessions: `ses_${"a".repeat(24)}`,
     refunds: await refund(),
     from: BUYER,
@@ -380,7 +385,7 @@ async function refund(): Promise<string> {
   const called = (kind: "reserve" | "capture" | "refund", n: bigint, amount: bigint) => ({
     ...common,
     ...times,
-    id: randomUUID(),
+    id: kind === "capture" ? CAPTURED : randomUUID(),
     kind,
     escrow_id: EXAMPLE_REFUNDED,
     source_key: `escrow:${kind}`,

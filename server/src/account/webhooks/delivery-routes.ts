@@ -1,4 +1,5 @@
 /** `/api/console/deliveries` and `/api/console/events`: what was sent where, every attempt, and resending. */
+import { sql } from "kysely"
 import type { Context } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
@@ -7,7 +8,7 @@ import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import { readWebhook, resend } from "./manage-endpoints.ts"
-import { attemptsOf, deliveryOf, filteredDeliveries, readDelivery } from "./queries.ts"
+import { attemptsOf, deliveryOf, eventIdsOf, filteredDeliveries, readDelivery } from "./queries.ts"
 import {
   Delivery,
   DeliveryFilters,
@@ -103,10 +104,11 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     tags,
     filter: EventFilters.properties,
     answer: EventList,
-    source: ({ db }, merchantId, { type, since }) => {
+    source: ({ db }, merchantId, { type, since, object }) => {
       let query = db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
       if (type !== undefined) query = query.where("type", "=", type)
       if (since !== undefined) query = query.where("created_at", ">=", timeAt("since", since))
+      if (object !== undefined) query = query.where(sql<boolean>`id = any(array(${eventIdsOf(merchantId, [object])}))`)
       return newestFirst(query)
     },
     show: (_, rows) => rows.map(({ body }) => JSON.parse(body)),

@@ -96,8 +96,8 @@ async function insertAny(ctx: TxContext, events: readonly AnyEvent[]): Promise<s
         order_key text, dedupe_key text, body text, traceparent text, url text, lane text, is_standard boolean, is_notice boolean, only_to text,
         not_to text, takes_back jsonb, only_back boolean, delivery_id text)),
     made as (
-      insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
-      select id, ${merchantOf(sql`given.merchant_id`)}, type, dedupe_key, body, traceparent, ${now}::timestamptz from given order by n
+      insert into events (id, merchant_id, type, dedupe_key, order_key, body, traceparent, created_at)
+      select id, ${merchantOf(sql`given.merchant_id`)}, type, dedupe_key, order_key, body, traceparent, ${now}::timestamptz from given order by n
       on conflict (merchant_id, dedupe_key) do nothing returning id),
     fresh as (select g.* from given g join made using (id)),
     meant as (
@@ -190,8 +190,8 @@ async function insertPlain(ctx: TxContext, event: AnyEvent): Promise<string> {
         from made e`
   await sql`
     /* named: ${name}, deferred */ with made as (
-      insert into events (id, merchant_id, type, dedupe_key, body, traceparent, created_at)
-      values (${id}, ${merchantOf(sql`${merchant_id}`)}, ${type}, ${dedupe_key}, ${body}, ${traceparent}, ${now})
+      insert into events (id, merchant_id, type, dedupe_key, order_key, body, traceparent, created_at)
+      values (${id}, ${merchantOf(sql`${merchant_id}`)}, ${type}, ${dedupe_key}, ${event.orderKey}, ${body}, ${traceparent}, ${now})
       on conflict (merchant_id, dedupe_key) do nothing returning id, merchant_id, created_at)
     insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, run_at, created_at, updated_at)
     select ${meant}`.execute(ctx.db)

@@ -1,7 +1,8 @@
 /** Reads deliveries and events. */
-import { expressionBuilder, sql } from "kysely"
+import { expressionBuilder, type RawBuilder, sql } from "kysely"
 import type { Context, TxContext } from "../../platform/context.ts"
 import type { Database, DeliveryStatus } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
 import { timeAt } from "../../platform/http/time.ts"
@@ -90,6 +91,14 @@ export function filteredDeliveries(
   const all = ctx.db.selectFrom("deliveries").select(sql<number>`1`.as("one")).where(eb.and(conditions))
   return { ...newestFirst(query, order), all: sql`${all}` }
 }
+
+/**
+ * SQL: the ids of a merchant's events about one of these. Older events do not have what they are about, and are found by
+ * their deliveries.
+ */
+export const eventIdsOf = (merchantId: string, keys: readonly string[]): RawBuilder<unknown> => sql`
+  select e.id from events e where e.merchant_id = ${merchantId} and e.order_key = any(${sqlArray("text", keys)})
+  union select d.event_id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${sqlArray("text", keys)})`
 
 /** The merchant's delivery; throws `NOT_FOUND` for one of another merchant. */
 export async function readDelivery(ctx: TxContext, merchantId: string, id: string) {

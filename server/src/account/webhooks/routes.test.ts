@@ -584,7 +584,7 @@ describe("by hand", () => {
     const { db } = service.ctx
     const { id } = await register()
     await send(0)
-    await sql`with first as (select e.*, d.order_key from events e join deliveries d on d.event_id = e.id where d.webhook_id = ${id}
+    await sql`with first as (select e.merchant_id, e.type, e.body, e.created_at, d.order_key from events e join deliveries d on d.event_id = e.id where d.webhook_id = ${id}
         order by d.seq desc limit 1),
       made as (insert into events (id, merchant_id, type, dedupe_key, body, created_at)
         select 'evt_' || lpad(i::text, 24, '0'), merchant_id, type, 'many ' || i, body, created_at from first, generate_series(1, 12000) i)

@@ -167,6 +167,12 @@ export type DeliveryFilters = Static<typeof DeliveryFilters>
 export const EventFilters = Type.Object({
   type: Type.Optional(Words(eventTypes, "Filter by event type")),
   since: Type.Optional(Since),
+  object: Type.Optional(
+    Matching(
+      "^(cs|pay|sub)_[a-z0-9]{24}$",
+      "The id of the checkout, payment or subscription that the events are about",
+    ),
+  ),
 })
 const event = Type.Object({
   id: Type.String({ pattern: idPattern("evt") }),

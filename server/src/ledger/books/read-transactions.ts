@@ -2,10 +2,11 @@
 import { type RawBuilder, sql } from "kysely"
 import { amountFormatter } from "../../platform/chain/format-amounts.ts"
 import { checksummed, parseAddress, parseHash } from "../../platform/chain/hex.ts"
-import { type NetworkInfo, networkOf } from "../../platform/chain/network-facts.ts"
+import { type NetworkInfo, networkAsked, networkOf } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { WaitingFor } from "../../platform/db/columns.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import {
   amountCell,
@@ -30,6 +31,9 @@ export interface Filter {
   from?: string | undefined
   to?: string | undefined
   q?: string | undefined
+  chain?: string | undefined
+  /** Only payments for checkouts that match: their ids, or SQL over `checkout_sessions` where they are many. */
+  checkouts?: readonly string[] | readonly RawBuilder<boolean>[] | undefined
 }
 
 /** Listed, because a prepared statement with `*` fails after a migration that adds a column. */
@@ -73,6 +77,9 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
     query = query.where("source", "=", sql.lit("payments" as const))
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
+  if (filter.chain !== undefined) query = query.where("chain_id", "=", networkAsked(ctx.chain, filter.chain).chainId)
+  if (filter.checkouts !== undefined)
+    query = query.where(isFor(filter.checkouts)).where(sql<boolean>`source in ('payments', 'escrows')`)
   if (filter.q === undefined) return query
   // The form of the search text decides what it means, so that one index is enough.
   const hash = parseHash(filter.q)
@@ -99,6 +106,15 @@ export function usualName({ q, ...filter }: Filter): string | undefined {
   if (only === undefined) return parseHash(q ?? "") && "transactions_of_hash"
   if (others.length > 0 || q !== undefined) return undefined
   return { "exceptional,true": "exceptions", "status,granted": "granted_transactions" }[only.join()]
+}
+
+/** SQL: whether a payment is for one of these. The offset keeps Postgres from reading all checkouts that match first. */
+const isFor = (checkouts: NonNullable<Filter["checkouts"]>) => {
+  const ids = checkouts.filter(each => typeof each === "string")
+  if (ids.length === checkouts.length) return sql<boolean>`resource_id = any(${sqlArray("text", ids)})`
+  const conditions = checkouts.filter(each => typeof each !== "string")
+  return sql<boolean>`exists (select from checkout_sessions where checkout_sessions.id = transactions.resource_id
+    and ${sql.join(conditions, sql` and `)} offset 0)`
 }
 
 /** Where transactions of a type come from: the planner leaves out the other parts of the view. */

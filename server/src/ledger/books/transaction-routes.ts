@@ -1,12 +1,21 @@
 /** `/api/console/transactions`: the payments that a merchant received, and what went out. */
+import { sql } from "kysely"
 import { Type } from "typebox"
-import type { Context } from "../../platform/context.ts"
+import type { Context, TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import { Described, ListEnd, Matching } from "../../platform/http/schemas.ts"
 import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
 import type { Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
+import {
+  type CheckoutFilter,
+  checkoutConditions,
+  checkoutFilters,
+  hasTerm,
+  isTerm,
+  withMetadata,
+} from "./checkout-filter.ts"
 import { type Filter, transactions, transactionsCsv, transactionsOf, usualName } from "./read-transactions.ts"
 import { transaction } from "./schema.ts"
 
@@ -49,6 +58,7 @@ const filters = {
   status: Type.Optional(Status),
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
+  ...checkoutFilters,
   q: Type.Optional(
     Matching(
       "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|bdl|pay|set|re)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
@@ -56,6 +66,8 @@ const filters = {
     ),
   ),
 }
+
+interface ListFilter extends Omit<Filter, "checkouts">, CheckoutFilter {}
 
 export function transactionRoutes(app: Server, ctx: Context): void {
   listRoute(app, ctx, {
@@ -65,19 +77,51 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     tags,
     filter: filters,
     answer: TransactionList,
-    source: (read, merchantId, filter) =>
-      newestFirst(transactions(read, merchantId, checked(filter)), byCreation, usualName(filter)),
+    source: async (read, merchantId, filter) => {
+      const wanted = await withCheckouts(read, merchantId, checked(read, filter))
+      return newestFirst(transactions(read, merchantId, wanted), byCreation, usualName(wanted))
+    },
     show: transactionsOf,
     csv: {
       operationId: "exportTransactions",
       summary: "All transactions that match the filter, as CSV",
-      lines: (read, merchantId, filter) => transactionsCsv(read, merchantId, checked(filter)),
+      lines: (read, merchantId, filter) => transactionLines(read, merchantId, checked(read, filter)),
     },
   })
 }
 
-/** Returns the same filter, and throws for a wrong time before anything is sent. */
-function checked<T extends Filter>(filter: T): T {
+/** The filter with its metadata read; throws for what is wrong with it before anything is sent. */
+function checked(ctx: TxContext, filter: ListFilter): ListFilter {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
-  return filter
+  return withMetadata(ctx.chain, filter)
+}
+
+async function* transactionLines(ctx: TxContext, merchantId: string, filter: ListFilter) {
+  yield* transactionsCsv(ctx, merchantId, await withCheckouts(ctx, merchantId, filter))
+}
+
+/**
+ * So many checkouts are found first, and their payments by these. Of more, enough are among the newest payments: reading those in order
+ * and asking of each which checkout it is for is then the shorter way.
+ */
+const MANY_CHECKOUTS = 10_000
+
+/** The filter with the checkouts that it means. */
+async function withCheckouts(ctx: TxContext, merchantId: string, filter: ListFilter): Promise<Filter> {
+  const { productId, slug, capture, customerEmail, metadata, chain, ...rest } = filter
+  const conditions = checkoutConditions(ctx.chain, merchantId, { productId, slug, capture, customerEmail })
+  const [field, ...others] = Object.entries(metadata ?? {})
+  const all = [sql<boolean>`checkout_sessions.merchant_id = ${merchantId}`, ...conditions, ...others.map(hasTerm)]
+  if (conditions.length === 0 && field === undefined) return { ...rest, chain }
+  const from =
+    field === undefined
+      ? sql`checkout_sessions where ${sql.join(all, sql` and `)}`
+      : sql`checkout_terms join checkout_sessions on checkout_sessions.id = checkout_terms.session_id
+        where ${isTerm(merchantId, field)} and ${sql.join(all, sql` and `)}`
+  const { rows } = await sql<{
+    id: string
+  }>`select checkout_sessions.id from ${from} limit ${sql.lit(MANY_CHECKOUTS + 1)}`.execute(ctx.db)
+  const isMany = rows.length > MANY_CHECKOUTS
+  const checkouts = isMany ? [...all, ...(field === undefined ? [] : [hasTerm(field)])] : rows.map(({ id }) => id)
+  return { ...rest, chain, checkouts }
 }

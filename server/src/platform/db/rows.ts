@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 838f258db993e4c2382b669a2fce8eb1f65a93eb086c3d7a768a6dc6769b793d
+// Made from schema.sql by `npm run schema`; do not edit. 99a819aba3ef8a08635eae4189b482c8111dd54d5f9d7f94271904ba6b8c0049
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -300,6 +300,20 @@ interface CheckoutSessions {
   traceparent: string | null;
   tx_hash: Hash | null;
   updated_at: Date;
+}
+
+interface CheckoutTerms {
+  /**
+   * The checkout's.
+   */
+  created_at: Date;
+  key: string;
+  merchant_id: string;
+  session_id: string;
+  /**
+   * In lower case, at most its first 200 characters; key too is cut there.
+   */
+  value: string;
 }
 
 interface ClaimBooks {
@@ -614,6 +628,10 @@ interface Events {
   erased_at: Date | null;
   id: string;
   merchant_id: string;
+  /**
+   * What it is about: the id of a session, payment or subscription. Null for events of versions that did not store it.
+   */
+  order_key: string | null;
   traceparent: string | null;
   type: string;
 }
@@ -1916,6 +1934,7 @@ export interface DB {
   bundle_routes: BundleRoutes;
   bundles: Bundles;
   checkout_sessions: CheckoutSessions;
+  checkout_terms: CheckoutTerms;
   claim_books: ClaimBooks;
   claims: Claims;
   counted_calls: CountedCalls;

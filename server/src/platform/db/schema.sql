@@ -214,6 +214,7 @@ create table bundles (
 );
 create index bundles_listed on bundles using btree (updated_at desc) where listed and active;
 create index bundles_of_merchant on bundles using btree (merchant_id, created_at desc, id desc);
+create index bundles_of_name on bundles using btree (merchant_id, lower(name) text_pattern_ops);
 create index bundles_of_split on bundles using btree (split_id) where split_id is not null;
 create trigger bundles_add_slug after insert on bundles for each row execute function keep_slug();
 create trigger bundles_audit after insert or delete or update on bundles for each row execute function write_audit_entry('bundle', 'id', 'name,chain_id,slug,description,origin_url,currency,split_id,active,listed,openapi,openapi_url', '');
@@ -286,17 +287,39 @@ create table checkout_sessions (
 );
 create index checkout_sessions_due on checkout_sessions using btree (run_at) where run_at is not null;
 create index checkout_sessions_of_agent on checkout_sessions using btree (link_id, agent_caller, created_at) where agent;
+create index checkout_sessions_of_amount on checkout_sessions using btree (merchant_id, amount, created_at desc, id desc);
+create index checkout_sessions_of_capture on checkout_sessions using btree (merchant_id, capture, created_at desc, id desc) where capture <> 'direct'::text;
+create index checkout_sessions_of_chain on checkout_sessions using btree (merchant_id, chain_id, created_at desc, id desc);
+create index checkout_sessions_of_email on checkout_sessions using btree (merchant_id, lower(customer_email), created_at desc, id desc) where customer_email is not null;
 create index checkout_sessions_of_exception on checkout_sessions using btree (merchant_id, exception, created_at desc, id desc) where exception is not null;
 create index checkout_sessions_of_link on checkout_sessions using btree (link_id) where link_id is not null and status <> 'confirmed'::text;
 create index checkout_sessions_of_merchant on checkout_sessions using btree (merchant_id, created_at desc, id desc);
+create index checkout_sessions_of_payer on checkout_sessions using btree (merchant_id, payer, created_at desc, id desc) where payer is not null;
+create index checkout_sessions_of_product on checkout_sessions using btree (product_id, created_at desc, id desc) where product_id is not null;
+create index checkout_sessions_of_slug on checkout_sessions using btree (link_id, created_at desc, id desc) where link_id is not null;
 create index checkout_sessions_of_status on checkout_sessions using btree (merchant_id, status, created_at desc, id desc);
 create index checkout_sessions_paid_at on checkout_sessions using btree (merchant_id, confirmed_at desc) include (created_at, chain_id) where confirmed_at is not null and not agent;
 create trigger checkout_sessions_audit after update of description, redirect_url, metadata, expires_at on checkout_sessions for each row when (current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('checkout', 'id', 'description,redirect_url,metadata,expires_at', '');
 create trigger checkout_sessions_count_made after insert on checkout_sessions for each row when (not new.agent and new.status = 'pending'::text) execute function count_checkout();
 create trigger checkout_sessions_count_paid after update of status on checkout_sessions for each row when (not new.agent and (old.status = any (array['confirmed'::text, 'partially_refunded'::text, 'refunded'::text])) <> (new.status = any (array['confirmed'::text, 'partially_refunded'::text, 'refunded'::text]))) execute function count_checkout();
+create trigger checkout_sessions_keep_changed_terms after update of metadata on checkout_sessions for each row when (new.metadata is distinct from old.metadata) execute function keep_checkout_terms();
+create trigger checkout_sessions_keep_no_terms after delete on checkout_sessions for each row when (old.metadata is not null) execute function keep_checkout_terms();
+create trigger checkout_sessions_keep_terms after insert on checkout_sessions for each row when (new.metadata is not null) execute function keep_checkout_terms();
 create trigger checkout_sessions_register before insert on checkout_sessions for each row execute function register_resource();
 create trigger checkout_sessions_unregister after delete on checkout_sessions for each row execute function unregister_resource();
 create trigger checkout_sessions_wake_subscription after update on checkout_sessions for each row when (new.product_id is not null and new.status is distinct from old.status) execute function wake_subscription();
+
+-- The fields of checkouts' metadata, by which they are found: at most 50 of each, those with text, a number, true or false. Triggers maintain it. A filter reads it in the order of its key, so that a value that a million checkouts have costs what a rare one does.
+create table checkout_terms (
+  merchant_id text not null,
+  -- In lower case, at most its first 200 characters; key too is cut there.
+  value text not null,
+  key text not null,
+  -- The checkout's.
+  created_at timestamp with time zone not null,
+  session_id text not null,
+  constraint checkout_terms_pkey primary key (merchant_id, value, key, created_at, session_id)
+);
 
 -- How many claims a payment has, and the sum of their transfers' ids, kept by triggers: the reconciliation finds a claim that was deleted or moved by hand.
 create table claim_books (
@@ -631,12 +654,15 @@ create table events (
   body text not null,
   created_at timestamp with time zone not null,
   traceparent text,
+  -- What it is about: the id of a session, payment or subscription. Null for events of versions that did not store it.
+  order_key text,
   -- When its data was replaced by the SHA-256 of the body: it can't be sent any more.
   erased_at timestamp with time zone,
   constraint events_pkey primary key (id),
   constraint events_merchant_id_dedupe_key_key unique (merchant_id, dedupe_key)
 );
 create index events_of_merchant on events using btree (merchant_id, created_at desc, id desc);
+create index events_of_object on events using btree (merchant_id, order_key, created_at desc, id desc) where order_key is not null;
 create index events_of_type on events using btree (merchant_id, type, created_at desc, id desc);
 create index events_old on events using btree (created_at);
 create trigger events_forget_deliveries after delete on events referencing old table as gone for each statement execute function forget_deliveries();
@@ -1072,6 +1098,7 @@ create table payment_links (
   constraint payment_links_split_id_fkey foreign key (split_id) references splits(id) on delete set null
 );
 create index payment_links_of_merchant on payment_links using btree (merchant_id, created_at desc, id desc);
+create index payment_links_of_name on payment_links using btree (merchant_id, lower(title) text_pattern_ops);
 create index payment_links_of_split on payment_links using btree (split_id) where split_id is not null;
 create trigger payment_links_add_slug after insert on payment_links for each row execute function keep_slug();
 create trigger payment_links_audit after insert or delete or update of slug, title, description, amount, currency, product_id, split_id, redirect_url, max_uses, expires_at, active on payment_links for each row execute function write_audit_entry('payment_link', 'id', 'slug,title,chain_id,description,amount,currency,product_id,split_id,redirect_url,max_uses,expires_at,active', '');
@@ -1125,13 +1152,15 @@ create table payments (
   constraint payments_resource foreign key (resource_id, merchant_id, chain_id) references resources(id, merchant_id, chain_id)
 );
 create index payments_exceptional on payments using btree (merchant_id, created_at desc, id desc) where exception is not null;
+create index payments_of_amount on payments using btree (merchant_id, amount, created_at desc, id desc);
+create index payments_of_chain on payments using btree (merchant_id, chain_id, created_at desc, id desc);
 create index payments_of_deposit on payments using btree (deposit_id, token);
 create index payments_of_exception on payments using btree (merchant_id, exception, created_at desc, id desc) where exception is not null;
 create index payments_of_hash on payments using btree (tx_hash);
 create index payments_of_merchant on payments using btree (merchant_id, created_at desc, id desc);
 create index payments_of_merchant_status on payments using btree (merchant_id, status, created_at desc, id desc);
 create index payments_of_payer on payments using btree (resource_id, payer);
-create index payments_of_sender on payments using btree (merchant_id, payer);
+create index payments_of_sender on payments using btree (merchant_id, payer, created_at desc, id desc);
 create unique index payments_once_a_session on payments using btree (resource_id) where starts_with(resource_id, 'cs_'::text) and status = 'granted'::text and not beside;
 create index payments_open_at on payments using btree (deposit_id, token) include (amount) where status = 'open'::text;
 create index payments_reopened on payments using btree (chain_id) where reopened;
@@ -1281,6 +1310,8 @@ create index payouts_final on payouts using btree (chain_id, block_number) where
 create index payouts_gas_of_all on payouts using btree (gas_cost_at) include (gas_cost, chain_id, lane) where gas_cost is not null;
 create index payouts_gas_of_merchant on payouts using btree (merchant_id, gas_cost_at) include (gas_cost, lane, chain_id, token, amount) where gas_cost is not null;
 create index payouts_leaving on payouts using btree (chain_id, deposit_id) where (state = any (array['queued'::text, 'held'::text, 'assigned'::text, 'mined'::text])) and deposit_id is not null;
+create index payouts_listed on payouts using btree (merchant_id, created_at desc, (id::text) desc) where kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'capture'::text]);
+create index payouts_listed_open on payouts using btree (merchant_id, state, created_at desc, (id::text) desc) where (kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'capture'::text])) and state <> 'final'::text;
 create index payouts_mined on payouts using btree (merchant_id, mined_at desc, (id::text) desc) where mined_at is not null;
 create index payouts_mined_calls on payouts using btree (chain_id, block_number) where escrow_id is not null and state = 'mined'::text;
 create unique index payouts_of_authorization on payouts using btree (chain_id, token, payer, auth_nonce) where payer is not null and (state <> all (array['cancelled'::text, 'reverted'::text]));
@@ -1386,6 +1417,7 @@ create table paywalls (
 );
 create index paywalls_listed on paywalls using btree (updated_at desc) where listed and active and slug is not null;
 create index paywalls_of_merchant on paywalls using btree (merchant_id, created_at desc, id desc);
+create index paywalls_of_name on paywalls using btree (merchant_id, lower(name) text_pattern_ops);
 create index paywalls_of_split on paywalls using btree (split_id) where split_id is not null;
 create trigger notify_access after update on paywalls for each row when (old.subscription_product_id is distinct from new.subscription_product_id) execute function notify_paywall_access();
 create trigger notify_no_access after delete on paywalls for each row execute function notify_paywall_access();
@@ -1440,6 +1472,7 @@ create table products (
   constraint products_split_id_fkey foreign key (split_id) references splits(id) on delete set null
 );
 create index products_of_merchant on products using btree (merchant_id, created_at desc, id desc);
+create index products_of_name on products using btree (merchant_id, lower(name) text_pattern_ops);
 create index products_of_split on products using btree (split_id) where split_id is not null;
 create trigger products_audit after insert or delete or update on products for each row execute function write_audit_entry('product', 'id', 'name,chain_id,price,currency,description,split_id,active,billing_interval,billing_count,trial_days,max_periods', '');
 
@@ -1863,6 +1896,7 @@ create index subscriptions_current on subscriptions using btree (merchant_id, st
 create index subscriptions_due on subscriptions using btree (run_at, id) where run_at is not null;
 create index subscriptions_ended on subscriptions using btree (merchant_id, ended_at, chain_id) where ended_at is not null;
 create index subscriptions_failing on subscriptions using btree (chain_id) where failed_rounds >= 3;
+create index subscriptions_of_email on subscriptions using btree (merchant_id, lower(customer_email), started_at desc, id desc) where customer_email is not null and started_at is not null;
 create index subscriptions_of_merchant on subscriptions using btree (merchant_id, started_at desc, id desc) where started_at is not null;
 create index subscriptions_of_payer on subscriptions using btree (payer, started_at desc, id desc) where payer is not null;
 create trigger subscriptions_audit after update of product_id, billing_interval, billing_count, max_periods, paused_at, canceled_at, cancel_at_period_end, cancel_asked_by on subscriptions for each row when (current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('subscription', 'id', 'product_id,billing_interval,billing_count,max_periods,paused_at,canceled_at,cancel_at_period_end,cancel_asked_by', '');
@@ -2831,6 +2865,24 @@ begin
   raise exception 'an entry of the audit log is never changed or deleted';
 end $function$;
 
+create or replace function keep_checkout_terms()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  if tg_op <> 'INSERT' then
+    delete from checkout_terms t using metadata_terms(old.metadata) was
+      where t.merchant_id = old.merchant_id and t.value = was.value and t.key = was.key and t.created_at = old.created_at
+        and t.session_id = old.id;
+  end if;
+  if tg_op <> 'DELETE' then
+    insert into checkout_terms (merchant_id, value, key, created_at, session_id)
+      select new.merchant_id, f.value, f.key, new.created_at, new.id from metadata_terms(new.metadata) f
+      on conflict do nothing;
+  end if;
+  return null;
+end $function$;
+
 create or replace function keep_claim_books()
  returns trigger
  language plpgsql
@@ -3013,6 +3065,17 @@ begin
   end if;
   return new;
 end $function$;
+
+create or replace function metadata_terms(metadata jsonb)
+ returns table(key text, value text)
+ language sql
+ immutable
+AS $function$
+  select left(f.key, 200), lower(left(f.value #>> '{}', 200))
+  from jsonb_each(case when jsonb_typeof(metadata) = 'object' then metadata end) f
+  where jsonb_typeof(f.value) in ('string', 'number', 'boolean') and f.value #>> '{}' <> ''
+  limit 50
+$function$;
 
 create or replace function note_reopened()
  returns trigger

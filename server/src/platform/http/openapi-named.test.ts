@@ -57,14 +57,14 @@ describe("the document for generators", () => {
   })
 
   it("stays small, and of few shapes: a generator makes a class of each object and each enum", () => {
-    // Raised by 8,000 for the overview and the balances.
-    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(498_000)
+    // Raised by 8,000 for the overview and the balances, and by 40,000 for what explains: timelines, payouts, payers, search, filters.
+    expect(Buffer.byteLength(JSON.stringify(document))).toBeLessThan(538_000)
     const shapes = objectsIn({ paths: document.paths, schemas }).filter(
       ([field, { type, enum: values }]) =>
         field !== "properties" && (values !== undefined || [type].flat().includes("object")),
     )
-    // Raised from 270 for what keys can be given: caps, addresses, rolls; and by 15 for the overview and the balances.
-    expect(shapes.length).toBeLessThanOrEqual(290)
+    // Raised from 270 for what keys can be given: caps, addresses, rolls; by 15 for the overview and the balances, by 41 for what explains.
+    expect(shapes.length).toBeLessThanOrEqual(331)
   })
 
   it("has an example of each event that its schema accepts", () => {

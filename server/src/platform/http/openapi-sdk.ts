@@ -85,6 +85,7 @@ const resources: Record<string, Record<string, string>> = {
   consoleCheckouts: {
     create: "createCheckoutInConsole",
     list: "listCheckoutsInConsole",
+    export: "exportCheckouts",
     get: "readCheckoutInConsole",
   },
   pay: {
@@ -136,6 +137,26 @@ const resources: Record<string, Record<string, string>> = {
     capture: "capturePayment",
     void: "voidPayment",
     listShares: "listShares",
+    get: "readPaymentStory",
+  },
+  payers: {
+    list: "listPayers",
+    get: "readPayer",
+  },
+  health: {
+    get: "readServiceHealth",
+  },
+  search: {
+    find: "search",
+  },
+  timeline: {
+    get: "readTimeline",
+  },
+  payouts: {
+    list: "listPayouts",
+    export: "exportPayouts",
+    get: "readPayout",
+    listPayments: "listPayoutPayments",
   },
   refunds: {
     create: "refundPayment",

@@ -33,6 +33,8 @@ const tags = [
     description: "How a merchant's payments are divided among recipients, and what became of each share",
   },
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
+  { name: "insight", description: "What happened, why it stands as it does, and what can be done now" },
+  { name: "payouts", description: "What left for merchants, recipients of splits and payers, and the payments inside" },
   { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
   { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
   { name: "subscribers", description: "What a wallet has subscribed to; with a token for its signature" },

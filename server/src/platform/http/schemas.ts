@@ -69,6 +69,16 @@ export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
 export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 
+/** What is searched for, as it was typed. */
+export const SearchText = Matching("^\\S(.{0,198}\\S)?$", "1 to 200 characters, neither the first nor the last a space")
+
+/** The filters of a list of what is sold. */
+export const catalogFilters = {
+  active: Type.Optional(Type.Boolean({ description: "Only what is switched on, or only what is not" })),
+  q: Type.Optional(
+    Described(SearchText, "An id, a slug, or the beginning of a name; letters are compared in any case"),
+  ),
+}
 /** Rows of a page if the caller names no limit. */
 export const DEFAULT_LIMIT = 100
 

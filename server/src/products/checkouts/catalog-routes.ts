@@ -2,10 +2,12 @@
 import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, inTransaction, type TxContext } from "../../platform/context.ts"
+import { catalogConditions } from "../../platform/db/catalog-conditions.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { catalogFilters } from "../../platform/http/schemas.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
@@ -66,8 +68,14 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     operationId: "listProducts",
     summary: "All products, including inactive ones",
     answer: ProductList,
-    source: ({ db }, merchantId) =>
-      newestFirst(db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)),
+    filter: catalogFilters,
+    source: ({ db }, merchantId, filter) =>
+      newestFirst(
+        db
+          .selectFrom("products")
+          .selectAll()
+          .where(catalogConditions(merchantId, filter, { name: "name", hasSlug: false })),
+      ),
     show: (read, rows) => rows.map(row => productOf(read, row)),
   })
   app.get(
@@ -170,8 +178,14 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     operationId: "listPaymentLinks",
     summary: "All payment links, including inactive ones",
     answer: LinkList,
-    source: ({ db }, merchantId) =>
-      newestFirst(db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)),
+    filter: catalogFilters,
+    source: ({ db }, merchantId, filter) =>
+      newestFirst(
+        db
+          .selectFrom("payment_links")
+          .selectAll()
+          .where(catalogConditions(merchantId, filter, { name: "title", hasSlug: true })),
+      ),
     show: (read, rows) => rows.map(row => linkOf(read, row)),
   })
   app.get(

@@ -1,5 +1,7 @@
 /** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
 import type { FastifyRequest } from "fastify"
+import { Type } from "typebox"
+import { withMetadata } from "../../ledger/books/checkout-filter.ts"
 import { withPutAway } from "../../ledger/deposits/put-away.ts"
 import { sharesOf } from "../../ledger/payouts/queries.ts"
 import { withActor } from "../../platform/actor.ts"
@@ -10,12 +12,14 @@ import type { Row } from "../../platform/db/schema.ts"
 import { ApiError } from "../../platform/errors.ts"
 import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
+import { CsvAnswer, csvQuery, sendCsv } from "../../platform/http/send-csv.ts"
+import { inData, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
 import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
 import { closeSession, createSession, isWrittenAtOnce, readOffer } from "./create-session.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
+import { checkoutsCsv, checkoutsOf } from "./list-checkouts.ts"
 import type { Offer } from "./load-offer.ts"
 import { returnedAt, returnedKey } from "./queries.ts"
 import { readOwn } from "./read-status.ts"
@@ -42,6 +46,7 @@ type Surface = (typeof surfaces)[number]
 
 export function checkoutRoutes(app: Server, ctx: Context): void {
   for (const surface of surfaces) surfaceRoutes(app, ctx, surface)
+  csvRoute(app, ctx)
   changeRoutes(app, ctx)
 }
 
@@ -95,14 +100,9 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, isHeld, merchant
     },
     async (request, reply) => {
       const read = await reading(ctx)
-      const { status, exception, ...page } = request.query
-      const query = read.db
-        .selectFrom("checkout_sessions")
-        .selectAll()
-        .where("merchant_id", "=", await merchantOf(request))
-        .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
-        .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
-      return await sendList(read, reply, page, newestFirst(query), rows => wholesOf(read, rows), inData)
+      const { limit, offset, after, ...filter } = request.query
+      const source = checkoutsOf(read, await merchantOf(request), withMetadata(ctx.chain, filter))
+      return await sendList(read, reply, { limit, offset, after }, source, rows => wholesOf(read, rows), inData)
     },
   )
 
@@ -136,6 +136,29 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, isHeld, merchant
         .orderBy("status")
         .executeTakeFirst()
       return { ...whole, splits: payment ? await sharesOf(ctx, payment.id) : [] }
+    },
+  )
+}
+
+function csvRoute(app: Server, ctx: Context): void {
+  const { limit, offset, after, ...filter } = SessionQuery.properties
+  app.get(
+    "/api/console/checkouts.csv",
+    {
+      schema: {
+        operationId: "exportCheckouts",
+        summary: "All checkouts that match the filter, as CSV",
+        tags,
+        querystring: Type.Object({ ...filter, ...csvQuery }),
+        response: CsvAnswer,
+      },
+    },
+    async (request, reply) => {
+      const read = await reading(ctx)
+      const { bom, ...filter } = request.query
+      const wanted = withMetadata(ctx.chain, filter)
+      const lines = checkoutsCsv(read, await callingMerchant(request), wanted, rows => wholesOf(read, rows))
+      return await sendCsv(read, reply, "checkouts.csv", lines, bom ? { bom } : {})
     },
   )
 }

@@ -1,6 +1,7 @@
 /** The wire contract of checkouts, payment links and products. */
 import { type Static, Type } from "typebox"
 import { Signature } from "../../account/identity/schema.ts"
+import { checkoutFilters } from "../../ledger/books/checkout-filter.ts"
 import { SplitId } from "../../ledger/splits/schema.ts"
 import type { PaymentException } from "../../platform/db/columns.ts"
 import { MAX_WAIT_S } from "../../platform/http/await-end.ts"
@@ -16,9 +17,11 @@ import {
   Nullable,
   Page,
   patternOf,
+  SearchText,
   Strict,
   Timestamp,
 } from "../../platform/http/schemas.ts"
+import { TimeInput } from "../../platform/http/time.ts"
 import { idPattern } from "../../platform/ids.ts"
 import { Refund } from "../escrow/refund-schema.ts"
 import { EscrowShown, escrowStatus, OpenCalls } from "../escrow/schema.ts"
@@ -185,6 +188,15 @@ export const SessionQuery = Type.Object({
   exception: Type.Optional(
     Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Filter by exception" }),
   ),
+  from: Type.Optional(TimeInput),
+  to: Type.Optional(Described(TimeInput, "Like `from`; checkouts made at exactly this time are not included")),
+  q: Type.Optional(
+    Described(
+      SearchText,
+      "An id (`cs_`, `pay_`), a transaction hash, the address of the payer or the receiving address, an e-mail address, `key:value` of the metadata, or a value of it",
+    ),
+  ),
+  ...checkoutFilters,
 })
 export const SessionChange = Strict(
   {

@@ -1,12 +1,14 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access that they granted. */
 import { sql } from "kysely"
+import { Type } from "typebox"
 import { approveSplits } from "../../ledger/splits/approve-splits.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import { type Context, reading, type TxContext } from "../../platform/context.ts"
+import { catalogConditions } from "../../platform/db/catalog-conditions.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
-import { Page } from "../../platform/http/schemas.ts"
+import { catalogFilters, Page } from "../../platform/http/schemas.ts"
 import { inData, newestFirst, sendList } from "../../platform/http/send-lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../../platform/http/server.ts"
 import { formatAmount } from "../../platform/money/amount.ts"
@@ -89,7 +91,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         operationId: "listPaywalls",
         summary: "All paywalls, including inactive ones",
         tags,
-        querystring: Page,
+        querystring: Type.Object({ ...Page.properties, ...catalogFilters }),
         response: { 200: PaywallList },
       },
     },
@@ -97,11 +99,13 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const read = await reading(ctx)
       const merchantId = await callingMerchant(request)
       // The list leaves out the content: up to 64 KB each.
-      const query = read.db.selectFrom("paywalls").select(listed).where("merchant_id", "=", merchantId)
+      const { active, q, ...page } = request.query
+      const conditions = catalogConditions(merchantId, { active, q }, { name: "name", hasSlug: true })
+      const query = read.db.selectFrom("paywalls").select(listed).where(conditions)
       return await sendList(
         read,
         reply,
-        request.query,
+        page,
         newestFirst(query),
         rows => rows.map(row => listedOf(read, row)),
         (paywalls, total) => ({ paywalls, total }),

@@ -4,9 +4,11 @@ import { approveAttachment, noSplit } from "../../ledger/splits/approve-splits.t
 import { checksummed } from "../../platform/chain/hex.ts"
 import { networkOf } from "../../platform/chain/network-facts.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
+import { catalogConditions } from "../../platform/db/catalog-conditions.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { listRoute } from "../../platform/http/list-route.ts"
 import { idempotentlyPrepared } from "../../platform/http/run-idempotently.ts"
+import { catalogFilters } from "../../platform/http/schemas.ts"
 import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { shownRoute, urlOf } from "./describe-bundle.ts"
@@ -62,8 +64,14 @@ export function bundleConsoleRoutes(app: Server, ctx: Context): void {
     operationId: "listBundles",
     summary: "All bundles, including inactive ones",
     answer: BundleList,
-    source: ({ db }, merchantId) =>
-      newestFirst(db.selectFrom("bundles").select(listed).where("merchant_id", "=", merchantId)),
+    filter: catalogFilters,
+    source: ({ db }, merchantId, filter) =>
+      newestFirst(
+        db
+          .selectFrom("bundles")
+          .select(listed)
+          .where(catalogConditions(merchantId, filter, { name: "name", hasSlug: true })),
+      ),
     show: (read, rows) => rows.map(row => listedOf(read, row)),
   })
   app.get(

@@ -1,0 +1,21 @@
+/** SQL: the filters of lists of what is sold. */
+import { type RawBuilder, sql } from "kysely"
+
+/** A pattern of `like` for what begins with a text, in lower case. */
+export const beginning = (text: string): string => `${text.toLowerCase().replaceAll(/[\\%_]/g, "\\$&")}%`
+
+/**
+ * SQL: whether a row is switched on as asked, and has this id, slug or beginning of its name. `name` is its column with
+ * the name, of which an index has the lower case.
+ */
+export function catalogConditions(
+  merchantId: string,
+  { active, q }: { active?: boolean | undefined; q?: string | undefined },
+  { name, hasSlug }: { name: "name" | "title"; hasSlug: boolean },
+): RawBuilder<boolean> {
+  const own = sql<boolean>`merchant_id = ${merchantId}`
+  const on = active === undefined ? own : sql<boolean>`${own} and active = ${active}`
+  if (q === undefined) return on
+  const bySlug = hasSlug ? sql`or slug = ${q}` : sql``
+  return sql<boolean>`${on} and (id = ${q} ${bySlug} or lower(${sql.ref(name)}) like ${beginning(q)})`
+}

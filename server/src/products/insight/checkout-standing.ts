@@ -1,0 +1,290 @@
+/** Why a checkout stands as it does. Pure. */
+import type { PaymentException, WaitingFor } from "../../platform/db/columns.ts"
+import type { Row, SessionStatus } from "../../platform/db/schema.ts"
+import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
+
+/** The escrow of a checkout; amounts are with their currency. */
+export interface EscrowFacts {
+  authorized: string
+  captured: string
+  refunded: string
+  /** What is neither captured nor released; null for nothing. */
+  left: string | null
+  captureBefore: Date
+  /** Null where nothing can be refunded any more. */
+  refundBefore: Date | null
+  /** Whether a capture was asked for that is not mined. */
+  isCapturing: boolean
+}
+
+/** What decides the explanation of a checkout. */
+export interface CheckoutFacts {
+  id: string
+  status: SessionStatus
+  exception: PaymentException | null
+  capture: Row<"checkout_sessions">["capture"]
+  /** With its currency, as are `received` and `missing`. */
+  amount: string
+  received: string
+  /** What is missing of a payment of which a part arrived; null if nothing is. */
+  missing: string | null
+  expiresAt: Date
+  now: Date
+  /** The page at which it is paid. */
+  url: string
+  /** Whether its network takes no payments for now. */
+  isPaused: boolean
+  /** Why the hash that was submitted last does not pay for it; null if none did so. */
+  refusal: string | null
+  /** How deep its newest transfer is, and how deep it has to be; null without a transfer. */
+  depth: { have: number; need: number } | null
+  /** The payment that pays for it. */
+  paymentId: string | null
+  /** Payments, and surpluses of them, that wait for a decision; with their currency. */
+  open: readonly { id: string; amount: string; exception: WaitingFor | null }[]
+  escrow: EscrowFacts | null
+}
+
+/** Explains a checkout. */
+export function explainCheckout(facts: CheckoutFacts): Standing {
+  const { status: state, open } = facts
+  const standing = standingOf(facts)
+  const [first] = open
+  if (!first || state === "refunded") return { state, ...standing }
+  const what = first.amount === facts.received ? "What arrived" : first.amount
+  const others = open.length > 1 ? ` So do ${open.length - 1} more.` : ""
+  const isListed = first.exception === "sanctioned"
+  const from = isListed ? " It came from an address on a sanctions list." : ""
+  return {
+    state,
+    word: state === "confirmed" ? "Paid, needs you" : "Needs you",
+    why: `${standing.why} ${what} waits for your decision.${from}${others}`,
+    next: [
+      ...(isListed
+        ? [act("Read what you can do about it.", "GET", `payments/${first.id}`)]
+        : [
+            act(`Accept ${first.amount}.`, "POST", `payments/${first.id}/accept`),
+            act(`Send ${first.amount} back.`, "POST", `payments/${first.id}/return`),
+          ]),
+      ...standing.next,
+    ],
+  }
+}
+
+type Part = Omit<Standing, "state">
+
+function standingOf(facts: CheckoutFacts): Part {
+  switch (facts.status) {
+    case "pending":
+      return pendingStanding(facts)
+    case "verifying":
+      return verifyingStanding(facts)
+    case "authorized":
+      return authorizedStanding(facts)
+    case "confirmed":
+      return confirmedStanding(facts)
+    case "voided":
+      return {
+        word: "Released",
+        why: `Nothing was paid. The ${facts.escrow?.authorized ?? facts.amount} that was reserved went back to the payer.`,
+        next: [act("Make a new checkout, if the payer should still pay.", "POST", "checkouts")],
+      }
+    case "partially_refunded":
+    case "refunded":
+      return refundedStanding(facts)
+    case "failed":
+      return failedStanding(facts)
+    case "expired":
+      return expiredStanding(facts)
+  }
+}
+
+const seePayment = ({ paymentId }: CheckoutFacts, text: string): NextAction[] =>
+  paymentId ? [act(text, "GET", `payments/${paymentId}`)] : []
+
+function pendingStanding({
+  id,
+  amount,
+  expiresAt,
+  url,
+  isPaused,
+  refusal,
+  capture,
+  missing,
+  received,
+}: CheckoutFacts): Part {
+  const until = timeText(expiresAt)
+  const paused = isPaused ? " Payments on its network are paused for now, so nobody can pay it." : ""
+  const why = refusal
+    ? `Nobody has paid yet. The last transaction that was submitted does not pay for it. ${refusal}`
+    : missing
+      ? `${received} of ${amount} arrived, so ${missing} is missing.`
+      : `Nobody has paid yet. The payer has until ${until} to ${capture === "direct" ? "pay" : "reserve"} ${amount}.`
+  return {
+    word: missing ? "Partly paid" : "Waiting",
+    why: why + paused,
+    next: [
+      wait(
+        isPaused ? "Ask the operator of this service when payments start again." : `Send the payer this page: ${url}`,
+      ),
+      act("Close it, so that nobody pays it any more.", "DELETE", `checkouts/${id}`),
+    ],
+  }
+}
+
+function verifyingStanding({
+  id,
+  amount,
+  depth,
+  missing,
+  received,
+  expiresAt,
+  now,
+  capture,
+  url,
+}: CheckoutFacts): Part {
+  if (missing)
+    return {
+      word: "Partly paid",
+      why: `${received} of ${amount} arrived, so ${missing} is missing.`,
+      next:
+        now < expiresAt
+          ? [wait(`The payer can send the rest until ${timeText(expiresAt)}, at ${url}`)]
+          : [
+              act(
+                "Look again in a minute: its time is over, and it is being checked one last time.",
+                "GET",
+                `timeline/${id}`,
+              ),
+            ],
+    }
+  if (capture !== "direct")
+    return {
+      word: "Waiting",
+      why: `The payer signed, and ${amount} is being reserved in escrow.`,
+      next: [wait("You need to do nothing. This usually takes less than a minute.")],
+    }
+  return {
+    word: "Waiting",
+    why: depth
+      ? `A payment was seen on chain and has ${depth.have} of the ${depth.need} confirmations that it needs.`
+      : "A transaction was submitted, and is being looked for on chain.",
+    next: [wait("You need to do nothing. Do not deliver before the checkout is confirmed.")],
+  }
+}
+
+function authorizedStanding({ escrow, capture, amount, now }: CheckoutFacts): Part {
+  const reserved = escrow?.authorized ?? amount
+  if (escrow?.isCapturing)
+    return {
+      word: "Capturing",
+      why: `${reserved} is reserved in escrow, and your capture is on its way.`,
+      next: [wait("You need to do nothing.")],
+    }
+  if (escrow && now >= escrow.captureBefore)
+    return {
+      word: "Releasing",
+      why: `The time to capture ended on ${timeText(escrow.captureBefore)}, so ${reserved} is going back to the payer.`,
+      next: [wait("You need to do nothing. To be paid after all, make a new checkout.")],
+    }
+  const before = escrow ? ` If nobody captures it by ${timeText(escrow.captureBefore)}, it goes back to the payer.` : ""
+  if (capture === "automatic")
+    return {
+      word: "Reserved",
+      why: `The payer's ${reserved} is reserved in escrow, and is captured for you automatically.`,
+      next: [wait("You need to do nothing."), act("Release it to the payer instead.", "POST", "payments/void")],
+    }
+  return {
+    word: "Reserved",
+    why: `The payer's ${reserved} is reserved in escrow and waits for you.${before}`,
+    next: [act("Capture it.", "POST", "payments/capture"), act("Release it to the payer.", "POST", "payments/void")],
+  }
+}
+
+function confirmedStanding(facts: CheckoutFacts): Part {
+  const { amount, received, escrow, exception, capture } = facts
+  if (capture === "direct") {
+    const why =
+      exception === "underpaid" || exception === "late" || exception === "wrong_asset"
+        ? `It is paid, as you accepted what arrived: ${received}.`
+        : `It is paid: ${amount} arrived and is confirmed.`
+    return { word: "Paid", why, next: [wait("You can deliver."), ...seePayment(facts, "See where the money is now.")] }
+  }
+  const captured = escrow?.captured ?? amount
+  const left = escrow?.left ? ` ${escrow.left} is still reserved.` : ""
+  return {
+    word: "Paid",
+    why: `It is paid: ${captured} was captured from escrow and is in your payout wallet.${left}`,
+    next: [
+      wait("You can deliver."),
+      ...(escrow?.left
+        ? [
+            act(`Capture more, by ${timeText(escrow.captureBefore)}.`, "POST", "payments/capture"),
+            act("Release the rest to the payer.", "POST", "payments/void"),
+          ]
+        : []),
+      ...(escrow?.refundBefore
+        ? [act(`Refund all or a part of it, by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
+        : []),
+    ],
+  }
+}
+
+function refundedStanding({ status, escrow, amount, id }: CheckoutFacts): Part {
+  const isAll = status === "refunded"
+  const why = isAll
+    ? `It was paid, and all of it was refunded: ${escrow?.refunded ?? amount}.`
+    : `It was paid, and ${escrow?.refunded ?? "a part"} of ${escrow?.captured ?? amount} was refunded.`
+  return {
+    word: isAll ? "Refunded" : "Partly refunded",
+    why,
+    next: [
+      ...(!isAll && escrow?.refundBefore
+        ? [act(`Refund more of it, by ${timeText(escrow.refundBefore)}.`, "POST", "payments/refund")]
+        : []),
+      act("See each refund.", "GET", `checkouts/${id}`),
+    ],
+  }
+}
+
+const newCheckout = act("Make a new checkout, if the payer should still pay.", "POST", "checkouts")
+
+function failedStanding({ capture, exception, expiresAt, now, refusal }: CheckoutFacts): Part {
+  if (exception === "duplicate")
+    return {
+      word: "Failed",
+      why: "Its payment link was used up by somebody else while this payment was on its way.",
+      next: [newCheckout],
+    }
+  if (capture !== "direct" && now < expiresAt)
+    return {
+      word: "Failed",
+      why: "Nothing was paid: too many of the payments that were signed for it failed on chain.",
+      next: [newCheckout],
+    }
+  const why =
+    capture === "direct"
+      ? `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the transaction that was submitted does not pay for it.${refusal ? ` ${refusal}` : ""}`
+      : `Nothing was paid. The time to pay ended on ${timeText(expiresAt)}, and the payment that was signed failed on chain.`
+  return { word: "Failed", why, next: [newCheckout] }
+}
+
+/** Why a checkout is over to which money came. */
+const expiredWords: Record<PaymentException, (facts: CheckoutFacts) => string> = {
+  underpaid: ({ received, amount }) => `Only ${received} of ${amount} arrived before the time to pay was over.`,
+  late: ({ received, expiresAt }) => `${received} arrived after the time to pay had ended on ${timeText(expiresAt)}.`,
+  wrong_asset: ({ amount }) => `Another token arrived instead of ${amount}, and the time to pay is over.`,
+  duplicate: ({ received }) => `${received} arrived, and the time to pay is over.`,
+  overpaid: ({ received }) => `${received} arrived, and the time to pay is over.`,
+}
+
+function expiredStanding(facts: CheckoutFacts): Part {
+  const { exception, expiresAt } = facts
+  if (exception === null)
+    return {
+      word: "Expired",
+      why: `It was not paid. The time to pay ended on ${timeText(expiresAt)}.`,
+      next: [newCheckout, wait("If money arrives at its address later, you will see it here and can decide about it.")],
+    }
+  return { word: "Expired", why: expiredWords[exception](facts), next: [newCheckout] }
+}

@@ -1,0 +1,65 @@
+/** Why an event did, or did not, reach its merchant's server; and where a payment to another server stands. Pure. */
+import type { DeliveryStatus } from "../../platform/db/schema.ts"
+import { act, nothing, type Standing, timeText, wait } from "./standing.ts"
+
+/** A delivery of an event. */
+export interface DeliveryFacts {
+  id: string
+  url: string
+  status: DeliveryStatus
+  attempts: number
+  /** Why the last attempt failed; null if none did. */
+  lastError: string | null
+  /** When it is sent next; null if it is not. */
+  nextAt: Date | null
+}
+
+/** Explains an event of this type. */
+export function explainEvent(type: string, deliveries: readonly DeliveryFacts[]): Standing {
+  const worst = (["failed", "pending", "skipped"] as const)
+    .map(status => deliveries.find(each => each.status === status))
+    .find(each => each !== undefined)
+  if (deliveries.length === 0)
+    return {
+      state: "unsent",
+      word: "Not sent",
+      why: `Nothing of yours subscribes to ${type}, so it was sent nowhere.`,
+      next: [act("Add an endpoint for this event, or add the event to one.", "GET", "webhooks")],
+    }
+  if (!worst) {
+    const count = deliveries.length
+    return {
+      state: "delivered",
+      word: "Delivered",
+      why: `Your server accepted it${count > 1 ? `, at ${count} endpoints` : ""}.`,
+      next: [nothing],
+    }
+  }
+  return { state: worst.status, ...deliveryStanding(worst) }
+}
+
+function deliveryStanding({ id, url, status, attempts, lastError, nextAt }: DeliveryFacts): Omit<Standing, "state"> {
+  const resend = act("Send it again now.", "POST", `deliveries/${id}/resend`)
+  const log = act("See each attempt, with what your server answered.", "GET", `deliveries/${id}`)
+  const because = lastError ? `: ${/[.!?]$/.test(lastError) ? lastError : `${lastError}.`}` : "."
+  if (status === "failed")
+    return {
+      word: "Failed",
+      why: `${url} did not accept it in ${attempts} attempts, and it is not tried again automatically. The last one failed${because}`,
+      next: [log, resend],
+    }
+  if (status === "skipped")
+    return {
+      word: "Skipped",
+      why: `The endpoint at ${url} was switched off, so this was not sent.`,
+      next: [act("Switch the endpoint on.", "GET", "webhooks"), resend],
+    }
+  if (attempts === 0)
+    return { word: "Waiting", why: `It is about to be sent to ${url}.`, next: [wait("You need to do nothing.")] }
+  const again = nextAt ? ` It is tried again on ${timeText(nextAt)}.` : " It is being sent again."
+  return {
+    word: "Retrying",
+    why: `${url} has not accepted it in ${attempts} ${attempts === 1 ? "attempt" : "attempts"}. The last one failed${because}${again}`,
+    next: [log, resend],
+  }
+}

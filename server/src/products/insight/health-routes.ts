@@ -1,0 +1,45 @@
+/** `/api/console/health`: whether the service does what a merchant relies on. */
+import { Type } from "typebox"
+import type { Context } from "../../platform/context.ts"
+import { Described, Nullable, Timestamp } from "../../platform/http/schemas.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { readHealth } from "./read-health.ts"
+
+const Sentences = (description: string) => Type.Array(Type.String(), { description })
+const Count = Type.Integer({ description: "At most 1,000 are counted" })
+
+const ServiceHealth = Type.Object({
+  networks: Type.Array(
+    Type.Object({
+      chain: Type.String(),
+      head: Described(Nullable(Type.String()), "The newest block that was read; null before the first"),
+      finalized: Nullable(Type.String()),
+      behind: Described(Nullable(Type.String()), "How many blocks the transfers that are known are behind the head"),
+      readAt: Nullable(Timestamp),
+      payments: Type.Enum(["open", "paused"], { type: "string" }),
+      alarms: Sentences("What is wrong there"),
+    }),
+  ),
+  queue: Type.Object({
+    payouts: Type.Object({ queued: Count, held: Count, sending: Count, oldestAt: Nullable(Timestamp) }),
+    deliveries: Type.Object({ pending: Count, oldestAt: Nullable(Timestamp) }),
+  }),
+  alarms: Sentences("All that needs somebody, in words"),
+})
+
+export function healthInsightRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/health",
+    {
+      schema: {
+        operationId: "readServiceHealth",
+        summary: "Each network, what of yours waits, and what is wrong, in words",
+        description:
+          "What only the operator of the service can see and mend, such as an endpoint of a network that lies, is in `/readyz` and the metrics.",
+        tags: ["insight"],
+        response: { 200: ServiceHealth },
+      },
+    },
+    async request => await readHealth(ctx, await callingMerchant(request)),
+  )
+}

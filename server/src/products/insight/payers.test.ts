@@ -1,0 +1,98 @@
+// Payers by address and e-mail address, and the health of the service, of one merchant alone.
+import { afterAll, beforeAll, expect, it } from "vitest"
+import { lifeOf } from "../../../test/life.ts"
+import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
+import { ensureCursor } from "../../ledger/scanner/scan-round.ts"
+
+let rig: PayoutRig
+let shop: Awaited<ReturnType<PayoutRig["sell"]>>
+const [first, second] = [3, 5] as const
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  await lifeOf(rig).begin()
+  shop = await rig.sell()
+  await rig.paid(shop, 500_000n)
+  rig.service.advance(1_000)
+  await rig.paid(shop, 200_000n, rig.anvil.accounts[second])
+  rig.service.advance(1_000)
+  await rig.paid(shop, 700_000n)
+  await rig.service.merchant("rival")
+})
+afterAll(() => rig.stop())
+
+const get = async (path: string, as = "shop") =>
+  await rig.service.call("GET", `/api/console/${path}`, undefined, { as })
+const addressOf = (n: 3 | 5) => rig.anvil.accounts[n].address
+
+it("lists each payer once, who paid last first, with what came, by network and token", async () => {
+  const { body } = await get("payers")
+  expect(body).toMatchObject({ total: 2 })
+  expect(body.data.map(({ address }: { address: string }) => address)).toEqual([addressOf(first), addressOf(second)])
+  const common = { chain: "base-sepolia", currency: "USDC", decimals: 6, returned: "0.00" }
+  expect(body.data[0].totals).toMatchObject([{ ...common, payments: 2, paid: "1.20", open: "0.00" }])
+  expect(body.data[1].totals).toMatchObject([{ ...common, payments: 1, paid: "0.00", open: "0.20" }])
+  const page = (await get("payers?limit=1")).body
+  expect((await get(`payers?limit=1&after=${page.next}`)).body.data[0].address).toBe(addressOf(second))
+  expect((await get(`payers?q=${addressOf(second)}`)).body.data).toHaveLength(1)
+  expect((await get("payers?q=ada@shop.example")).body.data).toEqual([])
+})
+
+it("shows one payer with the access that was bought", async () => {
+  const { status, body } = await get(`payers/${addressOf(first).toLowerCase()}`)
+  expect(status).toBe(200)
+  expect(body.wallets).toMatchObject([{ address: addressOf(first), totals: [{ paid: "1.20" }] }])
+  expect(body.access).toMatchObject([{ paywallId: shop.id, name: "a", address: addressOf(first) }])
+  expect(body).toMatchObject({ subscriptions: [], refunded: [] })
+  expect((await get(`payers/${addressOf(second)}`)).body.access).toEqual([])
+})
+
+it("finds the wallets of an e-mail address by the checkouts that they paid", async () => {
+  const { body } = await rig.service.call(
+    "POST",
+    "/api/console/checkouts",
+    { amount: 1, customerEmail: "Ada@shop.example" },
+    { as: "shop" },
+  )
+  expect((await get("payers/ada@shop.example")).status).toBe(404)
+  const payer = addressOf(second).toLowerCase() as never
+  await rig.service.ctx.db.updateTable("checkout_sessions").set({ payer }).where("id", "=", body.id).execute()
+  expect((await get("payers/ada@shop.example")).body.wallets).toMatchObject([{ address: addressOf(second) }])
+  expect((await get("payers?q=ADA@shop.example")).body.data).toMatchObject([{ address: addressOf(second) }])
+})
+
+it("has no payer of another merchant's, and refuses what is neither address", async () => {
+  expect((await get("payers", "rival")).body.data).toEqual([])
+  for (const who of [addressOf(first), "ada@shop.example"])
+    expect((await get(`payers/${who}`, "rival")).status).toBe(404)
+  for (const who of ["x", "0x12", `0x${"ab".repeat(32)}`, "a@b@c"])
+    expect((await get(`payers/${who}`)).status, who).toBe(404)
+  for (const q of ["", "x", "0x12", "a b@c"])
+    expect((await get(`payers?q=${encodeURIComponent(q)}`)).status, q).toBe(400)
+})
+
+it("says in words what is wrong: a network that is not read, a wallet that is halted, payouts on hold", async () => {
+  const { ctx } = rig.service
+  const sentences = async () => (await get("health")).body.alarms as string[]
+  expect(await sentences()).toEqual([expect.stringContaining("Base Sepolia is not being read")])
+  await ensureCursor(ctx, rig.network)
+  await ctx.db.updateTable("cursors").set({ looked_at: ctx.now(), lag_blocks: 3n }).execute()
+  const { body } = await get("health")
+  expect(body.alarms).toEqual([])
+  expect(body.networks).toMatchObject([{ chain: "base-sepolia", behind: "3", payments: "open", alarms: [] }])
+  await ctx.db.updateTable("cursors").set({ lag_blocks: 1_000_000n }).execute()
+  expect(await sentences()).toEqual(["Base Sepolia is read 1000000 blocks behind, so payments there are found late."])
+  await ctx.db.updateTable("cursors").set({ lag_blocks: 0n }).execute()
+  await ctx.db.updateTable("wallets").set({ status: "halted", halted_reason: "a test" }).execute()
+  expect(await sentences()).toEqual([expect.stringMatching(/^Payments and payouts on Base Sepolia are paused/)])
+  await ctx.db.updateTable("wallets").set({ status: "active", halted_reason: null }).execute()
+  const split = await rig.sell([70, 30])
+  await rig.paid(split, 1_000_000n)
+  await ctx.db
+    .updateTable("payouts")
+    .set({ state: "held", held_reason: "low_gas" })
+    .where("state", "=", "queued")
+    .execute()
+  expect(await sentences()).toEqual(["2 of your payouts are on hold. See the payouts for the reason of each."])
+  expect((await get("health")).body.queue.payouts).toMatchObject({ queued: 0, held: 2, sending: 0 })
+  expect((await get("health", "rival")).body).toMatchObject({ alarms: [], queue: { payouts: { held: 0 } } })
+})

@@ -1,0 +1,190 @@
+/** Why a payment stands as it does. Pure. */
+import type { WaitingFor } from "../../platform/db/columns.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { explainPayout, type PayoutFacts } from "./payout-standing.ts"
+import { act, type NextAction, nothing, type Standing, timeText, wait } from "./standing.ts"
+
+/** What decides the explanation of a payment. */
+export interface PaymentFacts {
+  id: string
+  status: Row<"payments">["status"]
+  exception: WaitingFor | null
+  /** With its currency. */
+  amount: string
+  /** What it should have been, with its currency; null where nothing has one price. */
+  price: string | null
+  payer: string
+  /** The checkout that it pays for, while the checkout can still be paid. */
+  openCheckout: string | null
+  sessionId: string | null
+  acceptedAt: Date | null
+  returnedTo: string | null
+  /** What it brought beyond the price, with its currency. */
+  surplus: { amount: string; state: Row<"surpluses">["state"] } | null
+  /** Whether its payer has named the address where the money should go back. */
+  hasReturnAddress: boolean
+  /** What carries its money out: shares, sweeps, and a return; without those that were cancelled or replaced. */
+  payouts: readonly PayoutFacts[]
+  /** When the next sweep takes its money; null if nothing of it waits for one. */
+  sweepAt: Date | null
+}
+
+/** Explains a payment. */
+export function explainPayment(facts: PaymentFacts): Standing {
+  switch (facts.status) {
+    case "granted":
+      return grantedStanding(facts)
+    case "open":
+      return openStanding(facts)
+    case "returned":
+      return returnedStanding(facts)
+    case "reversed":
+      return {
+        state: facts.status,
+        word: "Reversed",
+        why: `The network took back the transaction of this payment of ${facts.amount}, so it no longer counts as paid.`,
+        next: [
+          wait(
+            "Do not deliver yet. If the network includes the transaction again, the payment counts again automatically.",
+          ),
+          ...(facts.sessionId ? [act("See the checkout.", "GET", `timeline/${facts.sessionId}`)] : []),
+        ],
+      }
+  }
+}
+
+function grantedStanding(facts: PaymentFacts): Standing {
+  const { id, amount, acceptedAt, surplus, status: state } = facts
+  const paid = acceptedAt
+    ? `You accepted this payment of ${amount} on ${timeText(acceptedAt)}, so it counts as paid.`
+    : `This payment of ${amount} is confirmed.`
+  if (surplus?.state === "open")
+    return {
+      state,
+      word: "Needs you",
+      why: `${paid} The payer sent ${surplus.amount} more than the price, and that part waits for your decision.`,
+      next: [
+        act(`Keep the extra ${surplus.amount}.`, "POST", `payments/${id}/accept`),
+        act(`Send the extra ${surplus.amount} back.`, "POST", `payments/${id}/return`),
+      ],
+    }
+  const money = moneyOf(facts)
+  return { state, word: "Paid", why: `${paid} ${money.why}`, next: money.next }
+}
+
+/** Where the money of a payment that counts is. */
+function moneyOf({ payouts, sweepAt }: PaymentFacts): Pick<Standing, "why" | "next"> {
+  const held = payouts.find(({ state }) => state === "held")
+  if (held) {
+    const { why, next } = explainPayout(held)
+    return { why: why.replace(/^This /, "Its "), next }
+  }
+  const moving = payouts.filter(({ state }) => state === "queued" || state === "assigned")
+  if (moving.length > 0)
+    return {
+      why: "Its money is on its way out.",
+      next: [wait("You need to do nothing."), ...seeOf(moving)],
+    }
+  if (sweepAt)
+    return {
+      why: `Its money goes to your payout address with the next payout, by ${timeText(sweepAt)} at the latest.`,
+      next: [wait("You need to do nothing.")],
+    }
+  if (payouts.length === 0)
+    return {
+      why: "No money of it waits to be paid out.",
+      next: [nothing],
+    }
+  const isSplit = payouts.some(({ kind }) => kind === "share")
+  return {
+    why: isSplit
+      ? "Its money was divided and sent to the recipients of its split."
+      : "Its money was sent to your payout address.",
+    next: seeOf(payouts),
+  }
+}
+
+const seeOf = (payouts: readonly PayoutFacts[]): NextAction[] =>
+  payouts
+    .slice(0, 3)
+    .map(({ id, kind }) => act(`See the ${kind === "sweep" ? "payout" : kind}.`, "GET", `payouts/${id}`))
+
+/** Why the money of an open payment does not count automatically. */
+const openWords: Record<WaitingFor, (facts: PaymentFacts) => string> = {
+  underpaid: ({ amount, price }) =>
+    `The payer sent ${amount}${price ? `, which is less than the price of ${price}` : ", which is less than the price"}.`,
+  overpaid: ({ amount }) => `The payer sent ${amount} on top of what had already been paid.`,
+  late: ({ amount, sessionId }) =>
+    sessionId
+      ? `${amount} arrived after the time to pay was over.`
+      : `${amount} arrived after the paywall was switched off or its address was replaced.`,
+  duplicate: ({ amount }) => `${amount} arrived for something that had already been paid: the payer paid twice.`,
+  wrong_asset: ({ amount, price }) =>
+    `The payer sent ${amount}, which is not the token that was asked for${price ? ` (${price})` : ""}.`,
+  sanctioned: ({ amount, payer }) =>
+    `${amount} came from ${payer}, an address on a sanctions list, so it does not count.`,
+  no_buyer: ({ amount }) =>
+    `${amount} was minted, as a bridge does, or sent by its own token, so there is no sender who could have access.`,
+}
+
+function openStanding(facts: PaymentFacts): Standing {
+  const { id, exception, status: state, openCheckout, hasReturnAddress, amount } = facts
+  const why = `${openWords[exception ?? "underpaid"](facts)} It waits for your decision.`
+  if (exception === "sanctioned")
+    return {
+      state,
+      word: "Needs you",
+      why,
+      next: [
+        wait("Take legal advice first. While the address is listed, accepting the payment is refused."),
+        act(`Send ${amount} back to an address that is not listed.`, "POST", `payments/${id}/return`),
+      ],
+    }
+  const accepting =
+    exception === "underpaid"
+      ? "Accept it: it then counts as paid in full."
+      : exception === "wrong_asset"
+        ? "Accept it: it then counts as paid, and you get the token as it is."
+        : exception === "duplicate" || exception === "overpaid" || exception === "no_buyer"
+          ? "Accept it: the money is yours."
+          : "Accept it: it then counts as paid."
+  const returning = hasReturnAddress
+    ? "Send it back to the address that the payer named."
+    : "Send it back: ask the payer for an address first, as the sender may be an exchange."
+  return {
+    state,
+    word: "Needs you",
+    why,
+    next: [
+      act(accepting, "POST", `payments/${id}/accept`),
+      act(returning, "POST", `payments/${id}/return`),
+      ...(exception === "underpaid" && openCheckout
+        ? [wait("Or wait: the payer can still send the rest, and then it counts automatically.")]
+        : []),
+    ],
+  }
+}
+
+function returnedStanding({ id, amount, returnedTo, payouts, status: state }: PaymentFacts): Standing {
+  const to = returnedTo ? ` to ${returnedTo}` : ""
+  const decided = `You decided to send this payment of ${amount} back${to}.`
+  const back = payouts.find(({ kind }) => kind === "return")
+  if (!back)
+    return {
+      state,
+      word: "Returned",
+      why: `${decided} The return is being made.`,
+      next: [act("Look again in a minute.", "GET", `payments/${id}`)],
+    }
+  const { why, next } = explainPayout(back)
+  const others = next.filter(({ route }) => !isItself(route, id))
+  return {
+    state,
+    word: "Returned",
+    why: `${decided} ${why.replace(/^This /, "The ")}`,
+    next: others.length > 0 ? others : [nothing],
+  }
+}
+
+/** Whether an action only leads to the page on which it stands. */
+const isItself = (route: string | null, id: string): boolean => route === `GET /api/console/payments/${id}`

@@ -1,0 +1,223 @@
+/** Why a payout, a return or a call of an escrow stands as it does. Pure. */
+import type { HeldReason, Row } from "../../platform/db/schema.ts"
+import { act, type NextAction, nothing, type Standing, timeText, wait } from "./standing.ts"
+
+type Kind = Row<"payouts">["kind"]
+
+/** What decides the explanation of a payout. */
+export interface PayoutFacts {
+  /** As its merchant sees it. */
+  id: string
+  kind: Kind
+  state: Row<"payouts">["state"]
+  heldReason: HeldReason | null
+  /** What a node or the service said about it. */
+  heldDetail: string | null
+  /** With its currency. */
+  amount: string
+  recipient: string
+  /** When it is tried next; null where only a person can have it tried again. */
+  triedAt: Date | null
+  minedAt: Date | null
+  /** Cancelled by a person. */
+  stopped: boolean
+  /** The payment that it belongs to, and of an escrow's call the checkout. */
+  paymentId: string | null
+  sessionId: string | null
+  /** The refund that it carries out. */
+  refundId: string | null
+  /** The payout that was made in place of this one. */
+  replacedBy: string | null
+}
+
+const nouns: Record<Kind, string> = {
+  share: "share",
+  sweep: "payout",
+  return: "return",
+  authorize: "payment",
+  settle: "payment",
+  batch: "batch of payments",
+  reserve: "reservation",
+  capture: "capture",
+  void: "release",
+  refund: "refund",
+}
+
+/** What it does, once it has: "… was sent to 0x…". */
+function doneWords({ kind, amount, recipient }: PayoutFacts): string {
+  switch (kind) {
+    case "share":
+      return `This share of ${amount} was sent to ${recipient}`
+    case "sweep":
+      return `${amount} was sent to your payout address ${recipient}`
+    case "return":
+      return `${amount} was sent back to ${recipient}`
+    case "authorize":
+    case "settle":
+    case "batch":
+      return `The payer's ${amount} was collected`
+    case "reserve":
+      return `The payer's ${amount} was reserved in escrow`
+    case "capture":
+      return `${amount} was captured from escrow and sent to ${recipient}`
+    case "void":
+      return `${amount} was released from escrow to the payer`
+    case "refund":
+      return `${amount} was refunded to ${recipient}`
+  }
+}
+
+/** Explains a payout. */
+export function explainPayout(facts: PayoutFacts): Standing {
+  const { state, kind } = facts
+  const noun = nouns[kind]
+  switch (state) {
+    case "queued":
+      return {
+        state,
+        word: "Waiting",
+        why: `This ${noun} of ${facts.amount} is waiting for its turn to be sent.`,
+        next: [wait("You need to do nothing. It is usually sent within a minute.")],
+      }
+    case "held":
+      return heldStanding(facts, noun)
+    case "assigned":
+      return {
+        state,
+        word: "Sending",
+        why: `This ${noun} of ${facts.amount} is signed, and its transaction is on the way to the network.`,
+        next: [wait("You need to do nothing. If the network is slow, it is sent again with a higher fee.")],
+      }
+    case "mined":
+      return {
+        state,
+        word: "Sent",
+        why: `${doneWords(facts)}${onDate(facts)}. The network has not made that final yet.`,
+        next: [wait("You need to do nothing. If the network takes the transaction back, it is sent again.")],
+      }
+    case "final":
+      return {
+        state,
+        word: "Sent",
+        why: `${doneWords(facts)}${onDate(facts)}. This is final.`,
+        next: [finalNext(facts)],
+      }
+    case "reverted":
+      return revertedStanding(facts, noun)
+    case "cancelled":
+      return cancelledStanding(facts, noun)
+  }
+}
+
+const onDate = ({ minedAt }: PayoutFacts): string => (minedAt ? ` on ${timeText(minedAt)}` : "")
+
+function finalNext({ kind, id, paymentId, sessionId }: PayoutFacts): NextAction {
+  if (kind === "sweep") return act("See which payments it carried.", "GET", `payouts/${id}/payments`)
+  if (paymentId !== null) return act("See the payment that it came from.", "GET", `payments/${paymentId}`)
+  if (sessionId !== null) return act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
+  return nothing
+}
+
+/** Why something that is held does not move; `amount` and `noun` are of the payout. */
+const heldWords: Record<HeldReason, (noun: string, facts: PayoutFacts) => string> = {
+  short: noun =>
+    `This ${noun} is on hold because its money is not all there for certain: the chain is moving, or took back a part of it.`,
+  sanctions: (noun, { recipient }) =>
+    `This ${noun} is on hold because ${recipient}, or the address that paid, is on a sanctions list.`,
+  simulation: (noun, { heldDetail }) =>
+    `This ${noun} is on hold because the transfer would fail right now${heldDetail ? `: ${sentenceOf(heldDetail)}` : "."}`,
+  low_gas: noun => `This ${noun} is on hold because the service has too little gas to send it.`,
+  reverted: noun => `This ${noun} is on hold because the transaction before it failed on chain.`,
+  gas_budget: noun => `This ${noun} is on hold because today's gas budget for your payouts is used up.`,
+  allowance: noun => `This ${noun} is on hold because your payout wallet has not approved it yet.`,
+  balance: noun => `This ${noun} is on hold because your payout wallet holds too little to pay it.`,
+}
+
+/** A detail as the end of a sentence: it gets the full stop that it lacks. */
+const sentenceOf = (detail: string): string => (/[.!?]$/.test(detail) ? detail : `${detail}.`)
+
+function heldStanding(facts: PayoutFacts, noun: string): Standing {
+  const reason = facts.heldReason ?? "simulation"
+  return {
+    state: facts.state,
+    word: "On hold",
+    why: `${heldWords[reason](noun, facts)} No money has left.`,
+    next: heldNext(facts, reason),
+  }
+}
+
+function heldNext({ kind, triedAt, id, paymentId, refundId }: PayoutFacts, reason: HeldReason): NextAction[] {
+  const again = triedAt
+    ? wait(`You need to do nothing. It is tried again automatically, next on ${timeText(triedAt)}.`)
+    : wait(`Ask the operator of this service to send it: it is not tried again automatically. Give them the id ${id}.`)
+  switch (reason) {
+    case "allowance":
+      return refundId === null
+        ? [again]
+        : [
+            act(
+              "Approve it from your payout wallet: the refund says what to send.",
+              "GET",
+              `payments/refunds/${refundId}`,
+            ),
+          ]
+    case "balance":
+      return [wait("Add funds to your payout wallet. It continues automatically.")]
+    case "sanctions":
+      return [wait(`Ask the operator of this service what to do. Give them the id ${id}.`)]
+    case "low_gas":
+      return [wait("You need to do nothing. The operator has to add gas, and it continues automatically.")]
+    case "gas_budget":
+      return [again, act("See your gas budget.", "GET", "settings")]
+    case "simulation":
+      return kind === "return" && paymentId !== null
+        ? [again, act("If the address can't receive this token, see the return.", "GET", `payments/${paymentId}`)]
+        : [again]
+    case "short":
+    case "reverted":
+      return [again]
+  }
+}
+
+function revertedStanding(
+  { state, amount, kind, replacedBy, refundId, sessionId }: PayoutFacts,
+  noun: string,
+): Standing {
+  const why = `The transaction of this ${noun} of ${amount} failed on chain. No money moved.`
+  const followed = replacedBy
+    ? [act("See the one that was made in its place.", "GET", `timeline/${replacedBy}`)]
+    : kind === "refund"
+      ? [
+          act(
+            `See the refund${refundId ? "" : "s"}, and ask for it again.`,
+            "GET",
+            `payments/refunds${refundId ? `/${refundId}` : ""}`,
+          ),
+        ]
+      : kind === "share" || kind === "sweep" || kind === "return"
+        ? [wait("You need to do nothing. It is made again automatically.")]
+        : sessionId !== null
+          ? [act("See the checkout, and ask for it again.", "GET", `timeline/${sessionId}`)]
+          : [wait("The payer has to pay again.")]
+  return { state, word: "Failed", why, next: followed }
+}
+
+function cancelledStanding(facts: PayoutFacts, noun: string): Standing {
+  const { state, amount, kind, stopped, heldDetail, paymentId, sessionId, refundId } = facts
+  const detail = heldDetail ? ` ${capital(sentenceOf(heldDetail))}` : ""
+  const by = stopped ? " by the operator of this service" : ""
+  const why = `This ${noun} of ${amount} was cancelled${by} before it was sent. No money moved.${detail}`
+  const next = (): NextAction => {
+    if (kind === "return" && paymentId !== null)
+      return act("Decide about the payment again: it is open once more.", "GET", `payments/${paymentId}`)
+    if (kind === "refund" && refundId !== null) return act("See the refund.", "GET", `payments/refunds/${refundId}`)
+    if (stopped) return wait("Ask the operator of this service why: it is not made again automatically.")
+    if (kind === "share" || kind === "sweep")
+      return wait("You need to do nothing. What is still owed to you is paid out by another one.")
+    if (sessionId !== null) return act("See the checkout that it belongs to.", "GET", `timeline/${sessionId}`)
+    return wait("The payer has to pay again.")
+  }
+  return { state, word: "Cancelled", why, next: [next()] }
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)

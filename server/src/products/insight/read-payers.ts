@@ -1,0 +1,196 @@
+/** A merchant's payers: who paid, what came and went back, what they subscribed to, and what they have access to. */
+import { sql } from "kysely"
+import { amountFormatter } from "../../platform/chain/format-amounts.ts"
+import { type Address, checksummed, parseAddress } from "../../platform/chain/hex.ts"
+import { networkOf } from "../../platform/chain/network-facts.ts"
+import type { TxContext } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { sqlArray } from "../../platform/db/sql-array.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { type ListSource, newestFirst } from "../../platform/http/send-lists.ts"
+import { formatAmount } from "../../platform/money/amount.ts"
+import { FOREVER } from "../paywalls/grant.ts"
+
+/** Of an e-mail address so many wallets are shown, and of a payer so many subscriptions and grants of access. */
+const MAX_SHOWN = 100
+
+interface PayerRow {
+  id: string
+  payer: Address
+  created_at: Date
+}
+
+/** SQL: the wallets that paid a checkout, or a subscription, with this e-mail address. */
+const walletsOf = (merchantId: string, email: string) => sql`(
+  select payer from checkout_sessions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()} and payer is not null
+  union select payer from subscriptions where merchant_id = ${merchantId} and lower(customer_email) = ${email.toLowerCase()}
+    and started_at is not null and payer is not null limit ${sql.lit(MAX_SHOWN)})`
+
+/** The payers, each by its newest payment; `q` is an address or an e-mail address. */
+export function payersOf({ db }: TxContext, merchantId: string, q: string | undefined): ListSource<PayerRow> {
+  let query = db
+    .selectFrom("payments")
+    .select(["id", "payer", "created_at"])
+    .where("merchant_id", "=", merchantId)
+    .where(
+      sql<boolean>`not exists (select from payments n where n.merchant_id = payments.merchant_id and n.payer = payments.payer
+        and (n.created_at, n.id) > (payments.created_at, payments.id))`,
+    )
+  if (q !== undefined) {
+    const address = parseAddress(q)
+    query = address
+      ? query.where("payer", "=", address)
+      : query.where(sql<boolean>`payer = any(array(${walletsOf(merchantId, q)}))`)
+  }
+  return newestFirst(query)
+}
+
+interface Sum {
+  payer: Address
+  chain_id: number
+  token: Address
+  count: number
+  paid: bigint
+  returned: bigint
+  open: bigint
+}
+
+/** What each payer's payments add up to, by network and token. Escrows' refunds count as refunded. */
+async function sumsOf({ db }: TxContext, merchantId: string, payers: readonly Address[]): Promise<Sum[]> {
+  const { rows } = await sql<Sum>`
+    select payer, chain_id, token, count(*)::int as count,
+      coalesce(sum(amount) filter (where status = 'granted'), 0)::numeric(78,0) as paid,
+      coalesce(sum(amount) filter (where status = 'returned'), 0)::numeric(78,0) as returned,
+      coalesce(sum(amount) filter (where status = 'open'), 0)::numeric(78,0) as open
+    from payments where merchant_id = ${merchantId} and payer = any(${sqlArray("text", payers)})
+    group by payer, chain_id, token order by payer, chain_id, token`.execute(db)
+  return rows
+}
+
+/** Payers in the API's form. */
+export async function shownPayers(ctx: TxContext, merchantId: string, rows: readonly PayerRow[]) {
+  const sums = await sumsOf(
+    ctx,
+    merchantId,
+    rows.map(({ payer }) => payer),
+  )
+  const format = await amountFormatter(ctx, sums)
+  return rows.map(({ payer, created_at }) => ({
+    address: checksummed(payer),
+    lastPaidAt: created_at.toISOString(),
+    totals: sums
+      .filter(sum => sum.payer === payer)
+      .map(sum => {
+        const { currency, decimals } = format({ ...sum, amount: 0n })
+        const text = (amount: bigint) => format({ ...sum, amount }).amount
+        return {
+          chain: networkOf(ctx.chain, sum.chain_id).name,
+          token: checksummed(sum.token),
+          currency,
+          decimals,
+          payments: sum.count,
+          paid: text(sum.paid),
+          returned: text(sum.returned),
+          open: text(sum.open),
+        }
+      }),
+  }))
+}
+
+/** One payer, by an address, or all wallets of an e-mail address; throws `NOT_FOUND` for one who never paid. */
+export async function readPayer(ctx: TxContext, merchantId: string, who: string) {
+  const address = parseAddress(who)
+  const isEmail = /^[^@\s]+@[^@\s]+$/.test(who)
+  if (!address && !isEmail) throw new ApiError("NOT_FOUND")
+  const payers = await payersOf(ctx, merchantId, who).read(undefined, MAX_SHOWN, 0)
+  const escrows = await escrowsOf(ctx, merchantId, address, who)
+  const wallets = [
+    ...new Set([
+      ...(address ? [address] : []),
+      ...payers.map(({ payer }) => payer),
+      ...escrows.map(({ payer }) => payer),
+    ]),
+  ]
+  const [subscriptions, access] = await Promise.all([
+    subscriptionsOf(ctx, merchantId, wallets),
+    accessOf(ctx, merchantId, wallets),
+  ])
+  if (payers.length + escrows.length + subscriptions.length === 0) throw new ApiError("NOT_FOUND")
+  const known = [...payers, ...escrows.filter(({ payer }) => !payers.some(each => each.payer === payer))]
+  return {
+    wallets: await shownPayers(ctx, merchantId, [...new Map(known.map(row => [row.payer, row])).values()]),
+    refunded: refundedOf(ctx, escrows),
+    subscriptions: subscriptions.map(row => ({
+      id: row.id,
+      status: row.status ?? "active",
+      productId: row.product_id,
+      paidUntil: row.paid_until?.toISOString() ?? null,
+      customerEmail: row.customer_email,
+    })),
+    access: access.map(row => ({
+      paywallId: row.paywall_id,
+      name: row.name,
+      address: checksummed(row.address),
+      expiresAt: row.expires_at && row.expires_at < FOREVER ? row.expires_at.toISOString() : null,
+      callsLeft: row.calls_left,
+    })),
+  }
+}
+
+type EscrowRow = PayerRow & Pick<Row<"escrows">, "chain_id" | "captured" | "refunded">
+
+/** Payments through escrow, which have no rows among the payments. */
+async function escrowsOf(
+  { db }: TxContext,
+  merchantId: string,
+  address: Address | undefined,
+  who: string,
+): Promise<EscrowRow[]> {
+  const of = address
+    ? sql`s.payer = ${address}`
+    : sql`lower(s.customer_email) = ${who.toLowerCase()} and s.customer_email is not null`
+  const { rows } = await sql<EscrowRow>`
+    select e.session_id as id, e.payer, coalesce(e.authorized_at, e.created_at) as created_at, e.chain_id, e.captured, e.refunded
+    from checkout_sessions s join escrows e on e.session_id = s.id
+    where s.merchant_id = ${merchantId} and ${of} and s.capture <> 'direct' and e.payer is not null and e.authorized > 0
+    order by s.created_at desc limit ${sql.lit(MAX_SHOWN)}`.execute(db)
+  return rows
+}
+
+/** What was refunded out of escrows, by network. */
+function refundedOf({ chain }: TxContext, escrows: readonly EscrowRow[]) {
+  return [...Map.groupBy(escrows, ({ chain_id }) => chain_id)].map(([chainId, of]) => {
+    const { name, token } = networkOf(chain, chainId)
+    const sum = (field: "captured" | "refunded") => of.reduce((total, row) => total + row[field], 0n)
+    return {
+      chain: name,
+      currency: token.symbol,
+      captured: formatAmount(sum("captured"), token.decimals),
+      refunded: formatAmount(sum("refunded"), token.decimals),
+    }
+  })
+}
+
+const subscriptionsOf = ({ db }: TxContext, merchantId: string, wallets: readonly Address[]) =>
+  db
+    .selectFrom("subscriptions")
+    .selectAll()
+    .where(sql<boolean>`payer = any(${sqlArray("text", wallets)})`)
+    .where("merchant_id", "=", merchantId)
+    .where("started_at", "is not", null)
+    .orderBy("started_at", "desc")
+    .limit(MAX_SHOWN)
+    .execute()
+
+async function accessOf({ db, now }: TxContext, merchantId: string, wallets: readonly Address[]) {
+  const { rows } = await sql<
+    Pick<Row<"access">, "paywall_id" | "address" | "expires_at" | "calls_left"> & { name: string }
+  >`
+    select a.paywall_id, w.name, a.address, a.expires_at, a.calls_left
+    from (select distinct resource_id, payer from payments where merchant_id = ${merchantId} and payer = any(${sqlArray("text", wallets)})
+        and starts_with(resource_id, 'pw_')) p
+      join access a on a.paywall_id = p.resource_id and a.address = p.payer join paywalls w on w.id = a.paywall_id
+    where w.merchant_id = ${merchantId} and a.expires_at > ${now()} and a.tx_hash is not null and coalesce(a.calls_left > 0, true)
+    order by w.name, a.address limit ${sql.lit(MAX_SHOWN)}`.execute(db)
+  return rows
+}

@@ -1,0 +1,26 @@
+/** `/api/console/search`: finds anything of the merchant's by what is known of it. */
+import { type Context, reading } from "../../platform/context.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { findMatches } from "./find-matches.ts"
+import { Matches, SearchQuery } from "./search-schema.ts"
+
+export function searchRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/search",
+    {
+      schema: {
+        operationId: "search",
+        summary: "Finds anything by its id, hash, address, e-mail address, slug, name, amount or metadata",
+        description:
+          "Text is compared as a whole, in any case; of a name its beginning is enough. Metadata is found by text, numbers and booleans at its top level, in at most 50 fields of a checkout.",
+        tags: ["insight"],
+        querystring: SearchQuery,
+        response: { 200: Matches },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      return { data: await findMatches(await reading(ctx), merchantId, request.query.q) }
+    },
+  )
+}

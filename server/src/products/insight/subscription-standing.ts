@@ -1,0 +1,177 @@
+/** Why a subscription or an invoice stands as it does. Pure. */
+import type { Row } from "../../platform/db/schema.ts"
+import type { InvoiceStatus } from "../subscriptions/schema.ts"
+import { act, type NextAction, type Standing, timeText, wait } from "./standing.ts"
+
+/** What decides the explanation of a subscription. */
+export interface SubscriptionFacts {
+  id: string
+  /** Null until its first invoice is paid. */
+  status: Row<"subscriptions">["status"]
+  paidUntil: Date | null
+  accessUntil: Date | null
+  cancelAtPeriodEnd: boolean
+  cancelAskedBy: Row<"subscriptions">["cancel_asked_by"]
+  cancelReason: Row<"subscriptions">["cancel_reason"]
+  blockedBy: Row<"subscriptions">["blocked_by"]
+  pausedAt: Date | null
+  endedAt: Date | null
+  /** The invoice that can be paid now, with its page. */
+  invoice: { id: string; url: string; amount: string } | null
+  /** When an unpaid invoice cancels it. */
+  cancelsAt: Date | null
+}
+
+/** Explains a subscription. */
+export function explainSubscription(facts: SubscriptionFacts): Standing {
+  const { status, blockedBy } = facts
+  const standing = standingOf(facts)
+  const state = status ?? "not_begun"
+  if (blockedBy === null || status === "canceled") return { state, ...standing }
+  return {
+    state,
+    word: standing.word,
+    why: `${standing.why} ${blockWords[blockedBy].why}`,
+    next: [blockWords[blockedBy].next, ...standing.next.filter(({ route }) => route !== null)],
+  }
+}
+
+const blockWords: Record<NonNullable<Row<"subscriptions">["blocked_by"]>, { why: string; next: NextAction }> = {
+  payout_address: {
+    why: "The invoice that is due can't be made, because you have no payout address on its network.",
+    next: act("Set a payout address for the network.", "PUT", "settings"),
+  },
+  price: {
+    why: "The invoice that is due can't be made, because the product costs less than can be paid now.",
+    next: act("Raise the price of the product, or change its split.", "GET", "products"),
+  },
+  payments_paused: {
+    why: "The invoice that is due can't be made, because payments on its network are paused.",
+    next: wait("Wait: it is tried again automatically. Ask the operator of this service when payments start again."),
+  },
+}
+
+type Part = Omit<Standing, "state">
+const askers = { merchant: "you", subscriber: "the subscriber", both: "you and the subscriber" } as const
+const dateText = (at: Date | null): string => (at ? timeText(at) : "a date that is not known yet")
+
+function standingOf(facts: SubscriptionFacts): Part {
+  const { id, paidUntil, accessUntil, cancelAtPeriodEnd, cancelAskedBy, invoice, cancelsAt, pausedAt } = facts
+  const path = `subscriptions/${id}`
+  const pay = invoice ? [wait(`Send the subscriber the invoice of ${invoice.amount}: ${invoice.url}`)] : []
+  switch (facts.status) {
+    case null:
+      return {
+        word: "Not begun",
+        why: "It begins when its first invoice is paid, which has not happened or was taken back by the network.",
+        next: pay.length > 0 ? pay : [wait("You need to do nothing until the first invoice is paid.")],
+      }
+    case "active":
+      if (cancelAtPeriodEnd)
+        return {
+          word: "Ending",
+          why: `It is paid until ${dateText(paidUntil)} and ends then, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
+          next: [act("Let it go on, if you asked for its end.", "POST", `${path}/resume`)],
+        }
+      return {
+        word: "Active",
+        why: `It is paid until ${dateText(paidUntil)}.`,
+        next: [
+          wait("You need to do nothing. The next invoice is made automatically."),
+          ...pay,
+          act("Pause it.", "POST", `${path}/pause`),
+          act("Cancel it.", "POST", `${path}/cancel`),
+        ],
+      }
+    case "payment_due":
+      return {
+        word: "Payment due",
+        why: `Its invoice is due and not paid yet. The subscriber keeps access until ${dateText(accessUntil)}.`,
+        next: [...pay, act("See its invoices.", "GET", path)],
+      }
+    case "past_due":
+      return {
+        word: "Past due",
+        why: `Its invoice was not paid in time, so access ended on ${dateText(accessUntil)}.${cancelsAt ? ` It will be canceled on ${timeText(cancelsAt)} if nobody pays.` : ""}`,
+        next: [...pay, act("Cancel it now.", "POST", `${path}/cancel`)],
+      }
+    case "paused":
+      return {
+        word: "Paused",
+        why: `You paused it${pausedAt ? ` on ${timeText(pausedAt)}` : ""}: no invoice is made. Access that is paid lasts until ${dateText(accessUntil)}.`,
+        next: [act("Resume it.", "POST", `${path}/resume`), act("Cancel it.", "POST", `${path}/cancel`)],
+      }
+    case "canceled":
+      return canceledStanding(facts)
+  }
+}
+
+function canceledStanding({ cancelReason, cancelAskedBy, endedAt, accessUntil }: SubscriptionFacts): Part {
+  const on = endedAt ? ` on ${timeText(endedAt)}` : ""
+  const why = {
+    requested: `It ended${on}, as ${askers[cancelAskedBy ?? "merchant"]} asked.`,
+    unpaid: `It ended${on}, because its last invoice was not paid within 30 days.`,
+    completed: `It ended${on}: all of its periods are over.`,
+  }[cancelReason ?? "requested"]
+  return {
+    word: "Canceled",
+    why: `${why}${accessUntil && endedAt && accessUntil > endedAt ? ` Access that is paid lasts until ${timeText(accessUntil)}.` : ""}`,
+    next: [wait("It can't be resumed. The subscriber can begin a new one at your payment link or paywall.")],
+  }
+}
+
+/** What decides the explanation of an invoice; the amount is with its currency. */
+export interface InvoiceFacts {
+  status: InvoiceStatus
+  amount: string
+  dueAt: Date
+  paidAt: Date | null
+  now: Date
+  url: string
+  subscriptionId: string
+  sessionId: string
+}
+
+/** Explains an invoice. */
+export function explainInvoice({
+  status: state,
+  amount,
+  dueAt,
+  paidAt,
+  now,
+  url,
+  subscriptionId,
+  sessionId,
+}: InvoiceFacts): Standing {
+  const see = act("See its subscription.", "GET", `timeline/${subscriptionId}`)
+  switch (state) {
+    case "open":
+      return {
+        state,
+        word: now < dueAt ? "Waiting" : "Due",
+        why: `This invoice of ${amount} ${now < dueAt ? "is" : "was"} due on ${timeText(dueAt)} and is not paid yet.`,
+        next: [wait(`Send the subscriber this page: ${url}`), see],
+      }
+    case "paid":
+      return {
+        state,
+        word: "Paid",
+        why: `This invoice of ${amount} was paid${paidAt ? ` on ${timeText(paidAt)}` : ""}.`,
+        next: [wait("You need to do nothing."), act("See the payment.", "GET", `timeline/${sessionId}`)],
+      }
+    case "unpaid":
+      return {
+        state,
+        word: "Unpaid",
+        why: `This invoice of ${amount} was due on ${timeText(dueAt)}. Nobody paid it, and its time is over.`,
+        next: [see],
+      }
+    case "void":
+      return {
+        state,
+        word: "Void",
+        why: `This invoice of ${amount} need not be paid: its subscription was paused or canceled before.`,
+        next: [see],
+      }
+  }
+}
