@@ -132,6 +132,8 @@ export const personal: Readonly<Record<string, Personal>> = {
  * are evidence that must be kept, and the wallets that they name are public.
  */
 export const harmless: Readonly<Record<string, string>> = {
+  // Copies of metadata, which triggers remove as soon as the metadata itself is erased.
+  checkout_terms: "merchant_id value key session_id",
   access: "paywall_id",
   api_keys: "id merchant_id name hash prefix last4 scopes made_by allowed_ips previous_hash",
   audit_entries: "merchant_id actor_kind actor_id actor_issuer action object_id address user_agent route request_id",
@@ -150,7 +152,7 @@ export const harmless: Readonly<Record<string, string>> = {
   endpoint_troubles: "kind answer",
   erasures: "id merchant_id asked_by",
   escrows: "session_id merchant_id version",
-  events: "id merchant_id type dedupe_key traceparent",
+  events: "id merchant_id type dedupe_key order_key traceparent",
   first_subscriptions: "product_id subscription_id",
   foreign_tokens: "merchant_id",
   gas_budgets: "merchant_id",
