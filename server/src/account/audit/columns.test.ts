@@ -57,7 +57,12 @@ const unaudited: Record<string, string> = {
     ].map(table => [table, ENGINE]),
   ),
   ...Object.fromEntries(["return_addresses", "settlements", "submissions", "nonces"].map(table => [table, BUYER])),
-  ...Object.fromEntries(["installation", "invitations", "migrations", "rate_sources", "rates", "signing_keys"].map(table => [table, SERVICE])),
+  ...Object.fromEntries(
+    ["installation", "invitations", "migrations", "rate_sources", "rates", "signing_keys"].map(table => [
+      table,
+      SERVICE,
+    ]),
+  ),
   sessions: "a person's own sign-ins, of no merchant; each entry names the person",
   sign_ins: "sign-ins that have begun: nobody is known yet",
   device_sign_ins: "of no merchant until a person decides, which is an entry",
