@@ -55,7 +55,8 @@ export async function findCustomer(ctx: TxContext, merchantId: string, customer:
     select g.id from grants g where g.payment_id = any(${ofPayments})`.execute(ctx.db)
   const about = sqlArray("text", [...checkouts, ...subscriptions, ...payments].map(idOf))
   const { rows: events } = await sql<{ id: string }>`
-    select d.event_id as id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${about})`.execute(
+    select e.id from events e where e.merchant_id = ${merchantId} and e.order_key = any(${about})
+    union select d.event_id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${about})`.execute(
     ctx.db,
   )
   return {

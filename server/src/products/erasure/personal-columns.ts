@@ -128,14 +128,12 @@ export const personal: Readonly<Record<string, Personal>> = {
 
 /**
  * The other columns of each table, which hold ids, states, hashes and the service's own words; or what is the merchant's own: its
- * people, settings and catalogue. `put_away_terms` has the terms of unpaid checkouts: an erasure brings these back first. `screenings`
+ * people, settings and catalogue. `checkout_terms` follows the metadata by a trigger. `put_away_terms` has the terms of unpaid checkouts: an erasure brings these back first. `screenings`
  * are evidence that must be kept, and the wallets that they name are public.
  */
 export const harmless: Readonly<Record<string, string>> = {
-  // Copies of metadata, which triggers remove as soon as the metadata itself is erased.
-  checkout_terms: "merchant_id value key session_id",
   access: "paywall_id",
-  api_keys: "id merchant_id name hash prefix last4 scopes made_by allowed_ips previous_hash",
+  api_keys: "id merchant_id name hash prefix last4 scopes made_by allowed_ips previous_hash beyond_by",
   audit_entries: "merchant_id actor_kind actor_id actor_issuer action object_id address user_agent route request_id",
   branding: "merchant_id accent_color allowed_origins logo logo_type logo_hash",
   bundle_failures: "payment_id bundle_id method reason",
@@ -144,15 +142,20 @@ export const harmless: Readonly<Record<string, string>> = {
   bundles: "id merchant_id slug name description origin_url currency split_id openapi openapi_url",
   checkout_sessions:
     "id merchant_id currency link_id product_id status exception message split_id agent_caller capture traceparent",
+  checkout_terms: "merchant_id value key session_id",
   claim_books: "payment_id",
   claims: "payment_id",
   deliveries: "id event_id merchant_id webhook_id lane order_key status",
   delivery_attempts: "delivery_id",
   deposits: "merchant_id resource_id",
+  device_guesses: "person_id session_id",
+  device_sign_ins: "id device_hash user_hash host scopes address decision for_merchant person_id session_id",
   endpoint_troubles: "kind answer",
   erasures: "id merchant_id asked_by",
   escrows: "session_id merchant_id version",
-  events: "id merchant_id type dedupe_key order_key traceparent",
+  events: "id merchant_id type dedupe_key traceparent order_key",
+  figure_deltas: "merchant_id token figure",
+  figures: "merchant_id token",
   first_subscriptions: "product_id subscription_id",
   foreign_tokens: "merchant_id",
   gas_budgets: "merchant_id",
@@ -162,7 +165,7 @@ export const harmless: Readonly<Record<string, string>> = {
   installation: "key value",
   invitations: "iss sub",
   invoices: "id subscription_id merchant_id session_id product_id currency void_asked_by",
-  key_spends: "merchant_id kind object_id key_id token",
+  key_spends: "merchant_id kind object_id key_id token person_id",
   members: "merchant_id person_id role",
   merchant_limits: "merchant_id bucket",
   merchants: "id name email approver currency",
