@@ -69,5 +69,5 @@ export async function storeFixed(db: Db, rates: Readonly<Record<string, string>>
 async function lockSource(db: Db, source: "ecb" | "fixed"): Promise<void> {
   await sql`insert into rate_sources (source, complete_until, next_at) values (${source}, '1999-01-01', now())
     on conflict do nothing`.execute(db)
-  await sql`select 1 from rate_sources order by source for update`.execute(db)
+  await sql`select 1 from rate_sources order by source for no key update`.execute(db)
 }

@@ -74,13 +74,13 @@ const idOf = ({ id }: { id: string }): string => id
 
 /** Keeps others from changing it until this transaction ends: a payment that arrives meanwhile is settled after it. */
 export async function lockFound(ctx: TxContext, { checkouts, subscriptions, payments }: Found): Promise<void> {
-  await sql`select id from subscriptions where id = any(${sqlArray("text", subscriptions)}) order by id for update`.execute(
+  await sql`select id from subscriptions where id = any(${sqlArray("text", subscriptions)}) order by id for no key update`.execute(
     ctx.db,
   )
-  await sql`select id from checkout_sessions where id = any(${sqlArray("text", checkouts)}) order by id for update`.execute(
+  await sql`select id from checkout_sessions where id = any(${sqlArray("text", checkouts)}) order by id for no key update`.execute(
     ctx.db,
   )
-  await sql`select id from payments where id = any(${sqlArray("text", payments)}) order by id for update`.execute(
+  await sql`select id from payments where id = any(${sqlArray("text", payments)}) order by id for no key update`.execute(
     ctx.db,
   )
 }

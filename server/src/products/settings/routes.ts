@@ -105,7 +105,7 @@ const SettingsChange = Strict(
     currency: Type.Optional(
       Described(
         Currency,
-        "The currency in which lists and reports show the value of your money: USD, or one whose rates this service has. What is reported anew is in the new currency, also for earlier payments",
+        "The currency in which lists and reports show the value of your money: USD, or one whose rates this service has. From then on reports show earlier payments in it too",
       ),
     ),
     allowedOrigins: Type.Optional(
