@@ -3,7 +3,9 @@ import { defineConfig } from "vitest/config"
 import { onBoth, ownDatabase } from "./server/test/engines.ts"
 import { LongestFirst } from "./server/test/longest-first.ts"
 
-const everything = ["sdk/**/*.test.ts", "server/**/*.test.ts", "contracts/**/*.test.ts", "web/**/*.test.ts"]
+/** `script/test NAME --long` runs the long tests, and nothing else does. */
+const kind = process.env.TEST_LONG ? "long" : "test"
+const everything = ["sdk", "examples", "server", "contracts", "web"].map(folder => `${folder}/**/*.${kind}.ts`)
 const exclude = ["**/node_modules/**"]
 const common = {
   globalSetup: ["server/test/snapshot.ts"],
