@@ -304,8 +304,9 @@ describe("the stock clients of facilitators", () => {
 
   it("find both versions, without a key", async () => {
     const { kinds, signers } = await open().getSupported()
-    expect(kinds).toContainEqual({ x402Version: 2, scheme: "exact", network: NETWORK })
-    expect(kinds).toContainEqual({ x402Version: 1, scheme: "exact", network: "base-sepolia" })
+    const extra = { asset: token, decimals: 6, name: "USDC", version: "2" }
+    expect(kinds).toContainEqual({ x402Version: 2, scheme: "exact", network: NETWORK, extra })
+    expect(kinds).toContainEqual({ x402Version: 1, scheme: "exact", network: "base-sepolia", extra })
     expect(signers["eip155:*"]).toContain(sandbox.file().wallets.relay)
   })
 

@@ -1,6 +1,7 @@
 /** `/x402/*`: the facilitator, with which other x402 servers verify and settle payments. */
 import { addressField } from "../../platform/chain/address-field.ts"
 import { checksummed, parseHash } from "../../platform/chain/hex.ts"
+import type { Token } from "../../platform/chain/network-facts.ts"
 import type { Context } from "../../platform/context.ts"
 import { ApiError, invalid } from "../../platform/errors.ts"
 import { callingMerchantByKey } from "../../platform/http/authenticate.ts"
@@ -21,6 +22,14 @@ import { settle, verify } from "./verify-and-settle.ts"
 
 const tags = ["facilitator"]
 
+/** What a server needs to ask for the token in `accepts`, so that it has no list of tokens of its own. */
+const assetOf = ({ address, decimals, name, version }: Token) => ({
+  asset: checksummed(address),
+  decimals,
+  name,
+  version,
+})
+
 export function facilitatorRoutes(app: Server, ctx: Context): void {
   app.get(
     "/x402/supported",
@@ -38,6 +47,7 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
           x402Version: version,
           scheme: SCHEME,
           network: networkName(network, version),
+          extra: assetOf(network.token),
         })),
       ),
       extensions: [],

@@ -171,7 +171,17 @@ export const SettleQuery = Type.Object({
 })
 
 export const Supported = Type.Object({
-  kinds: Type.Array(Type.Object({ x402Version: Type.Integer(), scheme: Type.String(), network: Type.String() })),
+  kinds: Type.Array(
+    Type.Object({
+      x402Version: Type.Integer(),
+      scheme: Type.String(),
+      network: Type.String(),
+      extra: Type.Object(
+        { asset: AddressText, decimals: Type.Integer(), name: Type.String(), version: Type.String() },
+        { description: "The token that is settled there, with its decimals and the name and version of its EIP-712 domain" },
+      ),
+    }),
+  ),
   extensions: Type.Array(Type.String()),
   signers: Type.Unsafe<Record<string, string[]>>({
     type: "object",

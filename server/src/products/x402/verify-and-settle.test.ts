@@ -261,10 +261,11 @@ describe("the facilitator", () => {
 
   it("says what it supports, to anyone", async () => {
     const { body } = await rig.service.call("GET", "/x402/supported")
+    const extra = { asset: checksummed(rig.token), decimals: 6, name: "USDC", version: "2" }
     expect(body).toEqual({
       kinds: [
-        { x402Version: 1, scheme: "exact", network: "base-sepolia" },
-        { x402Version: 2, scheme: "exact", network: "eip155:84532" },
+        { x402Version: 1, scheme: "exact", network: "base-sepolia", extra },
+        { x402Version: 2, scheme: "exact", network: "eip155:84532", extra },
       ],
       extensions: [],
       signers: { "eip155:*": [checksummed(rig.relayer.address)] },
