@@ -1,0 +1,88 @@
+/** x402 on the wire, in both versions: what a 402 asks for, and what a buyer sends. */
+
+/** What a buyer is asked for, in version 2. */
+export interface Terms {
+  scheme: "exact"
+  network: string
+  /** Base units. */
+  amount: string
+  asset: string
+  payTo: string
+  maxTimeoutSeconds: number
+  extra: { name: string; version: string }
+}
+
+/** What is sold, as clients show it. */
+export interface Sold {
+  url: string
+  description: string
+  mimeType: string
+}
+
+/** A buyer's payment, as it was sent. */
+export interface Payment {
+  version: 1 | 2
+  /** The whole payload. */
+  payload: Record<string, unknown>
+  from: string
+  nonce: string
+}
+
+/** Version 1 has names for these networks alone, and its clients refuse a 402 with a name that they do not know. */
+const namesV1: Record<string, string> = { "eip155:8453": "base", "eip155:84532": "base-sepolia" }
+
+const MAX_HEADER = 16_384
+
+/** Standard base64 of JSON in UTF-8. */
+export const encode = (value: unknown): string =>
+  btoa(Array.from(new TextEncoder().encode(JSON.stringify(value)), byte => String.fromCharCode(byte)).join(""))
+
+/** What `encode` made; undefined for anything else. */
+export function decode(text: string): unknown {
+  try {
+    if (text.length > MAX_HEADER || !/^[A-Za-z0-9+/]+={0,2}$/.test(text)) return undefined
+    return JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(text), char => char.charCodeAt(0))))
+  } catch {
+    return undefined
+  }
+}
+
+/** The terms as the version of a payment writes them; undefined where version 1 has no name for the network. */
+export function termsFor(version: 1 | 2, terms: Terms, sold: Sold): object | undefined {
+  if (version === 2) return terms
+  const { amount, network, ...shared } = terms
+  const name = namesV1[network]
+  const { url: resource, ...described } = sold
+  if (name === undefined) return undefined
+  return { ...shared, ...described, resource, network: name, maxAmountRequired: amount }
+}
+
+/** A 402 for both versions: clients of version 2 read the header, those of version 1 the body. */
+export function paymentRequired(terms: Terms, sold: Sold, error: string, message: string) {
+  const v2 = { x402Version: 2, error, resource: sold, accepts: [terms] }
+  const v1 = termsFor(1, terms, sold)
+  return {
+    header: encode(v2),
+    body: { x402Version: 1, error, message, accepts: v1 ? [v1] : [] },
+  }
+}
+
+/** The payment that a request carries; undefined without one, and "unreadable" for what is none. */
+export function readPayment(header: (name: string) => string | undefined): Payment | "unreadable" | undefined {
+  const text = header("payment-signature") ?? header("x-payment")
+  return text === undefined ? undefined : parsePayment(decode(text))
+}
+
+/** A payment of its payload; "unreadable" for what is none. The service checks all of it. */
+export function parsePayment(json: unknown): Payment | "unreadable" {
+  const payload = json as { x402Version?: unknown; payload?: { authorization?: Record<string, unknown> } } | undefined
+  const { from, nonce } = payload?.payload?.authorization ?? {}
+  const version = payload?.x402Version
+  if ((version !== 1 && version !== 2) || typeof from !== "string" || typeof nonce !== "string") return "unreadable"
+  return { version, payload: payload as Record<string, unknown>, from, nonce }
+}
+
+/** The header in which a client finds how its payment ended. */
+export const responseHeader = (version: 1 | 2, settled: unknown): Record<string, string> => ({
+  [version === 1 ? "x-payment-response" : "payment-response"]: encode(settled),
+})
