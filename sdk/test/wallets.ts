@@ -14,7 +14,7 @@ export interface Wallets {
   /** Base units that ever went from a wallet to an address. */
   paid(from: Hex, to: Hex): Promise<bigint[]>
   /** `@x402/fetch` with its caps raised; `sent` has the payment headers. */
-  payer(account: PrivateKeyAccount): { fetch: typeof fetch; sent: string[] }
+  payer(account: PrivateKeyAccount): { client: x402Client; fetch: typeof fetch; sent: string[] }
 }
 
 /** Opens them for a running sandbox. */
@@ -45,7 +45,7 @@ export function openWallets(sandbox: Sandbox): Wallets {
         if (header) sent.push(header)
         return await fetch(request)
       }
-      return { fetch: wrapFetchWithPayment(recording, client), sent }
+      return { client, fetch: wrapFetchWithPayment(recording, client), sent }
     },
   }
 }
