@@ -74,7 +74,7 @@ describe("on workerd", () => {
     const lines = code.split("\n")
     const isOutside = (line: string) => line.startsWith("import ")
     return `${lines.filter(isOutside).join("\n")}
-const shown = value => typeof value === "bigint" ? value + "n" : typeof value === "string" ? value : JSON.stringify(value)
+const shown = value => typeof value === "bigint" ? value + "n" : typeof value === "object" ? JSON.stringify(value) : String(value)
 export default { async fetch() {
   let printed = ""
   const console = { log: (...values) => { printed += values.map(shown).join(" ") + "\\n" } }
@@ -133,7 +133,7 @@ export const bad = () => sluice.checkouts.create({ amount: true })
 `,
     )
     const tsc = join(root, "sdk/node_modules/typescript/bin/tsc")
-    const flags = ["--noEmit", "--strict", "--target", "es2022", "--lib", "es2023,dom,dom.iterable", "--types", ""]
+    const flags = ["--noEmit", "--strict", "--target", "es2022", "--lib", "es2023,dom,dom.iterable"]
     for (const module of [
       ["nodenext", "nodenext"],
       ["esnext", "bundler"],

@@ -1,5 +1,5 @@
 /** A proxy before the service that loses requests or answers, for the paths that a test names. */
-import { request as forward, type IncomingMessage } from "node:http"
+import { request as forward, type IncomingHttpHeaders, type IncomingMessage } from "node:http"
 import { buffer } from "node:stream/consumers"
 import { startServer } from "../../server/test/local-server.ts"
 
@@ -7,10 +7,10 @@ import { startServer } from "../../server/test/local-server.ts"
 export type Fault = "lost" | "answer lost" | "500" | undefined
 
 /** Starts one; `faultOf` is asked for each request. */
-export async function startFaultyProxy(target: string, faultOf: (path: string) => Fault) {
+export async function startFaultyProxy(target: string, faultOf: (path: string, headers: IncomingHttpHeaders) => Fault) {
   return await startServer((incoming, answer) => {
     const { method, headers, url = "" } = incoming
-    const fault = faultOf(url)
+    const fault = faultOf(url, headers)
     if (fault === "lost") return void incoming.socket.destroy()
     if (fault === "500") return void answer.writeHead(500, { "content-type": "text/html" }).end("<h1>No</h1>")
     const pass = async (response: IncomingMessage) => {

@@ -11,8 +11,8 @@ export interface Wallets {
   token: Hex
   /** A new wallet with 10 USDC and no gas. */
   make(): Promise<PrivateKeyAccount & { key: Hex }>
-  /** Base units that ever went from a wallet to an address. */
-  paid(from: Hex, to: Hex): Promise<bigint[]>
+  /** Base units that ever went from a wallet, or from it to an address. */
+  paid(from: Hex, to?: Hex): Promise<bigint[]>
   /** `@x402/fetch` with its caps raised; `sent` has the payment headers. */
   payer(account: PrivateKeyAccount): { client: x402Client; fetch: typeof fetch; sent: string[] }
 }
@@ -31,7 +31,12 @@ export function openWallets(sandbox: Sandbox): Wallets {
       return { ...account, key }
     },
     paid: async (from, to) => {
-      const query = { address: token.address, abi: erc20Abi, eventName: "Transfer", args: { from, to } } as const
+      const query = {
+        address: token.address,
+        abi: erc20Abi,
+        eventName: "Transfer",
+        args: to ? { from, to } : { from },
+      } as const
       const logs = await chain.getContractEvents({ ...query, fromBlock: 0n, strict: true })
       return logs.map(({ args }) => args.value)
     },
