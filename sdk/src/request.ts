@@ -1,5 +1,7 @@
 /** Sends one request, and sends it again where that is safe. */
 import { type ClientErrorCode, type ErrorDetail, SluiceError } from "./errors.ts"
+import { pause } from "./pause.ts"
+import type { Lane, Queue } from "./queue.ts"
 import type { ErrorCode } from "./resources.ts"
 
 /** How the service is reached. */
@@ -13,6 +15,8 @@ export interface Connection {
   timeoutMs: number
   /** How long one call may take with all its retries and pauses, in milliseconds. */
   totalTimeoutMs: number
+  /** Where calls wait for their turn, if the client has a queue. */
+  queue: Queue | undefined
   /** Called with what each answer says of its rate limit. */
   heardLimits: (limits: RateLimit) => void
 }
@@ -43,6 +47,8 @@ export interface RequestOptions {
 /** A request as an operation makes it. */
 export interface Call {
   method: string
+  /** Its path as the document has it: calls of one operation wait for each other in the queue. */
+  operation: string
   path: string
   query?: Record<string, unknown> | undefined
   /** Its body as JSON. */
@@ -66,19 +72,28 @@ const MAX_PAUSE_MS = 8_000
  * Throws a {@link SluiceError}, or the signal's reason.
  */
 export async function send(connection: Connection, call: Call, options: RequestOptions = {}): Promise<unknown> {
+  const isSafe = call.method !== "POST" || call.idempotencyKey !== undefined
+  const lane = isSafe ? connection.queue?.laneOf(`${call.method} ${call.operation}`) : undefined
+  if (!lane) return await sendNow(connection, call, options)
+  return await lane.run(options.signal, () => sendNow(connection, call, options, lane))
+}
+
+async function sendNow(connection: Connection, call: Call, options: RequestOptions, lane?: Lane): Promise<unknown> {
   const { signal } = options
   const isSafe = call.method !== "POST" || call.idempotencyKey !== undefined
   const mostRetries = isSafe ? (options.maxRetries ?? connection.maxRetries) : 0
-  const endsAt = Date.now() + connection.totalTimeoutMs
+  const endsAt = Date.now() + (lane?.maxWaitMs ?? connection.totalTimeoutMs)
   for (let retries = 0; ; ) {
     signal?.throwIfAborted()
+    await lane?.opened(signal)
     const outcome = await attempt(connection, call, options)
     if (!(outcome instanceof SluiceError)) return outcome
     const isLimited = outcome.code === "RATE_LIMITED"
-    const isFree = isLimited && call.isPatient === true
+    const isFree = isLimited && (lane !== undefined || call.isPatient === true)
     if (!outcome.retryable || (!isFree && retries >= mostRetries)) throw outcome
     const pauseMs = pauseOf(outcome, retries)
     if (Date.now() + pauseMs > endsAt) throw outcome
+    if (isLimited) lane?.close(pauseMs)
     await pause(pauseMs, signal)
     if (!isFree) retries++
   }
@@ -177,17 +192,3 @@ function parse(text: string): unknown {
     return undefined
   }
 }
-
-/** Resolves after `ms`; rejects with the signal's reason. */
-export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer)
-      reject(signal?.reason)
-    }
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop)
-      resolve()
-    }, ms)
-    signal?.addEventListener("abort", stop, { once: true })
-  })

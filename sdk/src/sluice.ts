@@ -1,5 +1,6 @@
 /** The client of a Sluice service. */
 import { at, type PageQuery, pagesOf } from "./pages.ts"
+import { openQueue, type QueueOptions } from "./queue.ts"
 import { type Call, type Connection, type RateLimit, type RequestOptions, send } from "./request.ts"
 import { type Resources, table } from "./resources.ts"
 import { type WaitUntil, waitUntil } from "./wait-until.ts"
@@ -18,6 +19,11 @@ export interface SluiceOptions {
   timeoutMs?: number
   /** Milliseconds that a call may take with all its retries; 120,000 by default. */
   totalTimeoutMs?: number
+  /**
+   * Lets bursts wait instead of failing: a call that a rate limit refuses is sent when the limit allows, and calls of one operation wait
+   * for each other.
+   */
+  queue?: boolean | QueueOptions
   /** What sends the requests; the runtime's `fetch` by default. */
   fetch?: typeof fetch
 }
@@ -81,6 +87,7 @@ function connectionOf(options: SluiceOptions, heardLimits: Connection["heardLimi
     maxRetries: options.maxRetries ?? 2,
     timeoutMs: options.timeoutMs ?? 30_000,
     totalTimeoutMs: options.totalTimeoutMs ?? 120_000,
+    queue: options.queue ? openQueue(options.queue === true ? {} : options.queue) : undefined,
     heardLimits,
   }
 }
@@ -103,6 +110,7 @@ function operation(connection: Connection, line: string) {
     const options = (rest[0] ?? {}) as RequestOptions & { idempotencyKey?: string }
     const call: Call = {
       method,
+      operation: path,
       path: names.reduce((text, name, i) => text.replace(name, encodeURIComponent(`${ids[i]}`)), path),
       ...(has("body")
         ? { text: JSON.stringify(input ?? {}) }

@@ -1,7 +1,8 @@
 /** Waits for a checkout, without a webhook. */
 import type { Checkout, CheckoutStatus } from "../../tools/openapi/api.d.ts"
 import { SluiceError } from "./errors.ts"
-import { pause, type RequestOptions } from "./request.ts"
+import { pause } from "./pause.ts"
+import type { RequestOptions } from "./request.ts"
 import type { Resources } from "./resources.ts"
 
 /** Waits until the checkout `id` has one of the statuses; 10 minutes by default. */

@@ -98,3 +98,34 @@ it("sends a POST without an idempotency key once, and a read again", async () =>
   await refused(sluice.checkouts.create({ amount: 1 }, { maxRetries: 0 }), ["POST with a key"])
   broken.stop()
 })
+
+it("with a queue sends a burst as fast as the limit allows, and refuses none of it", async () => {
+  const LIMIT = 10
+  let used = 0
+  let most = 0
+  let running = 0
+  const seen = new Set<string>()
+  const refused: number[] = []
+  let opensAt = 0
+  const limited = await startServer(async (incoming, answer) => {
+    most = Math.max(most, ++running)
+    await buffer(incoming)
+    running--
+    const now = Date.now()
+    if (now >= opensAt) used = 0
+    const isOver = used >= LIMIT
+    if (isOver) refused.push(now)
+    else if (used++ === 0) opensAt = now + 300
+    answer.writeHead(isOver ? 429 : 200, { "content-type": "application/json", "retry-after": "0.3" })
+    if (!isOver) seen.add(`${incoming.headers["idempotency-key"]}`)
+    const error = { error: "RATE_LIMITED", message: "Too many.", requestId: "r", retryAfter: (opensAt - now) / 1_000 }
+    answer.end(JSON.stringify(isOver ? error : { id: "cs_1" }))
+  })
+  const sluice = new Sluice({ baseUrl: limited.url, apiKey: "k", maxRetries: 0, queue: { atOnce: 4 } })
+  await Promise.all(Array.from({ length: 30 }, (_, i) => sluice.checkouts.create({ amount: "1" }, { idempotencyKey: `${i}` })))
+  expect(seen.size).toBe(30)
+  expect(most).toBeLessThanOrEqual(4)
+  // Once one is refused, those that wait ask no more: at most as many are refused as were under way.
+  expect(refused.length).toBeLessThanOrEqual(3 * 4)
+  limited.stop()
+})
