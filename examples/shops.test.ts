@@ -1,8 +1,9 @@
 // The shops whose framework is here anyway, as they are written, on the SDK's sources. The others: shops.long.ts.
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { execFile } from "node:child_process"
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, beforeAll, it } from "vitest"
-import { root } from "../server/test/e2e/program.ts"
+import { afterAll, beforeAll, expect, it } from "vitest"
+import { plainEnv, root, until } from "../server/test/e2e/program.ts"
 import { type Market, openMarket, tryShop } from "./rig.ts"
 
 let market: Market
@@ -14,7 +15,8 @@ beforeAll(async () => {
   const sdk = join(folder, "node_modules/@sluice/sdk")
   mkdirSync(sdk, { recursive: true })
   symlinkSync(join(root, "sdk/src"), join(sdk, "src"))
-  const exports = { ".": "./src/index.ts", "./*": "./src/middleware/*.ts" }
+  const buyer = "./src/buyer/buyer.ts"
+  const exports = { ".": "./src/index.ts", "./buyer": buyer, "./*": "./src/middleware/*.ts" }
   writeFileSync(join(sdk, "package.json"), JSON.stringify({ name: "@sluice/sdk", type: "module", exports }))
 })
 afterAll(async () => {
@@ -28,4 +30,67 @@ it.each(["express", "fastify"])("the shop on %s takes orders and sells its repor
   const shop = await market.open([process.execPath, file], folder)
   await tryShop(market, shop.url, shop.payTo)
   await shop.close()
+})
+
+/** Runs a program beside the packages; `output` has what it wrote until now. */
+function run(name: string, text: string, env: Record<string, string>) {
+  const file = join(folder, name)
+  writeFileSync(file, text)
+  let output = ""
+  const ended = new Promise<void>((resolve, reject) => {
+    const child = execFile(process.execPath, [file], { cwd: folder, env: { ...plainEnv(), ...env } }, error =>
+      error ? reject(error) : resolve(),
+    )
+    child.stdout?.on("data", chunk => (output += chunk))
+  })
+  return { ended, output: () => output }
+}
+
+const blocksOf = (path: string, language: string): string[] =>
+  [...readFileSync(join(root, path), "utf8").matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].flatMap(([, kind, text = ""]) =>
+    kind === language ? [text] : [],
+  )
+
+it("the first code of the README takes a payment", async () => {
+  const [text = "", ...more] = blocksOf("README.md", "ts")
+  expect(more).toEqual([])
+  const { sandbox } = market
+  const env = { SLUICE_URL: sandbox.url, SLUICE_API_KEY: sandbox.file().merchants[0].apiKey }
+  const program = run("readme.mjs", text, env)
+  const link = () => /\/pay\/(cs_\w+)/.exec(program.output())?.[1]
+  await until("the README has made its checkout", () => link() !== undefined)
+  const { body } = await sandbox.call(`/api/pay/status/${link()}`)
+  await sandbox.call("/sandbox/pay", { to: body.payTo, amount: body.amount })
+  await program.ended
+  expect(program.output()).toMatch(/^Send your customer to http\S+\nconfirmed 1001\n$/)
+})
+
+it("the agent buys a shop's report and a checkout", async () => {
+  const { sandbox, wallets } = market
+  const file = join(folder, "express.mjs")
+  cpSync(join(root, "examples/express/shop.mjs"), file)
+  const shop = await market.open([process.execPath, file], folder)
+  const wallet = await wallets.make()
+  await sandbox.call("/sandbox/faucet", { address: wallet.address, amount: "10" })
+  const ordered = await fetch(`${shop.url}/orders/agent-${new URL(shop.url).port}`, { method: "POST" })
+  const { url } = (await ordered.json()) as { url: string }
+  const program = run("buy.mjs", readFileSync(join(root, "examples/buyer/buy.mjs"), "utf8"), {
+    BUYER_KEY: wallet.key,
+    TOKEN: wallets.token,
+    RESOURCE: `${shop.url}/weather`,
+    PAGE: url,
+  })
+  await program.ended
+  expect(program.output()).toBe('200 {"forecast":"sunny"}\nconfirmed\n')
+  expect((await wallets.paid(wallet.address)).sort()).toEqual([19_900_000n, 50_000n])
+  await shop.close()
+})
+
+it("the page about the SDK has no code that is not of these programs", () => {
+  const programs = ["express", "fastify", "hono"].map(name => `${name}/shop.mjs`)
+  const files = [...programs, "next/app/weather/route.js", "fastapi/shop.py", "buyer/buy.mjs"]
+  const written = files.map(path => readFileSync(join(root, "examples", path), "utf8"))
+  const blocks = [...blocksOf("docs/sdk.md", "js"), ...blocksOf("docs/sdk.md", "python")]
+  expect(blocks).toHaveLength(7)
+  expect(blocks.filter(block => !written.some(text => text.includes(block)))).toEqual([])
 })

@@ -81,7 +81,7 @@ describe("a buyer", () => {
     expect((await another.pay(address)).contentData).toEqual({ text: "it" })
     expect(await wallets.paid(account.address)).toEqual([500_000n])
     expect(all.size).toBe(0)
-    // What was delivered is bought anew.
+    // What was delivered is bought again.
     await another.pay(address)
     expect(await wallets.paid(account.address)).toEqual([500_000n, 500_000n])
     proxy.stop()

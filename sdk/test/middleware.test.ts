@@ -71,8 +71,8 @@ async function sell(
   const payTo = kind === "charge" ? newAddress() : paywall.payTo
   const sells =
     kind === "charge" ? { charge: { ...options, price: PRICE, payTo } } : { paywall: { ...options, id: paywall.id } }
-  const told = [...failures]
-  const shop = await (shops[framework] as NonNullable<(typeof shops)[string]>)(sells, () => told.shift())
+  const rest = [...failures]
+  const shop = await (shops[framework] as NonNullable<(typeof shops)[string]>)(sells, () => rest.shift())
   const wallet = await wallets.make()
   const { fetch: pay, sent } = wallets.payer(wallet)
   const statuses: number[] = []
@@ -87,7 +87,6 @@ async function sell(
     const next = answer?.headers.get("sluice-retry-token") ?? undefined
     if (next === undefined && answer?.status !== 200) break
     token = next ?? token
-    if (content === undefined) await new Promise(resolve => setTimeout(resolve, 200))
   }
   const paid = await wallets.paid(wallet.address, payTo)
   const close = () => {
@@ -121,7 +120,7 @@ const cases: [string, Case, object][] = [
   ["settles nothing when the handler throws", { failures: ["throws"] }, { ...nothing, statuses: [500] }],
   ["settles nothing when the handler answers 404", { failures: ["answers 404"] }, { ...nothing, statuses: [404] }],
   ["settles nothing when the handler breaks off", { failures: ["breaks off"] }, nothing],
-  ["serves before a slow end, when told to settle first", { settle: "before" }, { ...bought, statuses: [200] }],
+  ["serves before a slow end, when it settles first", { settle: "before" }, { ...bought, statuses: [200] }],
   [
     "gives a payer another call when the handler throws after the settlement",
     { settle: "before", failures: ["throws", "answers 500"] },

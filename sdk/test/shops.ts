@@ -1,4 +1,4 @@
-/** Shops of each framework that needs no package of its own, with one priced route whose handler fails as it is told. */
+/** Shops of each framework that needs no package of its own, with one priced route whose handler fails on demand. */
 import { createServer, type IncomingMessage } from "node:http"
 import { createRequire } from "node:module"
 import type { AddressInfo } from "node:net"

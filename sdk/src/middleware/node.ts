@@ -14,7 +14,7 @@ export const askedOf = (native: unknown, raw: IncomingMessage, url: string, body
   native,
 })
 
-/** Answers the request, or calls `proceed` and keeps its answer until the payment is settled. Rejects if the gate can't tell. */
+/** Answers the request, or calls `proceed` and keeps its answer until the payment is settled. Rejects if the gate does. */
 export async function guard(gate: Gate, asked: Asked, response: ServerResponse, proceed: () => void): Promise<void> {
   const result = await gate.admit(asked)
   if (response.destroyed) return
@@ -95,7 +95,7 @@ function hold(response: ServerResponse, admitted: Admitted): void {
 /** The gate does not reject; if it does, nothing is given away. */
 const failed = (): Answer => ({ status: 500, headers: {}, body: "" })
 
-/** Adds headers to an answer that is sent as it is written, and tells the gate how it ended. */
+/** Adds headers to an answer that is sent as it is written, and reports its end to the gate. */
 function follow(response: ServerResponse, admitted: Admitted): void {
   const { writeHead } = response
   response.writeHead = ((status: number, ...rest: never[]) => {

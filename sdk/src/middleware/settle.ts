@@ -31,7 +31,7 @@ export const bodyOf = ({ payment, terms }: Omit<Settling, "key">) => ({
 export async function settle(service: Service, settling: Settling): Promise<Settled> {
   const first = await ask(service, settling)
   if (first) return first
-  // No answer came. The service wrote the payment down before it sent it, and is asked what became of it before the buyer is told.
+  // No answer came. The service wrote the payment down before it sent it, and is asked what became of it before the buyer is answered.
   const { from, nonce } = settling.payment
   const heard = await service.call(`/x402/settlements/${encodeURIComponent(from)}/${encodeURIComponent(nonce)}`, {
     retries: RETRIES,
