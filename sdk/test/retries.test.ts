@@ -122,7 +122,9 @@ it("with a queue sends a burst as fast as the limit allows, and refuses none of 
     answer.end(JSON.stringify(isOver ? error : { id: "cs_1" }))
   })
   const sluice = new Sluice({ baseUrl: limited.url, apiKey: "k", maxRetries: 0, queue: { atOnce: 4 } })
-  await Promise.all(Array.from({ length: 30 }, (_, i) => sluice.checkouts.create({ amount: "1" }, { idempotencyKey: `${i}` })))
+  await Promise.all(
+    Array.from({ length: 30 }, (_, i) => sluice.checkouts.create({ amount: "1" }, { idempotencyKey: `${i}` })),
+  )
   expect(seen.size).toBe(30)
   expect(most).toBeLessThanOrEqual(4)
   // Once one is refused, those that wait ask no more: at most as many are refused as were under way.

@@ -17,3 +17,11 @@ it.each([
   expect([...chunk.imports, ...chunk.dynamicImports]).toEqual([])
   expect(brotliCompressSync(chunk.code).length).toBeLessThanOrEqual(most)
 })
+
+it("React's button is at most 2 KB, and imports React alone", async () => {
+  const input = new URL("../../react/index.js", import.meta.url).pathname
+  const bundle = await rolldown({ input, platform: "neutral", external: ["react"] })
+  const { output } = await bundle.generate({ format: "esm", minify: true })
+  expect(output[0].imports).toEqual(["react"])
+  expect(brotliCompressSync(output[0].code).length).toBeLessThanOrEqual(2 * KB)
+})

@@ -1,4 +1,4 @@
 /** What `script/test NAME` runs: the folders of each suite. Of them, `*.long.ts` run with `--long`, and `*.test.ts` without. */
 export const suites: Record<string, readonly string[]> = {
-  sdk: ["sdk/", "examples/"],
+  sdk: ["sdk/", "examples/", "react/"],
 }

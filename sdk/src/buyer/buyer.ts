@@ -299,7 +299,9 @@ async function authorize(
 async function domainOf(buyer: Buyer, origin: string, network: string) {
   const response = await buyer.fetch(`${origin}/x402/supported`).catch(() => undefined)
   if (!response?.ok) return undefined
-  const { kinds } = (await response.json()) as { kinds: { network: string; extra: { name: string; version: string } }[] }
+  const { kinds } = (await response.json()) as {
+    kinds: { network: string; extra: { name: string; version: string } }[]
+  }
   const { name, version } = kinds.find(kind => kind.network === network)?.extra ?? {}
   return name === undefined || version === undefined ? undefined : { name, version }
 }

@@ -2,7 +2,7 @@
 import type { LocalAccount } from "viem"
 
 /** A wallet of a browser, or another that speaks EIP-1193, and the address that pays. */
-export interface ProviderWallet {
+interface ProviderWallet {
   provider: { request(args: { method: string; params?: unknown }): Promise<unknown> }
   address: `0x${string}`
 }

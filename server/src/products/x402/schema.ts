@@ -178,7 +178,10 @@ export const Supported = Type.Object({
       network: Type.String(),
       extra: Type.Object(
         { asset: AddressText, decimals: Type.Integer(), name: Type.String(), version: Type.String() },
-        { description: "The token that is settled there, with its decimals and the name and version of its EIP-712 domain" },
+        {
+          description:
+            "The token that is settled there, with its decimals and the name and version of its EIP-712 domain",
+        },
       ),
     }),
   ),
