@@ -3,10 +3,13 @@ import { execFile } from "node:child_process"
 import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { type Failure, shops as handlers } from "../sdk/test/shops.ts"
 import { root } from "../server/test/e2e/program.ts"
 import { installPackages, nodeFirst } from "../server/test/packages.ts"
 import { findPython } from "../server/test/python.ts"
+import { openPrograms } from "../server/test/x402/programs.ts"
 import { type Market, openMarket, tryShop } from "./rig.ts"
 
 const exec = promisify(execFile)
@@ -47,6 +50,35 @@ it("the shop on Next takes orders and sells its report", async () => {
   await tryShop(market, shop.url, shop.payTo)
   await shop.close()
 })
+
+it.each([
+  ["express", "throws"],
+  ["express", "answers 500"],
+  ["fastify", "breaks off"],
+  ["next", "throws"],
+] as const)(
+  "the stock Python client pays nothing where the handler of %s %s, and once where it does not",
+  async (name, failure) => {
+    const python = await findPython("x402", "server/test/x402/requirements.txt")
+    if ("missing" in python) throw new Error(python.missing)
+    const programs = openPrograms(() => python.program)
+    const { sandbox, wallets } = market
+    const payTo = privateKeyToAccount(generatePrivateKey()).address
+    const failures: Failure[] = [failure]
+    const charge = { baseUrl: sandbox.url, apiKey: sandbox.file().merchants[0].apiKey, price: "0.05", payTo }
+    const shop = await handlers[name]?.({ charge }, () => failures.shift())
+    const wallet = await wallets.make()
+    const env = { RESOURCE: `${shop?.url}`, BUYER_KEY: wallet.key, TOKEN: wallets.token }
+    const [failed] = await programs.run("buyer.py", env).catch(() => ["broke off"])
+    expect(failed).not.toContain("sunny")
+    expect(await wallets.paid(wallet.address)).toEqual([])
+    const [answer] = await programs.run("buyer.py", env)
+    expect(answer).toMatch(/^200 .*sunny/)
+    expect(await wallets.paid(wallet.address, payTo)).toEqual([50_000n])
+    shop?.stop()
+    await programs.stop()
+  },
+)
 
 it("the shop on FastAPI takes orders and sells its report", async () => {
   const python = await findPython("x402", "server/test/x402/requirements.txt")

@@ -8,6 +8,8 @@ export const longest = [
   "server/src/ledger/payouts/books.test.ts",
   "web/test/checkout.test.ts",
   "server/test/e2e/walkthrough.test.ts",
+  "sdk/test/middleware.test.ts",
+  "sdk/test/buyer.test.ts",
   "server/src/products/proxy/calls.test.ts",
   "server/test/e2e/wallet.test.ts",
   "server/test/bad-input.test.ts",
@@ -77,5 +79,6 @@ export const longest = [
   "server/src/operations/cli/deploy.test.ts",
   "contracts/deposit.test.ts",
   "sdk/test/retries.test.ts",
+  "examples/shops.test.ts",
   "server/src/platform/http/health-routes.test.ts",
 ]
