@@ -34,6 +34,7 @@ const changing = routes.filter(route => route.method !== "GET" && (route.isConso
 const SENT = "sends events, which deliveries record with `by_hand` and each attempt"
 /** Routes that change nothing that is logged, each with the reason. */
 const silent: Record<string, string> = {
+  "POST /api/console/erasures": "the example only counts; `erasure.test.ts` has one that erases",
   "POST /api/console/checkouts": "a checkout is its own record, and an entry would make each payment slower",
   "DELETE /api/console/sessions/{id}": "a session is a person's own, and of no merchant",
   "POST /api/console/webhooks/{id}/test": SENT,

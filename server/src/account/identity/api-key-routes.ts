@@ -102,7 +102,10 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         await approval.hold(ctx)
         const { row, terms } = await read(ctx)
         if (!isSame(row, terms)) refuseDeviceKey(row)
-        const madeBy = isSame(row, terms) ? undefined : request.member?.personId
+        // Its maker still has its secret, so it stays the maker's key, unless it was ending or can do more than before.
+        const isMore = terms.scopes.some(scope => !row.scopes.includes(scope))
+        const takesOver = !isSame(row, terms) && (row.beyond_until !== null || isMore)
+        const madeBy = takesOver ? request.member?.personId : undefined
         return shownOf(await changeApiKey(ctx, row, { ...(name === undefined ? {} : { name }), terms, madeBy }))
       })
     },

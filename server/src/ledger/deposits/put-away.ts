@@ -135,12 +135,17 @@ async function store(ctx: TxContext, rows: readonly { deposit_id: bigint; id: st
   const hash = sql`sha256(convert_to(g.session::text || g.deposit::text, 'utf8'))`
   await sql`insert into put_away_terms (merchant_id, link_id, product_id, recipient_set_id, session, deposit, hash)
     select distinct on (g.merchant_id, ${hash}) g.merchant_id, g.link_id, g.product_id, g.recipient_set_id, g.session, g.deposit, ${hash}
-    from (${shared}) g on conflict (merchant_id, hash) do nothing`.execute(ctx.db)
-  await sql`insert into put_away (id, merchant_id, chain_id, terms_id, address, salt, open_after_s, watched_number, created_at, expires_at, updated_at,
+    from (${shared}) g
+    -- A row that is there is locked: an erasure, which deletes terms that nobody uses, must not delete it before it is used.
+    on conflict (merchant_id, hash) do update set hash = excluded.hash`.execute(ctx.db)
+  const { numAffectedRows } =
+    await sql`insert into put_away (id, merchant_id, chain_id, terms_id, address, salt, open_after_s, watched_number, created_at, expires_at, updated_at,
       check_at, submissions)
     select g.id, g.merchant_id, g.chain_id, t.id, decode(substr(g.address, 3), 'hex'), decode(substr(g.salt, 3), 'hex'), g.open_after_s,
       g.watched_number, g.created_at, g.expires_at, g.updated_at, ${nextCheck(ctx, sql`g.expires_at`)}, g.submissions
     from (${shared}) g join put_away_terms t on t.merchant_id = g.merchant_id and t.hash = ${hash}`.execute(ctx.db)
+  // What is deleted below could never be made again.
+  if (numAffectedRows !== BigInt(rows.length)) throw new Error("Not every checkout was put away, so none is deleted")
   const ids = sqlArray(
     "text",
     rows.map(row => row.id),

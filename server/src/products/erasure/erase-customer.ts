@@ -39,14 +39,18 @@ const idsIn = ({ checkouts, subscriptions, refunds, payments }: Found): string[]
 /** Tables whose rows have no merchant: what they belong to has. */
 const WITHOUT_MERCHANT = ["delivery_attempts", "grants", "bundle_failures"]
 
-/** How many deliveries of these events are still to be sent, and how many of them are being sent now. */
+/**
+ * How many deliveries of these events are still to be sent, and how many of them are being sent now, by the clock that leases are
+ * of. They stay as they are until this transaction ends.
+ */
 export async function pendingDeliveries(
   ctx: TxContext,
   { events }: Found,
 ): Promise<{ pending: number; sending: number }> {
   const { rows } = await sql<{ pending: number; sending: number }>`
-    select count(*)::int as pending, (count(*) filter (where lease_until > ${ctx.now()}))::int as sending
-    from deliveries where event_id = any(${sqlArray("text", events)}) and status = 'pending'`.execute(ctx.db)
+    select count(*)::int as pending, (count(*) filter (where lease_until > clock_timestamp()))::int as sending
+    from (select lease_until from deliveries where event_id = any(${sqlArray("text", events)}) and status = 'pending'
+      order by id for no key update) d`.execute(ctx.db)
   return rows[0] ?? { pending: 0, sending: 0 }
 }
 
@@ -60,7 +64,7 @@ export async function erase(
   const now = ctx.now()
   const { numUpdatedRows: dropped } = await ctx.db
     .updateTable("deliveries")
-    .set({ status: "skipped", updated_at: now })
+    .set({ status: "skipped", claim_id: null, lease_until: null, updated_at: now })
     .where(sql<boolean>`event_id = any(${sqlArray("text", found.events)}) and status = 'pending'`)
     .executeTakeFirst()
   const id = newId("era")

@@ -2,37 +2,63 @@
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { erase, pendingDeliveries } from "./erase-customer.ts"
-import { findCustomer, lockFound, stillNeeded } from "./find-customer.ts"
+import { bringBackFrom, findCustomer, lockFound, stillNeeded } from "./find-customer.ts"
 
 /** The rows are found by the index of each merchant's checkouts: a second of work for a million. */
 const EVERY_MS = 3_600_000
-const CHECKOUTS_PER_ROUND = 500
+const ROWS_PER_READ = 500
 
-/** Erases what is due. Returns in how many milliseconds to do so again. */
+/** Erases all that is due. Returns in how many milliseconds to do so again. */
 export async function eraseOld(ctx: Context): Promise<number> {
   const { customerDataRetentionMs } = ctx.settings
   if (customerDataRetentionMs === undefined) return EVERY_MS
   const before = new Date(ctx.now().getTime() - customerDataRetentionMs)
-  const { rows } = await sql<{ id: string; merchant_id: string }>`
-    select s.id, s.merchant_id from merchants m cross join lateral (
-      select id, merchant_id, created_at from checkout_sessions
-      where merchant_id = m.id and created_at < ${before} and erased_at is null
-        and status in ('confirmed', 'voided', 'partially_refunded', 'refunded', 'failed', 'expired')
-        and (customer_email is not null or payer_info is not null or metadata is not null or description is not null)
-      order by created_at limit ${CHECKOUTS_PER_ROUND}) s
-    order by s.created_at limit ${CHECKOUTS_PER_ROUND}`.execute(ctx.db)
-  let erased = 0
-  for (const { id, merchant_id } of rows) {
+  const { rows: merchants } = await sql<{ id: string }>`select id from merchants order by id`.execute(ctx.db)
+  for (const { id } of merchants) {
     if (ctx.signal.aborted) break
-    erased += await inTransaction(ctx, async ctx => {
-      const customer = { checkout: id }
-      await lockFound(ctx, await findCustomer(ctx, merchant_id, customer))
-      const found = await findCustomer(ctx, merchant_id, customer)
-      if ((await stillNeeded(ctx, found)).length > 0 || (await pendingDeliveries(ctx, found)).pending > 0) return 0
-      await erase(ctx, merchant_id, found, "retention")
-      return 1
-    })
+    await bringBackOld(ctx, id, before)
+    await eraseOldOf(ctx, id, before)
   }
-  // What is still needed would otherwise be asked about without a pause.
-  return erased === CHECKOUTS_PER_ROUND ? 0 : EVERY_MS
+  return EVERY_MS
 }
+
+/** What was put away is erased as everything else. Checkouts of links have nothing of a customer's until somebody answers. */
+async function bringBackOld(ctx: Context, merchantId: string, before: Date): Promise<void> {
+  const { rows } = await sql<{ id: string }>`
+    select p.id from put_away_terms t join put_away p on p.terms_id = t.id
+    where t.merchant_id = ${merchantId} and p.created_at < ${before} and (t.session ->> 'customer_email' is not null
+      or t.session ->> 'payer_info' is not null or t.session ->> 'metadata' is not null)`.execute(ctx.db)
+  for (let start = 0; start < rows.length; start += ROWS_PER_READ)
+    await bringBackFrom(
+      ctx,
+      merchantId,
+      rows.slice(start, start + ROWS_PER_READ).map(({ id }) => id),
+    )
+}
+
+/** What is still needed stays, and the next round asks again. */
+async function eraseOldOf(ctx: Context, merchantId: string, before: Date): Promise<void> {
+  for (let last = { created_at: new Date(0), id: "" }; ; ) {
+    const { rows } = await sql<typeof last>`
+      select s.id, s.created_at from checkout_sessions s
+      where s.merchant_id = ${merchantId} and s.created_at < ${before} and (s.created_at, s.id) > (${last.created_at}, ${last.id})
+        and (s.erased_at is null or s.updated_at > s.erased_at)
+        and s.status in ('confirmed', 'voided', 'partially_refunded', 'refunded', 'failed', 'expired')
+        and (s.customer_email is not null or s.payer_info is not null or s.metadata is not null
+          or s.description is not null and s.link_id is null and s.product_id is null)
+      order by s.created_at, s.id limit ${ROWS_PER_READ}`.execute(ctx.db)
+    for (const { id } of rows) if (!ctx.signal.aborted) await eraseOne(ctx, merchantId, id, before)
+    const end = rows.at(-1)
+    if (!end || rows.length < ROWS_PER_READ || ctx.signal.aborted) return
+    last = end
+  }
+}
+
+const eraseOne = (ctx: Context, merchantId: string, checkout: string, oldBefore: Date): Promise<void> =>
+  inTransaction(ctx, async ctx => {
+    const customer = { checkout, oldBefore }
+    await lockFound(ctx, await findCustomer(ctx, merchantId, customer))
+    const found = await findCustomer(ctx, merchantId, customer)
+    if ((await stillNeeded(ctx, found)).length > 0 || (await pendingDeliveries(ctx, found)).pending > 0) return
+    await erase(ctx, merchantId, found, "retention")
+  })

@@ -5,6 +5,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { BUYER, ids, prepare, service, startEverything, stopEverything } from "../../../test/everything.ts"
 import { emit } from "../../account/webhooks/emit.ts"
+import { putAway } from "../../ledger/deposits/put-away.ts"
 import { inTransaction } from "../../platform/context.ts"
 import { eraseOld } from "./erase-old.ts"
 import { harmless, personal } from "./personal-columns.ts"
@@ -290,6 +291,31 @@ describe("is refused, and erases nothing", () => {
   })
 })
 
+it("finds what a payer paid late, and e-mail addresses in answers of any name", async () => {
+  const { db } = service.ctx
+  const late = `0x${"1a".repeat(20)}`
+  const { id } = (await call("POST", "/api/console/checkouts", { amount: 5, metadata: { who: "late_mark" } })).body
+  await sql`update checkout_sessions set status = 'expired', run_at = null where id = ${id}`.execute(db)
+  await sql`insert into payments (id, chain_id, payer, amount, tx_hash, status, created_at, updated_at, merchant_id, token, resource_id)
+    select ${`pay_${"l".repeat(24)}`}, chain_id, ${late}, 5, ${`0x${"2b".repeat(32)}`}, 'reversed', now(), now(), merchant_id,
+      ${`0x${"70".repeat(20)}`}, id from checkout_sessions where id = ${id}`.execute(db)
+  expect((await eraseBy({ payer: late })).body).toMatchObject({ checkouts: 1 })
+  const answered = (await call("POST", "/api/console/checkouts", { amount: 5, payerFields: ["Mail_of_payer"] })).body.id
+  await sql`update checkout_sessions set status = 'expired', run_at = null, payer_info = ${JSON.stringify({ Mail_of_payer: "Eve@x.example" })}
+    where id = ${answered}`.execute(db)
+  expect((await eraseBy({ customerEmail: "eve@x.example" })).body).toMatchObject({ checkouts: 1 })
+  expect(linesWith(await dump(), ["late_mark", "Eve@x.example"])).toEqual([])
+})
+
+it("finds events of versions before, which did not say what they are about", async () => {
+  const marks = Object.fromEntries([...fields, "mail"].map(name => [name, `${name}_mark`]))
+  const id = await customer(marks, EMAIL)
+  await sql`delete from deliveries where order_key = ${id}`.execute(service.ctx.db)
+  await sql`update events set order_key = null where order_key = ${id}`.execute(service.ctx.db)
+  expect((await eraseBy({ customerEmail: EMAIL })).body.events).toBe(1)
+  expect(linesWith(await dump(), Object.values(marks))).toEqual([])
+})
+
 it("is in the audit log with who did it, and not whose it was", async () => {
   const marks = Object.fromEntries([...fields, "mail"].map(name => [name, `${name}_mark`]))
   await customer(marks, EMAIL)
@@ -319,6 +345,50 @@ it("happens when the data is as old as CUSTOMER_DATA_RETENTION, as far as nothin
   expect(await email(old)).toBe(EMAIL)
   await eraseOld(ctx)
   expect([await email(old), await email(open), await email(kept)]).toEqual([null, EMAIL, EMAIL])
+})
+
+it("reaches all that is old enough, whatever is still needed before it, and what was put away; a younger one stays", async () => {
+  const { db } = service.ctx
+  const days = (id: string, n: number) =>
+    sql`update checkout_sessions set created_at = now() - ${n} * interval '1 day', updated_at = now() - interval '1 day',
+      status = 'expired', run_at = null where id = ${id}`.execute(db)
+  const make = async (n: number) => {
+    const body = { amount: 5, customerEmail: EMAIL, metadata: { mark: `day_${n}` } }
+    const { id } = (await call("POST", "/api/console/checkouts", body)).body
+    await days(id, n)
+    return id as string
+  }
+  const needed = await make(60)
+  await sql`insert into payments (id, chain_id, payer, amount, tx_hash, status, exception, created_at, updated_at, merchant_id, token, resource_id,
+      deposit_id)
+    select ${`pay_${"n".repeat(24)}`}, s.chain_id, ${BUYER.toLowerCase()}, 5, ${`0x${"3c".repeat(32)}`}, 'open', 'late', now(), now(),
+      s.merchant_id, ${`0x${"70".repeat(20)}`}, s.id, d.id from checkout_sessions s join deposits d on d.resource_id = s.id where s.id = ${needed}`.execute(
+    db,
+  )
+  const old = await make(50)
+  const away = await make(45)
+  await sql`update deposits set watched = false, watched_until = now() - interval '40 days' where resource_id = ${away}`.execute(
+    db,
+  )
+  await sql`update checkout_sessions set expires_at = now() - interval '40 days' where id = ${away}`.execute(db)
+  const { rows } = await sql<{ id: bigint }>`select id from deposits where resource_id = ${away}`.execute(db)
+  expect(
+    await putAway(
+      service.ctx,
+      rows.map(({ id }) => id),
+      { links: [], merchants: [] },
+    ),
+  ).toBe(1)
+  const young = await make(3)
+  expect((await eraseBy({ checkoutId: away, dryRun: true })).body.checkouts).toBe(1)
+  await eraseOld({ ...service.ctx, settings: { ...service.ctx.settings, customerDataRetentionMs: 30 * 86_400_000 } })
+  const left = await dump()
+  expect(["day_60", "day_50", "day_45", "day_3"].filter(mark => left.includes(`"${mark}"`))).toEqual([
+    "day_60",
+    "day_3",
+  ])
+  for (const id of [needed, old, away, young])
+    expect((await call("GET", `/api/console/checkouts/${id}`)).status).toBe(200)
 })
 
 it("knows every column that can hold text", async () => {

@@ -1,12 +1,15 @@
 /** Finds everything that a merchant has of one customer, and what prevents its erasure. */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import { bringBack } from "../../ledger/deposits/put-away.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
 
-/** Who is meant: exactly one of them. */
-export type Customer = { email: string } | { payer: Address } | { checkout: string }
+/**
+ * Who is meant, by exactly one of them. A checkout stands for its subscription's others too; with `oldBefore`, only for itself, and
+ * for the subscription where that is over and has no checkout from that time on.
+ */
+export type Customer = { email: string } | { payer: Address } | { checkout: string; oldBefore?: Date }
 
 /** Ids of all that belongs to a customer. */
 export interface Found {
@@ -24,16 +27,23 @@ export interface Found {
 export async function findCustomer(ctx: TxContext, merchantId: string, customer: Customer): Promise<Found> {
   const own =
     "email" in customer
-      ? sql`(lower(s.customer_email) = lower(${customer.email}) or lower(s.payer_info ->> 'email') = lower(${customer.email}))`
+      ? sql`(lower(s.customer_email) = lower(${customer.email}) or ${answered(sql`s.payer_info`, customer.email)})`
       : "payer" in customer
-        ? sql`s.payer = ${customer.payer}`
+        ? sql`(s.payer = ${customer.payer}
+            or s.id in (select p.resource_id from payments p where p.merchant_id = ${merchantId} and p.payer = ${customer.payer})
+            or s.id in (select e.session_id from escrows e where e.merchant_id = ${merchantId} and e.payer = ${customer.payer}))`
         : sql`s.id = ${customer.checkout}`
   const subscribed =
     "email" in customer
       ? sql`lower(u.customer_email) = lower(${customer.email})`
       : "payer" in customer
         ? sql`u.payer = ${customer.payer}`
-        : sql`u.id in (select subscription_id from invoices where session_id = ${customer.checkout})`
+        : sql`u.id in (select subscription_id from invoices where session_id = ${customer.checkout}) and ${
+            customer.oldBefore === undefined
+              ? sql`true`
+              : sql`u.status = 'canceled' and not exists (select from invoices i join checkout_sessions s on s.id = i.session_id
+                  where i.subscription_id = u.id and s.created_at >= ${customer.oldBefore})`
+          }`
   const { rows: subscriptions } = await sql<{ id: string }>`
     select u.id from subscriptions u where u.merchant_id = ${merchantId} and ${subscribed}`.execute(ctx.db)
   const ofSubscriptions = sqlArray("text", subscriptions.map(idOf))
@@ -54,11 +64,18 @@ export async function findCustomer(ctx: TxContext, merchantId: string, customer:
   const { rows: grants } = await sql<{ id: string }>`
     select g.id from grants g where g.payment_id = any(${ofPayments})`.execute(ctx.db)
   const about = sqlArray("text", [...checkouts, ...subscriptions, ...payments].map(idOf))
+  const ofVersionsBefore =
+    "checkout" in customer && customer.oldBefore !== undefined
+      ? sql``
+      : sql`union select e.id from events e where e.merchant_id = ${merchantId} and e.order_key is null
+          and e.body like any(${sqlArray(
+            "text",
+            [...checkouts, ...subscriptions, ...payments].map(({ id }) => `%${id}%`),
+          )})`
   const { rows: events } = await sql<{ id: string }>`
     select e.id from events e where e.merchant_id = ${merchantId} and e.order_key = any(${about})
-    union select d.event_id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${about})`.execute(
-    ctx.db,
-  )
+    union select d.event_id from deliveries d where d.merchant_id = ${merchantId} and d.order_key = any(${about})
+    ${ofVersionsBefore}`.execute(ctx.db)
   return {
     checkouts: checkouts.map(idOf),
     subscriptions: subscriptions.map(idOf),
@@ -85,21 +102,32 @@ export async function lockFound(ctx: TxContext, { checkouts, subscriptions, paym
   )
 }
 
-/** Brings back checkouts of the customer that were put away: a customer's data is in what they share with others. */
-export async function bringBackOf(ctx: Context, merchantId: string, customer: Customer): Promise<void> {
-  if ("payer" in customer) return
+/** SQL: whether one of the answers in `info` is this address. Fields have the merchant's own names. */
+const answered = (info: RawBuilder<unknown>, email: string): RawBuilder<unknown> =>
+  sql`exists (select from jsonb_each_text(case when jsonb_typeof(${info}) = 'object' then ${info} end) a
+    where lower(a.value) = lower(${email}))`
+
+/** Returns the ids of the customer's checkouts that were put away. Whoever paid one has none there. */
+export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Customer): Promise<string[]> {
+  if ("payer" in customer) return []
   const which =
     "checkout" in customer
       ? sql`p.id = ${customer.checkout}`
       : sql`(lower(t.session ->> 'customer_email') = lower(${customer.email})
-          or lower(t.session -> 'payer_info' ->> 'email') = lower(${customer.email}))`
+          or ${answered(sql`t.session -> 'payer_info'`, customer.email)})`
   const { rows } = await sql<{ id: string }>`
     select p.id from put_away p join put_away_terms t on t.id = p.terms_id where p.merchant_id = ${merchantId} and ${which}`.execute(
     ctx.db,
   )
-  if (rows.length > 0) await bringBack(ctx, { ids: rows.map(idOf) })
-  await sql`delete from put_away_terms t where t.merchant_id = ${merchantId}
-    and not exists (select from put_away p where p.terms_id = t.id)`.execute(ctx.db)
+  return rows.map(idOf)
+}
+
+/** Brings back these checkouts, as a customer's data is in what they share with others, and deletes terms that none shares. */
+export async function bringBackFrom(ctx: Context, merchantId: string, ids: readonly string[]): Promise<void> {
+  if (ids.length > 0) await bringBack(ctx, { ids })
+  // Terms that a checkout is being put away with are locked.
+  await sql`delete from put_away_terms where id in (select t.id from put_away_terms t where t.merchant_id = ${merchantId}
+    and not exists (select from put_away p where p.terms_id = t.id) for update skip locked)`.execute(ctx.db)
 }
 
 /** Returns why this customer's data is still needed, in sentences; empty if it is not. */

@@ -9,14 +9,16 @@ import { newestFirst } from "../../platform/http/send-lists.ts"
 import { callingMerchant, type Server } from "../../platform/http/server.ts"
 import { idPattern } from "../../platform/ids.ts"
 import { erase, pendingDeliveries } from "./erase-customer.ts"
-import { bringBackOf, type Customer, findCustomer, lockFound, stillNeeded } from "./find-customer.ts"
+import { bringBackFrom, type Customer, findCustomer, lockFound, putAwayOf, stillNeeded } from "./find-customer.ts"
 
 const tags = ["settings"]
 
 const Request = Strict(
   {
     customerEmail: Type.Optional(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })),
-    payer: Type.Optional(Described(AddressInput, "The wallet of a payer")),
+    payer: Type.Optional(
+      Described(AddressInput, "The wallet of a payer. A checkout that several wallets paid is erased for each of them"),
+    ),
     checkoutId: Type.Optional(Matching(idPattern("cs"), "A checkout session's id")),
     dryRun: Type.Optional(Type.Boolean({ description: "true: only counts what would be erased" })),
     pendingDeliveries: Type.Optional(
@@ -80,7 +82,8 @@ export function erasureRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { dryRun = false, pendingDeliveries: pending = "wait" } = request.body
       const { customer, askedBy } = readCustomer(request.body)
-      if (!dryRun) await bringBackOf(ctx, merchantId, customer)
+      const away = await putAwayOf(ctx, merchantId, customer)
+      if (!dryRun) await bringBackFrom(ctx, merchantId, away)
       return await inTransaction(ctx, async ctx => {
         if (!dryRun) await lockFound(ctx, await findCustomer(ctx, merchantId, customer))
         const found = await findCustomer(ctx, merchantId, customer)
@@ -95,7 +98,7 @@ export function erasureRoutes(app: Server, ctx: Context): void {
         const isFound = [found.checkouts, found.subscriptions, found.payments].some(each => each.length > 0)
         return {
           id: dryRun || !isFound ? null : await erase(ctx, merchantId, found, askedBy),
-          checkouts: found.checkouts.length,
+          checkouts: found.checkouts.length + (dryRun ? away.length : 0),
           subscriptions: found.subscriptions.length,
           refunds: found.refunds.length,
           events: found.events.length,
