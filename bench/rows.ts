@@ -29,6 +29,11 @@ const tables: Record<string, string> = {
     select n, 84532, hash, token, deposit, 0, dep, payer, 5000000, n, hash, 0, at, 'final', at, mer, true`,
   payments: `(id, chain_id, payer, amount, tx_hash, status, created_at, updated_at, merchant_id, token, deposit_id, resource_id, notified_paid)
     select pay, 84532, payer, 5000000, hash, 'granted', at, at, mer, token, dep, res, true`,
+  // As the triggers write it, which do not run here.
+  transaction_terms: `(merchant_id, term, created_at, transaction_id)
+    select mer, unnest(case when popular then '{}' else array_remove(array[md5('capture:direct')::uuid, md5('product:' || product)::uuid,
+      md5('link:' || link)::uuid, md5('email:' || email)::uuid, field_term('order', metadata ->> 'order'), field_term('plan', metadata ->> 'plan'),
+      field_term('cohort', metadata ->> 'cohort')], null) end), at, pay`,
   claims: `(transfer_id, payment_id) select n, pay`,
   claim_books: `(payment_id, claims, transfer_ids) select pay, 1, n`,
   deposit_books: `(deposit_id, token, inflow, committed) select n, token, 5000000, 5000000`,
@@ -81,7 +86,7 @@ export interface Owner {
   /** A paywall with many payments, and its receiving address. */
   popular?: { paywallId: string; deposit: { id: bigint; address: string } }
   /**
-   * What checkouts are found by: each has an e-mail address, an order number, and a plan that half of them have; every second is of the
+   * What checkouts are found by: each has an e-mail address, an order number, a plan that half of them have, and a cohort of a hundredth; every second is of the
    * product, and the others of the link. Without it they have none of these.
    */
   searched?: { productId: string; linkId: string }
@@ -104,7 +109,7 @@ export async function addRows(db: Db, owner: Owner, of: readonly Rows[], from: n
       'cs_' || left(digest, 24) as cs, 'pay_' || left(digest, 24) as pay, 'evt_' || left(digest, 24) as evt, 'dlv_' || left(digest, 24) as dlv,
       'grant_' || left(digest, 24) as grant_id, digest::uuid as uuid, '0x' || digest || digest as hash,
       case when popular and n % 100 = 0 then '${FREQUENT_PAYER}' else '0x' || left(digest, 20) || right(digest, 20) end as payer, '0x' || right(digest, 20) || left(digest, 20) as deposit,
-      ${searched ? "jsonb_build_object('order', n, 'plan', case n % 2 when 0 then 'pro' else 'basic' end)" : "null::jsonb"} as metadata,
+      ${searched ? "jsonb_build_object('order', n, 'plan', case n % 2 when 0 then 'pro' else 'basic' end, 'cohort', 'c' || n % 100)" : "null::jsonb"} as metadata,
       ${searched ? "'payer-' || n || '@mail.example'" : "null"} as email,
       ${searched ? `case n % 2 when 0 then '${searched.productId}' end` : "null"} as product,
       ${searched ? `case n % 2 when 1 then '${searched.linkId}' end` : "null"} as link,

@@ -73,6 +73,7 @@ const unaudited: Record<string, string> = {
   events: "written by what it reports, which is in the log",
   first_subscriptions: "which subscription of a payer is the first: it follows from their payments",
   checkout_terms: "the metadata of checkouts, whose changes are in the log",
+  transaction_terms: "hashes of what checkouts have, whose changes are in the log",
   key_spends: "a count of refunds and returns, which are in the log",
   idempotency_keys: "the answer of a request whose change is in the log",
   persons: "of no merchant; who becomes a member of one is in the log",

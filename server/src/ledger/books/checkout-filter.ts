@@ -101,3 +101,19 @@ export const hasTerm = ([key, value]: [string, string]): RawBuilder<boolean> =>
 /** SQL: the rows of `checkout_terms` with this value of a field, in the order of a list. */
 export const isTerm = (merchantId: string, [key, value]: [string, string]): RawBuilder<boolean> =>
   sql<boolean>`checkout_terms.merchant_id = ${merchantId} and checkout_terms.value = ${termOf(value)} and checkout_terms.key = ${key.slice(0, 200)}`
+
+/** SQL: the filter's `transaction_terms.term`s, all of which a payment must have. The network is a column of the payment itself. */
+export function checkoutTerms(
+  merchantId: string,
+  { productId, slug, capture, customerEmail, metadata }: Omit<CheckoutFilter, "chain">,
+): RawBuilder<string>[] {
+  const named = (name: string, value: unknown) => sql<string>`md5(${sql.lit(`${name}:`)} || ${value})::uuid`
+  const link = sql`(select l.id from payment_links l where l.slug = ${slug} and l.merchant_id = ${merchantId})`
+  return [
+    productId === undefined ? [] : named("product", productId),
+    slug === undefined ? [] : named("link", link),
+    capture === undefined ? [] : named("capture", capture),
+    customerEmail === undefined ? [] : named("email", sql`lower(${customerEmail})`),
+    Object.entries(metadata ?? {}).map(([key, value]) => sql<string>`field_term(${key}, ${value})`),
+  ].flat()
+}

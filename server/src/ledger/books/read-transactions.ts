@@ -6,7 +6,6 @@ import { type NetworkInfo, networkAsked, networkOf } from "../../platform/chain/
 import type { TxContext } from "../../platform/context.ts"
 import type { WaitingFor } from "../../platform/db/columns.ts"
 import type { Row } from "../../platform/db/schema.ts"
-import { sqlArray } from "../../platform/db/sql-array.ts"
 import { timeAt } from "../../platform/http/time.ts"
 import {
   amountCell,
@@ -32,8 +31,8 @@ export interface Filter {
   to?: string | undefined
   q?: string | undefined
   chain?: string | undefined
-  /** Only payments for checkouts that match: their ids, or SQL over `checkout_sessions` where they are many. */
-  checkouts?: readonly string[] | readonly RawBuilder<boolean>[] | undefined
+  /** SQL of `transaction_terms.term`: only payments for checkouts that have all of these. The first has the fewest payments. */
+  terms?: readonly RawBuilder<string>[] | undefined
 }
 
 /** Listed, because a prepared statement with `*` fails after a migration that adds a column. */
@@ -62,7 +61,7 @@ const columns = [
  * instants: from ≤ created < to.
  */
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
-  let query = ctx.db.selectFrom("transactions").select(columns).where("merchant_id", "=", merchantId)
+  let query = ctx.db.selectFrom(listed(merchantId, filter.terms)).select(columns).where("merchant_id", "=", merchantId)
   if (filter.type !== undefined)
     query = query.where("type", "=", filter.type).where(
       "source",
@@ -78,8 +77,6 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.chain !== undefined) query = query.where("chain_id", "=", networkAsked(ctx.chain, filter.chain).chainId)
-  if (filter.checkouts !== undefined)
-    query = query.where(isFor(filter.checkouts)).where(sql<boolean>`source in ('payments', 'escrows')`)
   if (filter.q === undefined) return query
   // The form of the search text decides what it means, so that one index is enough.
   const hash = parseHash(filter.q)
@@ -108,13 +105,25 @@ export function usualName({ q, ...filter }: Filter): string | undefined {
   return { "exceptional,true": "exceptions", "status,granted": "granted_transactions" }[only.join()]
 }
 
-/** SQL: whether a payment is for one of these. The offset keeps Postgres from reading all checkouts that match first. */
-const isFor = (checkouts: NonNullable<Filter["checkouts"]>) => {
-  const ids = checkouts.filter(each => typeof each === "string")
-  if (ids.length === checkouts.length) return sql<boolean>`resource_id = any(${sqlArray("text", ids)})`
-  const conditions = checkouts.filter(each => typeof each !== "string")
-  return sql<boolean>`exists (select from checkout_sessions where checkout_sessions.id = transactions.resource_id
-    and ${sql.join(conditions, sql` and `)} offset 0)`
+/**
+ * The view, or what of it has these terms. The time and the id are those of the first term, so that its index gives the rows in the
+ * order of the list.
+ */
+function listed(merchantId: string, [first, ...others]: readonly RawBuilder<string>[] = []) {
+  if (first === undefined) return sql<Row<"transactions">>`transactions`.as("transactions")
+  const own = columns.map(column => ofTerm[column] ?? `v.${column}`)
+  const has = others.map(
+    term => sql`and exists (select from transaction_terms o where o.merchant_id = t.merchant_id and o.term = ${term}
+      and o.created_at = t.created_at and o.transaction_id = t.transaction_id)`,
+  )
+  return sql<Row<"transactions">>`(select ${sql.raw(own.join(", "))} from transaction_terms t
+    join transactions v on v.id = t.transaction_id and v.source in ('payments', 'escrows')
+    where t.merchant_id = ${merchantId} and t.term = ${first} ${sql.join(has, sql` `)})`.as("transactions")
+}
+
+const ofTerm: Partial<Record<(typeof columns)[number], string>> = {
+  id: "t.transaction_id as id",
+  created_at: "t.created_at",
 }
 
 /** Where transactions of a type come from: the planner leaves out the other parts of the view. */

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 99a819aba3ef8a08635eae4189b482c8111dd54d5f9d7f94271904ba6b8c0049
+// Made from schema.sql by `npm run schema`; do not edit. 2f09471d313a16215189fcf2dc2c0a1faccc086bb28e5f4f501c20fb87ab41af
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -1806,6 +1806,22 @@ interface Transactions {
   type: "payment" | "agent" | Exclude<PayoutKindName, "authorize" | "settle" | "batch" | "reserve">;
 }
 
+interface TransactionTerms {
+  /**
+   * The payment's; of one through escrow, when it was authorized.
+   */
+  created_at: Date;
+  merchant_id: string;
+  /**
+   * The MD5 of a name and a value, as `terms_of_checkout` makes it: no personal data, and 16 bytes of each.
+   */
+  term: string;
+  /**
+   * The payment's id; of one through escrow, the checkout's.
+   */
+  transaction_id: string;
+}
+
 interface Transfers {
   /**
    * Whether a granted or returned payment claims it; it may be set late, but is never wrongly true.
@@ -2003,6 +2019,7 @@ export interface DB {
   token_scans: TokenScans;
   tokens: Tokens;
   transaction_attempts: TransactionAttempts;
+  transaction_terms: TransactionTerms;
   transactions: Transactions;
   transfers: Transfers;
   wallet_proofs: WalletProofs;

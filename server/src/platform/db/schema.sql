@@ -305,6 +305,7 @@ create trigger checkout_sessions_count_paid after update of status on checkout_s
 create trigger checkout_sessions_keep_changed_terms after update of metadata on checkout_sessions for each row when (new.metadata is distinct from old.metadata) execute function keep_checkout_terms();
 create trigger checkout_sessions_keep_no_terms after delete on checkout_sessions for each row when (old.metadata is not null) execute function keep_checkout_terms();
 create trigger checkout_sessions_keep_terms after insert on checkout_sessions for each row when (new.metadata is not null) execute function keep_checkout_terms();
+create trigger checkout_sessions_keep_transaction_terms after update of metadata, customer_email on checkout_sessions for each row when (new.metadata is distinct from old.metadata or new.customer_email is distinct from old.customer_email) execute function keep_transaction_terms();
 create trigger checkout_sessions_register before insert on checkout_sessions for each row execute function register_resource();
 create trigger checkout_sessions_unregister after delete on checkout_sessions for each row execute function unregister_resource();
 create trigger checkout_sessions_wake_subscription after update on checkout_sessions for each row when (new.product_id is not null and new.status is distinct from old.status) execute function wake_subscription();
@@ -641,6 +642,7 @@ create index escrows_paid on escrows using btree (chain_id, session_id) where au
 create index escrows_reclaimed on escrows using btree (merchant_id, reclaimed_at desc, session_id desc) where reclaimed::numeric > 0::numeric;
 create index escrows_reserved on escrows using btree (chain_id) where authorized::numeric > (captured::numeric + voided::numeric + reclaimed::numeric);
 create trigger escrows_count after update of reclaimed on escrows for each row when (old.reclaimed::numeric <> new.reclaimed::numeric) execute function count_reclaim();
+create trigger escrows_keep_terms after update of authorized_at on escrows for each row when (new.authorized_at is distinct from old.authorized_at) execute function keep_escrow_terms();
 create trigger escrows_set_reclaimed before update of reclaimed on escrows for each row execute function set_reclaimed();
 
 -- What merchants are notified of. An event and its deliveries are written in the transaction of what they report.
@@ -1168,8 +1170,10 @@ create index payments_returned_of_payer on payments using btree (resource_id, pa
 create index payments_to_notify on payments using btree (notify_by) where notify_by is not null;
 create index payments_to_sweep on payments using btree (chain_id, sweep_at) where sweep_at is not null;
 create index payments_unsettled_of_payer on payments using btree (resource_id, payer) where status = any (array['open'::text, 'reversed'::text]);
+create trigger payments_add_terms after insert on payments referencing new table as made for each statement execute function add_payment_terms();
 create trigger payments_audit_accepted after update of accepted_at on payments for each row when (new.accepted_at is not null and new.accepted_at is distinct from old.accepted_at and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('payment.accepted', 'id', 'status,accepted_at', '');
 create trigger payments_audit_returned after update of status on payments for each row when (new.status = 'returned'::text and old.status <> 'returned'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('payment.returned', 'id', 'status,returned_at,returned_to', '');
+create trigger payments_drop_terms after delete on payments for each row when (starts_with(old.resource_id, 'cs_'::text)) execute function drop_payment_terms();
 create trigger payments_note_reopened before update of status on payments for each row when (old.status = 'returned'::text and new.status = 'open'::text) execute function note_reopened();
 create trigger payments_open_claim_book after insert on payments for each row execute function open_claim_book();
 create trigger payments_set_agent before insert or update of tx_hash on payments for each row execute function set_agent();
@@ -2037,6 +2041,18 @@ create index transaction_attempts_of_payout on transaction_attempts using btree 
 create index transaction_attempts_unsigned on transaction_attempts using btree (chain_id, wallet, nonce) where raw is null;
 create trigger transaction_attempts_keep before delete or update on transaction_attempts for each row execute function keep_transaction_attempts();
 
+-- What payments for checkouts are found by: product, link, capture, e-mail address and fields of metadata. Triggers maintain it. A filter reads it in the order of its key. With the checkouts that match, a filter would cost as much as there are of them.
+create table transaction_terms (
+  merchant_id text not null,
+  -- The MD5 of a name and a value, as `terms_of_checkout` makes it: no personal data, and 16 bytes of each.
+  term uuid not null,
+  -- The payment's; of one through escrow, when it was authorized.
+  created_at timestamp with time zone not null,
+  -- The payment's id; of one through escrow, the checkout's.
+  transaction_id text not null,
+  constraint transaction_terms_pkey primary key (merchant_id, term, created_at, transaction_id)
+);
+
 -- Every Transfer log to a deposit that was ever seen. k counts the transfers of one token to one address within a transaction: log_index changes when the transaction is mined again, k does not.
 create table transfers (
   id bigint not null generated always as identity,
@@ -2610,6 +2626,18 @@ begin
     where deposit_id = deposit and token = asset;
 end $function$;
 
+create or replace function add_payment_terms()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  insert into transaction_terms (merchant_id, term, created_at, transaction_id)
+    select p.merchant_id, t, p.created_at, p.id from made p
+      join checkout_sessions s on s.id = p.resource_id, terms_of_checkout(s) t
+    where starts_with(p.resource_id, 'cs_');
+  return null;
+end $function$;
+
 create or replace function audit_value(value jsonb, is_secret boolean)
  returns jsonb
  language sql
@@ -2731,6 +2759,17 @@ begin
   return null;
 end $function$;
 
+create or replace function drop_payment_terms()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  delete from transaction_terms t using checkout_sessions s
+    where s.id = old.resource_id and t.merchant_id = old.merchant_id and t.term in (select terms_of_checkout(s))
+      and t.created_at = old.created_at and t.transaction_id = old.id;
+  return null;
+end $function$;
+
 create or replace function end_batch_calls()
  returns trigger
  language plpgsql
@@ -2767,6 +2806,14 @@ AS $function$
   select case when entry is not null then coalesce(jsonb_object_agg(key, case
     when key in ('description', 'redirect_url', 'metadata', 'reason', 'revoke_reason') and value <> 'null' then '"[erased]"' else value end), '{}') end
   from jsonb_each(entry)
+$function$;
+
+create or replace function field_term(key text, value text)
+ returns uuid
+ language sql
+ immutable
+AS $function$
+  select md5('field:' || md5(left(key, 200)) || lower(left(value, 200)))::uuid
 $function$;
 
 create or replace function figure_of(reason text)
@@ -2929,6 +2976,20 @@ begin
   return null;
 end $function$;
 
+create or replace function keep_escrow_terms()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  delete from transaction_terms t using checkout_sessions s
+    where s.id = old.session_id and t.merchant_id = old.merchant_id and t.term in (select terms_of_checkout(s))
+      and t.created_at = old.authorized_at and t.transaction_id = old.session_id;
+  insert into transaction_terms (merchant_id, term, created_at, transaction_id)
+    select new.merchant_id, t, new.authorized_at, s.id from checkout_sessions s, terms_of_checkout(s) t
+    where s.id = new.session_id and new.authorized_at is not null;
+  return null;
+end $function$;
+
 create or replace function keep_inflow()
  returns trigger
  language plpgsql
@@ -3064,6 +3125,26 @@ begin
     raise exception 'transaction attempt % is signed and does not change', old.id;
   end if;
   return new;
+end $function$;
+
+create or replace function keep_transaction_terms()
+ returns trigger
+ language plpgsql
+AS $function$
+declare
+  paid record;
+begin
+  for paid in
+    select p.id, p.created_at from payments p where p.resource_id = new.id
+    union all select e.session_id, e.authorized_at from escrows e where e.session_id = new.id and e.authorized_at is not null
+  loop
+    delete from transaction_terms t
+      where t.merchant_id = old.merchant_id and t.term in (select terms_of_checkout(old)) and t.created_at = paid.created_at
+        and t.transaction_id = paid.id;
+    insert into transaction_terms (merchant_id, term, created_at, transaction_id)
+      select new.merchant_id, t, paid.created_at, paid.id from terms_of_checkout(new) t;
+  end loop;
+  return null;
 end $function$;
 
 create or replace function metadata_terms(metadata jsonb)
@@ -3295,6 +3376,16 @@ begin
   end if;
   return new;
 end $function$;
+
+create or replace function terms_of_checkout(s checkout_sessions)
+ returns setof uuid
+ language sql
+ immutable
+AS $function$
+  select md5(t)::uuid from unnest(array['capture:' || s.capture, 'product:' || s.product_id, 'link:' || s.link_id,
+    'email:' || lower(s.customer_email)]) t where t is not null
+  union select field_term(f.key, f.value) from metadata_terms(s.metadata) f
+$function$;
 
 create or replace function unapply_transfer()
  returns trigger

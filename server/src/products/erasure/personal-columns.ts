@@ -128,7 +128,7 @@ export const personal: Readonly<Record<string, Personal>> = {
 
 /**
  * The other columns of each table, which hold ids, states, hashes and the service's own words; or what is the merchant's own: its
- * people, settings and catalogue. `checkout_terms` follows the metadata by a trigger. `put_away_terms` has the terms of unpaid checkouts: an erasure brings these back first. `screenings`
+ * people, settings and catalogue. `checkout_terms` and `transaction_terms` follow the checkout by triggers. `put_away_terms` has the terms of unpaid checkouts: an erasure brings these back first. `screenings`
  * are evidence that must be kept, and the wallets that they name are public.
  */
 export const harmless: Readonly<Record<string, string>> = {
@@ -204,6 +204,7 @@ export const harmless: Readonly<Record<string, string>> = {
   team_invitations: "id merchant_id hash email wallet role invited_by",
   tokens: "symbol",
   transaction_attempts: "raw last_result",
+  transaction_terms: "merchant_id transaction_id",
   transfers: "state merchant_id",
   wallet_proofs: "merchant_id",
   wallets: "status halted_reason lane alarms",

@@ -1,4 +1,5 @@
 // The filters of checkouts, transactions, what is sold, and events; each against the rows that it must find, and against what it can't read.
+import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { lifeOf } from "../../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
@@ -123,22 +124,22 @@ describe("checkouts", () => {
 describe("transactions", () => {
   it("of checkouts that match, and of a network", async () => {
     const { db } = rig.service.ctx
+    const paidFor = `pay_${"p".repeat(24)}`
     const shop = await rig.sell()
     const paid = await rig.paid(shop, 700_000n)
-    // As if the checkout had been paid: the payment is for it.
-    await db.deleteFrom("grants").execute()
-    await db
-      .updateTable("payments")
-      .set({ resource_id: made.order ?? "" })
-      .where("id", "=", paid)
-      .execute()
+    // As if the checkout had been paid: another payment, which is for it.
+    await sql`insert into payments select (jsonb_populate_record(p, ${JSON.stringify({ id: paidFor, resource_id: made.order })}::jsonb)).*
+      from payments p where id = ${paid}`.execute(db)
+    for (const table of ["grants", "claims"] as const) await db.deleteFrom(table).execute()
+    await db.deleteFrom("payments").where("id", "=", paid).execute()
     for (const query of [
       "metadata[order]=1001",
-      "metadata[order]=1001&metadata[plan]=pro",
+      "metadata[order]=1001&metadata[plan]=PRO",
+      "metadata[plan]=pro&capture=direct&status=granted",
       "chain=base-sepolia",
       "capture=direct",
     ])
-      expect(await found(query, "transactions"), query).toEqual([paid])
+      expect(await found(query, "transactions"), query).toEqual([paidFor])
     for (const query of [
       "metadata[order]=1002",
       `productId=${productId}`,
@@ -149,6 +150,40 @@ describe("transactions", () => {
       expect(await found(query, "transactions"), query).toEqual([])
     const { body } = await call("GET", "transactions.csv?metadata[order]=1001")
     expect((body as string).trim().split("\r\n")).toHaveLength(2)
+
+    await call("PUT", `checkouts/${made.order}`, { metadata: { order: 7 } })
+    expect(await found("metadata[order]=1001", "transactions")).toEqual([])
+    expect(await found("metadata[order]=7", "transactions")).toEqual([paidFor])
+    // All that the triggers keep, against what the checkouts say.
+    const wrong = await sql`
+      (select p.merchant_id, t, p.created_at, p.id from payments p join checkout_sessions s on s.id = p.resource_id, terms_of_checkout(s) t
+       except select * from transaction_terms)
+      union all (select * from transaction_terms
+       except select p.merchant_id, t, p.created_at, p.id from payments p join checkout_sessions s on s.id = p.resource_id, terms_of_checkout(s) t)`.execute(
+      db,
+    )
+    expect(wrong.rows).toEqual([])
+    await db.deleteFrom("payments").where("id", "=", paidFor).execute()
+    expect(await db.selectFrom("transaction_terms").selectAll().execute()).toEqual([])
+  })
+
+  it("refuses filters together of which each matches too many", async () => {
+    const { db } = rig.service.ctx
+    const merchantId = await rig.service.merchant("shop")
+    await sql`insert into transaction_terms select ${merchantId}, t, now() - n * interval '1 second', 'pay_x' || n
+      from generate_series(1, 2001) n, unnest(array[md5('capture:manual')::uuid, field_term('plan', 'many')]) t`.execute(
+      db,
+    )
+    const ask = (query: string) => call("GET", `transactions?${query}`)
+    const { status, body } = await ask("capture=manual&metadata[plan]=many")
+    expect([status, body.error]).toEqual([400, "VALIDATION_ERROR"])
+    for (const query of [
+      "capture=manual",
+      "metadata[plan]=many",
+      "capture=manual&metadata[plan]=many&metadata[order]=9",
+    ])
+      expect((await ask(query)).body.data, query).toEqual([])
+    await db.deleteFrom("transaction_terms").execute()
   })
 })
 
