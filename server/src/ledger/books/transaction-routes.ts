@@ -10,7 +10,14 @@ import { byCreation, newestFirst } from "../../platform/http/send-lists.ts"
 import type { Server } from "../../platform/http/server.ts"
 import { TimeInput, timeAt } from "../../platform/http/time.ts"
 import { type CheckoutFilter, checkoutFilters, checkoutTerms, withMetadata } from "./checkout-filter.ts"
-import { type Filter, transactions, transactionsCsv, transactionsOf, usualName } from "./read-transactions.ts"
+import {
+  countedByTerms,
+  type Filter,
+  transactions,
+  transactionsCsv,
+  transactionsOf,
+  usualName,
+} from "./read-transactions.ts"
 import { transaction } from "./schema.ts"
 
 const tags = ["transactions"]
@@ -73,7 +80,8 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     answer: TransactionList,
     source: async (read, merchantId, filter) => {
       const wanted = await withTerms(read, merchantId, checked(read, filter))
-      return newestFirst(transactions(read, merchantId, wanted), byCreation, usualName(wanted))
+      const source = newestFirst(transactions(read, merchantId, wanted), byCreation, usualName(wanted))
+      return { ...source, all: countedByTerms(merchantId, wanted) ?? source.all }
     },
     show: transactionsOf,
     csv: {

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 2f09471d313a16215189fcf2dc2c0a1faccc086bb28e5f4f501c20fb87ab41af
+// Made from schema.sql by `npm run schema`; do not edit. 0193dcbb143b646341e942e5977406d9c1c5a6f70db2c2584d0c2ba471bcb23e
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";

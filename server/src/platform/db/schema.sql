@@ -642,7 +642,7 @@ create index escrows_paid on escrows using btree (chain_id, session_id) where au
 create index escrows_reclaimed on escrows using btree (merchant_id, reclaimed_at desc, session_id desc) where reclaimed::numeric > 0::numeric;
 create index escrows_reserved on escrows using btree (chain_id) where authorized::numeric > (captured::numeric + voided::numeric + reclaimed::numeric);
 create trigger escrows_count after update of reclaimed on escrows for each row when (old.reclaimed::numeric <> new.reclaimed::numeric) execute function count_reclaim();
-create trigger escrows_keep_terms after update of authorized_at on escrows for each row when (new.authorized_at is distinct from old.authorized_at) execute function keep_escrow_terms();
+create trigger escrows_keep_terms after update of authorized_at, authorized on escrows for each row when (new.authorized_at is distinct from old.authorized_at or (new.authorized::numeric > 0::numeric) <> (old.authorized::numeric > 0::numeric)) execute function keep_escrow_terms();
 create trigger escrows_set_reclaimed before update of reclaimed on escrows for each row execute function set_reclaimed();
 
 -- What merchants are notified of. An event and its deliveries are written in the transaction of what they report.
@@ -2986,7 +2986,7 @@ begin
       and t.created_at = old.authorized_at and t.transaction_id = old.session_id;
   insert into transaction_terms (merchant_id, term, created_at, transaction_id)
     select new.merchant_id, t, new.authorized_at, s.id from checkout_sessions s, terms_of_checkout(s) t
-    where s.id = new.session_id and new.authorized_at is not null;
+    where s.id = new.session_id and new.authorized_at is not null and new.authorized > 0;
   return null;
 end $function$;
 
@@ -3136,7 +3136,7 @@ declare
 begin
   for paid in
     select p.id, p.created_at from payments p where p.resource_id = new.id
-    union all select e.session_id, e.authorized_at from escrows e where e.session_id = new.id and e.authorized_at is not null
+    union all select e.session_id, e.authorized_at from escrows e where e.session_id = new.id and e.authorized_at is not null and e.authorized > 0
   loop
     delete from transaction_terms t
       where t.merchant_id = old.merchant_id and t.term in (select terms_of_checkout(old)) and t.created_at = paid.created_at

@@ -50,7 +50,7 @@ begin
       and t.created_at = old.authorized_at and t.transaction_id = old.session_id;
   insert into transaction_terms (merchant_id, term, created_at, transaction_id)
     select new.merchant_id, t, new.authorized_at, s.id from checkout_sessions s, terms_of_checkout(s) t
-    where s.id = new.session_id and new.authorized_at is not null;
+    where s.id = new.session_id and new.authorized_at is not null and new.authorized > 0;
   return null;
 end $$;
 
@@ -61,7 +61,7 @@ declare
 begin
   for paid in
     select p.id, p.created_at from payments p where p.resource_id = new.id
-    union all select e.session_id, e.authorized_at from escrows e where e.session_id = new.id and e.authorized_at is not null
+    union all select e.session_id, e.authorized_at from escrows e where e.session_id = new.id and e.authorized_at is not null and e.authorized > 0
   loop
     delete from transaction_terms t
       where t.merchant_id = old.merchant_id and t.term in (select terms_of_checkout(old)) and t.created_at = paid.created_at
@@ -76,8 +76,8 @@ create trigger payments_add_terms after insert on payments referencing new table
   execute function add_payment_terms();
 create trigger payments_drop_terms after delete on payments for each row when (starts_with(old.resource_id, 'cs_'))
   execute function drop_payment_terms();
-create trigger escrows_keep_terms after update of authorized_at on escrows for each row
-  when (new.authorized_at is distinct from old.authorized_at) execute function keep_escrow_terms();
+create trigger escrows_keep_terms after update of authorized_at, authorized on escrows for each row
+  when (new.authorized_at is distinct from old.authorized_at or (new.authorized > 0) <> (old.authorized > 0)) execute function keep_escrow_terms();
 create trigger checkout_sessions_keep_transaction_terms after update of metadata, customer_email on checkout_sessions for each row
   when (new.metadata is distinct from old.metadata or new.customer_email is distinct from old.customer_email)
   execute function keep_transaction_terms();
@@ -86,4 +86,4 @@ insert into transaction_terms (merchant_id, term, created_at, transaction_id)
   select p.merchant_id, t, p.created_at, p.id from payments p join checkout_sessions s on s.id = p.resource_id, terms_of_checkout(s) t
     where starts_with(p.resource_id, 'cs_')
   union all select e.merchant_id, t, e.authorized_at, e.session_id from escrows e join checkout_sessions s on s.id = e.session_id,
-    terms_of_checkout(s) t where e.authorized_at is not null;
+    terms_of_checkout(s) t where e.authorized_at is not null and e.authorized > 0;
