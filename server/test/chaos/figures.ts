@@ -1,4 +1,4 @@
-/** After the chaos: the figures are the books' and the chain's logs', to the unit, in each zone. */
+/** After the chaos: the figures are the books' and the chain's logs', to the unit, in each zone, and each payout is its parts. */
 import { sql } from "kysely"
 import { parseAbiItem } from "viem"
 import type { Address } from "../../src/platform/chain/hex.ts"
@@ -15,6 +15,7 @@ import {
 import { balancesOf } from "../../src/products/insight/read-overview.ts"
 import { periodsOf } from "../../src/products/insight/zones.ts"
 import type { Anvil } from "../anvil.ts"
+import { wrongParts } from "../parts.ts"
 
 const zones = ["UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/St_Johns", "Australia/Lord_Howe"]
 const HOUR_MS = 3_600_000
@@ -23,7 +24,7 @@ type Flow = Record<"in" | "out", bigint>
 
 /** What does not agree, in words. */
 export async function wrongFigures(ctx: Context, { client }: Anvil): Promise<string[]> {
-  const found: string[] = []
+  const found = await wrongParts(ctx)
   const { rows: merchants } = await sql<{ id: string }>`select distinct merchant_id as id from books`.execute(ctx.db)
   for (const { id } of merchants) {
     const before = totalsOf(await sumsOfAllTime(ctx, { merchantId: id, chainId: null }))

@@ -3,9 +3,10 @@ import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseSignature, serializeSignature } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest"
 import { deployContractWallet } from "../../../test/anvil.ts"
 import { lifeOf } from "../../../test/life.ts"
+import { wrongParts } from "../../../test/parts.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../../test/service.ts"
 import { depositFactoryAbi } from "../../platform/chain/abi.ts"
@@ -23,6 +24,7 @@ beforeAll(async () => {
   merchant = rig.anvil.accounts[9]
 })
 afterAll(() => rig.stop())
+afterEach(async () => expect(await wrongParts(rig.service.ctx)).toEqual([]))
 beforeEach(async () => {
   await lifeOf(rig).begin()
   await settings({ approver: "wallet" })

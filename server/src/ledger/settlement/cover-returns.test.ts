@@ -3,8 +3,9 @@
  * buys what went back, and what is left waits for the merchant. On a real chain.
  */
 import { type Hex, parseUnits } from "viem"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type ExceptionsRig, startExceptionsRig } from "../../../test/exceptions.ts"
+import { wrongParts } from "../../../test/parts.ts"
 import { type Reorgs, reorgsOn } from "../../../test/reorgs.ts"
 import { PAYOUT_ADDRESS } from "../../../test/service.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
@@ -22,6 +23,7 @@ beforeAll(async () => {
   url = `${await rig.service.listen()}/sandbox`
 })
 afterAll(() => rig?.stop())
+afterEach(async () => expect(await wrongParts(rig.service.ctx)).toEqual([]))
 let before: bigint[]
 beforeEach(async () => {
   for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0

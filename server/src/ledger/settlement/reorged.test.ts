@@ -1,7 +1,8 @@
 /** What a reorg leaves of payments that the merchant or the service had begun to pay out, on a real chain. */
 import { type Hex, parseUnits } from "viem"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type ExceptionsRig, startExceptionsRig } from "../../../test/exceptions.ts"
+import { wrongParts } from "../../../test/parts.ts"
 import { type Reorgs, reorgsOn } from "../../../test/reorgs.ts"
 import { PAYOUT_ADDRESS } from "../../../test/service.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
@@ -21,6 +22,7 @@ beforeAll(async () => {
   ;({ signed, send, look, afterReorg, days } = reorgsOn(rig))
 })
 afterAll(() => rig?.stop())
+afterEach(async () => expect(await wrongParts(rig.service.ctx)).toEqual([]))
 let paidBefore: bigint
 beforeEach(async () => {
   for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
