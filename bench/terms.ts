@@ -1,11 +1,12 @@
 /**
  * What the rows and indexes by which checkouts and payments are found add to a checkout that is made, and to a settlement: of checkouts
  * with one field of metadata, and with five and an e-mail address. Two services, one without them, are asked in turns, on a Postgres that
- * survives a power cut. `script/bench terms`; `BENCH_ROWS` is how often
+ * survives a power cut. `script/bench terms`; `BENCH_ROWS` is how often, `--only TEXT` for a kind
  */
 import { randomBytes } from "node:crypto"
 import { cpus } from "node:os"
 import { performance } from "node:perf_hooks"
+import { parseArgs } from "node:util"
 import { sql } from "kysely"
 import { Client } from "undici"
 import { settleDue } from "../server/src/ledger/settlement/settle.ts"
@@ -126,7 +127,8 @@ const kinds: Record<string, () => object> = {
   }),
 }
 say(`${cpus()[0]?.model.trim()}, ${cpus().length} cores, Node ${process.versions.node}; ms, ${TIMES} of each in turns`)
-for (const [kind, terms] of Object.entries(kinds)) {
+const { values } = parseArgs({ options: { only: { type: "string", default: "" } } })
+for (const [kind, terms] of Object.entries(kinds).filter(([kind]) => kind.includes(values.only))) {
   const all = sides.map(each => ({ ...each, creations: [] as number[], settlements: [] as number[] }))
   for (let n = -WARM; n < TIMES; n++)
     // Each is first as often as second and third.

@@ -108,12 +108,12 @@ export function checkoutTerms(
   { productId, slug, capture, customerEmail, metadata }: Omit<CheckoutFilter, "chain">,
 ): RawBuilder<string>[] {
   const named = (name: string, value: unknown) => sql<string>`md5(${sql.lit(`${name}:`)} || ${value})::uuid`
-  const link = sql`(select l.id from payment_links l where l.slug = ${slug} and l.merchant_id = ${merchantId})`
+  const link = sql<string>`(select l.id from payment_links l where l.slug = ${slug} and l.merchant_id = ${merchantId})`
   return [
     productId === undefined ? [] : named("product", productId),
     slug === undefined ? [] : named("link", link),
     capture === undefined ? [] : named("capture", capture),
-    customerEmail === undefined ? [] : named("email", sql`lower(${customerEmail})`),
+    customerEmail === undefined ? [] : named("email", sql<string>`lower(${customerEmail})`),
     Object.entries(metadata ?? {}).map(([key, value]) => sql<string>`field_term(${key}, ${value})`),
   ].flat()
 }
