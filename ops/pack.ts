@@ -109,8 +109,9 @@ async function writeParts(target: string, parts: readonly Part[]): Promise<void>
 
 async function copyPages(target: string): Promise<void> {
   await run(process.execPath, [join(root, "web/build.ts")])
-  const current = await realpath(join(root, "web/dist/current"))
-  await cp(current, join(target, "web/dist/current"), { recursive: true })
+  await run(process.execPath, [join(root, "web/src/console/build.ts")])
+  for (const built of ["web/dist/current", "web/dist/console/current"])
+    await cp(await realpath(join(root, built)), join(target, built), { recursive: true })
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * Builds the pages into `dist/<hash of the sources>`, unless that exists, and points `dist/current` to it. Several
+ * Builds the payers' pages into `dist/<hash of the sources>`, unless that exists, and points `dist/current` to it. Several
  * processes may do so at once: each builds in a folder of its own and renames it.
  */
 import { createHash } from "node:crypto"
@@ -22,7 +22,15 @@ const dist = join(here, "dist")
 /** The hash of everything that the build depends on. */
 function stampOf(): string {
   const stamp = createHash("sha256")
-  const sources = readdirSync(join(here, "src"), { recursive: true, encoding: "utf8" }).sort()
+  // The console has packages and a build of its own.
+  const folders = readdirSync(join(here, "src")).filter(name => name !== "console")
+  const sources = folders
+    .flatMap(name =>
+      name.includes(".")
+        ? [name]
+        : readdirSync(join(here, "src", name), { recursive: true, encoding: "utf8" }).map(each => `${name}/${each}`),
+    )
+    .sort()
   const files = ["build.ts", "vite.config.ts", "package.json", "tsconfig.json", ...sources.map(name => `src/${name}`)]
   for (const name of files.filter(each => /\.\w+$/.test(each)))
     stamp.update(`${name}\0`).update(readFileSync(join(here, name)))

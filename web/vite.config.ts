@@ -13,6 +13,6 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     reportCompressedSize: false,
-    rollupOptions: { input: ["src/pay/main.tsx", "src/embed/embed.ts", "src/console/sign-in.ts"] },
+    rollupOptions: { input: ["src/pay/main.tsx", "src/embed/embed.ts", "src/sign-in/sign-in.ts"] },
   },
 })

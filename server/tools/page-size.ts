@@ -1,6 +1,6 @@
 /**
- * The size of the pay page as it is sent (brotli): HTML with styles, and scripts. Fails above the limits, which a slow
- * phone loads within a second or two.
+ * The size of the pay page and of the console as they are sent (brotli): HTML with styles, and scripts. Fails above the limits, which a
+ * slow phone loads within a second or two.
  */
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
@@ -77,4 +77,48 @@ if (!(sizes.page <= LIMITS.page && sizes.script <= LIMITS.script) || outside.len
   process.stderr.write(`${words}\n${outside.map(name => `${name} loads from elsewhere\n`).join("")}`)
   process.exit(1)
 }
+const tooLarge = consoleFaults()
+if (tooLarge.length > 0) {
+  process.stderr.write(`${tooLarge.join("\n")}\n`)
+  process.exit(1)
+}
 if (process.argv.includes("--verbose")) process.stdout.write(`${words}\n`)
+
+interface Built {
+  script: string
+  styles: string[]
+  preload: string[]
+  files: Record<string, { bytes: number; imports: string[]; entry?: string }>
+}
+
+/**
+ * What of the console is larger than it may be. A page is what its chunk loads that the first load has not: Home's without the chart,
+ * which comes after it.
+ */
+function consoleFaults(): string[] {
+  const limits = { first: 160 * 1024, page: 40 * 1024, chart: 24 * 1024, styles: 36 * 1024 }
+  const manifest = new URL("../../web/dist/console/current/manifest.json", import.meta.url).pathname
+  const { script, styles, preload, files }: Built = JSON.parse(readFileSync(manifest, "utf8"))
+  const bytesOf = (names: Iterable<string>) => [...names].reduce((sum, name) => sum + (files[name]?.bytes ?? 0), 0)
+  const first = new Set([script, ...preload])
+  const found: string[] = []
+  const check = (what: string, bytes: number, limit: number): void => {
+    const words = `console, ${what}: ${bytes} bytes of ${limit} (brotli)`
+    if (bytes > limit) found.push(words)
+    if (process.argv.includes("--verbose")) process.stdout.write(`${words}\n`)
+  }
+  check("first load", bytesOf(first), limits.first)
+  check("styles", bytesOf(styles), limits.styles)
+  for (const [name, { entry }] of Object.entries(files)) {
+    if (entry === undefined || name === script) continue
+    const own = new Set<string>()
+    const load = (each: string): void => {
+      if (first.has(each) || own.has(each)) return
+      own.add(each)
+      for (const next of files[each]?.imports ?? []) load(next)
+    }
+    load(name)
+    check(entry, bytesOf(own), entry.endsWith("chart.tsx") ? limits.chart : limits.page)
+  }
+  return found
+}

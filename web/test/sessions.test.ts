@@ -79,7 +79,7 @@ const persons = async ({ service }: World) =>
   (await service.ctx.db.selectFrom("sessions").select("sub").orderBy("created_at").execute()).map(({ sub }) => sub)
 
 /** Signs in at the provider, as a person does. */
-async function signIn(world: World, sub: string, path = "/console"): Promise<Page> {
+async function signIn(world: World, sub: string, path = "/console/signed-in"): Promise<Page> {
   world.service.issuer.person = { sub, claims: {}, header: {} }
   const page = await world.context.newPage()
   await page.goto(`${world.origin}${path}`)
@@ -117,8 +117,8 @@ describe.each([
   })
 
   it("a person signs in at the provider, is back where the sign-in began, and signs out", async () => {
-    const page = await signIn(world, "ada", "/console/payments?q=1")
-    expect(page.url()).toBe(`${world.origin}/console/payments?q=1`)
+    const page = await signIn(world, "ada", "/console/signed-in?q=1")
+    expect(page.url()).toBe(`${world.origin}/console/signed-in?q=1`)
     await words(page, "ada")
     await isSound(page)
     const cookies = await world.context.cookies(world.origin)
@@ -153,7 +153,7 @@ describe.each([
         method === "personal_sign" ? signWithAccount(params[0] ?? "") : method === "eth_chainId" ? "0x14a34" : [address]
       Object.assign(globalThis, { ethereum: { request } })
     }, account.address)
-    await page.goto(`${world.origin}/console`)
+    await page.goto(`${world.origin}/console/signed-in`)
     await page.getByRole("button", { name: "Sign in with a wallet" }).click()
     await words(page, "You are signed in")
     expect(await persons(world)).toEqual([`eip155:84532:${account.address}`])
@@ -239,15 +239,15 @@ describe.each([
     const page = await world.context.newPage()
     const follow = async () => {
       await page.goto(world.foreign.crossSite)
-      await page.evaluate(url => location.assign(url), `${world.origin}/console/payments?q=1`)
+      await page.evaluate(url => location.assign(url), `${world.origin}/console/signed-in?q=1`)
     }
     await follow()
     await words(page, "Sign in to the console")
-    expect(page.url()).toBe(`${world.origin}/console/payments?q=1`)
+    expect(page.url()).toBe(`${world.origin}/console/signed-in?q=1`)
     await signIn(world, "ada")
     await follow()
     await words(page, "Sign out")
-    expect(page.url()).toBe(`${world.origin}/console/payments?q=1`)
+    expect(page.url()).toBe(`${world.origin}/console/signed-in?q=1`)
   })
 
   it("a session that is revoked in one browser has ended in the other", async () => {
@@ -428,8 +428,8 @@ describe("the sandbox", () => {
   it("signs in as a merchant by one click, at the name that its address has", async () => {
     const context = await newContext(browser)
     const page = await context.newPage()
-    await page.goto(`${sandbox.url.replace("127.0.0.1", "localhost")}/console`)
-    expect(page.url()).toBe(`${sandbox.url}/console`)
+    await page.goto(`${sandbox.url.replace("127.0.0.1", "localhost")}/console/signed-in`)
+    expect(page.url()).toBe(`${sandbox.url}/console/signed-in`)
     await page.getByRole("button", { name: "Sign in as Blue Bottle Books" }).click()
     await words(page, "You are signed in")
     await words(page, "Blue Bottle Books")

@@ -3,10 +3,10 @@ import type { FastifyRequest } from "fastify"
 import { type Context, inTransaction } from "../../platform/context.ts"
 import { ApiError } from "../../platform/errors.ts"
 import type { Subject } from "../../platform/http/authenticate.ts"
-import { hasRight, type Right, type Role, rightTable } from "../../platform/http/rights.ts"
 import type { Server } from "../../platform/http/server.ts"
-import { lockPerson, type Membership, makeMerchant, membershipsOf, storedPerson } from "../identity/find-member.ts"
+import { lockPerson, makeMerchant, membershipsOf, storedPerson } from "../identity/find-member.ts"
 import { acceptInvitation } from "./invite-members.ts"
+import { readMe, shownMembership } from "./read-me.ts"
 import { Accept, Me, Membership as MembershipShown, MerchantCreate } from "./schema.ts"
 
 const tags = ["team"]
@@ -23,12 +23,8 @@ export function personRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const subject = callingPerson(request)
-      const merchants = (await membershipsOf(ctx, subject)) ?? []
-      const { iss: issuer, sub } = subject
-      const stored = await storedPerson(ctx, subject)
       const { email = null } = await withEmail(ctx, request)
-      return { person: { id: stored?.id ?? null, issuer, subject: sub, email }, merchants: merchants.map(shownOf) }
+      return await readMe(ctx, callingPerson(request), email)
     },
   )
 
@@ -53,7 +49,7 @@ export function personRoutes(app: Server, ctx: Context): void {
         makeMerchant(ctx, subject, await lockPerson(ctx, subject), name),
       )
       reply.code(201)
-      return shownOf(made)
+      return shownMembership(made)
     },
   )
 
@@ -76,7 +72,7 @@ export function personRoutes(app: Server, ctx: Context): void {
       const merchantId = await inTransaction(ctx, ctx => acceptInvitation(ctx, subject, request.body.token))
       const accepted = (await membershipsOf(ctx, subject))?.find(each => each.merchantId === merchantId)
       if (!accepted) throw new ApiError("NOT_FOUND")
-      return shownOf(accepted)
+      return shownMembership(accepted)
     },
   )
 }
@@ -96,13 +92,3 @@ async function withEmail(ctx: Context, request: FastifyRequest): Promise<Subject
   const email = (await storedPerson(ctx, subject))?.email ?? undefined
   return { ...subject, ...(email === undefined ? {} : { email }) }
 }
-
-const rightsOf = (role: Role): Right[] => (Object.keys(rightTable) as Right[]).filter(right => hasRight(role, right))
-
-const shownOf = ({ merchantId, name, role, moneyPerDay = 0 }: Membership) => ({
-  merchantId,
-  name,
-  role,
-  rights: rightsOf(role),
-  moneyPerDay: role === "support" ? moneyPerDay : null,
-})

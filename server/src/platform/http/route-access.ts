@@ -54,6 +54,8 @@ const publicRoutes: RouteName[] = [
   "GET /console/callback",
   "GET /console/device",
   "POST /console/device",
+  "GET /console/signed-in",
+  "GET /console/assets/:name",
   "POST /api/subscriptions/nonce",
   "POST /api/subscriptions/token",
   "GET /.well-known/jwks.json",

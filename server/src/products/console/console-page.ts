@@ -1,4 +1,4 @@
-/** The HTML of the console's pages while there is no console: who signs in and how, and who is signed in. Pure. */
+/** The HTML of the console's plain pages: who signs in and how, and who is signed in while the console is not built. Pure. */
 import type { Entry } from "../pages/assets.ts"
 import { type Html, html } from "../pages/html.ts"
 
@@ -45,14 +45,17 @@ interface SignedIn {
   since: string
   until: string
   isSandbox: boolean
+  /** Whether the console itself is not there yet. */
+  isBuilding: boolean
 }
 
 /** Who is signed in. */
-export function signedInBody({ merchant, iss, sub, way, since, until, isSandbox }: SignedIn): Html {
+export function signedInBody({ merchant, iss, sub, way, since, until, isSandbox, isBuilding }: SignedIn): Html {
   const fact = (name: string, value: string) => html`<div class="long"><dt>${name}</dt><dd>${value}</dd></div>`
   return card(
     isSandbox,
     html`${head("You are signed in", merchant ?? "You belong to no merchant yet.")}
+${isBuilding && html`<p class="note" role="status">The console is being built, which takes some twenty seconds after a change. It opens by itself. If it does not, the terminal in which Sluice runs says why.</p>`}
 <dl class="facts">
 ${fact("Person", sub)}${fact("Known to", iss)}${fact("Signed in by", way)}
 ${fact("Since", since)}${fact("Until", until)}
@@ -115,7 +118,7 @@ export const consoleHeaders = (nonce: string): Record<string, string> => ({
   "content-security-policy": [
     "default-src 'none'",
     `script-src 'nonce-${nonce}' 'strict-dynamic'`,
-    "style-src 'self'",
+    `style-src 'self' 'nonce-${nonce}'`,
     "connect-src 'self'",
     "img-src 'self' data:",
     "font-src 'self'",

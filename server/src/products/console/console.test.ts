@@ -53,7 +53,7 @@ describe("a sign-in at the provider", () => {
     expect(await sessions()).toEqual([{ iss: service.issuer.issuer, sub: "ada", way: "provider" }])
     expect(await signIns()).toEqual([])
     expect(await visitor.read("/api/console/settings")).toMatchObject({ merchantId })
-    const page = await (await visitor.fetch("/console")).text()
+    const page = await (await visitor.fetch("/console/signed-in")).text()
     expect(page).toContain("You are signed in")
     expect(page).toContain("ada")
   })

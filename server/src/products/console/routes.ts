@@ -1,4 +1,4 @@
-/** `/console`: the sign-in, the return from the identity provider, and who is signed in; the console itself will follow. */
+/** `/console`: the sign-in, the return from the identity provider, and for who is signed in the console, once it is built. */
 import { randomBytes } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { beginSignIn, signInCookie } from "../../account/sessions/begin-sign-in.ts"
@@ -8,12 +8,15 @@ import { giveCookie, sessionOf } from "../../account/sessions/open-sessions.ts"
 import { merchantNameOf } from "../../account/sessions/queries.ts"
 import { consoleConfig } from "../../account/sessions/read-config.ts"
 import { endOf } from "../../account/sessions/session.ts"
+import { readMe } from "../../account/team/read-me.ts"
 import type { Context } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
 import { ApiError, errorTable } from "../../platform/errors.ts"
 import { type Server, toApiError } from "../../platform/http/server.ts"
-import type { Assets } from "../pages/assets.ts"
+import { type Assets, acceptsBrotli } from "../pages/assets.ts"
 import { answerDeviceForm, codePage, formFields } from "./answer-device-form.ts"
+import { appDocument, CONSOLE_FILES } from "./app-document.ts"
+import { openBuilds, type ReadConsole } from "./built-console.ts"
 import {
   type ConsolePage,
   consoleDocument,
@@ -27,8 +30,13 @@ const schema = { hide: true }
 const AGAIN = { href: "/console", words: "Back to the sign-in" }
 const ways = { provider: "the identity provider", wallet: "a wallet", sandbox: "the sandbox's button" }
 
-export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
-  const entry = assets.entryOf("src/console/sign-in.ts")
+export function consoleRoutes(
+  app: Server,
+  ctx: Context,
+  assets: Assets,
+  readConsole: ReadConsole = openBuilds(),
+): void {
+  const entry = assets.entryOf("src/sign-in/sign-in.ts")
   const send = (reply: FastifyReply, page: ConsolePage) => {
     const nonce = randomBytes(16).toString("base64url")
     return reply.headers(consoleHeaders(nonce)).send(consoleDocument(page, entry, nonce))
@@ -53,10 +61,13 @@ export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
       if (session) return await signedIn(session)
       return isFromElsewhere(request) ? againPage(request) : await signInPage(ctx, request)
     }
-    for (const path of ["/console", "/console/*"])
-      routes.get(path, { schema }, async (request, reply) =>
-        send(reply, await pageOf(request, session => signedInPage(ctx, session))),
-      )
+    appRoutes(routes, ctx, readConsole, async (request, reply, isBuilding) =>
+      // Until it is built, the page asks again.
+      send(
+        isBuilding ? reply.header("refresh", "3") : reply,
+        await pageOf(request, session => signedInPage(ctx, session, isBuilding)),
+      ),
+    )
     routes.get("/console/device", { schema }, async (request, reply) =>
       send(reply, await pageOf(request, async session => codePage(ctx, session))),
     )
@@ -93,6 +104,38 @@ export function consoleRoutes(app: Server, ctx: Context, assets: Assets): void {
   })
 }
 
+/** Sends the plain page of the console, to whoever is signed in or not. */
+type SendPlain = (request: FastifyRequest, reply: FastifyReply, isBuilding: boolean) => Promise<FastifyReply>
+
+/** The console itself: its page, its files, and the plain page that needs no build and no script. */
+function appRoutes(routes: Server, ctx: Context, readConsole: ReadConsole, sendPlain: SendPlain): void {
+  for (const path of ["/console", "/console/*"])
+    routes.get(path, { schema }, async (request, reply) => {
+      const session = await sessionOf(ctx, request)
+      const built = session && (await readConsole())
+      if (!session || !built) return await sendPlain(request, reply, session !== undefined)
+      const nonce = randomBytes(16).toString("base64url")
+      const facts = { config: await consoleConfig(ctx), me: await readMe(ctx, session) }
+      return reply.headers(consoleHeaders(nonce)).send(appDocument(built, facts, nonce))
+    })
+  routes.get("/console/signed-in", { schema }, async (request, reply) => sendPlain(request, reply, false))
+  routes.get(`${CONSOLE_FILES}:name`, { schema }, async (request, reply) => {
+    const file = (await readConsole())?.files.get((request.params as { name: string }).name)
+    if (!file) throw new ApiError("NOT_FOUND")
+    const isSmall = file.compressed !== undefined && acceptsBrotli(request.headers["accept-encoding"])
+    reply.headers({ ...FILE_HEADERS, "content-type": file.type, ...(isSmall ? { "content-encoding": "br" } : {}) })
+    return reply.send(isSmall ? file.compressed : file.body)
+  })
+}
+
+/** A changed file has another name. */
+const FILE_HEADERS = {
+  "cache-control": "public, max-age=31536000, immutable",
+  vary: "accept-encoding",
+  "cross-origin-resource-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+}
+
 const plainPage: ConsolePage = {
   title: "The console needs https",
   body: wordsBody(
@@ -117,10 +160,11 @@ async function signInPage(ctx: Context, request: FastifyRequest): Promise<Consol
   return { title: "Sign in to the console", body: signInBody({ name, ...signIn, wanted }), hasScript: true }
 }
 
-async function signedInPage(ctx: Context, session: Row<"sessions">): Promise<ConsolePage> {
+async function signedInPage(ctx: Context, session: Row<"sessions">, isBuilding: boolean): Promise<ConsolePage> {
   const { iss, sub, way, created_at } = session
   const merchant = await merchantNameOf(ctx, session)
   const body = signedInBody({
+    isBuilding,
     merchant: merchant === "" ? "Your merchant account has no name yet." : merchant,
     iss,
     sub,

@@ -1,4 +1,4 @@
-/** The buttons of the console's page while there is no console: sign in with a wallet or in the sandbox, and sign out. */
+/** The buttons of the console's plain pages: sign in with a wallet or in the sandbox, and sign out. */
 import "../ui/pages.css"
 import { call, post } from "../pay/api.ts"
 import { accountOf, chainOf, signMessage } from "../pay/wallet-calls.ts"

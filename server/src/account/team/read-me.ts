@@ -1,0 +1,30 @@
+/** Who a person is and where a member, as `GET /api/console/me` answers it and the console's page begins with it. */
+import type { TxContext } from "../../platform/context.ts"
+import type { Subject } from "../../platform/http/authenticate.ts"
+import { hasRight, type Right, type Role, rightTable } from "../../platform/http/rights.ts"
+import { type Membership, membershipsOf, storedPerson } from "../identity/find-member.ts"
+
+const rightsOf = (role: Role): Right[] => (Object.keys(rightTable) as Right[]).filter(right => hasRight(role, right))
+
+/** A membership with its rights, as it is shown. */
+export const shownMembership = ({ merchantId, name, role, moneyPerDay = 0 }: Membership) => ({
+  merchantId,
+  name,
+  role,
+  rights: rightsOf(role),
+  moneyPerDay: role === "support" ? moneyPerDay : null,
+})
+
+/** The person and the memberships. `email` is the verified address of this sign-in; undefined takes that of the last one. */
+export async function readMe(ctx: TxContext, subject: Subject, email?: string | null) {
+  const merchants = (await membershipsOf(ctx, subject)) ?? []
+  const stored = await storedPerson(ctx, subject)
+  const { iss: issuer, sub } = subject
+  const person = {
+    id: stored?.id ?? null,
+    issuer,
+    subject: sub,
+    email: email === undefined ? (stored?.email ?? null) : email,
+  }
+  return { person, merchants: merchants.map(shownMembership) }
+}

@@ -1,0 +1,35 @@
+/** The HTML of the console once it is built: an empty page, the facts that it begins with, and its files by name. Pure. */
+import { type Html, html } from "../pages/html.ts"
+import type { BuiltConsole } from "./built-console.ts"
+
+/** Where the console's files are served. */
+export const CONSOLE_FILES = "/console/assets/"
+
+/** Runs before the first paint, so that a dark page does not begin white. */
+const THEME = `try{var t=localStorage.getItem("sluice-theme");document.documentElement.dataset.mantineColorScheme=t==='"dark"'||t!=='"light"'&&matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light"}catch{}`
+
+/** The whole document. `facts` are read by the script; in them no text can end the element. */
+export function appDocument({ script, styles, preload }: BuiltConsole, facts: unknown, nonce: string): string {
+  const json: Html = { markup: JSON.stringify(facts).replace(/</g, "\\u003c") }
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+<title>Console</title>
+<link rel="icon" href="data:,">
+<script nonce="${nonce}">${{ markup: THEME }}</script>
+${styles.map(name => html`<link rel="stylesheet" href="${CONSOLE_FILES}${name}">`)}
+${preload.map(name => html`<link rel="modulepreload" nonce="${nonce}" href="${CONSOLE_FILES}${name}">`)}
+<script type="module" nonce="${nonce}" src="${CONSOLE_FILES}${script}"></script>
+</head>
+<body>
+<div id="root"></div>
+<noscript>The console needs JavaScript.</noscript>
+<script type="application/json" id="facts">${json}</script>
+</body>
+</html>
+`.markup
+}

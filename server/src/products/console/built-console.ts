@@ -1,0 +1,61 @@
+/**
+ * The built console (`web/dist/console/current`): its files, kept in memory, and what its page loads. Read again when the build
+ * has changed: `script/server` builds it beside a service that already listens.
+ */
+// I/O: reads the build's files, when a page of the console is opened and the link to the build has changed.
+import { readdir, readFile, realpath } from "node:fs/promises"
+import { join } from "node:path"
+
+interface BuiltFile {
+  body: Buffer
+  compressed: Buffer | undefined
+  type: string
+}
+
+interface Manifest {
+  script: string
+  styles: string[]
+  preload: string[]
+}
+
+/** One build. */
+export interface BuiltConsole extends Manifest {
+  files: ReadonlyMap<string, BuiltFile>
+}
+
+/** Answers the newest build; undefined while there is none. */
+export type ReadConsole = () => Promise<BuiltConsole | undefined>
+
+const BUILD = new URL("../../../../web/dist/console/current", import.meta.url).pathname
+const types: Record<string, string> = {
+  js: "text/javascript; charset=utf-8",
+  css: "text/css; charset=utf-8",
+  woff2: "font/woff2",
+}
+
+/** Opens the builds at a folder that is a link, or in a package the build itself. */
+export function openBuilds(folder = BUILD): ReadConsole {
+  let known: { path: string; built: Promise<BuiltConsole> } | undefined
+  return async () => {
+    const path = await realpath(folder).catch(() => undefined)
+    if (path === undefined) return undefined
+    if (known?.path !== path) known = { path, built: readBuild(path) }
+    return await known.built.catch(() => {
+      known = undefined
+      return undefined
+    })
+  }
+}
+
+async function readBuild(path: string): Promise<BuiltConsole> {
+  const { script, styles, preload }: Manifest = JSON.parse(await readFile(join(path, "manifest.json"), "utf8"))
+  const names = new Set(await readdir(path))
+  const files = new Map<string, BuiltFile>()
+  for (const name of names) {
+    const type = types[name.split(".").at(-1) ?? ""]
+    if (type === undefined) continue
+    const compressed = names.has(`${name}.br`) ? await readFile(join(path, `${name}.br`)) : undefined
+    files.set(name, { body: await readFile(join(path, name)), compressed, type })
+  }
+  return { script, styles, preload, files }
+}

@@ -1,0 +1,42 @@
+/**
+ * How pages stay current: they ask again, within the 60 requests a minute that a person has. The one place to change once there is
+ * a stream of changes.
+ */
+import { keepPreviousData, type QueryKey, type UseQueryResult, useQuery } from "@tanstack/react-query"
+import { pausedUntil, requestsLeft } from "./client.ts"
+import { Failure } from "./failure.ts"
+
+/** A list is asked for this often while it is seen: at most 12 of the 60 requests of a minute. */
+const EVERY_MS = 5_000
+/** Below so many requests left, what a person does comes first. */
+const RESERVE = 15
+
+/** When to ask again, in ms; false for not yet. A hidden tab does not ask (react-query's default). */
+function nextAsk(): number | false {
+  const wait = pausedUntil.get() - Date.now()
+  if (wait > 0) return wait + 500
+  return requestsLeft.get() < RESERVE ? EVERY_MS * 3 : EVERY_MS
+}
+
+/** Whether a failed read is tried again, and when: after a 429 as long as the server says, after a fault twice. */
+export const retries = {
+  retry: (count: number, error: unknown): boolean =>
+    error instanceof Failure && (error.status === 429 || (count < 1 && (error.status >= 500 || error.status === 0))),
+  retryDelay: (count: number, error: unknown): number =>
+    error instanceof Failure && error.status === 429 ? (error.retryAfter ?? 5) * 1_000 + 250 : 600 * 2 ** count,
+}
+
+/** A read that is kept current while the page is seen. */
+export const useLive = <T>(
+  key: QueryKey,
+  ask: (signal: AbortSignal) => Promise<T>,
+  options: { every?: number; enabled?: boolean } = {},
+): UseQueryResult<T> =>
+  useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) => ask(signal),
+    refetchInterval: () => (options.every ? Math.max(options.every, Number(nextAsk())) : nextAsk()),
+    enabled: options.enabled ?? true,
+    placeholderData: keepPreviousData,
+    retryOnMount: false,
+  })

@@ -1,0 +1,38 @@
+/** Who is signed in, the chosen merchant, and what this person may do there. */
+import { useQuery } from "@tanstack/react-query"
+import { chosenMerchant, GET, taken } from "./client.ts"
+import { firstMe } from "./facts.ts"
+import { retries } from "./live.ts"
+import type { Me, Membership, Right } from "./types.ts"
+
+const FIVE_MINUTES = 300_000
+
+/** Known from the page's beginning, so no request is spent on it. */
+export const useMe = () =>
+  useQuery({
+    queryKey: ["me"],
+    queryFn: () => taken<Me>(GET("/api/console/me")),
+    initialData: firstMe,
+    staleTime: FIVE_MINUTES,
+    ...retries,
+  })
+
+/** The membership that the pages are of; undefined before it is known, and for a person without a merchant. */
+export function useMembership(): Membership | undefined {
+  const { data } = useMe()
+  const chosen = chosenMerchant.use()
+  return data?.merchants.find(({ merchantId }) => merchantId === chosen) ?? data?.merchants[0]
+}
+
+/** Whether the person may do this; true until it is known, as the server decides. */
+export function useRight(right: Right): boolean {
+  const membership = useMembership()
+  return membership === undefined || membership.rights.includes(right)
+}
+
+/** The roles that have a right, for the words beside what a person may not do (`docs/roles.md`). */
+export const rolesOf: Partial<Record<Right, string>> = {
+  catalog: "owner, admin or developer",
+  webhooks: "owner, admin or developer",
+  money: "owner, admin or finance",
+}

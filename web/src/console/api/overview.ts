@@ -1,0 +1,82 @@
+/** The figures of Home: one request. */
+import { read } from "./client.ts"
+import { useLive } from "./live.ts"
+
+export interface Token {
+  chain: string
+  token: string
+  currency: string
+  decimals: number | null
+}
+
+export interface Figures extends Token {
+  net: string
+  received: string
+  transfers: number
+}
+
+interface Funnel {
+  checkouts: number
+  converted: number
+  /** 0 to 1. */
+  successRate: number | null
+  paid: number
+  medianSecondsToPaid: number | null
+}
+
+interface Waiting {
+  count: number
+  ids: string[]
+}
+
+export type AttentionKind =
+  | "payments"
+  | "surpluses"
+  | "refunds"
+  | "payouts"
+  | "webhooks"
+  | "payoutAddresses"
+  | "subscriptions"
+
+export interface Overview {
+  from: string
+  to: string
+  series: { at: string; checkouts: number; paid: number; figures: Figures[] }[]
+  totals: Figures[]
+  funnel: Funnel
+  previous: { from: string; to: string; totals: Figures[]; funnel: Funnel }
+  balances: (Token & { amount: string; inAddresses: string; inEscrow: string })[]
+  attention: Record<AttentionKind, Waiting>
+  checklist: { step: string; done: boolean; url: string }[]
+}
+
+const DAY_MS = 86_400_000
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+
+/** The days of the person's own clock, the last of them today. */
+export const useOverview = (days: number) =>
+  useLive<Overview>(
+    ["overview", days],
+    signal =>
+      read(
+        "/api/console/overview",
+        { from: new Date(Date.now() - (days - 1) * DAY_MS).toISOString(), interval: "day", tz: zone },
+        signal,
+      ),
+    { every: 20_000 },
+  )
+
+/** Whether two figures are of one token. */
+export const isSame = (a: Token, b: Token): boolean => a.chain === b.chain && a.token === b.token
+
+/** The figure of a token, or zero of it. */
+export const figureOf = (figures: readonly Figures[], token: Token): Figures =>
+  figures.find(each => isSame(each, token)) ?? { ...token, net: "0.00", received: "0.00", transfers: 0 }
+
+/** The change between two amounts in percent, for a sentence; null where there was nothing before. */
+export function changeOf(now: string, before: string): string | null {
+  const [a, b] = [Number(now), Number(before)]
+  if (b <= 0) return null
+  const percent = ((a - b) / b) * 100
+  return `${percent >= 0 ? "+" : "−"}${Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0)} %`
+}

@@ -1,0 +1,27 @@
+/** The API's shapes by short names. */
+import type { components } from "../../../../tools/openapi/api.d.ts"
+
+type Shapes = components["schemas"]
+export type Transaction = Shapes["Transaction"]
+export type Payment = Shapes["Payment"]
+export type Checkout = Shapes["Checkout"]
+export type PaymentLink = Shapes["PaymentLink"]
+export type Product = Shapes["Product"]
+export type PaywallListed = Shapes["PaywallListed"]
+export type Paywall = Shapes["PaywallCreated"]
+export type Webhook = Shapes["Webhook"]
+export type Delivery = Shapes["Delivery"]
+export type DeliveryWithAttempts = Shapes["DeliveryWithAttempts"]
+export type DeliveryAttempt = Shapes["DeliveryAttempt"]
+export type Me = Shapes["Me"]
+export type Membership = Shapes["Membership"]
+export type Right = Shapes["Right"]
+export type Settings = Shapes["Settings"]
+
+/** One page of a list, newest first. */
+export interface Page<T> {
+  data: T[]
+  total: number
+  totalIsLeast?: true
+  next?: string
+}

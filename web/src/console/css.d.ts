@@ -1,0 +1,2 @@
+/** esbuild reads these imports; for the types they are nothing. */
+declare module "*.css"

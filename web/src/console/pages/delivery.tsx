@@ -1,0 +1,177 @@
+/** One delivery: every attempt with its answer, and the event as it was sent. */
+import { Button } from "@mantine/core"
+import { useQuery } from "@tanstack/react-query"
+import { Link, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { retries, useLive } from "../api/live.ts"
+import { useRight } from "../api/me.ts"
+import type { DeliveryAttempt, DeliveryWithAttempts } from "../api/types.ts"
+import { copyText, Id } from "../ui/copy.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { NoRight, Problem } from "../ui/problem.tsx"
+import { Status } from "../ui/status.tsx"
+import { Moment, Time } from "../ui/time.tsx"
+import { useAct } from "../ui/use-act.ts"
+
+interface Event {
+  data: { id: string; event: string; createdAt: string; data: unknown }
+}
+
+export function OneDelivery() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/deliveries/${id}`
+  const may = useRight("webhooks")
+  const query = useLive(["delivery", id], signal => read<{ data: DeliveryWithAttempts }>(path, {}, signal))
+  const delivery = query.data?.data
+  const event = useQuery({
+    queryKey: ["event", delivery?.eventId],
+    queryFn: ({ signal }) => read<Event>(`/api/console/events/${delivery?.eventId}`, {}, signal),
+    enabled: delivery !== undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+    ...retries,
+  })
+  const resend = useAct({ done: "It is sent again" })
+  if (!delivery && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
+  if (!delivery)
+    return (
+      <div className="late" role="status" aria-label="Loading">
+        <PageHead
+          title="…"
+          up={{ to: "/webhooks", name: "Webhooks" }}
+          head={<span className="bone" style={{ width: 300, height: 24 }} />}
+        />
+      </div>
+    )
+  const body = event.data ? JSON.stringify(event.data.data, null, 2) : ""
+  const last = delivery.log.at(-1)
+  return (
+    <>
+      <PageHead
+        title={delivery.event}
+        up={{ to: "/webhooks", name: "Webhooks" }}
+        request={{ path }}
+        head={
+          <>
+            <span className="figure">{delivery.event}</span>
+            <Status state={delivery.status} />
+          </>
+        }
+        actions={
+          may ? (
+            <Button
+              variant="filled"
+              loading={resend.isPending}
+              onClick={() => resend.mutate({ method: "POST", path: `${path}/resend` })}
+            >
+              Send again
+            </Button>
+          ) : (
+            <NoRight right="webhooks" />
+          )
+        }
+      />
+      <WhyNot delivery={delivery} last={last} />
+      <div className="two">
+        <div className="stack">
+          <section className="card pad stack">
+            <h2>Attempts</h2>
+            {delivery.log.length === 0 && (
+              <p className="quiet">Nothing was sent yet. The first attempt is within a second.</p>
+            )}
+            <ol className="story">
+              {delivery.log.map(attempt => (
+                <Attempt key={attempt.at} attempt={attempt} />
+              ))}
+            </ol>
+          </section>
+          <section className="card pad stack tight">
+            <div className="row between">
+              <h2>What was sent</h2>
+              {body && (
+                <Button size="xs" onClick={() => copyText(body, "Event")}>
+                  Copy
+                </Button>
+              )}
+            </div>
+            {event.error ? (
+              <p className="bad">The event could not be loaded.</p>
+            ) : (
+              <pre className="code">{body || " "}</pre>
+            )}
+          </section>
+        </div>
+        <section className="card pad" aria-label="Facts">
+          <Facts
+            of={[
+              [
+                "To",
+                <span key="u" className="mono">
+                  {delivery.url}
+                </span>,
+              ],
+              delivery.webhookId && [
+                "Endpoint",
+                <Link key="w" to="/webhooks/$id" params={{ id: delivery.webhookId }}>
+                  see it
+                </Link>,
+              ],
+              delivery.sessionId && [
+                "About",
+                <Link key="s" to="/payments/$id" params={{ id: delivery.sessionId }}>
+                  see it
+                </Link>,
+              ],
+              ["Created", <Time key="c" at={delivery.createdAt} />],
+              delivery.nextAttemptAt && ["Next attempt", <Time key="n" at={delivery.nextAttemptAt} />],
+              ["Event", <Id key="e" value={delivery.eventId} />],
+              ["Id", <Id key="i" value={delivery.id} />],
+            ]}
+          />
+        </section>
+      </div>
+    </>
+  )
+}
+
+/** Why the server did not get it, and what to do. */
+function WhyNot({ delivery, last }: { delivery: DeliveryWithAttempts; last: DeliveryAttempt | undefined }) {
+  if (delivery.status === "delivered" || !last) return null
+  const what =
+    last.status === null
+      ? `Your server did not answer: ${last.error ?? "no connection"}.`
+      : `Your server answered ${last.status}. Only an answer from 200 to 299 counts as taken.`
+  const next =
+    delivery.status === "pending"
+      ? "It is tried again by itself."
+      : delivery.status === "failed"
+        ? "All attempts are used up. Mend the endpoint, then send it again."
+        : "The endpoint was switched off, so it was not sent."
+  return (
+    <div
+      className={`note ${delivery.status === "pending" ? "wait" : "bad"}`}
+      role="status"
+      style={{ marginBottom: 16 }}
+    >
+      <div>
+        <span className="strong">{what}</span> {next}
+      </div>
+    </div>
+  )
+}
+
+function Attempt({ attempt: { at, durationMs, status, error, answer } }: { attempt: DeliveryAttempt }) {
+  const isTaken = status !== null && status >= 200 && status < 300
+  return (
+    <li>
+      <i className={isTaken ? "good" : "bad"} />
+      <div>
+        <span className="strong">{status === null ? "No answer" : `Answer ${status}`}</span>
+        {error && <span> · {error}</span>}
+      </div>
+      <div className="quiet num">
+        <Moment at={at} /> · {durationMs} ms
+      </div>
+      {answer && <pre className="code">{answer}</pre>}
+    </li>
+  )
+}

@@ -1,0 +1,3 @@
+export function DevStates() {
+  return <h1>States</h1>
+}

@@ -1,0 +1,178 @@
+/** One payment link, new or to be changed. */
+import { Textarea, TextInput } from "@mantine/core"
+import { useNavigate, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { facts, networkTitle } from "../api/facts.ts"
+import { useLive } from "../api/live.ts"
+import type { PaymentLink } from "../api/types.ts"
+import { CatalogPage } from "../ui/catalog-page.tsx"
+import { Id } from "../ui/copy.tsx"
+import { bodyOf, given, RequestForm } from "../ui/form.tsx"
+import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { Money } from "../ui/money.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { Share } from "../ui/share.tsx"
+import { Time } from "../ui/time.tsx"
+
+const up = { to: "/links", name: "Links" }
+const first = {
+  title: "",
+  amount: "",
+  description: "",
+  slug: "",
+  chain: facts.networks[0]?.network ?? "",
+  maxUses: "",
+  redirectUrl: "",
+}
+
+const embedOf = (url: string): string =>
+  `<a data-sluice href="${url}">Pay with USDC</a>\n<script src="${facts.baseUrl}/embed.js" async></script>`
+
+export function NewLink() {
+  const navigate = useNavigate()
+  return (
+    <div style={{ maxWidth: 640 }}>
+      <PageHead title="Create link" up={up} />
+      <section className="card pad">
+        <RequestForm<typeof first, PaymentLink>
+          first={first}
+          right="catalog"
+          submit="Create link"
+          done="The link takes payments"
+          cancel="/links"
+          onDone={({ id }) => void navigate({ to: "/links/$id", params: { id } })}
+          request={values => ({
+            method: "POST",
+            path: "/api/console/payment-links",
+            body: bodyOf({
+              title: values.title.trim(),
+              amount: given(values.amount)?.replace(",", "."),
+              description: given(values.description),
+              slug: given(values.slug),
+              chain: given(values.chain),
+              maxUses: given(values.maxUses) && Number(values.maxUses),
+              redirectUrl: given(values.redirectUrl),
+            }),
+          })}
+          fields={form => (
+            <>
+              <TextInput label="Title" description="The payer sees it" autoFocus {...form.getInputProps("title")} />
+              <AmountInput
+                label="Amount"
+                description="Left empty, the payer chooses"
+                chain={form.values.chain}
+                {...form.getInputProps("amount")}
+              />
+              <Textarea
+                label="Description"
+                description="Optional"
+                autosize
+                minRows={2}
+                {...form.getInputProps("description")}
+              />
+              <div className="pair">
+                <TextInput
+                  label="End of its address"
+                  description="Made for you if left empty"
+                  placeholder="support-us"
+                  {...form.getInputProps("slug")}
+                />
+                <NetworkInput description="Where it is paid" {...form.getInputProps("chain")} />
+              </div>
+              <div className="pair">
+                <TextInput
+                  label="Uses at most"
+                  inputMode="numeric"
+                  placeholder="without a limit"
+                  {...form.getInputProps("maxUses")}
+                />
+                <TextInput
+                  label="Where the payer goes afterwards"
+                  placeholder="https://"
+                  {...form.getInputProps("redirectUrl")}
+                />
+              </div>
+            </>
+          )}
+        />
+      </section>
+    </div>
+  )
+}
+
+export function OneLink() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/payment-links/${id}`
+  const query = useLive(["link", id], signal => read<PaymentLink>(path, {}, signal), { every: 15_000 })
+  return (
+    <CatalogPage
+      query={query}
+      up={up}
+      path={path}
+      nameOf={({ title }) => title}
+      headOf={({ amount, currency, title }) =>
+        amount === null ? (
+          <span className="figure">{title}</span>
+        ) : (
+          <Money size="money" amount={amount} currency={currency} />
+        )
+      }
+      offWords="Its page then says that it is over."
+      form={link => (
+        <RequestForm
+          key={link.updatedAt}
+          first={{
+            title: link.title,
+            description: link.description ?? "",
+            maxUses: link.maxUses === null ? "" : String(link.maxUses),
+            redirectUrl: link.redirectUrl ?? "",
+          }}
+          right="catalog"
+          submit="Save"
+          done="Saved"
+          request={values => ({
+            method: "PUT",
+            path,
+            body: {
+              title: values.title.trim(),
+              description: given(values.description) ?? null,
+              maxUses: given(values.maxUses) === undefined ? null : Number(values.maxUses),
+              redirectUrl: given(values.redirectUrl) ?? null,
+            },
+          })}
+          fields={form => (
+            <>
+              <TextInput label="Title" {...form.getInputProps("title")} />
+              <Textarea label="Description" autosize minRows={2} {...form.getInputProps("description")} />
+              <div className="pair">
+                <TextInput label="Uses at most" placeholder="without a limit" {...form.getInputProps("maxUses")} />
+                <TextInput
+                  label="Where the payer goes afterwards"
+                  placeholder="https://"
+                  {...form.getInputProps("redirectUrl")}
+                />
+              </div>
+              <p className="quiet">The amount and the network stay as they were made: payers may have seen them.</p>
+            </>
+          )}
+        />
+      )}
+      rail={link => (
+        <>
+          <Share url={link.url} embed={embedOf(link.url)} />
+          <section className="card pad" aria-label="Facts">
+            <Facts
+              of={[
+                ["Used", `${link.uses}${link.maxUses === null ? "" : ` of ${link.maxUses}`}`],
+                ["Network", networkTitle(link.chain)],
+                link.expiresAt && ["Ends", <Time key="e" at={link.expiresAt} />],
+                ["Created", <Time key="c" at={link.createdAt} />],
+                ["Id", <Id key="i" value={link.id} />],
+              ]}
+            />
+          </section>
+        </>
+      )}
+    />
+  )
+}

@@ -1,0 +1,170 @@
+/** One paywall, new or to be changed. */
+import { Select, Textarea, TextInput } from "@mantine/core"
+import { useNavigate, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { facts, networkTitle } from "../api/facts.ts"
+import { useLive } from "../api/live.ts"
+import type { Paywall } from "../api/types.ts"
+import { CatalogPage } from "../ui/catalog-page.tsx"
+import { Id } from "../ui/copy.tsx"
+import { bodyOf, given, RequestForm } from "../ui/form.tsx"
+import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { Money } from "../ui/money.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { Share } from "../ui/share.tsx"
+import { Time } from "../ui/time.tsx"
+
+const up = { to: "/paywalls", name: "Paywalls" }
+const DAY_S = 86_400
+const durations = [
+  { value: "", label: "For ever" },
+  { value: String(DAY_S), label: "1 day" },
+  { value: String(7 * DAY_S), label: "7 days" },
+  { value: String(30 * DAY_S), label: "30 days" },
+  { value: String(365 * DAY_S), label: "1 year" },
+]
+const first = {
+  name: "",
+  price: "",
+  description: "",
+  contentUrl: "",
+  chain: facts.networks[0]?.network ?? "",
+  accessDuration: "",
+}
+
+const urlOf = (id: string): string => `${facts.baseUrl}/paywall/${id}`
+const embedOf = (id: string): string =>
+  `<a data-sluice href="${urlOf(id)}">Pay with USDC</a>\n<script src="${facts.baseUrl}/embed.js" async></script>`
+
+export function NewPaywall() {
+  const navigate = useNavigate()
+  return (
+    <div style={{ maxWidth: 640 }}>
+      <PageHead title="Create paywall" up={up} />
+      <section className="card pad">
+        <RequestForm<typeof first, Paywall>
+          first={first}
+          right="catalog"
+          submit="Create paywall"
+          done="The paywall takes payments"
+          cancel="/paywalls"
+          onDone={({ id }) => void navigate({ to: "/paywalls/$id", params: { id } })}
+          request={values => ({
+            method: "POST",
+            path: "/api/console/paywalls",
+            body: bodyOf({
+              name: values.name.trim(),
+              price: values.price.trim().replace(",", "."),
+              description: given(values.description),
+              contentUrl: given(values.contentUrl),
+              chain: given(values.chain),
+              accessDuration: values.accessDuration === "" ? undefined : Number(values.accessDuration),
+            }),
+          })}
+          fields={form => (
+            <>
+              <TextInput label="Name" description="The buyer sees it" autoFocus {...form.getInputProps("name")} />
+              <AmountInput label="Price" chain={form.values.chain} {...form.getInputProps("price")} />
+              <Textarea
+                label="Description"
+                description="Optional"
+                autosize
+                minRows={2}
+                {...form.getInputProps("description")}
+              />
+              <TextInput
+                label="Address of the content"
+                description="Shown to whoever has paid; your site asks Sluice whether somebody has access"
+                placeholder="https://"
+                {...form.getInputProps("contentUrl")}
+              />
+              <div className="pair">
+                <Select
+                  label="Access lasts"
+                  data={durations}
+                  allowDeselect={false}
+                  {...form.getInputProps("accessDuration")}
+                />
+                <NetworkInput {...form.getInputProps("chain")} />
+              </div>
+            </>
+          )}
+        />
+      </section>
+    </div>
+  )
+}
+
+export function OnePaywall() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/paywalls/${id}`
+  const query = useLive(["paywall", id], signal => read<Paywall>(path, {}, signal), { every: 15_000 })
+  return (
+    <CatalogPage
+      query={query}
+      up={up}
+      path={path}
+      nameOf={({ name }) => name}
+      headOf={({ price, currency }) => <Money size="money" amount={price} currency={currency} />}
+      offWords="Nobody can buy access then; whoever has it keeps it."
+      form={paywall => (
+        <RequestForm
+          key={paywall.id}
+          first={{
+            name: paywall.name,
+            price: paywall.price,
+            description: paywall.description ?? "",
+            contentUrl: paywall.contentUrl ?? "",
+          }}
+          right="catalog"
+          submit="Save"
+          done="Saved"
+          request={values => ({
+            method: "PUT",
+            path,
+            body: {
+              name: values.name.trim(),
+              price: values.price.trim().replace(",", "."),
+              description: given(values.description) ?? null,
+              contentUrl: given(values.contentUrl) ?? null,
+            },
+          })}
+          fields={form => (
+            <>
+              <TextInput label="Name" {...form.getInputProps("name")} />
+              <AmountInput label="Price" chain={paywall.chain} {...form.getInputProps("price")} />
+              <Textarea label="Description" autosize minRows={2} {...form.getInputProps("description")} />
+              <TextInput label="Address of the content" placeholder="https://" {...form.getInputProps("contentUrl")} />
+            </>
+          )}
+        />
+      )}
+      rail={paywall => (
+        <>
+          <Share url={urlOf(paywall.id)} embed={embedOf(paywall.id)} />
+          <section className="card pad" aria-label="Facts">
+            <Facts
+              of={[
+                [
+                  "Access lasts",
+                  durations.find(({ value }) => value === String(paywall.accessDuration ?? ""))?.label ??
+                    `${paywall.accessDuration} s`,
+                ],
+                ["Content", paywall.contentType],
+                paywall.slug && [
+                  "For agents",
+                  <span key="s" className="mono">
+                    /api/p/{paywall.slug}
+                  </span>,
+                ],
+                ["Network", networkTitle(paywall.chain)],
+                ["Created", <Time key="c" at={paywall.createdAt} />],
+                ["Id", <Id key="i" value={paywall.id} />],
+              ]}
+            />
+          </section>
+        </>
+      )}
+    />
+  )
+}

@@ -1,0 +1,135 @@
+/** One product, new or to be changed. */
+import { Select, Textarea, TextInput } from "@mantine/core"
+import { useNavigate, useParams } from "@tanstack/react-router"
+import { read } from "../api/client.ts"
+import { facts, networkTitle } from "../api/facts.ts"
+import { useLive } from "../api/live.ts"
+import type { Product } from "../api/types.ts"
+import { CatalogPage } from "../ui/catalog-page.tsx"
+import { Id } from "../ui/copy.tsx"
+import { bodyOf, given, RequestForm } from "../ui/form.tsx"
+import { AmountInput, NetworkInput } from "../ui/inputs.tsx"
+import { Money } from "../ui/money.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { Time } from "../ui/time.tsx"
+import { rhythmOf } from "./products.tsx"
+
+const up = { to: "/products", name: "Products" }
+const rhythms = [
+  { value: "", label: "Once" },
+  { value: "week", label: "Every week" },
+  { value: "month", label: "Every month" },
+  { value: "year", label: "Every year" },
+]
+const first = { name: "", price: "", description: "", chain: facts.networks[0]?.network ?? "", billingInterval: "" }
+
+export function NewProduct() {
+  const navigate = useNavigate()
+  return (
+    <div style={{ maxWidth: 640 }}>
+      <PageHead title="Create product" up={up} />
+      <section className="card pad">
+        <RequestForm<typeof first, Product>
+          first={first}
+          right="catalog"
+          submit="Create product"
+          done="The product is ready"
+          cancel="/products"
+          onDone={({ id }) => void navigate({ to: "/products/$id", params: { id } })}
+          request={values => ({
+            method: "POST",
+            path: "/api/console/products",
+            body: bodyOf({
+              name: values.name.trim(),
+              price: values.price.trim().replace(",", "."),
+              description: given(values.description),
+              chain: given(values.chain),
+              billingInterval: given(values.billingInterval),
+            }),
+          })}
+          fields={form => (
+            <>
+              <TextInput label="Name" autoFocus {...form.getInputProps("name")} />
+              <AmountInput label="Price" chain={form.values.chain} {...form.getInputProps("price")} />
+              <Textarea
+                label="Description"
+                description="Optional"
+                autosize
+                minRows={2}
+                {...form.getInputProps("description")}
+              />
+              <div className="pair">
+                <Select label="Paid" data={rhythms} allowDeselect={false} {...form.getInputProps("billingInterval")} />
+                <NetworkInput {...form.getInputProps("chain")} />
+              </div>
+            </>
+          )}
+        />
+      </section>
+    </div>
+  )
+}
+
+export function OneProduct() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/products/${id}`
+  const query = useLive(["product", id], signal => read<Product>(path, {}, signal), { every: 15_000 })
+  return (
+    <CatalogPage
+      query={query}
+      up={up}
+      path={path}
+      nameOf={({ name }) => name}
+      headOf={product => (
+        <>
+          <Money size="money" amount={product.price} currency={product.currency} />
+          <span className="quiet">{rhythmOf(product)}</span>
+        </>
+      )}
+      offWords="It can't be bought then."
+      form={product => (
+        <RequestForm
+          key={product.updatedAt}
+          first={{ name: product.name, price: product.price, description: product.description ?? "" }}
+          right="catalog"
+          submit="Save"
+          done="Saved"
+          request={values => ({
+            method: "PUT",
+            path,
+            body: {
+              name: values.name.trim(),
+              price: values.price.trim().replace(",", "."),
+              description: given(values.description) ?? null,
+            },
+          })}
+          fields={form => (
+            <>
+              <TextInput label="Name" {...form.getInputProps("name")} />
+              <AmountInput
+                label="Price"
+                description="Checkouts that were made keep the price they were made with"
+                chain={product.chain}
+                {...form.getInputProps("price")}
+              />
+              <Textarea label="Description" autosize minRows={2} {...form.getInputProps("description")} />
+            </>
+          )}
+        />
+      )}
+      rail={product => (
+        <section className="card pad" aria-label="Facts">
+          <Facts
+            of={[
+              ["Paid", rhythmOf(product)],
+              product.trialDays > 0 && ["Trial", `${product.trialDays} days`],
+              ["Network", networkTitle(product.chain)],
+              ["Created", <Time key="c" at={product.createdAt} />],
+              ["Id", <Id key="i" value={product.id} />],
+            ]}
+          />
+        </section>
+      )}
+    />
+  )
+}

@@ -1,0 +1,162 @@
+/** One endpoint: what it gets, what became of it, a test, and what failed sent again. */
+import { Button, MultiSelect, TextInput } from "@mantine/core"
+import { useNavigate, useParams } from "@tanstack/react-router"
+import { GET, read, taken } from "../api/client.ts"
+import { useLive } from "../api/live.ts"
+import { useRight } from "../api/me.ts"
+import type { Delivery, Page, Webhook } from "../api/types.ts"
+import { Id } from "../ui/copy.tsx"
+import { DataTable } from "../ui/data-table.tsx"
+import { RequestForm } from "../ui/form.tsx"
+import { More } from "../ui/more.tsx"
+import { Facts, PageHead } from "../ui/page.tsx"
+import { NoRight, Problem } from "../ui/problem.tsx"
+import { Status } from "../ui/status.tsx"
+import { Time } from "../ui/time.tsx"
+import { useAct } from "../ui/use-act.ts"
+import { useList } from "../ui/use-list.ts"
+import { eventTypes } from "./new-webhook.tsx"
+import { deliveryColumns } from "./webhooks.tsx"
+
+const up = { to: "/webhooks", name: "Webhooks" }
+const DAY_MS = 86_400_000
+
+export function OneWebhook() {
+  const { id } = useParams({ strict: false }) as { id: string }
+  const path = `/api/console/webhooks/${id}`
+  const navigate = useNavigate()
+  const may = useRight("webhooks")
+  const query = useLive(["webhook", id], signal => read<{ data: Webhook }>(path, {}, signal), { every: 10_000 })
+  const list = useList<Delivery>(
+    ["deliveries", { webhookId: id }],
+    (after, signal) =>
+      taken(
+        GET("/api/console/deliveries", {
+          params: { query: { webhookId: id, limit: 50, ...(after ? { after } : {}) } },
+          signal,
+        }),
+      ) as Promise<Page<Delivery>>,
+  )
+  const test = useAct<{ data: Delivery }>({
+    done: "A test event is on its way",
+    onDone: ({ data }) => void navigate({ to: "/webhooks/deliveries/$id", params: { id: data.id } }),
+  })
+  const change = useAct({})
+  const recover = useAct<{ resent?: number }>({ done: "What failed in the last 24 hours is sent again" })
+  if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
+  const webhook = query.data?.data
+  if (!webhook)
+    return (
+      <div className="late" role="status" aria-label="Loading">
+        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 300, height: 24 }} />} />
+      </div>
+    )
+  const host = webhook.url.replace(/^https?:\/\//, "")
+  return (
+    <>
+      <PageHead
+        title={host}
+        up={up}
+        request={{ path }}
+        head={
+          <>
+            <span className="figure cut">{host}</span>
+            <Status state={webhook.disabledReason ? "failed" : webhook.active ? "on" : "off"} />
+          </>
+        }
+        actions={
+          may ? (
+            <>
+              <Button onClick={() => test.mutate({ method: "POST", path: `${path}/test` })} loading={test.isPending}>
+                Send a test
+              </Button>
+              <More
+                items={[
+                  {
+                    name: "Send again what failed today",
+                    act: () =>
+                      recover.mutate({
+                        method: "POST",
+                        path: `${path}/recover`,
+                        body: { since: new Date(Date.now() - DAY_MS).toISOString() },
+                      }),
+                  },
+                  {
+                    name: webhook.active ? "Switch off" : "Switch on",
+                    act: () => change.mutate({ method: "PUT", path, body: { active: !webhook.active } }),
+                  },
+                  {
+                    name: "Delete",
+                    isBad: true,
+                    act: () =>
+                      confirm("Delete this endpoint? It gets no further events.") &&
+                      change.mutate(
+                        { method: "DELETE", path },
+                        { onSuccess: () => void navigate({ to: "/webhooks" }) },
+                      ),
+                  },
+                ]}
+              />
+            </>
+          ) : (
+            <NoRight right="webhooks" />
+          )
+        }
+      />
+      {webhook.disabledReason && (
+        <div className="note bad" role="status" style={{ marginBottom: 16 }}>
+          <div>It was switched off: {webhook.disabledReason}. Mend the endpoint, then switch it on.</div>
+          <Button size="xs" onClick={() => change.mutate({ method: "PUT", path, body: { active: true } })}>
+            Switch on
+          </Button>
+        </div>
+      )}
+      <div className="two">
+        <section className="card" aria-label="Deliveries">
+          <div className="pad bar sub">
+            <h2>Deliveries</h2>
+          </div>
+          <DataTable
+            name="deliveries"
+            columns={deliveryColumns.filter(({ head }) => head !== "To")}
+            list={list}
+            to={delivery => `/webhooks/deliveries/${delivery.id}`}
+            empty={
+              <>
+                <h2>Nothing was sent yet</h2>
+                <p>Send a test to see whether your server answers.</p>
+              </>
+            }
+          />
+        </section>
+        <div className="stack">
+          <section className="card pad" aria-label="Change it">
+            <RequestForm
+              key={webhook.updatedAt}
+              first={{ url: webhook.url, events: webhook.events }}
+              right="webhooks"
+              submit="Save"
+              done="Saved"
+              request={values => ({ method: "PUT", path, body: { url: values.url.trim(), events: values.events } })}
+              fields={form => (
+                <>
+                  <TextInput label="Address" {...form.getInputProps("url")} />
+                  <MultiSelect label="Events" data={eventTypes} searchable {...form.getInputProps("events")} />
+                </>
+              )}
+            />
+          </section>
+          <section className="card pad" aria-label="Facts">
+            <Facts
+              of={[
+                webhook.description ? ["Note", webhook.description] : null,
+                ["Added", <Time key="c" at={webhook.createdAt} />],
+                ["Id", <Id key="i" value={webhook.id} />],
+              ]}
+            />
+          </section>
+        </div>
+      </div>
+    </>
+  )
+}

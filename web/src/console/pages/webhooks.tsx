@@ -1,0 +1,153 @@
+/** Webhooks: the endpoints, and what was sent to them. */
+import { Button } from "@mantine/core"
+import type { UseQueryResult } from "@tanstack/react-query"
+import { Link, useNavigate, useSearch } from "@tanstack/react-router"
+import { GET, taken } from "../api/client.ts"
+import { useLive } from "../api/live.ts"
+import type { Delivery, Page, Webhook } from "../api/types.ts"
+import { Chips } from "../ui/chips.tsx"
+import { type Column, DataTable } from "../ui/data-table.tsx"
+import { PageHead } from "../ui/page.tsx"
+import { Problem } from "../ui/problem.tsx"
+import { Status } from "../ui/status.tsx"
+import { Time } from "../ui/time.tsx"
+import { useList } from "../ui/use-list.ts"
+
+export interface WebhooksSearch {
+  status?: Delivery["status"]
+}
+
+const states = [
+  ["pending", "Waiting"],
+  ["delivered", "Delivered"],
+  ["failed", "Failed"],
+  ["skipped", "Skipped"],
+] as const
+
+const hostAndPath = (url: string): string => url.replace(/^https?:\/\//, "")
+
+export const deliveryColumns: Column<Delivery>[] = [
+  { head: "Event", width: 24, cell: row => <span className="strong">{row.event}</span> },
+  { head: "State", width: 8, cell: row => <Status state={row.status} /> },
+  { head: "To", width: 24, wide: true, cell: row => <div className="cut quiet">{hostAndPath(row.url)}</div> },
+  {
+    head: "Attempts",
+    width: 4,
+    wide: true,
+    right: true,
+    cell: row => (
+      <span className="num">
+        {row.attempts}
+        {row.nextAttemptAt && row.status === "pending" && (
+          <span className="quiet">
+            {" "}
+            · again <Time at={row.nextAttemptAt} />
+          </span>
+        )}
+      </span>
+    ),
+  },
+  { head: "When", width: 8, right: true, cell: row => <Time at={row.createdAt} /> },
+]
+
+export function Webhooks() {
+  const { status } = useSearch({ strict: false }) as WebhooksSearch
+  const navigate = useNavigate()
+  const query = status ? { status } : {}
+  const endpoints = useLive(
+    ["webhooks"],
+    async signal =>
+      (await taken(GET("/api/console/webhooks", { params: { query: { limit: 100 } }, signal }))).data.webhooks,
+    { every: 15_000 },
+  )
+  const list = useList<Delivery>(
+    ["deliveries", query],
+    (after, signal) =>
+      taken(
+        GET("/api/console/deliveries", {
+          params: { query: { ...query, limit: 50, ...(after ? { after } : {}) } },
+          signal,
+        }),
+      ) as Promise<Page<Delivery>>,
+  )
+  const set = (next: WebhooksSearch) => void navigate({ to: "/webhooks", search: next as never, replace: true })
+  return (
+    <>
+      <PageHead
+        title="Webhooks"
+        request={{ path: "/api/console/deliveries", query }}
+        actions={
+          <Button variant="filled" component={Link} to="/webhooks/new">
+            Add endpoint
+          </Button>
+        }
+      />
+      <div className="stack">
+        <section className="card" aria-label="Endpoints">
+          <div className="pad bar sub">
+            <h2>Endpoints</h2>
+          </div>
+          <Endpoints query={endpoints} />
+        </section>
+        <section className="card" aria-label="Deliveries">
+          <div className="pad bar sub">
+            <h2>Deliveries</h2>
+            <Chips
+              name="State"
+              choices={states}
+              value={status as never}
+              set={each => set(each ? { status: each } : {})}
+            />
+          </div>
+          <DataTable
+            name="deliveries"
+            columns={deliveryColumns}
+            list={list}
+            to={({ id }) => `/webhooks/deliveries/${id}`}
+            filtered={
+              status
+                ? { words: `the state “${states.find(([each]) => each === status)?.[1]}”`, clear: () => set({}) }
+                : undefined
+            }
+            empty={
+              <>
+                <h2>Nothing was sent yet</h2>
+                <p>Each event is here with every attempt and every answer, as soon as something is paid.</p>
+              </>
+            }
+          />
+        </section>
+      </div>
+    </>
+  )
+}
+
+type Endpoint = Pick<Webhook, "id" | "url" | "events" | "active">
+
+function Endpoints({ query }: { query: UseQueryResult<Endpoint[]> }) {
+  if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
+  if (!query.data)
+    return (
+      <div className="pad late rule">
+        <span className="bone" style={{ width: "40%" }} />
+      </div>
+    )
+  if (query.data.length === 0)
+    return (
+      <div className="state rule">
+        <p>Your server learns of each payment by an event to its endpoint, signed and repeated until it is taken.</p>
+        <Button component={Link} to="/webhooks/new">
+          Add endpoint
+        </Button>
+      </div>
+    )
+  return query.data.map(({ id, url, events, active }) => (
+    <Link key={id} to="/webhooks/$id" params={{ id }} className="todo">
+      <span className="cut strong" style={{ flex: "1 1 auto" }}>
+        {hostAndPath(url)}
+      </span>
+      <span className="quiet cut wide">{events.includes("*") ? "all usual events" : `${events.length} events`}</span>
+      <Status state={active ? "on" : "off"} />
+    </Link>
+  ))
+}

@@ -1,0 +1,24 @@
+/** Loads ⌘K when it is first wanted, by a click or by its keys. */
+import { lazy, Suspense, useEffect } from "react"
+import { isFindWanted, openFind } from "./find-store.ts"
+
+const Find = lazy(() => import("./find.tsx"))
+
+export function FindLater() {
+  const is = isFindWanted.use()
+  useEffect(() => {
+    if (is) return
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== "k" || !(event.metaKey || event.ctrlKey)) return
+      event.preventDefault()
+      openFind()
+    }
+    document.addEventListener("keydown", onKey)
+    return () => document.removeEventListener("keydown", onKey)
+  }, [is])
+  return is ? (
+    <Suspense fallback={null}>
+      <Find />
+    </Suspense>
+  ) : null
+}

@@ -1,0 +1,26 @@
+/** The few icons: lines of one width, drawn for these pages. */
+const paths = {
+  home: "M3 8.5 10 3l7 5.5V17h-4.5v-5h-5v5H3z",
+  payments: "M3 6h14M3 10h14M3 14h8",
+  needs: "M10 3.5 17.5 16.5h-15zM10 8.5v3.5M10 14.2v.1",
+  checkouts: "M4 4h12v13l-2-1.4-2 1.4-2-1.4-2 1.4-2-1.4L4 17zM7 8h6M7 11h6",
+  links:
+    "M8.5 11.5a3 3 0 0 0 4.3 0l2.9-2.9a3 3 0 1 0-4.3-4.3l-1 1M11.5 8.5a3 3 0 0 0-4.3 0l-2.9 2.9a3 3 0 1 0 4.3 4.3l1-1",
+  products: "M10 3l6.5 3.5v7L10 17l-6.5-3.5v-7zM3.5 6.5 10 10l6.5-3.5M10 10v7",
+  paywalls: "M5 9V6.5a5 5 0 0 1 10 0V9M4 9h12v8H4zM10 12v2",
+  webhooks: "M3 10h3.5l2-5 3 10 2-5H17",
+  more: "M4 10h.1M10 10h.1M16 10h.1",
+  search: "M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12zM13.5 13.5 17 17",
+  sun: "M10 13.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 2v1.5M10 16.5V18M2 10h1.5M16.5 10H18M4.3 4.3l1.1 1.1M14.6 14.6l1.1 1.1M4.3 15.7l1.1-1.1M14.6 5.4l1.1-1.1",
+  plus: "M10 4v12M4 10h12",
+  external: "M8 4H4v12h12v-4M11 4h5v5M16 4l-7 7",
+}
+export type IconName = keyof typeof paths
+
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg viewBox="0 0 20 20" width="16" height="16" aria-hidden="true" className="icon">
+      <path d={paths[name]} />
+    </svg>
+  )
+}

@@ -1,0 +1,113 @@
+/** Around each page: the sidebar (a bottom bar on phones), the dialogs, the keys. */
+import { Link, Outlet, useNavigate, useRouter, useRouterState } from "@tanstack/react-router"
+import { lazy, Suspense, useEffect, useRef, useState } from "react"
+import { askedNow } from "../api/asked.ts"
+import { signedOut } from "../api/client.ts"
+import { isSandbox } from "../api/facts.ts"
+import { useMembership } from "../api/me.ts"
+import { useNeedsCount } from "../api/needs.ts"
+import { FindLater } from "./find-later.tsx"
+import { openFind } from "./find-store.ts"
+import { Icon } from "./icons.tsx"
+import { useKeys } from "./keys.ts"
+import { Paused } from "./paused.tsx"
+import { Places } from "./place-list.tsx"
+import { isAt, places } from "./places.ts"
+import { TeamName } from "./team-name.tsx"
+
+// What most visits never open is loaded when it is.
+const NoMerchant = lazy(() => import("../pages/no-merchant.tsx"))
+const Help = lazy(() => import("./help.tsx"))
+const SignedOutDialog = lazy(() => import("./signed-out.tsx"))
+const WalletDialog = lazy(() => import("./wallet-dialog.tsx"))
+const MoreSheet = lazy(() => import("./more-sheet.tsx"))
+const TeamSwitch = lazy(() => import("./team-switch.tsx"))
+
+const isMac = /Mac|iPhone|iPad/.test(navigator.platform)
+
+export function Layout() {
+  const membership = useMembership()
+  const isOut = signedOut.use()
+  const asked = askedNow.use()
+  return (
+    <>
+      <Suspense fallback={null}>{membership ? <Shell /> : <NoMerchant />}</Suspense>
+      <Suspense fallback={null}>
+        {isOut && <SignedOutDialog />}
+        {asked && <WalletDialog />}
+      </Suspense>
+    </>
+  )
+}
+
+function Shell() {
+  const path = useRouterState({ select: ({ location }) => location.pathname })
+  const count = useNeedsCount()
+  const navigate = useNavigate()
+  const router = useRouter()
+  const [isHelping, setHelping] = useState(false)
+  const main = useRef<HTMLElement>(null)
+  const keys = Object.fromEntries(places.map(({ key, to }) => [`g ${key}`, () => void navigate({ to })]))
+  useKeys({
+    ...keys,
+    "/": openFind,
+    "?": () => setHelping(true),
+    c: () => void navigate({ to: "/checkouts/new" }),
+    Escape: () => path.split("/").length > 2 && router.history.back(),
+  })
+  // A screen reader begins at the new page.
+  const first = useRef(path)
+  useEffect(() => {
+    if (first.current === path) return
+    first.current = path
+    main.current?.focus({ preventScroll: true })
+  }, [path])
+  return (
+    <div className="app">
+      <a className="skip" href="#main">
+        Skip to the page
+      </a>
+      <nav className="side" aria-label="Pages">
+        <Suspense fallback={<TeamName />}>
+          <TeamSwitch />
+        </Suspense>
+        <button type="button" className="find" onClick={openFind}>
+          Find anything <kbd>{isMac ? "⌘K" : "Ctrl K"}</kbd>
+        </button>
+        <Places path={path} count={count} />
+        <div className="foot">{isSandbox && <span className="mode">Sandbox: no real money</span>}</div>
+      </nav>
+      <main className="main" id="main" tabIndex={-1} ref={main}>
+        <Paused />
+        <Outlet />
+      </main>
+      <BottomBar path={path} count={count} />
+      <FindLater />
+      <Suspense fallback={null}>{isHelping && <Help opened close={() => setHelping(false)} />}</Suspense>
+    </div>
+  )
+}
+
+function BottomBar({ path, count }: { path: string; count: number | undefined }) {
+  const [isOpen, setOpen] = useState(false)
+  return (
+    <nav className="bottom" aria-label="Pages">
+      {places
+        .filter(({ icon }) => ["home", "payments", "needs", "checkouts"].includes(icon))
+        .map(({ to, name, icon }) => (
+          <Link key={to} to={to} aria-current={isAt(path, to) ? "page" : undefined}>
+            <Icon name={icon} />
+            {name}
+            {icon === "needs" && count ? <span className="count">{count}</span> : null}
+          </Link>
+        ))}
+      <button type="button" onClick={() => setOpen(true)} aria-expanded={isOpen}>
+        <Icon name="more" />
+        More
+      </button>
+      <Suspense fallback={null}>
+        {isOpen && <MoreSheet path={path} count={count} close={() => setOpen(false)} />}
+      </Suspense>
+    </nav>
+  )
+}

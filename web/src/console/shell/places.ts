@@ -1,0 +1,35 @@
+/** The pages, as the sidebar, the keys and the commands name them. */
+import type { IconName } from "./icons.tsx"
+
+export interface Place {
+  to: string
+  name: string
+  icon: IconName
+  /** Pressed after `g`. */
+  key: string
+  group?: string
+}
+
+export const places: Place[] = [
+  { to: "/", name: "Home", icon: "home", key: "h" },
+  { to: "/payments", name: "Payments", icon: "payments", key: "p" },
+  { to: "/needs-you", name: "Needs you", icon: "needs", key: "n" },
+  { to: "/checkouts", name: "Checkouts", icon: "checkouts", key: "c", group: "Sell" },
+  { to: "/links", name: "Links", icon: "links", key: "l", group: "Sell" },
+  { to: "/products", name: "Products", icon: "products", key: "d", group: "Sell" },
+  { to: "/paywalls", name: "Paywalls", icon: "paywalls", key: "a", group: "Sell" },
+  { to: "/webhooks", name: "Webhooks", icon: "webhooks", key: "w", group: "Build" },
+]
+
+/** What "c" and the commands create. */
+export const creations = [
+  { name: "Create checkout", to: "/checkouts/new" },
+  { name: "Create link", to: "/links/new" },
+  { name: "Create product", to: "/products/new" },
+  { name: "Create paywall", to: "/paywalls/new" },
+  { name: "Add webhook endpoint", to: "/webhooks/new" },
+]
+
+/** Whether a page belongs to a place. */
+export const isAt = (path: string, to: string): boolean =>
+  to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`)

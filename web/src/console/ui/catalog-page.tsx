@@ -1,0 +1,83 @@
+/** One thing that is sold, to be changed: its form at the left, its address and switch at the right. */
+import { Button } from "@mantine/core"
+import type { UseQueryResult } from "@tanstack/react-query"
+import { useNavigate } from "@tanstack/react-router"
+import type { ReactNode } from "react"
+import { useRight } from "../api/me.ts"
+import { More } from "./more.tsx"
+import { PageHead } from "./page.tsx"
+import { NoRight, Problem } from "./problem.tsx"
+import { Status } from "./status.tsx"
+import { useAct } from "./use-act.ts"
+
+interface Given<T> {
+  query: UseQueryResult<T>
+  up: { to: string; name: string }
+  path: string
+  nameOf: (thing: T) => string
+  headOf: (thing: T) => ReactNode
+  /** Said before it is switched off or deleted. */
+  offWords: string
+  form: (thing: T) => ReactNode
+  rail: (thing: T) => ReactNode
+  canDelete?: boolean
+}
+
+export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
+  const { query, up, path, nameOf, headOf, offWords, form, rail, canDelete = true } = given
+  const may = useRight("catalog")
+  const navigate = useNavigate()
+  const change = useAct({})
+  const { data: thing, error } = query
+  if (!thing && error) return <Problem error={error} retry={() => void query.refetch()} />
+  if (!thing)
+    return (
+      <div className="late" role="status" aria-label="Loading">
+        <PageHead title="…" up={up} head={<span className="bone" style={{ width: 240, height: 24 }} />} />
+        <section className="card pad">
+          <span className="bone" style={{ width: "50%" }} />
+        </section>
+      </div>
+    )
+  const toggle = () => {
+    if (thing.active && !confirm(`Switch it off? ${offWords}`)) return
+    change.mutate({ method: "PUT", path, body: { active: !thing.active } })
+  }
+  const remove = () => {
+    if (!confirm(`Delete it? ${offWords} What was paid stays in your books.`)) return
+    change.mutate({ method: "DELETE", path }, { onSuccess: () => void navigate({ to: up.to }) })
+  }
+  return (
+    <>
+      <PageHead
+        title={nameOf(thing)}
+        up={up}
+        request={{ path }}
+        head={
+          <>
+            {headOf(thing)}
+            <Status state={thing.active ? "on" : "off"} />
+          </>
+        }
+        actions={
+          may ? (
+            <>
+              <Button onClick={toggle} loading={change.isPending}>
+                {thing.active ? "Switch off" : "Switch on"}
+              </Button>
+              {canDelete && <More items={[{ name: "Delete", act: remove, isBad: true }]} />}
+            </>
+          ) : (
+            <NoRight right="catalog" />
+          )
+        }
+      />
+      <div className="two">
+        <section className="card pad" aria-label="Change it">
+          {form(thing)}
+        </section>
+        <div className="stack">{rail(thing)}</div>
+      </div>
+    </>
+  )
+}

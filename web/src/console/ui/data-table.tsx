@@ -1,0 +1,220 @@
+/** The one table: its rows, every state that it can be in, and the keys j, k, Enter and x. */
+import { Button, Checkbox } from "@mantine/core"
+import { Link, useNavigate } from "@tanstack/react-router"
+import { useWindowVirtualizer } from "@tanstack/react-virtual"
+import { type ReactNode, useEffect, useRef, useState } from "react"
+import { failureOf } from "../api/failure.ts"
+import { useKeys } from "../shell/keys.ts"
+import { Problem, RequestId } from "./problem.tsx"
+import { clockText } from "./time.tsx"
+import type { Listed } from "./use-list.ts"
+
+export interface Column<T> {
+  head: string
+  cell: (row: T) => ReactNode
+  /** At the end of the line, as numbers and times are. */
+  right?: boolean
+  /** Left out on a phone, where two lines must say enough. */
+  wide?: boolean
+  /** In characters, for the skeleton. */
+  width?: number
+}
+
+interface Given<T> {
+  name: string
+  columns: Column<T>[]
+  list: Listed<T>
+  /** Where a row leads. */
+  to?: (row: T) => string
+  empty: ReactNode
+  /** What is filtered by, in words, and how to stop; undefined without a filter. */
+  filtered?: { words: string; clear: () => void } | undefined
+  picked?: { ids: ReadonlySet<string>; set: (ids: Set<string>) => void; may?: (row: T) => boolean } | undefined
+}
+
+const SKELETON_ROWS = 6
+const VIRTUAL_FROM = 200
+const ROW_PX = 45
+
+export function DataTable<T extends { id: string }>(given: Given<T>) {
+  const { name, list, empty, filtered } = given
+  const { rows, error } = list
+  if (!rows && error) return <Problem error={error} retry={list.retry} />
+  if (!rows) return <Skeleton {...given} />
+  return (
+    <div onPointerEnter={() => list.hold(true)} onPointerLeave={() => list.hold(false)}>
+      {error ? <Stale error={error} asOf={list.asOf} retry={list.retry} /> : null}
+      {list.waiting > 0 && (
+        <button type="button" className="strip wait newer" onClick={list.show}>
+          {list.waiting} new: show {list.waiting === 1 ? "it" : "them"}
+        </button>
+      )}
+      {rows.length > 0 ? (
+        <Rows {...given} rows={rows} />
+      ) : filtered ? (
+        <div className="state">
+          <p>
+            No {name} with {filtered.words}.
+          </p>
+          <Button onClick={filtered.clear}>Clear the filter</Button>
+        </div>
+      ) : (
+        <div className="state">{empty}</div>
+      )}
+      {rows.length > 0 && (
+        <div className="foot-row num">
+          <span>
+            {rows.length === list.total
+              ? `${list.total.toLocaleString()} ${name}`
+              : `${rows.length.toLocaleString()} of ${list.isLeast ? "more than " : ""}${list.total.toLocaleString()} ${name}`}
+          </span>
+          {list.more && (
+            <Button size="xs" onClick={list.more} loading={list.isLoadingMore}>
+              Show more
+            </Button>
+          )}
+        </div>
+      )}
+    </div>
+  )
+}
+
+/** Old rows stay while the server does not answer. */
+function Stale({ error, asOf, retry }: { error: unknown; asOf: number; retry: () => void }) {
+  const { code, message, requestId } = failureOf(error)
+  if (code === "RATE_LIMITED") return null
+  return (
+    <div className="strip wait" role="status">
+      <span>
+        As of {clockText(asOf)}. {message}
+      </span>
+      <span className="row">
+        {requestId && <RequestId id={requestId} />}
+        <Button size="xs" onClick={retry}>
+          Try again
+        </Button>
+      </span>
+    </div>
+  )
+}
+
+function Head<T>({ columns, picked }: Given<T>) {
+  return (
+    <thead>
+      <tr>
+        {picked && (
+          <th>
+            <span className="unseen">Chosen</span>
+          </th>
+        )}
+        {columns.map(({ head, right }) => (
+          <th key={head} scope="col" className={right ? "r" : ""}>
+            {head}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  )
+}
+
+function Skeleton<T>(given: Given<T>) {
+  return (
+    <div className="late" role="status" aria-label={`Loading ${given.name}`}>
+      <table className="list" aria-hidden="true">
+        <Head {...given} />
+        <tbody>
+          {Array.from({ length: SKELETON_ROWS }, (_, i) => (
+            <tr key={i}>
+              {given.picked && <td className="box" />}
+              {given.columns.map(({ head, width = 10, right, wide }) => (
+                <td key={head} className={`${right ? "r" : ""} ${wide ? "wide" : ""}`}>
+                  <span className="bone" style={{ width: `${width}ch` }} />
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function Rows<T extends { id: string }>(given: Given<T> & { rows: T[] }) {
+  const { name, rows, columns, to, picked, list } = given
+  const body = useRef<HTMLTableSectionElement>(null)
+  const navigate = useNavigate()
+  const [at, setAt] = useState(-1)
+  const pick = (row: T | undefined): void => {
+    if (!row || !picked || picked.may?.(row) === false) return
+    const ids = new Set(picked.ids)
+    if (!ids.delete(row.id)) ids.add(row.id)
+    picked.set(ids)
+  }
+  const step = (by: number) => setAt(before => Math.max(0, Math.min(rows.length - 1, before + by)))
+  useKeys({
+    j: () => step(1),
+    k: () => step(-1),
+    x: () => pick(rows[at]),
+    Enter: () => {
+      const row = rows[at]
+      if (row && to) void navigate({ to: to(row) })
+    },
+  })
+  const isLong = rows.length > VIRTUAL_FROM
+  const virtual = useWindowVirtualizer({
+    count: rows.length,
+    estimateSize: () => ROW_PX,
+    overscan: 12,
+    enabled: isLong,
+    scrollMargin: body.current?.offsetTop ?? 0,
+  })
+  useEffect(() => {
+    if (at < 0) return
+    if (isLong) virtual.scrollToIndex(at)
+    else body.current?.rows[at]?.scrollIntoView({ block: "nearest" })
+  }, [at, isLong, virtual])
+  const items = virtual.getVirtualItems()
+  const from = isLong ? (items[0]?.index ?? 0) : 0
+  const until = isLong ? (items.at(-1)?.index ?? -1) + 1 : rows.length
+  const above = isLong ? (items[0]?.start ?? 0) - virtual.options.scrollMargin : 0
+  const below = isLong ? virtual.getTotalSize() - ((items.at(-1)?.end ?? 0) - virtual.options.scrollMargin) : 0
+  return (
+    <table className="list" aria-label={name} aria-rowcount={rows.length}>
+      <Head {...given} />
+      <tbody ref={body}>
+        {above > 0 && <tr style={{ height: above }} />}
+        {rows.slice(from, until).map((row, i) => (
+          <tr
+            key={row.id}
+            data-on={from + i === at || picked?.ids.has(row.id) || undefined}
+            className={[to && "open", picked && "has-box", list.fresh.has(row.id) && "fresh"].filter(Boolean).join(" ")}
+          >
+            {picked && (
+              <td className="box">
+                <Checkbox
+                  size="xs"
+                  aria-label="Choose this row"
+                  checked={picked.ids.has(row.id)}
+                  disabled={picked.may?.(row) === false}
+                  onChange={() => pick(row)}
+                />
+              </td>
+            )}
+            {columns.map(({ head, cell, right, wide }, column) => (
+              <td key={head} className={[right && "r", wide && "wide"].filter(Boolean).join(" ")}>
+                {column === 0 && to ? (
+                  <Link to={to(row)} className="whole">
+                    {cell(row)}
+                  </Link>
+                ) : (
+                  cell(row)
+                )}
+              </td>
+            ))}
+          </tr>
+        ))}
+        {below > 0 && <tr style={{ height: below }} />}
+      </tbody>
+    </table>
+  )
+}

@@ -1,0 +1,69 @@
+/** What each page begins with: its title, its actions, the title of the window. */
+import { Button } from "@mantine/core"
+import { Link } from "@tanstack/react-router"
+import { type ReactNode, useEffect } from "react"
+import type { Shown } from "../api/curl.ts"
+import { useNeedsCount } from "../api/needs.ts"
+import { copyCurl } from "./copy.tsx"
+
+interface Given {
+  title: string
+  /** In place of the title, where money is the title. */
+  head?: ReactNode
+  /** The list that it is of. */
+  up?: { to: string; name: string }
+  /** The page's own request, to be copied as curl. */
+  request?: Shown | undefined
+  actions?: ReactNode
+}
+
+export function PageHead({ title, head, up, request, actions }: Given) {
+  const count = useNeedsCount()
+  useEffect(() => {
+    document.title = `${count ? `(${count}) ` : ""}${title} · Sluice`
+  }, [title, count])
+  return (
+    <header>
+      {up && (
+        <div className="crumb">
+          <Link to={up.to}>{up.name}</Link> / <span>{title}</span>
+        </div>
+      )}
+      <div className="bar">
+        {head ? (
+          <div className="row">
+            <h1 className="unseen">{title}</h1>
+            {head}
+          </div>
+        ) : (
+          <h1>{title}</h1>
+        )}
+        <div className="row">
+          {request && (
+            <Button variant="subtle" color="gray" className="plain" onClick={() => copyCurl(request)}>
+              Copy as curl
+            </Button>
+          )}
+          {actions}
+        </div>
+      </div>
+    </header>
+  )
+}
+
+/** Facts by name, the value at the end of the line. */
+export function Facts({ of }: { of: (readonly [string, ReactNode] | false | null | undefined | "")[] }) {
+  return (
+    <dl className="facts">
+      {of.map(
+        fact =>
+          fact && (
+            <div key={fact[0]} style={{ display: "contents" }}>
+              <dt>{fact[0]}</dt>
+              <dd>{fact[1]}</dd>
+            </div>
+          ),
+      )}
+    </dl>
+  )
+}

@@ -1,0 +1,56 @@
+/** One word for one state, with its tone; the API's word is under the pointer. */
+
+export type Tone = "good" | "wait" | "bad" | "info" | "off"
+
+const words: Record<string, readonly [Tone, string]> = {
+  // Payments, and what goes out
+  granted: ["good", "Paid"],
+  confirmed: ["good", "Paid"],
+  open: ["wait", "Needs you"],
+  returned: ["off", "Returned"],
+  reversed: ["bad", "Reversed by the chain"],
+  authorized: ["info", "Reserved"],
+  voided: ["off", "Released"],
+  partially_refunded: ["off", "Partly refunded"],
+  refunded: ["off", "Refunded"],
+  queued: ["info", "On its way"],
+  held: ["wait", "Held"],
+  assigned: ["info", "Sending"],
+  mined: ["info", "Confirming"],
+  final: ["good", "Done"],
+  reverted: ["bad", "Failed"],
+  cancelled: ["off", "Cancelled"],
+  // Checkouts
+  pending: ["off", "Waiting"],
+  verifying: ["info", "Confirming"],
+  failed: ["bad", "Failed"],
+  expired: ["off", "Expired"],
+  // Why a payment is not simply paid
+  underpaid: ["wait", "Partly paid"],
+  overpaid: ["wait", "Overpaid"],
+  late: ["wait", "Paid late"],
+  duplicate: ["wait", "Paid twice"],
+  wrong_asset: ["bad", "Wrong token"],
+  sanctioned: ["bad", "On a sanctions list"],
+  no_buyer: ["wait", "No buyer known"],
+  // Deliveries
+  delivered: ["good", "Delivered"],
+  skipped: ["off", "Skipped"],
+  // Things that are sold
+  on: ["good", "On"],
+  off: ["off", "Off"],
+}
+
+/** The word and tone of a state; the API's own word where we have none. */
+export const stateOf = (state: string): readonly [Tone, string] =>
+  words[state] ?? ["off", state.replace(/_/g, " ").replace(/^./, first => first.toUpperCase())]
+
+/** `why` wins while the money still waits for somebody. */
+export function Status({ state, why }: { state: string; why?: string | null }) {
+  const [tone, word] = stateOf(why && (state === "open" || state === "pending") ? why : state)
+  return (
+    <span className={`pill ${tone}`} title={why ? `${state}, ${why}` : state}>
+      {word}
+    </span>
+  )
+}

@@ -1,0 +1,54 @@
+/** Times: how long ago, with the exact time under the pointer. */
+import { newStore } from "../api/store.ts"
+
+const LANGUAGE = navigator.language || "en"
+const exact = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long" })
+const clock = new Intl.DateTimeFormat(LANGUAGE, { hour: "2-digit", minute: "2-digit" })
+const withSeconds = new Intl.DateTimeFormat(LANGUAGE, { hour: "2-digit", minute: "2-digit", second: "2-digit" })
+const day = new Intl.DateTimeFormat(LANGUAGE, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" })
+const farDay = new Intl.DateTimeFormat(LANGUAGE, { year: "numeric", month: "short", day: "numeric" })
+
+const minute = newStore(Date.now())
+setInterval(() => minute.set(Date.now()), 10_000)
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+
+/** A time as the reader places it: `just now`, `4 min ago`, `Nov 27, 18:04`. */
+function timeText(at: string, now: number): string {
+  const time = Date.parse(at)
+  const ago = now - time
+  if (Math.abs(ago) < 10 * SECOND) return "just now"
+  if (ago > 0 && ago < MINUTE) return `${Math.floor(ago / SECOND)} s ago`
+  if (ago > 0 && ago < HOUR) return `${Math.floor(ago / MINUTE)} min ago`
+  if (ago < 0 && ago > -HOUR) return `in ${Math.ceil(-ago / MINUTE)} min`
+  if (ago < 0 && ago > -2 * DAY) return `in ${Math.round(-ago / HOUR)} h`
+  if (new Date(time).getFullYear() !== new Date(now).getFullYear()) return farDay.format(time)
+  return new Date(time).toDateString() === new Date(now).toDateString() ? clock.format(time) : day.format(time)
+}
+
+export function Time({ at }: { at: string }) {
+  minute.use()
+  const now = Date.now()
+  return (
+    <time className="num" dateTime={at} title={exact.format(Date.parse(at))} style={{ whiteSpace: "nowrap" }}>
+      {timeText(at, now)}
+    </time>
+  )
+}
+
+/** To the second, for a story of one payment. */
+export function Moment({ at }: { at: string }) {
+  const now = Date.now()
+  const isToday = new Date(at).toDateString() === new Date(now).toDateString()
+  return (
+    <time className="num" dateTime={at} title={exact.format(Date.parse(at))}>
+      {isToday ? withSeconds.format(Date.parse(at)) : day.format(Date.parse(at))}
+    </time>
+  )
+}
+
+/** The time of day alone, as of the last answer. */
+export const clockText = (ms: number): string => clock.format(ms)
