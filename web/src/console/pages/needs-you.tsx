@@ -12,13 +12,14 @@ import { askNeeds, needsKey } from "../api/needs.ts"
 import type { Payment } from "../api/types.ts"
 import { Hash } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
-import { AcceptDialog, Decide, waitingAmount } from "../ui/decide.tsx"
+import { Decide, DecideDialog } from "../ui/decide.tsx"
 import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 import { useList } from "../ui/use-list.ts"
+import { waitingAmount } from "../ui/waiting.ts"
 import { What } from "./payments.tsx"
 
 const why: Record<string, string> = {
@@ -99,7 +100,8 @@ export function NeedsYou() {
         />
       </section>
       {isAccepting && (
-        <AcceptDialog
+        <DecideDialog
+          kind="accept"
           payments={picked}
           close={() => {
             setAccepting(false)

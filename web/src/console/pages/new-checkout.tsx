@@ -1,5 +1,5 @@
 /** A checkout made by hand: an amount and what it is for. */
-import { Select, TextInput } from "@mantine/core"
+import { NativeSelect, TextInput } from "@mantine/core"
 import { useNavigate } from "@tanstack/react-router"
 import { facts } from "../api/facts.ts"
 import type { Checkout } from "../api/types.ts"
@@ -62,12 +62,7 @@ export function NewCheckout() {
               />
               <div className="pair">
                 <NetworkInput {...form.getInputProps("chain")} />
-                <Select
-                  label="Can be paid for"
-                  data={lasting}
-                  allowDeselect={false}
-                  {...form.getInputProps("expiresIn")}
-                />
+                <NativeSelect label="Can be paid for" data={lasting} {...form.getInputProps("expiresIn")} />
               </div>
               <div className="pair">
                 <TextInput

@@ -1,36 +1,13 @@
 /** A new endpoint. Its secret is shown once, here. */
-import { Button, MultiSelect, TextInput } from "@mantine/core"
+import { Button, TextInput } from "@mantine/core"
 import { Link } from "@tanstack/react-router"
 import { useState } from "react"
 import { copyText } from "../ui/copy.tsx"
+import { EventsInput } from "../ui/events-input.tsx"
 import { bodyOf, given, RequestForm } from "../ui/form.tsx"
 import { PageHead } from "../ui/page.tsx"
 
 const up = { to: "/webhooks", name: "Webhooks" }
-export const eventTypes = [
-  { value: "*", label: "All usual events (paid, refunded, renewed, reversed)" },
-  ...[
-    "checkout.session.completed",
-    "payment.refunded",
-    "subscription.renewal.created",
-    "checkout.confirmed",
-    "checkout.failed",
-    "checkout.expired",
-    "checkout.authorized",
-    "checkout.voided",
-    "paywall.granted",
-    "payment.exception",
-    "subscription.past_due",
-    "subscription.canceled",
-    "subscription.resumed",
-    "checkout.session.reversed",
-    "paywall.reversed",
-    "settings.payout_address_changed",
-    "settings.split_changed",
-    "settings.webhook_changed",
-  ].map(value => ({ value, label: value })),
-]
-
 const first = { url: "", events: ["*"], description: "" }
 
 interface Made {
@@ -84,7 +61,7 @@ export function NewWebhook() {
                 autoFocus
                 {...form.getInputProps("url")}
               />
-              <MultiSelect label="Events" data={eventTypes} searchable {...form.getInputProps("events")} />
+              <EventsInput {...form.getInputProps("events")} />
               <TextInput label="Note" description="Optional, for you" {...form.getInputProps("description")} />
             </>
           )}

@@ -63,13 +63,7 @@ export function NewLink() {
                 chain={form.values.chain}
                 {...form.getInputProps("amount")}
               />
-              <Textarea
-                label="Description"
-                description="Optional"
-                autosize
-                minRows={2}
-                {...form.getInputProps("description")}
-              />
+              <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
                 <TextInput
                   label="End of its address"
@@ -143,7 +137,7 @@ export function OneLink() {
           fields={form => (
             <>
               <TextInput label="Title" {...form.getInputProps("title")} />
-              <Textarea label="Description" autosize minRows={2} {...form.getInputProps("description")} />
+              <Textarea label="Description" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
                 <TextInput label="Uses at most" placeholder="without a limit" {...form.getInputProps("maxUses")} />
                 <TextInput

@@ -1,5 +1,5 @@
 /** One paywall, new or to be changed. */
-import { Select, Textarea, TextInput } from "@mantine/core"
+import { NativeSelect, Textarea, TextInput } from "@mantine/core"
 import { useNavigate, useParams } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { facts, networkTitle } from "../api/facts.ts"
@@ -65,13 +65,7 @@ export function NewPaywall() {
             <>
               <TextInput label="Name" description="The buyer sees it" autoFocus {...form.getInputProps("name")} />
               <AmountInput label="Price" chain={form.values.chain} {...form.getInputProps("price")} />
-              <Textarea
-                label="Description"
-                description="Optional"
-                autosize
-                minRows={2}
-                {...form.getInputProps("description")}
-              />
+              <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <TextInput
                 label="Address of the content"
                 description="Shown to whoever has paid; your site asks Sluice whether somebody has access"
@@ -79,12 +73,7 @@ export function NewPaywall() {
                 {...form.getInputProps("contentUrl")}
               />
               <div className="pair">
-                <Select
-                  label="Access lasts"
-                  data={durations}
-                  allowDeselect={false}
-                  {...form.getInputProps("accessDuration")}
-                />
+                <NativeSelect label="Access lasts" data={durations} {...form.getInputProps("accessDuration")} />
                 <NetworkInput {...form.getInputProps("chain")} />
               </div>
             </>
@@ -133,7 +122,7 @@ export function OnePaywall() {
             <>
               <TextInput label="Name" {...form.getInputProps("name")} />
               <AmountInput label="Price" chain={paywall.chain} {...form.getInputProps("price")} />
-              <Textarea label="Description" autosize minRows={2} {...form.getInputProps("description")} />
+              <Textarea label="Description" rows={3} {...form.getInputProps("description")} />
               <TextInput label="Address of the content" placeholder="https://" {...form.getInputProps("contentUrl")} />
             </>
           )}

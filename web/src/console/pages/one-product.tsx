@@ -1,5 +1,5 @@
 /** One product, new or to be changed. */
-import { Select, Textarea, TextInput } from "@mantine/core"
+import { NativeSelect, Textarea, TextInput } from "@mantine/core"
 import { useNavigate, useParams } from "@tanstack/react-router"
 import { read } from "../api/client.ts"
 import { facts, networkTitle } from "../api/facts.ts"
@@ -51,15 +51,9 @@ export function NewProduct() {
             <>
               <TextInput label="Name" autoFocus {...form.getInputProps("name")} />
               <AmountInput label="Price" chain={form.values.chain} {...form.getInputProps("price")} />
-              <Textarea
-                label="Description"
-                description="Optional"
-                autosize
-                minRows={2}
-                {...form.getInputProps("description")}
-              />
+              <Textarea label="Description" description="Optional" rows={3} {...form.getInputProps("description")} />
               <div className="pair">
-                <Select label="Paid" data={rhythms} allowDeselect={false} {...form.getInputProps("billingInterval")} />
+                <NativeSelect label="Paid" data={rhythms} {...form.getInputProps("billingInterval")} />
                 <NetworkInput {...form.getInputProps("chain")} />
               </div>
             </>
@@ -112,7 +106,7 @@ export function OneProduct() {
                 chain={product.chain}
                 {...form.getInputProps("price")}
               />
-              <Textarea label="Description" autosize minRows={2} {...form.getInputProps("description")} />
+              <Textarea label="Description" rows={3} {...form.getInputProps("description")} />
             </>
           )}
         />

@@ -1,5 +1,5 @@
 /** One endpoint: what it gets, what became of it, a test, and what failed sent again. */
-import { Button, MultiSelect, TextInput } from "@mantine/core"
+import { Button, TextInput } from "@mantine/core"
 import { useNavigate, useParams } from "@tanstack/react-router"
 import { GET, read, taken } from "../api/client.ts"
 import { useLive } from "../api/live.ts"
@@ -7,6 +7,7 @@ import { useRight } from "../api/me.ts"
 import type { Delivery, Page, Webhook } from "../api/types.ts"
 import { Id } from "../ui/copy.tsx"
 import { DataTable } from "../ui/data-table.tsx"
+import { EventsInput } from "../ui/events-input.tsx"
 import { RequestForm } from "../ui/form.tsx"
 import { More } from "../ui/more.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
@@ -15,7 +16,6 @@ import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 import { useList } from "../ui/use-list.ts"
-import { eventTypes } from "./new-webhook.tsx"
 import { deliveryColumns } from "./webhooks.tsx"
 
 const up = { to: "/webhooks", name: "Webhooks" }
@@ -141,7 +141,7 @@ export function OneWebhook() {
               fields={form => (
                 <>
                   <TextInput label="Address" {...form.getInputProps("url")} />
-                  <MultiSelect label="Events" data={eventTypes} searchable {...form.getInputProps("events")} />
+                  <EventsInput {...form.getInputProps("events")} />
                 </>
               )}
             />

@@ -1,20 +1,20 @@
 /** Accepting a payment that waits, and sending it back: what the merchant decides, said before it is done. */
-import { Button, Checkbox, Modal, TextInput } from "@mantine/core"
-import { useState } from "react"
+import { Button } from "@mantine/core"
+import { type ComponentProps, lazy, Suspense, useState } from "react"
 import { useRight } from "../api/me.ts"
-import type { Payment } from "../api/types.ts"
-import { amountText } from "./money.tsx"
 import { NoRight } from "./problem.tsx"
-import { useAct } from "./use-act.ts"
+import type { Waiting } from "./waiting.ts"
 
-type Waiting = Pick<
-  Payment,
-  "id" | "amount" | "currency" | "exception" | "payer" | "returnAddress" | "surplus" | "status"
->
+const Dialog = lazy(() => import("./decide-dialogs.tsx"))
 
-/** What waits: all of it, or the surplus of what is paid. */
-export const waitingAmount = ({ amount, surplus, status }: Waiting): string =>
-  status === "granted" && surplus?.amount ? surplus.amount : amount
+/** The dialog of a decision about one payment or several. */
+export function DecideDialog(props: ComponentProps<typeof Dialog>) {
+  return (
+    <Suspense fallback={null}>
+      <Dialog {...props} />
+    </Suspense>
+  )
+}
 
 export function Decide({ payment, size = "sm" }: { payment: Waiting; size?: "xs" | "sm" }) {
   const may = useRight("money")
@@ -33,95 +33,7 @@ export function Decide({ payment, size = "sm" }: { payment: Waiting; size?: "xs"
         Accept
       </Button>
       {!may && size === "sm" && <NoRight right="money" />}
-      {open === "accept" && <AcceptDialog payments={[payment]} close={() => setOpen(undefined)} />}
-      {open === "return" && <ReturnDialog payments={[payment]} close={() => setOpen(undefined)} />}
+      {open && <DecideDialog kind={open} payments={[payment]} close={() => setOpen(undefined)} />}
     </span>
-  )
-}
-
-const sumWords = (payments: Waiting[]): string => {
-  const [first] = payments
-  if (payments.length === 1 && first) return `${amountText(waitingAmount(first))} ${first.currency}`
-  return `${payments.length} payments`
-}
-
-export function AcceptDialog({ payments, close }: { payments: Waiting[]; close: () => void }) {
-  const accept = useAct({})
-  const all = async () => {
-    for (const { id } of payments) {
-      try {
-        await accept.mutateAsync({ method: "POST", path: `/api/console/payments/${id}/accept`, body: {} })
-      } catch {
-        return
-      }
-    }
-    close()
-  }
-  const isPart = payments.some(({ exception }) => exception === "underpaid")
-  return (
-    <Modal opened onClose={close} title={`Accept ${sumWords(payments)}`} size="md">
-      <div className="stack">
-        <p className="second">
-          It counts as paid{isPart ? " in full, although less was sent" : ""}: the buyer gets what was bought, and the
-          money goes to your payout address. This can't be undone.
-        </p>
-        <div className="row end">
-          <Button onClick={close}>Cancel</Button>
-          <Button variant="filled" loading={accept.isPending} onClick={all} data-autofocus>
-            Accept {sumWords(payments)}
-          </Button>
-        </div>
-      </div>
-    </Modal>
-  )
-}
-
-const ADDRESS = /^0x[0-9a-fA-F]{40}$/
-
-function ReturnDialog({ payments, close }: { payments: Waiting[]; close: () => void }) {
-  const [first] = payments
-  const [address, setAddress] = useState("")
-  const [isSure, setSure] = useState(false)
-  const send = useAct({ done: `${sumWords(payments)} on the way back`, onDone: close })
-  const named = payments.every(({ returnAddress }) => returnAddress !== null)
-  const isOther = address !== "" && address !== first?.returnAddress
-  const may = (named && address === "") || (ADDRESS.test(address) && (!isOther || isSure))
-  const go = () => {
-    const to = address === "" ? {} : { address, ...(isOther ? { confirm: true } : {}) }
-    send.mutate({ method: "POST", path: `/api/console/payments/${first?.id}/return`, body: to })
-  }
-  return (
-    <Modal opened onClose={close} title={`Return ${sumWords(payments)}`} size="md">
-      <div className="stack">
-        <p className="second">
-          {first?.returnAddress
-            ? "The payer named the address below by signature. The money goes back to it."
-            : "The payer has named no address yet. Ask the payer where to send it: the sender may be an exchange that loses it."}
-        </p>
-        {first?.returnAddress && <p className="mono">{first.returnAddress}</p>}
-        <TextInput
-          label={first?.returnAddress ? "Another address instead" : "Send it to"}
-          placeholder="0x…"
-          value={address}
-          classNames={{ input: "mono" }}
-          error={address !== "" && !ADDRESS.test(address) ? "0x and 40 digits of hexadecimal" : undefined}
-          onChange={event => setAddress(event.currentTarget.value.trim())}
-          data-autofocus={first?.returnAddress ? undefined : true}
-        />
-        {isOther && ADDRESS.test(address) && (
-          <Checkbox
-            checked={isSure}
-            onChange={event => setSure(event.currentTarget.checked)}
-            label="The payer gave me this address. What is sent there can't be called back."
-          />
-        )}
-        <div className="row end">
-          <Button onClick={close}>Cancel</Button>
-          <Button variant="filled" loading={send.isPending} disabled={!may} onClick={go}>
-            Return {sumWords(payments)}
-          </Button>
-        </div>
-      </div>
-    </Modal>
   )
 }

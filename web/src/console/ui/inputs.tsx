@@ -1,5 +1,5 @@
 /** Fields that several forms have. */
-import { Select, type SelectProps, TextInput, type TextInputProps } from "@mantine/core"
+import { NativeSelect, type NativeSelectProps, TextInput, type TextInputProps } from "@mantine/core"
 import { facts } from "../api/facts.ts"
 
 /** An amount in whole tokens, with the token's name at its end. Text to the last: no digit is lost. */
@@ -20,7 +20,7 @@ export function AmountInput({ chain, ...props }: TextInputProps & { chain?: stri
 }
 
 /** Only where there is a choice. */
-export function NetworkInput(props: SelectProps) {
+export function NetworkInput(props: NativeSelectProps) {
   const data = facts.networks.map(({ network, title }) => ({ value: network, label: title }))
-  return <Select label="Network" data={data} allowDeselect={false} disabled={data.length < 2} {...props} />
+  return <NativeSelect label="Network" data={data} disabled={data.length < 2} {...props} />
 }

@@ -1,19 +1,13 @@
-/** Further actions, behind a button. */
-import { Button, Menu } from "@mantine/core"
+/** Further actions; their menu is loaded after the page. */
+import { Button } from "@mantine/core"
+import { type ComponentProps, lazy, Suspense } from "react"
 
-export function More({ items }: { items: { name: string; act: () => void; isBad?: boolean }[] }) {
+const MoreMenu = lazy(() => import("./more-menu.tsx"))
+
+export function More(props: ComponentProps<typeof MoreMenu>) {
   return (
-    <Menu width={200}>
-      <Menu.Target>
-        <Button aria-label="More actions">More</Button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {items.map(({ name, act, isBad }) => (
-          <Menu.Item key={name} onClick={act} className={isBad ? "bad" : ""}>
-            {name}
-          </Menu.Item>
-        ))}
-      </Menu.Dropdown>
-    </Menu>
+    <Suspense fallback={<Button disabled>More</Button>}>
+      <MoreMenu {...props} />
+    </Suspense>
   )
 }

@@ -1,19 +1,9 @@
 /** How something that is sold reaches its buyers: its address, a QR code, the code for a site. */
 import { Button } from "@mantine/core"
-import { useState } from "react"
-import { encode } from "uqr"
+import { lazy, Suspense, useState } from "react"
 import { copyText } from "./copy.tsx"
 
-/** A QR code as one path; black on white in the dark too, as cameras want it. */
-function Qr({ text }: { text: string }) {
-  const { data, size } = encode(text, { border: 0 })
-  const path = data.flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : [])))
-  return (
-    <svg className="qr" viewBox={`-1 -1 ${size + 2} ${size + 2}`} role="img" aria-label="QR code of the address">
-      <path d={path.join("")} fill="#000" shapeRendering="crispEdges" />
-    </svg>
-  )
-}
+const Qr = lazy(() => import("./qr.tsx"))
 
 export function Share({ url, embed, title = "Share" }: { url: string; embed?: string; title?: string }) {
   const [isQr, setQr] = useState(false)
@@ -41,7 +31,7 @@ export function Share({ url, embed, title = "Share" }: { url: string; embed?: st
           </Button>
         )}
       </div>
-      {isQr && <Qr text={url} />}
+      <Suspense fallback={null}>{isQr && <Qr text={url} />}</Suspense>
     </section>
   )
 }
