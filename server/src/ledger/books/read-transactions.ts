@@ -19,6 +19,7 @@ import {
 } from "../../platform/http/write-csv-lines.ts"
 import { ifKind, payoutIdOf, rowIdOf } from "../../platform/ids.ts"
 import { valuationOf, valueCells, valuesOf, withRates } from "../rates/read-values.ts"
+import { namesOfThings } from "./read-names.ts"
 
 /** The list's filter; text as received. */
 export interface Filter {
@@ -165,6 +166,10 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     ctx,
     rows.map(row => ({ ...row, at: row.created_at })),
   )
+  const names = await namesOfThings(
+    ctx,
+    rows.map(({ resource_id }) => resource_id),
+  )
   return rows.map((row, i) => ({
     // A row with an id of its own has a prefix; a payout's id is made from its UUID.
     id: row.id.includes("_") ? row.id : payoutIdOf(row.id),
@@ -180,6 +185,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     paywallId: ifKind("pw", row.resource_id ?? ""),
     sessionId: ifKind("cs", row.resource_id ?? ""),
     bundleId: ifKind("bdl", row.resource_id ?? ""),
+    description: names.get(row.resource_id ?? "") ?? null,
     paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
     value: values[i] ?? null,

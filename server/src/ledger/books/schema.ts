@@ -27,6 +27,9 @@ export const transaction = {
   paywallId: Nullable(Type.String()),
   sessionId: Nullable(Type.String()),
   bundleId: Nullable(Type.String()),
+  description: Nullable(
+    Type.String({ description: "What it was for: the checkout's description, or the name of the paywall or bundle" }),
+  ),
   paymentId: Nullable(Type.String()),
   createdAt: Timestamp,
   value: Nullable(Value),

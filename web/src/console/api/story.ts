@@ -1,4 +1,4 @@
-/** One payment, checkout or payout, and its story. */
+/** One payment, checkout or payout, with its story and why it stands as it does. */
 import { useQuery } from "@tanstack/react-query"
 import { read } from "./client.ts"
 import { retries, useLive } from "./live.ts"
@@ -26,24 +26,59 @@ export interface StoryEntry {
   object: string | null
 }
 
-export interface Story {
+interface Told {
   data: StoryEntry[]
   status: Standing
 }
 
+export interface Part {
+  id: string
+  kind: string
+  state: string
+  recipient: string
+  amount: string
+  currency: string
+  txHash: string | null
+  createdAt: string
+}
+
+/** A payment or a checkout, with all that belongs to it. */
+export interface Story extends Told {
+  payments?: {
+    id: string
+    status: string
+    exception: string | null
+    payer: string
+    amount: string
+    currency: string
+    baseUnits: string
+    chain: string
+    txHash: string
+    createdAt: string
+  }[]
+  checkout?: Pick<Checkout, "id" | "amount" | "currency" | "description" | "customerEmail" | "payerInfo" | "metadata">
+  address?: { address: string; chain: string; owner: string; opensAt: string }
+  transfers?: { txHash: string; from: string; blockNumber: string; state: string }[]
+  payouts?: Part[]
+}
+
 export const isCheckoutId = (id: string): boolean => id.startsWith("cs_")
+/** Of these one request answers everything; of all others a timeline. */
+const isWhole = (id: string): boolean => /^(cs|pay|grant)_/.test(id)
 
-/** The story is read again every five seconds while it is seen. */
+/** Read again every five seconds while it is seen. */
 export const useStory = (id: string) =>
-  useLive(["story", id], signal => read<Story>(`/api/console/timeline/${id}`, {}, signal))
+  useLive(["story", id], signal =>
+    read<Story>(`/api/console/${isWhole(id) ? "payments" : "timeline"}/${id}`, {}, signal),
+  )
 
-export const useCheckout = (id: string | null | undefined) =>
+export const useCheckout = (id: string | null) =>
   useLive(["checkout", id], signal => read<Checkout>(`/api/console/checkouts/${id}`, {}, signal), {
-    enabled: typeof id === "string",
+    enabled: id !== null,
     every: 10_000,
   })
 
-/** A movement by its id. */
+/** A movement by its id; null where the list has none. */
 export const useTransaction = (id: string, enabled: boolean) =>
   useQuery({
     queryKey: ["transaction", id],

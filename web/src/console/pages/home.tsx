@@ -1,10 +1,11 @@
 /** Home: what came in, what needs you, what is there, and the last payments. */
 import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { lazy, type ReactNode, Suspense } from "react"
+import { lazy, type ReactNode, Suspense, useEffect } from "react"
 import { GET, taken } from "../api/client.ts"
 import { isSandbox, networkTitle } from "../api/facts.ts"
 import { failureOf } from "../api/failure.ts"
+import { countAtHome } from "../api/needs.ts"
 import {
   type AttentionKind,
   changeOf,
@@ -51,6 +52,9 @@ export function Home() {
       >,
   )
   const { data, error } = overview
+  useEffect(() => {
+    if (data) countAtHome.set(data.attention.payments.count + data.attention.surpluses.count)
+  }, [data])
   const tokens = data ? tokensOf(data) : []
   const chosen = tokens.find(each => `${each.chain} ${each.currency}` === token) ?? tokens[0]
   return (
@@ -91,7 +95,7 @@ export function Home() {
           </section>
           <div className="stack">
             <section className="card" aria-label="Needs you">
-              <div className="pad" style={{ paddingBottom: 8 }}>
+              <div className="pad head">
                 <h2>Needs you</h2>
               </div>
               {data ? <Attention of={data.attention} /> : <Bones />}
@@ -102,7 +106,7 @@ export function Home() {
           </div>
         </div>
         <section className="card" aria-label="Last payments">
-          <div className="pad bar sub">
+          <div className="pad head">
             <h2>Last payments</h2>
             <Link to="/payments">All payments</Link>
           </div>
@@ -286,7 +290,7 @@ function FirstSteps({ steps }: { steps: Overview["checklist"] }) {
   const done = steps.filter(each => each.done).length
   return (
     <section className="card" aria-label="First steps">
-      <div className="pad bar sub">
+      <div className="pad head">
         <h2>To your first payment</h2>
         <span className="quiet num">
           {done} of {steps.length}

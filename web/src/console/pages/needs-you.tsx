@@ -22,16 +22,6 @@ import { useList } from "../ui/use-list.ts"
 import { waitingAmount } from "../ui/waiting.ts"
 import { What } from "./payments.tsx"
 
-const why: Record<string, string> = {
-  underpaid: "Less than the price",
-  overpaid: "More than the price",
-  late: "After the time to pay",
-  duplicate: "Paid twice",
-  wrong_asset: "Another token",
-  sanctioned: "Take legal advice first",
-  no_buyer: "Nobody to give access to",
-}
-
 const columns: Column<Payment>[] = [
   { head: "Amount", width: 12, cell: row => <Money amount={waitingAmount(row)} currency={row.currency} /> },
   {
@@ -39,9 +29,8 @@ const columns: Column<Payment>[] = [
     width: 16,
     cell: row => <Status state="open" why={row.status === "granted" ? "overpaid" : row.exception} />,
   },
-  { head: "", width: 14, wide: true, cell: row => <span className="quiet">{why[row.exception ?? "overpaid"]}</span> },
-  { head: "For", width: 14, wide: true, cell: row => <What {...(row as never as Parameters<typeof What>[0])} /> },
-  { head: "Payer", width: 12, cell: row => (row.payer ? <Hash value={row.payer} /> : "–") },
+  { head: "For", width: 14, cell: row => <What {...(row as never as Parameters<typeof What>[0])} /> },
+  { head: "Payer", width: 12, wide: true, cell: row => (row.payer ? <Hash value={row.payer} /> : "–") },
   { head: "Since", width: 8, wide: true, cell: row => <Time at={row.createdAt} /> },
   { head: "Decide", width: 14, right: true, cell: row => <Decide payment={row} size="xs" /> },
 ]

@@ -113,7 +113,7 @@ export function OneWebhook() {
       )}
       <div className="two">
         <section className="card" aria-label="Deliveries">
-          <div className="pad bar sub">
+          <div className="pad head">
             <h2>Deliveries</h2>
           </div>
           <DataTable

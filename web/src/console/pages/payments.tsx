@@ -1,7 +1,7 @@
 /** Every movement of money, newest first: filters in the address, a CSV of the whole filtered set. */
 import { Button, TextInput } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { useState } from "react"
+import { useEffect, useState } from "react"
 import { chosenMerchant, GET, taken } from "../api/client.ts"
 import { pathOf } from "../api/curl.ts"
 import type { Page, Transaction } from "../api/types.ts"
@@ -49,33 +49,11 @@ const DAY_MS = 86_400_000
 const since = (days: number): string =>
   new Date(Math.floor(Date.now() / 3_600_000) * 3_600_000 - days * DAY_MS).toISOString()
 
-/** What a movement was for. */
-export function What({ sessionId, paywallId, bundleId, paymentId, type }: Transaction) {
-  if (type !== "payment" && type !== "agent" && paymentId)
-    return (
-      <>
-        of <Id value={paymentId} />
-      </>
-    )
-  if (sessionId)
-    return (
-      <span>
-        Checkout <Id value={sessionId} />
-      </span>
-    )
-  if (paywallId)
-    return (
-      <span>
-        Paywall <Id value={paywallId} />
-      </span>
-    )
-  if (bundleId)
-    return (
-      <span>
-        Bundle <Id value={bundleId} />
-      </span>
-    )
-  return <span className="quiet">–</span>
+/** What a movement was for, in the merchant's own words where there are some. */
+export function What({ sessionId, paywallId, bundleId, paymentId, type, description }: Transaction) {
+  const id = type !== "payment" && type !== "agent" && paymentId ? paymentId : (sessionId ?? paywallId ?? bundleId)
+  if (description) return <div className="cut">{description}</div>
+  return id ? <Id value={id} /> : <span className="quiet">–</span>
 }
 
 export const moneyColumns: Column<Transaction>[] = [
@@ -85,10 +63,11 @@ export const moneyColumns: Column<Transaction>[] = [
     width: 8,
     cell: row => <Status state={row.status} why={row.exception} />,
   },
-  { head: "For", width: 18, wide: true, cell: row => <What {...row} /> },
+  { head: "For", width: 18, cell: row => <What {...row} /> },
   {
     head: "Payer",
     width: 12,
+    wide: true,
     cell: row => (row.payer ? <Hash value={row.payer} /> : <span className="quiet">–</span>),
   },
   {
@@ -112,7 +91,7 @@ export function Payments() {
   const query = {
     type: type ?? ("payment" as const),
     ...(status ? { status } : {}),
-    ...(q ? { q } : {}),
+    ...queryOf(q),
     ...(days ? { from: since(days) } : {}),
   }
   const list = useList<Transaction>(
@@ -196,24 +175,37 @@ export function Payments() {
   )
 }
 
-/** Ids, hashes and addresses alone: the list is asked when one is whole. */
+const WHOLE = /^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|[a-z]{2,5}_[a-z0-9]{24,32})$/
+const EMAIL = /^[^@\s]+@[^@\s]+\.[^@\s]+$/
+const FIELD = /^([\w-]{1,40}):\s*(\S.{0,199})$/
+
+/** The parameters that a text stands for: an id, a hash or an address; an e-mail address; `order: 1042` of the metadata. */
+function queryOf(text: string | undefined): Record<string, string> {
+  if (!text) return {}
+  const [, key, value] = FIELD.exec(text) ?? []
+  if (key !== undefined && value !== undefined) return { [`metadata[${key}]`]: value }
+  return EMAIL.test(text) ? { customerEmail: text } : { q: text }
+}
+
+/** Asks as soon as what is typed is whole; half of a hash is no question. */
 function FindBox({ value, set }: { value: string; set: (text: string) => void }) {
   const [typed, setTyped] = useState(value)
-  const isWhole = /^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|[a-z]{2,5}_[a-z0-9]{24,32})$/.test(typed.trim())
+  const text = typed.trim()
+  const isWhole = WHOLE.test(text) || EMAIL.test(text) || FIELD.test(text)
+  useEffect(() => setTyped(before => (value === "" && before !== "" && WHOLE.test(before) ? "" : before)), [value])
+  useEffect(() => {
+    if (text === value || (text !== "" && !isWhole)) return
+    const wait = setTimeout(() => set(text), 250)
+    return () => clearTimeout(wait)
+  })
   return (
     <TextInput
       className="grow"
       size="xs"
-      aria-label="Hash, address or id"
-      placeholder="Hash, address or id"
+      aria-label="Hash, address, id, e-mail, or a field such as order: 1042"
+      placeholder="Hash, address, e-mail, or order: 1042"
       value={typed}
-      error={typed !== "" && !isWhole && typed !== value ? "A whole hash, address or id" : undefined}
-      onChange={event => {
-        const text = event.currentTarget.value
-        setTyped(text)
-        if (text === "" || /^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|[a-z]{2,5}_[a-z0-9]{24,32})$/.test(text.trim()))
-          set(text.trim())
-      }}
+      onChange={event => setTyped(event.currentTarget.value)}
     />
   )
 }

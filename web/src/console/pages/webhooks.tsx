@@ -84,13 +84,13 @@ export function Webhooks() {
       />
       <div className="stack">
         <section className="card" aria-label="Endpoints">
-          <div className="pad bar sub">
+          <div className="pad head">
             <h2>Endpoints</h2>
           </div>
           <Endpoints query={endpoints} />
         </section>
         <section className="card" aria-label="Deliveries">
-          <div className="pad bar sub">
+          <div className="pad head">
             <h2>Deliveries</h2>
             <Chips
               name="State"

@@ -19,6 +19,7 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
   const plot = useRef<uPlot>(undefined)
   const [at, setAt] = useState<number | undefined>()
   const scheme = useScheme()
+  const hasBefore = points.some(({ before }) => Number(before) > 0)
   useEffect(() => {
     const element = box.current
     if (!element) return
@@ -68,14 +69,16 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
               {amountText(point.amount)} {currency}
             </b>{" "}
             on {day.format(Date.parse(point.at))}
-            <span className="quiet">
-              {" "}
-              · {point.paid} paid · {amountText(point.before)} in the period before
-            </span>
+            <span className="quiet"> · {point.paid} paid</span>
           </>
         ) : (
           <span className="quiet">
-            <span className="key" /> This period <span className="key dashed" /> The period before
+            <span className="key" /> By day
+            {hasBefore && (
+              <>
+                <span className="key dashed" /> A day of the period before, on average
+              </>
+            )}
           </span>
         )}
       </div>
@@ -93,7 +96,7 @@ export default function Chart({ points, currency }: { points: Point[]; currency:
         tabIndex={0}
         onKeyDown={({ key }) => (key === "ArrowLeft" ? step(-1) : key === "ArrowRight" ? step(1) : undefined)}
       />
-      <div className="label num row between">
+      <div className="label num row between days">
         {[0, 0.25, 0.5, 0.75, 1].map(part => {
           const shown = points[Math.round(part * (points.length - 1))]
           return shown ? <span key={part}>{day.format(Date.parse(shown.at))}</span> : null

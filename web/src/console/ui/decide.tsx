@@ -20,7 +20,7 @@ export function Decide({ payment, size = "sm" }: { payment: Waiting; size?: "xs"
   const may = useRight("money")
   const [open, setOpen] = useState<"accept" | "return" | undefined>()
   return (
-    <span className="row over" style={{ flexWrap: "nowrap" }}>
+    <span className="row over end" style={{ flexWrap: "nowrap" }}>
       <Button
         size={size}
         disabled={!may}

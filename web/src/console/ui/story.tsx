@@ -1,0 +1,144 @@
+/** Why something stands as it does, what happened to it, and what carried its money out. */
+import { Link } from "@tanstack/react-router"
+import type { NextAction, Part, Story, StoryEntry } from "../api/story.ts"
+import { Hash } from "./copy.tsx"
+import { Money } from "./money.tsx"
+import { Status, type Tone } from "./status.tsx"
+import { Moment, Time } from "./time.tsx"
+
+/** The reason, in words, and the next steps. */
+export function Why({ story, tone }: { story: Story | undefined; tone: Tone }) {
+  if (!story) return null
+  const { why, next } = story.status
+  return (
+    <div className={`note ${tone}`} role="status" style={{ marginBottom: 16 }}>
+      <div>
+        <p className="strong">{why}</p>
+        <ul>
+          {next.map(each => (
+            <li key={each.text}>
+              <Next action={each} />
+            </li>
+          ))}
+        </ul>
+      </div>
+    </div>
+  )
+}
+
+const LOOK = /^GET \/api\/console\/(?:timeline|payouts|payments|checkouts)\/([a-z]+_[a-z0-9]+)/
+const URL_TEXT = /(https?:\/\/[^\s]+[^\s.,])/
+
+/** A step that is only to look leads there; the others are the buttons at the top. */
+function Next({ action: { text, route } }: { action: NextAction }) {
+  const [, id] = LOOK.exec(route ?? "") ?? []
+  if (id)
+    return (
+      <Link to="/payments/$id" params={{ id }} className="plain-link">
+        {text}
+      </Link>
+    )
+  return text.split(URL_TEXT).map(part =>
+    URL_TEXT.test(part) ? (
+      <a key={part} href={part} target="_blank" rel="noreferrer" className="plain-link">
+        {part.replace(/^https?:\/\//, "")}
+      </a>
+    ) : (
+      part
+    ),
+  )
+}
+
+const tones: Record<string, Tone> = {
+  needs_decision: "wait",
+  due: "wait",
+  gone: "bad",
+  ended: "off",
+}
+
+interface Told {
+  story: Story | undefined
+  error: unknown
+}
+
+export function Happened({ story, error }: Told) {
+  if (!story && error)
+    return <p className="quiet">The story of this could not be loaded. What stands beside this is complete.</p>
+  if (!story)
+    return (
+      <div className="stack late">
+        <span className="bone" style={{ width: "50%" }} />
+        <span className="bone" style={{ width: "40%" }} />
+      </div>
+    )
+  return (
+    <ol className="story">
+      {story.data.map(entry => (
+        <Entry key={`${entry.at}${entry.kind}${entry.object}${entry.text}`} entry={entry} />
+      ))}
+    </ol>
+  )
+}
+
+const HASHES = /(0x[0-9a-fA-F]{40,64})/
+
+function Entry({ entry: { at, kind, text, txHash, object } }: { entry: StoryEntry }) {
+  const failed = kind === "delivery" && /did not take|has not taken/.test(text)
+  const parts = text.split(HASHES)
+  return (
+    <li>
+      <i className={failed ? "bad" : (tones[kind] ?? "good")} />
+      <div>
+        {parts.map((part, i) =>
+          HASHES.test(part) ? <Hash key={`${part}${parts.indexOf(part, i)}`} value={part} dot={false} /> : part,
+        )}
+      </div>
+      <div className="quiet row" style={{ gap: 8 }}>
+        <Moment at={at} />
+        {txHash && <Hash value={txHash} what="Hash" dot={false} />}
+        {kind === "delivery" && object && (
+          <Link to="/webhooks/deliveries/$id" params={{ id: object }}>
+            see each attempt
+          </Link>
+        )}
+      </div>
+    </li>
+  )
+}
+
+const kinds: Record<string, string> = { share: "Share", sweep: "Payout", return: "Return", capture: "Capture" }
+
+/** Where the money went: each share, sweep and return. */
+export function Parts({ of }: { of: Part[] }) {
+  if (of.length === 0) return null
+  return (
+    <section className="card" aria-label="Where the money went">
+      <div className="pad head">
+        <h2>Where the money went</h2>
+      </div>
+      <table className="list">
+        <tbody>
+          {of.map(({ id, kind, state, recipient, amount, currency, createdAt }) => (
+            <tr key={id} className="open">
+              <td>
+                <Link to="/payments/$id" params={{ id }} className="whole">
+                  <Money amount={amount} currency={currency} />
+                </Link>
+              </td>
+              <td>
+                <Status state={state} />
+              </td>
+              <td>{kinds[kind] ?? kind}</td>
+              <td>
+                <Hash value={recipient} />
+              </td>
+              <td className="r wide">
+                <Time at={createdAt} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  )
+}
