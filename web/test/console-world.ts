@@ -5,7 +5,7 @@ import { serve } from "./front.ts"
 type Running = Pick<Sandbox, "url" | "call" | "file">
 
 /** Text that a payer or another merchant can write, and that must stay text. */
-const HOSTILE = `<img src=x onerror="window.pwned=1">"'><script>window.pwned=1</script>`
+export const HOSTILE = `<img src=x onerror="window.pwned=1">"'><script>window.pwned=1</script>`
 
 export interface ConsoleWorld {
   /** Paid in full; its description is `Order 1042`. */

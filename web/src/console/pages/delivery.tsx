@@ -12,6 +12,7 @@ import { NoRight, Problem } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
 import { Moment, Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
+import { stateOfDelivery } from "./webhooks.tsx"
 
 interface Event {
   data: { id: string; event: string; createdAt: string; data: unknown }
@@ -53,7 +54,7 @@ export function OneDelivery() {
         head={
           <>
             <span className="figure">{delivery.event}</span>
-            <Status state={delivery.status} />
+            <Status state={stateOfDelivery(delivery)} />
           </>
         }
         actions={

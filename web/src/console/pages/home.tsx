@@ -112,6 +112,7 @@ export function Home() {
           </div>
           <DataTable
             name="last payments"
+            isPart
             columns={moneyColumns.filter(({ head }) => head !== "Transaction")}
             list={{ ...last, more: undefined, total: last.rows?.length ?? 0 }}
             to={toPayment}

@@ -26,9 +26,13 @@ const states = [
 
 const hostAndPath = (url: string): string => url.replace(/^https?:\/\//, "")
 
+/** A delivery that failed and is tried again is not like one that has yet to be sent. */
+export const stateOfDelivery = ({ status, attempts }: Pick<Delivery, "status" | "attempts">): string =>
+  status === "pending" && attempts > 0 ? "retrying" : status
+
 export const deliveryColumns: Column<Delivery>[] = [
   { head: "Event", width: 24, cell: row => <span className="strong">{row.event}</span> },
-  { head: "State", width: 8, cell: row => <Status state={row.status} /> },
+  { head: "State", width: 8, cell: row => <Status state={stateOfDelivery(row)} /> },
   { head: "To", width: 24, wide: true, cell: row => <div className="cut quiet">{hostAndPath(row.url)}</div> },
   {
     head: "Attempts",
@@ -87,7 +91,7 @@ export function Webhooks() {
           <div className="pad head">
             <h2>Endpoints</h2>
           </div>
-          <Endpoints query={endpoints} />
+          <Endpoints query={endpoints} deliveries={list.rows ?? []} />
         </section>
         <section className="card" aria-label="Deliveries">
           <div className="pad head">
@@ -124,7 +128,12 @@ export function Webhooks() {
 
 type Endpoint = Pick<Webhook, "id" | "url" | "events" | "active">
 
-function Endpoints({ query }: { query: UseQueryResult<Endpoint[]> }) {
+function Endpoints({ query, deliveries }: { query: UseQueryResult<Endpoint[]>; deliveries: Delivery[] }) {
+  /** Whether the newest delivery that was tried there was not taken. */
+  const isFailing = (id: string): boolean => {
+    const newest = deliveries.find(({ webhookId, attempts }) => webhookId === id && attempts > 0)
+    return newest !== undefined && newest.status !== "delivered"
+  }
   if (!query.data && query.error) return <Problem error={query.error} retry={() => void query.refetch()} />
   if (!query.data)
     return (
@@ -147,7 +156,7 @@ function Endpoints({ query }: { query: UseQueryResult<Endpoint[]> }) {
         {hostAndPath(url)}
       </span>
       <span className="quiet cut wide">{events.includes("*") ? "all usual events" : `${events.length} events`}</span>
-      <Status state={active ? "on" : "off"} />
+      <Status state={active ? (isFailing(id) ? "failing" : "on") : "off"} />
     </Link>
   ))
 }

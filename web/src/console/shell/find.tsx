@@ -76,6 +76,7 @@ export default function Find() {
       shortcut={["mod + K"]}
       onSpotlightClose={() => setTyped("")}
       scrollable
+      overlayProps={{ blur: 0, backgroundOpacity: 0.4 }}
       maxHeight={420}
     >
       <Spotlight.Search placeholder="Order, hash, address, e-mail, amount, or a command" aria-label="Find anything" />

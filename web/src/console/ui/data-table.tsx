@@ -29,6 +29,8 @@ interface Given<T> {
   empty: ReactNode
   /** What is filtered by, in words, and how to stop; undefined without a filter. */
   filtered?: { words: string; clear: () => void } | undefined
+  /** Whether it is only the beginning of a list, which has its own page. */
+  isPart?: boolean
   picked?: { ids: ReadonlySet<string>; set: (ids: Set<string>) => void; may?: (row: T) => boolean } | undefined
 }
 
@@ -61,7 +63,7 @@ export function DataTable<T extends { id: string }>(given: Given<T>) {
       ) : (
         <div className="state">{empty}</div>
       )}
-      {rows.length > 0 && (
+      {rows.length > 0 && !given.isPart && (
         <div className="foot-row num">
           <span>
             {rows.length === list.total
@@ -107,8 +109,8 @@ function Head<T>({ columns, picked }: Given<T>) {
             <span className="unseen">Chosen</span>
           </th>
         )}
-        {columns.map(({ head, right }) => (
-          <th key={head} scope="col" className={right ? "r" : ""}>
+        {columns.map(({ head, right, wide }) => (
+          <th key={head} scope="col" className={`${right ? "r" : ""} ${wide ? "wide" : ""}`}>
             {head}
           </th>
         ))}

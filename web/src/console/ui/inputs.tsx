@@ -21,6 +21,7 @@ export function AmountInput({ chain, ...props }: TextInputProps & { chain?: stri
 
 /** Only where there is a choice. */
 export function NetworkInput(props: NativeSelectProps) {
+  if (facts.networks.length < 2) return null
   const data = facts.networks.map(({ network, title }) => ({ value: network, label: title }))
-  return <NativeSelect label="Network" data={data} disabled={data.length < 2} {...props} />
+  return <NativeSelect label="Network" data={data} {...props} />
 }

@@ -16,13 +16,17 @@ const LANGUAGE = navigator.language || "en"
 export const amountText = (amount: string): string =>
   /^-?\d+(\.\d+)?$/.test(amount) ? localAmount(amount, LANGUAGE) : amount
 
+/** A token that is not known is named by its address. */
+const unitText = (currency: string): string =>
+  /^0x[0-9a-fA-F]{40}$/.test(currency) ? `of ${currency.slice(0, 6)}…${currency.slice(-4)}` : currency.slice(0, 12)
+
 export function Money({ amount, currency, of, size }: Given) {
   const exact = [amount, of && `of ${of}`, currency].filter(Boolean).join(" ")
   return (
     <span className={`amount ${size ?? ""}`} title={exact}>
       <b>{amountText(amount)}</b>
       {of !== undefined && <span className="unit">of {amountText(of)}</span>}
-      {currency !== undefined && <span className="unit">{currency}</span>}
+      {currency !== undefined && <span className="unit">{unitText(currency)}</span>}
     </span>
   )
 }

@@ -36,6 +36,8 @@ const words: Record<string, readonly [Tone, string]> = {
   // Deliveries
   delivered: ["good", "Delivered"],
   skipped: ["off", "Skipped"],
+  retrying: ["wait", "Trying again"],
+  failing: ["bad", "Failing"],
   // Things that are sold
   on: ["good", "On"],
   off: ["off", "Off"],
@@ -47,7 +49,7 @@ export const stateOf = (state: string): readonly [Tone, string] =>
 
 /** `why` wins while the money still waits for somebody. */
 export function Status({ state, why }: { state: string; why?: string | null }) {
-  const [tone, word] = stateOf(why && (state === "open" || state === "pending") ? why : state)
+  const [tone, word] = stateOf(why && ["open", "pending", "verifying"].includes(state) ? why : state)
   return (
     <span className={`pill ${tone}`} title={why ? `${state}, ${why}` : state}>
       {word}

@@ -1,0 +1,290 @@
+/**
+ * The console in Chromium against the real sandbox: what each page shows, how many requests it makes, whole jobs by keyboard, a return
+ * that a wallet signs, and what stays when the server fails.
+ */
+import type { Browser, Page, Route } from "playwright-core"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { injectWallet, isSound, openBrowser, type Visit, visit } from "./browser.ts"
+import { type ConsoleWorld, fillConsole, HOSTILE } from "./console-world.ts"
+
+let browser: Browser
+let sandbox: Sandbox
+let world: ConsoleWorld
+const visits: Visit[] = []
+
+beforeAll(async () => {
+  await import("../src/console/build.ts")
+  const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0" }
+  sandbox = await newSandbox(limits, "migrated")
+  await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
+  world = await fillConsole(sandbox)
+})
+afterAll(async () => {
+  for (const each of visits) await each.close()
+  await browser?.close()
+  await sandbox.remove()
+})
+
+/** Signed in by the sandbox's button, at a page of the console. `calls` are the requests to the API since the page was opened. */
+async function open(path = "/", name = world.name): Promise<Visit & { calls: string[] }> {
+  const visited = await visit(browser, sandbox, { viewport: { width: 1280, height: 900 }, reducedMotion: "reduce" })
+  visits.push(visited)
+  const { page } = visited
+  const calls: string[] = []
+  page.on("request", request => {
+    const { pathname } = new URL(request.url())
+    if (pathname.startsWith("/api/")) calls.push(pathname)
+  })
+  await page.goto(`${sandbox.url}/console/signed-in`)
+  await page.getByRole("button", { name: `Sign in as ${name}` }).click()
+  await page.getByRole("button", { name: "Sign out" }).waitFor()
+  calls.length = 0
+  await page.goto(`${sandbox.url}/console${path}`)
+  return { ...visited, calls }
+}
+
+const shows = (page: Page, ...texts: string[]) =>
+  Promise.all(texts.map(text => page.getByText(text, { exact: false }).first().waitFor()))
+const go = async (page: Page, path: string) => {
+  await page.goto(`${sandbox.url}/console${path}`)
+  await page.locator("main h1").first().waitFor()
+}
+
+describe("each page", () => {
+  it("shows what it is for, with at most three requests, and breaks no policy", async () => {
+    const { page, calls, faults } = await open()
+    const pages: [string, ...string[]][] = [
+      ["/", "Received, last 30 days", "358.85", "payments to decide", "Order 1042"],
+      ["/payments", "250.00", "Partly paid", "Order 1041"],
+      ["/payments?status=reversed", "No payments with the state “Reversed by the chain”."],
+      [`/payments/${world.paid.id}`, "19.90", "What happened", "buyer1042@example.com", "Lisbon"],
+      [`/payments/${world.waiting}`, "14.90", "less than the price of 19.90 USDC", "It waits for your decision"],
+      ["/needs-you", "Partly paid", "Paid twice", "1.80"],
+      ["/checkouts", "Order 1037", "buyer1040@example.com", "Waiting"],
+      ["/checkouts/new", "What it is for"],
+      ["/links", "Support the radio", "the payer chooses"],
+      [`/links/${world.link}`, "Copy embed code", "Support the radio"],
+      ["/products", "Press pass", "every month"],
+      [`/products/${world.product}`, "9.00"],
+      ["/paywalls", "The lighthouse film"],
+      [`/paywalls/${world.paywall}`, "5.00", "For ever"],
+      ["/webhooks", "sandbox/inbox/shop", "Failing", "payment.exception"],
+      [`/webhooks/${world.webhook}`, "Send a test", "Each by its name"],
+      [`/webhooks/deliveries/${world.failed}`, "the connection was refused", "tried again"],
+      ["/payout-address", "Payout address"],
+    ]
+    for (const [path, ...texts] of pages) {
+      calls.length = 0
+      await go(page, path)
+      await shows(page, ...texts)
+      expect(calls.length, `${path}: ${calls.join(" ")}`).toBeLessThanOrEqual(3)
+    }
+    expect(faults).toEqual([])
+    expect(await page.evaluate(() => "pwned" in globalThis)).toBe(false)
+  })
+
+  it.each(["light", "dark"] as const)("has no fault that axe finds, nor scrolls sideways: %s", async colorScheme => {
+    const { page } = await open()
+    await page.emulateMedia({ colorScheme })
+    const paths = [
+      "/",
+      "/payments",
+      `/payments/${world.waiting}`,
+      "/needs-you",
+      "/checkouts/new",
+      `/links/${world.link}`,
+    ]
+    for (const path of [...paths, "/webhooks", "/dev/states"]) {
+      await go(page, path)
+      await page.waitForLoadState("networkidle")
+      await isSound(page)
+    }
+    await page.setViewportSize({ width: 320, height: 700 })
+    for (const path of paths) {
+      await go(page, path)
+      await page.waitForLoadState("networkidle")
+      await isSound(page)
+    }
+  })
+
+  it("keeps what payers and others wrote as text", async () => {
+    const { page, faults } = await open("/checkouts")
+    await page.getByText(HOSTILE.slice(0, 20)).first().click()
+    await page.getByRole("heading", { name: "What happened" }).waitFor()
+    await shows(page, HOSTILE)
+    expect(await page.evaluate(() => "pwned" in globalThis)).toBe(false)
+    expect(faults).toEqual([])
+  })
+})
+
+describe("by the keyboard alone", () => {
+  it("a person finds an order, a hash and an e-mail address, goes through a list, and sends a failed delivery again", async () => {
+    const { page, faults } = await open()
+    const { keyboard } = page
+    await shows(page, "Received")
+    const find = async (text: string, found: string) => {
+      await keyboard.press("/")
+      await page.getByPlaceholder(/Order, hash/).waitFor()
+      await keyboard.type(text)
+      await page.locator(".mantine-Spotlight-action").filter({ hasText: found }).first().waitFor()
+      await keyboard.press("Enter")
+      await page.getByRole("heading", { name: "What happened" }).waitFor()
+    }
+    await find("order:1040", "Order 1040")
+    await shows(page, "250.00")
+    await find("buyer1041@example.com", "Order 1041")
+    await shows(page, "14.90")
+    await keyboard.press("g")
+    await keyboard.press("p")
+    await page.getByRole("heading", { name: "Payments" }).waitFor()
+    await shows(page, "Order 1042")
+    await keyboard.press("j")
+    await keyboard.press("j")
+    await keyboard.press("Enter")
+    await page.getByRole("heading", { name: "What happened" }).waitFor()
+    await keyboard.press("Escape")
+    await page.getByRole("heading", { name: "Payments" }).waitFor()
+    await keyboard.press("?")
+    await shows(page, "These keys")
+    await keyboard.press("Escape")
+    await keyboard.press("g")
+    await keyboard.press("w")
+    await page.getByRole("heading", { name: "Deliveries" }).waitFor()
+    await go(page, `/webhooks/deliveries/${world.failed}`)
+    await page.getByRole("button", { name: "Send again" }).focus()
+    await keyboard.press("Enter")
+    await shows(page, "It is sent again")
+    expect(faults).toEqual([])
+  })
+
+  it("a checkout is made, and its payment arrives while the page is open", async () => {
+    const { page, faults } = await open()
+    await shows(page, "Received")
+    await page.keyboard.press("c")
+    await page.getByLabel("Amount").waitFor()
+    await page.keyboard.type("7.5")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("Order 2001")
+    await page.keyboard.press("Enter")
+    await shows(page, "The payer's page", "7.50")
+    const id = page.url().split("/").at(-1)
+    const { body } = await sandbox.call(`/api/pay/status/${id}`)
+    await sandbox.call("/sandbox/pay", { to: body.payTo, amount: "7.5" })
+    await page.locator(".pill.good").getByText("Paid").waitFor()
+    await shows(page, "The checkout was confirmed as paid.")
+    expect(faults).toEqual([])
+  })
+})
+
+describe("when the server does not answer as it should", () => {
+  const failWith =
+    (status: number, body: object, headers = {}) =>
+    (route: Route) =>
+      route.fulfill({ status, headers, json: { requestId: "req-of-the-test", message: "It broke.", ...body } })
+
+  it("says what failed, with the id of the request, and tries again", async () => {
+    const { page } = await open("/links")
+    await shows(page, "Support the radio")
+    await page.route("**/api/console/products*", failWith(500, { error: "INTERNAL_ERROR" }))
+    await page.getByRole("link", { name: "Products" }).click()
+    await shows(page, "This could not be loaded", "It broke.", "req-of-the-test")
+    await page.unroute("**/api/console/products*")
+    await page.getByRole("button", { name: "Try again" }).click()
+    await shows(page, "Press pass")
+  })
+
+  it("keeps the rows that it has, says as of when, and goes on by itself", async () => {
+    const { page } = await open("/payments")
+    await shows(page, "Order 1042")
+    await page.route("**/api/console/transactions*", failWith(500, { error: "INTERNAL_ERROR" }))
+    await shows(page, "As of", "It broke.")
+    await shows(page, "Order 1042")
+    await page.unroute("**/api/console/transactions*")
+    await page.getByText("As of").waitFor({ state: "detached" })
+  })
+
+  it("counts down after too many requests, and goes on", async () => {
+    const { page } = await open("/payments")
+    await shows(page, "Order 1042")
+    const limited = failWith(429, { error: "RATE_LIMITED", retryAfter: 3 }, { "retry-after": "3" })
+    await page.route("**/api/console/transactions*", limited)
+    await shows(page, "Too many requests this minute.", "Order 1042")
+    await page.unroute("**/api/console/transactions*")
+    await page.getByText("Too many requests").waitFor({ state: "detached" })
+  })
+
+  it("asks to sign in over the page, which keeps what was typed", async () => {
+    const { page } = await open("/checkouts/new")
+    await page.getByLabel("Amount").fill("3")
+    await page.getByLabel("What it is for").fill("Order 3001")
+    await page.evaluate(async () => await fetch("/api/console/session", { method: "DELETE" }))
+    await page.getByRole("button", { name: "Create checkout" }).click()
+    await shows(page, "You were signed out")
+    await page
+      .getByRole("dialog")
+      .getByRole("button", { name: `Sign in as ${world.name}` })
+      .click()
+    await page.getByRole("dialog").waitFor({ state: "detached" })
+    expect(await page.getByLabel("What it is for").inputValue()).toBe("Order 3001")
+    await page.getByRole("button", { name: "Create checkout" }).click()
+    await shows(page, "The payer's page")
+  })
+
+  it("says which role may, where this one may not", async () => {
+    const { page } = await open("/needs-you")
+    await page.route(`${sandbox.url}/console/needs-you`, async route => {
+      const answer = await route.fetch()
+      const text = await answer.text()
+      await route.fulfill({ response: answer, body: text.replaceAll('"money",', "") })
+    })
+    await page.reload()
+    await shows(page, "The role owner, admin or finance can do this.")
+    expect(await page.getByRole("button", { name: "Accept", exact: true }).first().isDisabled()).toBe(true)
+  })
+})
+
+/** The last, as it moves the clock by a day. */
+it("a return is signed by the payout wallet where the lock asks for it, and said in words before", async () => {
+  const account = privateKeyToAccount(generatePrivateKey())
+  const [, { name, accessToken, apiKey }] = sandbox.file().merchants
+  const settings = async (change: object, headers: Record<string, string> = {}) => {
+    const answer = await fetch(`${sandbox.url}/api/console/settings`, {
+      method: "PUT",
+      headers: { authorization: `Bearer ${accessToken}`, "content-type": "application/json", ...headers },
+      body: JSON.stringify(change),
+    })
+    return { status: answer.status, body: await answer.json() }
+  }
+  expect(await settings({ payoutAddress: account.address })).toMatchObject({ status: 200 })
+  await sandbox.call("/sandbox/clock", { advance: "25h" })
+  const asked = (await settings({ walletLock: true })).body.details[0].typedData
+  const signature = await account.signTypedData(asked)
+  const locked = await settings({ walletLock: true }, { "wallet-signature": `${asked.message.nonce} ${signature}` })
+  expect(locked.status, JSON.stringify(locked.body)).toBe(200)
+  const order = { amount: "5", description: "Order 5001" }
+  const { body: checkout } = await sandbox.call("/api/checkouts", order, { "x-api-key": apiKey })
+  await sandbox.call("/sandbox/pay", { to: checkout.payTo, amount: "2" })
+  const waiting = async () => {
+    const { body } = await sandbox.call("/api/console/payments?status=open", undefined, {
+      authorization: `Bearer ${accessToken}`,
+    })
+    return body.total === 1
+  }
+  await until("it waits", waiting)
+
+  const { page, faults } = await open("/", name)
+  await injectWallet(page, sandbox.file().rpcUrl, { account, chainId: sandbox.file().chainId, asked: [] })
+  await go(page, "/needs-you")
+  await page.getByRole("button", { name: "Return", exact: true }).click()
+  const dialog = page.getByRole("dialog")
+  await dialog.getByLabel("Send it to").fill(sandbox.file().buyers[0].address)
+  await dialog.getByLabel(/The payer gave me this address/).check()
+  await dialog.getByRole("button", { name: "Return 2.00 USDC" }).click()
+  await shows(page, "Sign this change with your wallet", "Return payment", "waits for the merchant")
+  await page.getByRole("button", { name: "Sign with Pocket" }).click()
+  await shows(page, "2.00 USDC on the way back")
+  await shows(page, "Nothing needs you")
+  expect(faults).toEqual([])
+})
