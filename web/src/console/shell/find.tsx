@@ -79,7 +79,16 @@ export default function Find() {
       overlayProps={{ blur: 0, backgroundOpacity: 0.4 }}
       maxHeight={420}
     >
-      <Spotlight.Search placeholder="Order, hash, address, e-mail, amount, or a command" aria-label="Find anything" />
+      <Spotlight.Search
+        placeholder="Order, hash, address, e-mail, amount, or a command"
+        aria-label="Find anything"
+        onKeyDown={event => {
+          // Nothing is chosen yet where the answer has just come: then Enter means the first.
+          const actions =
+            event.key === "Enter" ? document.querySelectorAll<HTMLElement>(".mantine-Spotlight-action") : []
+          if (actions.length > 0 && ![...actions].some(({ dataset }) => dataset.selected)) actions[0]?.click()
+        }}
+      />
       <Spotlight.ActionsList>
         {direct && <Spotlight.Action label={`Open ${typed.trim()}`} {...go(direct)} />}
         {found.length > 0 && (

@@ -8,11 +8,12 @@ export const TeamName = forwardRef<HTMLButtonElement, { className?: string }>(fu
 ) {
   const name = useMembership()?.name || "Your account"
   return (
-    <button type="button" className={`who ${className}`} aria-label={`${name}: account menu`} {...props} ref={ref}>
+    <button type="button" className={`who ${className}`} {...props} ref={ref}>
       <span className="crest" aria-hidden="true">
         {[...name][0]?.toUpperCase()}
       </span>
       <span className="cut">{name}</span>
+      <span className="unseen">account menu</span>
     </button>
   )
 })
