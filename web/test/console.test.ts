@@ -32,6 +32,7 @@ async function open(path = "/", name = world.name): Promise<Visit & { calls: str
   const visited = await visit(browser, sandbox, { viewport: { width: 1280, height: 900 }, reducedMotion: "reduce" })
   visits.push(visited)
   const { page } = visited
+  page.setDefaultTimeout(30_000)
   const calls: string[] = []
   page.on("request", request => {
     const { pathname } = new URL(request.url())

@@ -157,7 +157,10 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     // The Dockerfile does the same.
     const [unpack = "", install = ""] = image.commands(image.build).slice(-2)
     for (const command of [unpack.replace(/dist.*/, ""), install]) expect(steps[0]?.text).toContain(command.trim())
-    const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages
+    const packagesOf = (file: string) => JSON.parse(readFileSync(join(root, file), "utf8")).packages
+    const lock = packagesOf("package-lock.json")
+    // What the built console consists of is named too, and nothing of it is installed.
+    const ofConsole = packagesOf("web/src/console/package-lock.json")
     const installed = readdirSync(at("app/node_modules"), { recursive: true, encoding: "utf8" })
       .map(name => /^(?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/@]+(?=\/package\.json$)/.exec(name)?.[0])
       .filter(name => name !== undefined)
@@ -168,14 +171,17 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     expect(named).toEqual(expect.arrayContaining(["fastify", "kysely", "pg", "undici", "viem"]))
     // A package that others need in another version is in the lockfile under theirs, too.
     const versionsOf = (name: string) =>
-      Object.entries<{ version: string }>(lock)
+      [lock, ofConsole]
+        .flatMap(each => Object.entries<{ version: string }>(each))
         .filter(([path]) => path.endsWith(`node_modules/${name}`))
         .map(([, { version }]) => version)
     for (const { name, version } of bundled) expect(versionsOf(name)).toContain(version)
     const needed = Object.keys(JSON.parse(readFileSync(join(root, "server/package.json"), "utf8")).dependencies)
     // That one has types alone.
     expect(needed.filter(name => ![...named, ...installed].includes(name))).toEqual(["@fastify/type-provider-typebox"])
-    expect([...named, ...installed].filter(name => lock[`node_modules/${name}`]?.dev)).toEqual([])
+    const ofServer = named.filter(name => ofConsole[`node_modules/${name}`] === undefined)
+    expect([...ofServer, ...installed].filter(name => lock[`node_modules/${name}`]?.dev)).toEqual([])
+    expect(named).toContain("@mantine/core")
     const terms = readFileSync(at("app/THIRD_PARTY_LICENSES.txt"), "utf8")
     for (const { name, version } of bundled) expect(terms).toContain(`${name} ${version} (`)
     expect(

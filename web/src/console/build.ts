@@ -31,6 +31,8 @@ export interface ConsoleManifest {
   preload: string[]
   /** All files, with the files that each imports at once. */
   files: Record<string, { bytes: number; imports: string[]; entry?: string }>
+  /** The folders of the packages that are in these files. */
+  packages: string[]
 }
 
 /** The hash of everything that the build depends on. */
@@ -107,7 +109,10 @@ async function build(target: string): Promise<void> {
     define: { "process.env.NODE_ENV": '"production"' },
     logLevel: "warning",
   })
-  writeFileSync(join(scratch, "manifest.json"), JSON.stringify(manifestOf(metafile.outputs, scratch)))
+  writeFileSync(
+    join(scratch, "manifest.json"),
+    JSON.stringify({ ...manifestOf(metafile.outputs, scratch), packages: packagesIn(Object.keys(metafile.inputs)) }),
+  )
   rmSync(target, { recursive: true, force: true })
   renameSync(scratch, target)
 }
@@ -154,7 +159,10 @@ async function mantineByPart(): Promise<import("esbuild").Plugin> {
 
 type Outputs = Record<string, { entryPoint?: string; cssBundle?: string; imports: { path: string; kind: string }[] }>
 
-function manifestOf(outputs: Outputs, folder: string): ConsoleManifest {
+const packagesIn = (modules: string[]): string[] =>
+  [...new Set(modules.flatMap(path => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []))].sort()
+
+function manifestOf(outputs: Outputs, folder: string): Omit<ConsoleManifest, "packages"> {
   const files: ConsoleManifest["files"] = {}
   const sizes = new Map(readdirSync(folder).map(name => [name, compress(join(folder, name))]))
   for (const [path, { imports, entryPoint }] of Object.entries(outputs))

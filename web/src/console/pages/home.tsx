@@ -301,7 +301,9 @@ function FirstSteps({ steps }: { steps: Overview["checklist"] }) {
         const [title, words, to] = stepWords[step] ?? [step, "", "/"]
         return (
           <Link key={step} to={to} className={`todo ${done ? "done" : ""}`}>
-            <i aria-hidden="true">{done ? "✓" : ""}</i>
+            <i className="tick" aria-hidden="true">
+              {done ? "✓" : ""}
+            </i>
             <span>
               <span className="strong">{title}</span>
               {!done && <span className="quiet"> · {words}</span>}
