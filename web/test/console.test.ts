@@ -196,7 +196,7 @@ describe("when the server does not answer as it should", () => {
     await shows(page, "Press pass")
   })
 
-  it("keeps the rows that it has, says as of when, and goes on by itself", async () => {
+  it("keeps the rows that it has, says as of when, and recovers", async () => {
     const { page } = await open("/payments")
     await shows(page, "Order 1042")
     await page.route("**/api/console/transactions*", failWith(500, { error: "INTERNAL_ERROR" }))

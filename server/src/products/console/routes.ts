@@ -80,27 +80,34 @@ export function consoleRoutes(
       send(reply, await answerDeviceForm(ctx, request)),
     )
 
-    // It stores something, so a HEAD, and a page that a browser loads ahead, must not reach it.
-    routes.get("/console/sign-in", { schema, exposeHeadRoute: false }, async (request, reply) => {
-      refuseUnasked(request)
-      const { return: wanted = "/console" } = request.query as { return?: unknown }
-      const returnTo = returnPath(wanted)
-      if (returnTo === undefined)
-        throw new ApiError("VALIDATION_ERROR", undefined, "This link leads to a page that is not the console's.")
-      const { url, cookie } = await beginSignIn(ctx, returnTo)
-      return reply.header("set-cookie", cookie).header("cache-control", "no-store").redirect(url)
-    })
+    signInRoutes(routes, ctx, send)
+  })
+}
 
-    // Answers with a page that continues by itself: of a redirect that began at another site, the browser would not send
-    // the session's cookie, which is `Strict`.
-    routes.get("/console/callback", { schema, exposeHeadRoute: false }, async (request, reply) => {
-      const { secret, returnTo } = await finishSignIn(ctx, request)
-      // Not before: any site can open this address, and must not end a sign-in that is under way.
-      void reply.header("set-cookie", signInCookie(ctx))
-      giveCookie(ctx, reply, secret)
-      const body = wordsBody("You are signed in", "The console opens.", { href: returnTo, words: "Continue" })
-      return send(reply, { title: "You are signed in", body, next: returnTo })
-    })
+type SendPage = (reply: FastifyReply, page: ConsolePage) => FastifyReply
+
+/** The way to the identity provider, and back. */
+function signInRoutes(routes: Server, ctx: Context, send: SendPage): void {
+  // It stores something, so a HEAD, and a page that a browser loads ahead, must not reach it.
+  routes.get("/console/sign-in", { schema, exposeHeadRoute: false }, async (request, reply) => {
+    refuseUnasked(request)
+    const { return: wanted = "/console" } = request.query as { return?: unknown }
+    const returnTo = returnPath(wanted)
+    if (returnTo === undefined)
+      throw new ApiError("VALIDATION_ERROR", undefined, "This link leads to a page that is not the console's.")
+    const { url, cookie } = await beginSignIn(ctx, returnTo)
+    return reply.header("set-cookie", cookie).header("cache-control", "no-store").redirect(url)
+  })
+
+  // Answers with a page that continues by itself: of a redirect that began at another site, the browser would not send
+  // the session's cookie, which is `Strict`.
+  routes.get("/console/callback", { schema, exposeHeadRoute: false }, async (request, reply) => {
+    const { secret, returnTo } = await finishSignIn(ctx, request)
+    // Not before: any site can open this address, and must not end a sign-in that is under way.
+    void reply.header("set-cookie", signInCookie(ctx))
+    giveCookie(ctx, reply, secret)
+    const body = wordsBody("You are signed in", "The console opens.", { href: returnTo, words: "Continue" })
+    return send(reply, { title: "You are signed in", body, next: returnTo })
   })
 }
 

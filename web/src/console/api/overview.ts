@@ -75,8 +75,8 @@ export const figureOf = (figures: readonly Figures[], token: Token): Figures =>
 
 /** The change between two amounts in percent, for a sentence; null where there was nothing before. */
 export function changeOf(now: string, before: string): string | null {
-  const [a, b] = [Number(now), Number(before)]
-  if (b <= 0) return null
-  const percent = ((a - b) / b) * 100
+  const base = Number(before)
+  if (base <= 0) return null
+  const percent = ((Number(now) - base) / base) * 100
   return `${percent >= 0 ? "+" : "−"}${Math.abs(percent).toFixed(Math.abs(percent) < 10 ? 1 : 0)} %`
 }

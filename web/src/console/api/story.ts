@@ -26,7 +26,7 @@ export interface StoryEntry {
   object: string | null
 }
 
-interface Told {
+interface Explained {
   data: StoryEntry[]
   status: Standing
 }
@@ -43,7 +43,7 @@ export interface Part {
 }
 
 /** A payment or a checkout, with all that belongs to it. */
-export interface Story extends Told {
+export interface Story extends Explained {
   payments?: {
     id: string
     status: string

@@ -37,6 +37,7 @@ const rowOf = (i: number, more: Partial<Transaction> = {}): Transaction => ({
   bundleId: null,
   description: `Order ${1000 + i}`,
   paymentId: null,
+  value: null,
   createdAt: new Date(NOON - i * 60_000).toISOString(),
   ...more,
 })

@@ -57,12 +57,12 @@ function Loading({ id }: { id: string }) {
   )
 }
 
-interface Told {
+interface StoryGiven {
   story: Story | undefined
   error: unknown
 }
 
-function Page({ head, story, error, tone, rail }: Told & { head: ReactNode; tone: Tone; rail: ReactNode }) {
+function Page({ head, story, error, tone, rail }: StoryGiven & { head: ReactNode; tone: Tone; rail: ReactNode }) {
   return (
     <>
       {head}
@@ -108,7 +108,7 @@ const names: Record<Transaction["type"], string> = {
   refund: "Refund",
 }
 
-function MovementView({ row, story, error }: Told & { row: Transaction }) {
+function MovementView({ row, story, error }: StoryGiven & { row: Transaction }) {
   const { checkout, address } = story ?? {}
   const isPart = row.exception === "underpaid" && checkout
   return (
@@ -213,7 +213,7 @@ function Linked({ chain, kind, value }: { chain: string; kind: "tx" | "address";
 
 const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 
-function CheckoutView({ checkout, story, error }: Told & { checkout: Checkout }) {
+function CheckoutView({ checkout, story, error }: StoryGiven & { checkout: Checkout }) {
   const { amount, amountReceived, currency, status, exception, description, metadata, payerInfo, chain } = checkout
   const isOther = amountReceived !== amount && !isZero(amountReceived)
   const waits = waitingIn(story) !== undefined

@@ -56,12 +56,12 @@ const tones: Record<string, Tone> = {
   ended: "off",
 }
 
-interface Told {
+interface StoryGiven {
   story: Story | undefined
   error: unknown
 }
 
-export function Happened({ story, error }: Told) {
+export function Happened({ story, error }: StoryGiven) {
   if (!story && error)
     return <p className="quiet">The story of this could not be loaded. What stands beside this is complete.</p>
   if (!story)

@@ -1,4 +1,4 @@
-/** What waits for a decision. */
+/** Payments that need a decision. */
 import type { Payment } from "../api/types.ts"
 
 export type Waiting = Pick<
@@ -6,6 +6,6 @@ export type Waiting = Pick<
   "id" | "amount" | "currency" | "exception" | "payer" | "returnAddress" | "surplus" | "status"
 >
 
-/** What waits: all of it, or the surplus of what is paid. */
+/** How much needs a decision: all of it, or the surplus of a payment that counts. */
 export const waitingAmount = ({ amount, surplus, status }: Waiting): string =>
   status === "granted" && surplus?.amount ? surplus.amount : amount
