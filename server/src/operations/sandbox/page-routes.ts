@@ -41,6 +41,7 @@ function sandboxPage(facts: SandboxFacts): string {
 <div class="stack">
 <a class="primary" href="/sandbox/try/checkout">Try a checkout</a>
 <a class="secondary" href="/sandbox/try/paywall">Try a paywall</a>
+<a class="secondary" href="/console">Open the merchant's console</a>
 <a class="secondary" href="/docs">Read the API</a>
 </div>
 <section class="stack"><h2 class="state">Merchants</h2><dl class="facts">

@@ -100,7 +100,7 @@ export function Checkouts() {
           name="checkouts"
           columns={columns}
           list={list}
-          to={({ id }) => `/payments/${id}`}
+          to={({ id }) => `/checkouts/${id}`}
           filtered={words.length > 0 ? { words: words.join(" and "), clear: () => set({}) } : undefined}
           empty={
             <>

@@ -37,7 +37,7 @@ export function NewCheckout() {
           submit="Create checkout"
           done="The checkout is ready to be paid"
           cancel="/checkouts"
-          onDone={({ id }) => void navigate({ to: "/payments/$id", params: { id } })}
+          onDone={({ id }) => void navigate({ to: "/checkouts/$id", params: { id } })}
           request={values => ({
             method: "POST",
             path: "/api/console/checkouts",

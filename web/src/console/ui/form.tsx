@@ -57,12 +57,20 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
   }
   const failure = action.error ? failureOf(action.error) : undefined
   const made = request(form.values)
+  // Faults of fields stand at the fields; what belongs to none is said here.
+  const others = failure?.details.filter(({ path }) => !(path.replace(/^\//, "").replace(/\//g, ".") in first)) ?? []
+  const words =
+    failure?.code === "VALIDATION_ERROR" && failure.details.length > 0
+      ? ["Mend what is marked.", ...others.map(({ path, message }) => `${path}: ${message}.`)].slice(
+          others.length === failure.details.length ? 1 : 0,
+        )
+      : [failure?.message]
   return (
     <form className="form" onSubmit={form.onSubmit(send)} noValidate>
       {fields(form)}
       {(wrong || failure) && (
         <div className="note bad" role="alert">
-          <div>{wrong || failure?.message}</div>
+          <div>{wrong || words.join(" ")}</div>
           {failure?.requestId && <RequestId id={failure.requestId} />}
         </div>
       )}
