@@ -94,6 +94,8 @@ export async function fillConsole(sandbox: Running): Promise<ConsoleWorld> {
   await until("the underpaid one waits", async () => (await waitingOf()) !== undefined)
   await until("one is paid", async () => (await get(`/api/console/checkouts/${paid.id}`)).status === "confirmed")
   await pay(made[4].payTo, "12", 2)
+  const all = async () => (await get("/api/console/transactions?type=payment")).total === orders.length + 1
+  await until("all are there", all)
   const failedOf = async () => (await get(`/api/console/deliveries?webhookId=${broken.id}`)).data[0]
   await until("a delivery fails", async () => (await failedOf())?.attempts > 0)
   return {
