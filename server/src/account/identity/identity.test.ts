@@ -248,6 +248,7 @@ describe("/api/console/settings", () => {
       email: null,
       branding: { accentColor: null, logoUrl: null },
       allowedOrigins: [],
+      currency: "USD",
       walletLock: false,
       approver: "service",
       payoutAddress: null,

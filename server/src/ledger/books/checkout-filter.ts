@@ -69,8 +69,8 @@ export function withMetadata<T extends CheckoutFilter>(chain: ChainInfo, filter:
   return fields.length === 0 ? filter : { ...filter, metadata: Object.fromEntries(fields) }
 }
 
-/** Text as `checkout_terms` has it. */
-export const termOf = (text: string): string => text.toLowerCase().slice(0, 200)
+/** SQL: text as `checkout_terms` has it, by the database's own rules: those of JavaScript count and lower-case other characters. */
+export const termOf = (text: string): RawBuilder<unknown> => sql`lower(left(${text}::text, 200))`
 
 /** SQL: whether a row of `checkout_sessions` matches all but the metadata. */
 export function checkoutConditions(
@@ -100,7 +100,7 @@ export const hasTerm = ([key, value]: [string, string]): RawBuilder<boolean> =>
 
 /** SQL: the rows of `checkout_terms` with this value of a field, in the order of a list. */
 export const isTerm = (merchantId: string, [key, value]: [string, string]): RawBuilder<boolean> =>
-  sql<boolean>`checkout_terms.merchant_id = ${merchantId} and checkout_terms.value = ${termOf(value)} and checkout_terms.key = ${key.slice(0, 200)}`
+  sql<boolean>`checkout_terms.merchant_id = ${merchantId} and checkout_terms.value = ${termOf(value)} and checkout_terms.key = left(${key}::text, 200)`
 
 /** SQL: the filter's `transaction_terms.term`s, all of which a payment must have. The network is a column of the payment itself. */
 export function checkoutTerms(

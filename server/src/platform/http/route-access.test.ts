@@ -90,7 +90,10 @@ describe("the scopes that open a route", () => {
 
   it("are none for keys and secrets, nor for changes of settings and the team", () => {
     for (const row of merchantRoutes)
-      if (!/^GET .api.console.settings/.test(row.name) && / \/api\/console\/(api-keys|erasures|settings|team)/.test(row.name))
+      if (
+        !/^GET .api.console.settings/.test(row.name) &&
+        / \/api\/console\/(api-keys|erasures|settings|team)/.test(row.name)
+      )
         expect(row.scopes, row.name).toEqual([])
       else expect(row.scopes.length, row.name).toBeGreaterThan(0)
   })

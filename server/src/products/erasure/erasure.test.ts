@@ -310,6 +310,7 @@ it("finds what a payer paid late, and e-mail addresses in answers of any name", 
 it("finds events of versions before, which did not say what they are about", async () => {
   const marks = Object.fromEntries([...fields, "mail"].map(name => [name, `${name}_mark`]))
   const id = await customer(marks, EMAIL)
+  await sql`delete from delivery_attempts`.execute(service.ctx.db)
   await sql`delete from deliveries where order_key = ${id}`.execute(service.ctx.db)
   await sql`update events set order_key = null where order_key = ${id}`.execute(service.ctx.db)
   expect((await eraseBy({ customerEmail: EMAIL })).body.events).toBe(1)
@@ -367,9 +368,8 @@ it("reaches all that is old enough, whatever is still needed before it, and what
   )
   const old = await make(50)
   const away = await make(45)
-  await sql`update deposits set watched = false, watched_until = now() - interval '40 days' where resource_id = ${away}`.execute(
-    db,
-  )
+  await sql`update deposits set watched = false, watched_number = 1, watched_until = now() - interval '40 days', dormant_since = now() - interval '40 days',
+      check_at = now() where resource_id = ${away}`.execute(db)
   await sql`update checkout_sessions set expires_at = now() - interval '40 days' where id = ${away}`.execute(db)
   const { rows } = await sql<{ id: bigint }>`select id from deposits where resource_id = ${away}`.execute(db)
   expect(

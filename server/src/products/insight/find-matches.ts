@@ -80,7 +80,7 @@ function partsOf(merchantId: string) {
     paymentLink: sold("payment_link", "payment_links", "title"),
     bundle: sold("bundle", "bundles", "name"),
     split: sold("split", "splits", "name"),
-    terms: (key: string | undefined, value: string) => sql`(
+    terms: (key: string | undefined, value: RawBuilder<unknown>) => sql`(
       select 'checkout' as type, s.id, 'metadata ' || t.key as matched, s.chain_id, null::text as token, s.amount::numeric(78,0) as amount,
         coalesce(s.description, s.status) as label
       from (select key, session_id, created_at from checkout_terms where merchant_id = ${merchantId} and value = ${value}

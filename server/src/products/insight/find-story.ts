@@ -36,7 +36,8 @@ const none = { sessionIds: [], paymentIds: [], payoutIds: [], refundIds: [], sub
 
 /** Finds the merchant's thing with this id; throws `NOT_FOUND`. */
 export async function findStory(ctx: Context, merchantId: string, id: string): Promise<Story> {
-  const find = finders[id.slice(0, id.indexOf("_"))]
+  const kind = id.slice(0, id.indexOf("_"))
+  const find = Object.hasOwn(finders, kind) ? finders[kind] : undefined
   const story = isStorableId(id) ? await find?.(ctx, merchantId, id) : undefined
   if (!story) throw new ApiError("NOT_FOUND")
   return story

@@ -1,4 +1,5 @@
 // Payers by address and e-mail address, and the health of the service, of one merchant alone.
+import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { lifeOf } from "../../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
@@ -58,6 +59,24 @@ it("finds the wallets of an e-mail address by the checkouts that they paid", asy
   await rig.service.ctx.db.updateTable("checkout_sessions").set({ payer }).where("id", "=", body.id).execute()
   expect((await get("payers/ada@shop.example")).body.wallets).toMatchObject([{ address: addressOf(second) }])
   expect((await get("payers?q=ADA@shop.example")).body.data).toMatchObject([{ address: addressOf(second) }])
+})
+
+it("counts what was paid beyond a price as paid only if it was kept", async () => {
+  const { db } = rig.service.ctx
+  const { rows } = await sql<{ id: string }>`
+    insert into surpluses (payment_id, transfer_id, deposit_id, token, amount, state)
+    select p.id, c.transfer_id, t.deposit_id, p.token, 100000, 'open' from payments p join claims c on c.payment_id = p.id
+      join transfers t on t.id = c.transfer_id where p.payer = ${addressOf(first).toLowerCase()} and p.amount = 700000
+    returning payment_id as id`.execute(db)
+  expect(rows).toHaveLength(1)
+  const totals = async () => (await get(`payers/${addressOf(first)}`)).body.wallets[0].totals[0]
+  expect(await totals()).toMatchObject({ paid: "1.10", open: "0.10", returned: "0.00" })
+  await sql`update surpluses set state = 'returned', returned_at = now(), returned_to = ${addressOf(first).toLowerCase()}`.execute(
+    db,
+  )
+  expect(await totals()).toMatchObject({ paid: "1.10", open: "0.00", returned: "0.10" })
+  await sql`update surpluses set state = 'accepted', returned_at = null, returned_to = null`.execute(db)
+  expect(await totals()).toMatchObject({ paid: "1.20", open: "0.00", returned: "0.00" })
 })
 
 it("has no payer of another merchant's, and refuses what is neither address", async () => {

@@ -57,13 +57,17 @@ interface Sum {
 
 /** What each payer's payments add up to, by network and token. Escrows' refunds count as refunded. */
 async function sumsOf({ db }: TxContext, merchantId: string, payers: readonly Address[]): Promise<Sum[]> {
+  // What was paid beyond a price counts as paid only if the merchant kept it.
+  const surplus = (state: "open" | "returned") => sql`case when s.state = ${sql.lit(state)} then s.amount else 0 end`
+  const over = sql`(${surplus("open")} + ${surplus("returned")})`
   const { rows } = await sql<Sum>`
-    select payer, chain_id, token, count(*)::int as count,
-      coalesce(sum(amount) filter (where status = 'granted'), 0)::numeric(78,0) as paid,
-      coalesce(sum(amount) filter (where status = 'returned'), 0)::numeric(78,0) as returned,
-      coalesce(sum(amount) filter (where status = 'open'), 0)::numeric(78,0) as open
-    from payments where merchant_id = ${merchantId} and payer = any(${sqlArray("text", payers)})
-    group by payer, chain_id, token order by payer, chain_id, token`.execute(db)
+    select p.payer, p.chain_id, p.token, count(*)::int as count,
+      coalesce(sum(p.amount - ${over}) filter (where p.status = 'granted'), 0)::numeric(78,0) as paid,
+      coalesce(sum(case p.status when 'returned' then p.amount when 'granted' then ${surplus("returned")} end), 0)::numeric(78,0) as returned,
+      coalesce(sum(case p.status when 'open' then p.amount when 'granted' then ${surplus("open")} end), 0)::numeric(78,0) as open
+    from payments p left join surpluses s on s.payment_id = p.id
+    where p.merchant_id = ${merchantId} and p.payer = any(${sqlArray("text", payers)})
+    group by p.payer, p.chain_id, p.token order by p.payer, p.chain_id, p.token`.execute(db)
   return rows
 }
 
