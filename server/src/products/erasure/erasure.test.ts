@@ -350,9 +350,13 @@ it("happens when the data is as old as CUSTOMER_DATA_RETENTION, as far as nothin
 
 it("reaches all that is old enough, whatever is still needed before it, and what was put away; a younger one stays", async () => {
   const { db } = service.ctx
-  const days = (id: string, n: number) =>
-    sql`update checkout_sessions set created_at = now() - ${n} * interval '1 day', updated_at = now() - interval '1 day',
+  const days = async (id: string, n: number) => {
+    await sql`update checkout_sessions set created_at = now() - ${n} * interval '1 day', updated_at = now() - interval '1 day',
       status = 'expired', run_at = null where id = ${id}`.execute(db)
+    await sql`update checkout_terms t set created_at = s.created_at from checkout_sessions s where s.id = t.session_id`.execute(
+      db,
+    )
+  }
   const make = async (n: number) => {
     const body = { amount: 5, customerEmail: EMAIL, metadata: { mark: `day_${n}` } }
     const { id } = (await call("POST", "/api/console/checkouts", body)).body
