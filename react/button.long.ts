@@ -1,5 +1,5 @@
 // The button in Chromium, on React's own packages: a checkout is paid in its dialog, and the page knows.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { rolldown } from "rolldown"
 import { afterAll, beforeAll, expect, it } from "vitest"
@@ -20,18 +20,25 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** A page that shows the button and its state. */
+const readme = readFileSync(join(root, "react/README.md"), "utf8")
+
+/** A page that shows the button and its state, and the README's order. */
 async function bundled(url: string, id: string): Promise<string> {
   const input = join(folder, "page.mjs")
+  const [code = "", ...more] = [...readme.matchAll(/```jsx\n([\s\S]*?)```/g)].map(([, text = ""]) => text)
+  expect(more).toEqual([])
+  writeFileSync(join(folder, "order.jsx"), code)
   writeFileSync(
     input,
     `import { createElement } from "react"
 import { createRoot } from "react-dom/client"
 import { PayButton, useCheckout } from "@sluice/react"
+import { Order } from "./order.jsx"
 const heard = text => { document.title += text }
 function Page() {
   const state = useCheckout(${JSON.stringify(id)})
   return createElement("main", null, createElement("p", { id: "state" }, state),
+    createElement(Order, { checkout: ${JSON.stringify({ id, url })} }),
     createElement(PayButton, { href: ${JSON.stringify(url)}, onPaid: id => heard("paid:" + id), onClose: id => heard("closed:" + id) }))
 }
 createRoot(document.getElementById("root")).render(createElement(Page))`,
@@ -68,6 +75,7 @@ it("opens the checkout in a dialog, and hears that it was paid", async () => {
   await page.goto(shop.url)
   await page.locator("script[src$='/embed.js']").waitFor({ state: "attached" })
   expect(await page.locator("#state").textContent()).toBe("open")
+  expect(await page.getByText("Pay 19.90 USDC").getAttribute("href")).toBe(checkout.url)
   await expect
     .poll(async () => {
       if ((await page.locator("dialog").count()) === 0)
@@ -78,6 +86,8 @@ it("opens the checkout in a dialog, and hears that it was paid", async () => {
   await page.frameLocator("dialog iframe").locator("main").first().waitFor()
   await sandbox.call("/sandbox/pay", { to: checkout.payTo, amount: "5" })
   await page.locator("#state", { hasText: "paid" }).waitFor()
+  await page.getByText("Thank you").waitFor()
+  expect(await page.getByText("Pay 19.90 USDC").count()).toBe(0)
   await page.keyboard.press("Escape")
   await expect.poll(() => page.title()).toBe(`paid:${checkout.id}closed:${checkout.id}`)
   await browser.close()

@@ -11,68 +11,51 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 import os
+import re
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+from .paid_answers import Answer, PaidAnswers, name_of
+from .store import MemoryStore, Store
+from .wire import (
+    Paying,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    ask_payment,
+    decode_payment,
+    encode,
+    send_whole,
+    terms_for,
+    unavailable,
+)
+
 Price = str | None | Callable[[Scope], "str | None"]
 
 MAX_HELD = 10_000_000
 TOKEN_S = 86_400
 RETRIES = 2
 _AGAIN_S = 5
-_NAMES_V1 = {"eip155:8453": "base", "eip155:84532": "base-sepolia"}
-_EXPOSED = "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE, Sluice-Retry-Token, Retry-After"
+_log = logging.getLogger("sluice")
 
 
-class Store(Protocol):
-    """Remembers which retry tokens were used. Several processes need one that they share."""
-
-    def take(self, name: str, seconds: int) -> bool:
-        """Takes a name, and answers whether nobody held it: atomically, as `SET name 1 NX EX seconds` does."""
-
-    def drop(self, name: str) -> None:
-        """Gives a name back."""
-
-
-class MemoryStore:
-    """A store in this process: its names end with it."""
-
-    def __init__(self) -> None:
-        self._ends: dict[str, float] = {}
-
-    def take(self, name: str, seconds: int) -> bool:
-        now = time.time()
-        self._ends = {other: end for other, end in self._ends.items() if end > now}
-        if name in self._ends:
-            return False
-        self._ends[name] = now + seconds
-        return True
-
-    def drop(self, name: str) -> None:
-        self._ends.pop(name, None)
-
-
-class _Answer(Exception):
-    """A whole answer of the middleware, in place of the application's."""
-
-    def __init__(self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        self.status = status
-        self.body = json.dumps(body).encode()
-        plain = {"content-type": "application/json", "cache-control": "no-store"}
-        self.headers = {**plain, "access-control-expose-headers": _EXPOSED, **(headers or {})}
+class BrokenOff(Exception):
+    """The answer broke off after its start: the server breaks the connection."""
 
 
 class Charge:
     """The middleware.
+
+    `settle` is "after" by default: the answer is held back until its payment is settled. With "before" the payment is settled first, so
+    that the application may stream; if it fails, its answer has a `Sluice-Retry-Token`, with which the same call costs nothing.
 
     `prices` names the routes by method and path, such as `{"GET /weather": "0.05"}`; a price is text in whole tokens, or a function of
     the ASGI scope that returns it, and None is free. A path that ends in `/*` stands for all below it. `pay_to` is the seller's address.
@@ -87,6 +70,7 @@ class Charge:
         base_url: str | None = None,
         api_key: str | None = None,
         network: str | None = None,
+        settle: str = "after",
         store: Store | None = None,
         timeout_seconds: float = 90,
     ) -> None:
@@ -97,12 +81,18 @@ class Charge:
         self.api_key = api_key or os.environ.get("SLUICE_API_KEY", "")
         if not self.base_url or not self.api_key:
             raise TypeError("Give base_url and api_key, or set SLUICE_URL and SLUICE_API_KEY: nothing is sold without them.")
+        if not re.fullmatch("0x[0-9a-fA-F]{40}", pay_to):
+            raise TypeError("pay_to must be an address: 0x and 40 digits.")
         for name, price in self.prices.items():
             if isinstance(price, str) and not Decimal(price) >= 0:
                 raise TypeError(f"{name}: {price} is no price")
+        if settle not in ("after", "before"):
+            raise TypeError('settle is "after" or "before"')
         self.network = network
+        self.settle = settle
         self.store = store or MemoryStore()
         self.timeout = timeout_seconds
+        self._answers = PaidAnswers(TOKEN_S)
         self._asset: dict[str, Any] | None = None
         self._checked_at = 0.0
 
@@ -113,8 +103,8 @@ class Charge:
             return
         try:
             await self._sell(scope, receive, send, price)
-        except _Answer as answer:
-            await _send(send, answer.status, list(answer.headers.items()), answer.body)
+        except Refusal as answer:
+            await send_whole(send, answer.status, list(answer.headers.items()), answer.body)
 
     def _price_of(self, scope: Scope) -> str | None:
         # HEAD is answered as GET by most frameworks.
@@ -138,31 +128,107 @@ class Charge:
         else:
             text = headers.get("payment-signature") or headers.get("x-payment")
             if text is None or scope["method"] == "HEAD":
-                raise _ask(terms, sold, "Payment is required.")
-            key, payload = str(uuid.uuid4()), _decode(text)
-        paying = _Paying(key, payload, _terms_for(payload, terms, sold), terms, sold, url)
-        if token is None:
-            await self._verify(paying)
-            status, start, body = await self._run(scope, receive)
-            if 200 <= status < 300:
-                start = start + list((await self._settle(paying)).items())
-            await _send(send, status, start, body)
+                raise ask_payment(terms, sold, "Payment is required.")
+            key, payload = str(uuid.uuid4()), decode_payment(text)
+        # A body can't be read here without taking it from the application: the answer to a payment is for its method and address.
+        name = name_of(payload, [url, terms]) if token is None else key
+        earlier = await self._answers.find(name)
+        # The answer to a token is another than that token.
+        if earlier and not (token is not None and earlier[0] == 202):
+            await send_whole(send, *earlier)
             return
-        # Already sent to be settled: the call is free once it is, and until it was served.
-        if not self.store.take(f"sluice:{key}", TOKEN_S):
-            raise _Answer(409, {"error": "PAYMENT_ALREADY_SERVED", "message": "What was paid for was served before."})
+        paying = Paying(key, payload, terms_for(payload, terms, sold), terms, sold, url, name)
+        if token is None and self.settle == "after":
+            await self._verify(paying)
+            await send_whole(send, *await self._conclude(paying, await self._run(scope, receive)))
+        else:
+            await self._serve(scope, receive, send, paying)
+
+    async def _conclude(self, paying: Paying, answer: Answer) -> Answer:
+        """Settles a good answer of the application, and returns it with the header that says so."""
+        status, start, body = answer
+        if not 200 <= status < 300:
+            return answer
+        # The same payer's first request, whose connection broke while this one ran.
+        earlier = await self._answers.find(paying.name)
+        if earlier:
+            return earlier
+        self._answers.begin(paying.name)
+        kept: Answer | None = None
+        try:
+            kept = (status, start + list((await self._settle(paying)).items()), body)
+            return kept
+        except Refusal as refusal:
+            if refusal.status == 202:
+                kept = (refusal.status, list(refusal.headers.items()), refusal.body)
+            raise
+        finally:
+            self._answers.end(paying.name, kept)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, paying: Paying) -> None:
+        """Settles, and lets the application run: if it fails, the payer may call again."""
+        if not self.store.take(f"sluice:{paying.key}", TOKEN_S):
+            raise Refusal(409, {"error": "PAYMENT_ALREADY_SERVED", "message": "What was paid for was served before."})
         served = False
         try:
             more = await self._settle(paying)
-            status, start, body = await self._run(scope, receive)
-            served = 200 <= status < 300
-            extra = {} if served else {"sluice-retry-token": token}
-            await _send(send, status, start + list({**more, **extra}.items()), body)
+            token = {"sluice-retry-token": self._make_token(paying)}
+            self._answers.begin(paying.name)
+            pending = self._pending(paying)
+            kept: Answer = (pending.status, list(pending.headers.items()), pending.body)
+            try:
+                if self.settle == "before":
+                    served = await self._stream(scope, receive, send, more, token)
+                else:
+                    status, start, body = await self._run(scope, receive)
+                    served = 200 <= status < 300
+                    answer = (status, start + list({**more, **({} if served else token)}.items()), body)
+                    kept = answer if served else kept
+                    await send_whole(send, *answer)
+            except Exception as error:
+                if served or isinstance(error, BrokenOff):
+                    raise
+                if not isinstance(error, Refusal):
+                    _log.exception("The application failed on a call that is paid for")
+                message = "The call failed. It costs nothing to repeat it with the token."
+                raise Refusal(500, {"error": "HANDLER_FAILED", "message": message}, {**more, **token}) from error
+            finally:
+                self._answers.end(paying.name, kept)
         finally:
             if not served:
-                self.store.drop(f"sluice:{key}")
+                self.store.drop(f"sluice:{paying.key}")
 
-    async def _run(self, scope: Scope, receive: Receive) -> tuple[int, list[tuple[str, str]], bytes]:
+    async def _stream(
+        self, scope: Scope, receive: Receive, send: Send, more: dict[str, str], token: dict[str, str]
+    ) -> bool:
+        """Sends the application's answer as it comes, and answers whether it was good and whole."""
+        status = 0
+        is_whole = False
+
+        async def follow(message: dict[str, Any]) -> None:
+            nonlocal status, is_whole
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                extra = more if 200 <= status < 300 else {**more, **token}
+                raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in extra.items()]
+                message = {**message, "headers": [*message.get("headers", []), *raw]}
+            await send(message)
+            if message["type"] == "http.response.body":
+                is_whole = not message.get("more_body", False)
+
+        try:
+            await self.app(scope, receive, follow)
+        except Exception as error:
+            if status:
+                raise BrokenOff from error
+            raise
+        if status and not is_whole:
+            raise BrokenOff
+        if not status:
+            raise RuntimeError("The application gave no answer.")
+        return 200 <= status < 300
+
+    async def _run(self, scope: Scope, receive: Receive) -> Answer:
         """Runs the application and keeps its answer. An application that raises, raises here: nothing is settled."""
         start: dict[str, Any] = {}
         chunks: list[bytes] = []
@@ -176,11 +242,11 @@ class Charge:
                 chunks.append(bytes(message.get("body", b"")))
                 is_whole = not message.get("more_body", False)
                 if sum(map(len, chunks)) > MAX_HELD:
-                    raise _Answer(500, {"error": "ANSWER_TOO_LARGE", "message": "The answer is too large to sell. Nothing was paid."})
+                    raise Refusal(500, {"error": "ANSWER_TOO_LARGE", "message": "The answer is too large to sell. Nothing was paid."})
 
         await self.app(scope, receive, keep)
         if not start or not is_whole:
-            raise _Answer(500, {"error": "ANSWER_BROKEN_OFF", "message": "The application gave no whole answer. Nothing was paid."})
+            raise Refusal(500, {"error": "ANSWER_BROKEN_OFF", "message": "The application gave no whole answer. Nothing was paid."})
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", [])]
         return start["status"], headers, b"".join(chunks)
 
@@ -226,17 +292,17 @@ class Charge:
             except RuntimeError:
                 self._checked_at = time.time()
         if self._asset is None:
-            raise _unavailable("Payments can't be taken now. Nothing was paid.")
+            raise unavailable("Payments can't be taken now. Nothing was paid.")
         return self._asset
 
-    async def _verify(self, paying: _Paying) -> None:
+    async def _verify(self, paying: Paying) -> None:
         heard = await self._call("POST", "/x402/verify", paying.body())
         if not heard or heard[0] != 200 or not isinstance(heard[1].get("isValid"), bool):
-            raise _unavailable("The payment can't be verified now, and nothing was paid.")
+            raise unavailable("The payment can't be verified now, and nothing was paid.")
         if not heard[1]["isValid"]:
-            raise _ask(paying.terms2, paying.sold, f"{heard[1].get('invalidReason')}", f"{heard[1].get('invalidMessage')}")
+            raise ask_payment(paying.terms2, paying.sold, f"{heard[1].get('invalidReason')}", f"{heard[1].get('invalidMessage')}")
 
-    async def _settle(self, paying: _Paying) -> dict[str, str]:
+    async def _settle(self, paying: Paying) -> dict[str, str]:
         """Settles, and returns the header that says so. By its key it can be asked again: the first answer is repeated."""
         answer = await self._ask_settle(paying)
         authorization = paying.payload["payload"]["authorization"]
@@ -245,19 +311,22 @@ class Charge:
             # No answer came: what became of it is asked before the buyer is told.
             heard = await self._call("GET", path)
             if heard and heard[0] == 200 and heard[1].get("status") == "failed":
-                raise _ask(paying.terms2, paying.sold, "settlement_failed", f"{heard[1].get('message')}")
+                raise ask_payment(paying.terms2, paying.sold, "settlement_failed", f"{heard[1].get('message')}")
             if heard and heard[0] == 200 and heard[1].get("status") == "settled":
                 answer = await self._ask_settle(paying)
         if answer and answer.get("success") is True:
             name = "x-payment-response" if paying.payload["x402Version"] == 1 else "payment-response"
-            return {name: _encode(answer)}
+            return {name: encode(answer)}
         if answer and answer.get("errorReason") != "settlement_pending":
-            raise _ask(paying.terms2, paying.sold, f"{answer.get('errorReason')}", f"{answer.get('errorMessage')}")
+            raise ask_payment(paying.terms2, paying.sold, f"{answer.get('errorReason')}", f"{answer.get('errorMessage')}")
+        raise self._pending(paying)
+
+    def _pending(self, paying: Paying) -> Refusal:
         message = "The payment is being carried out. Do not pay again: repeat this request with the Sluice-Retry-Token of this answer."
         token = {"sluice-retry-token": self._make_token(paying), "retry-after": "2"}
-        raise _Answer(202, {"status": "settlement_pending", "message": message}, token)
+        return Refusal(202, {"status": "settlement_pending", "message": message}, token)
 
-    async def _ask_settle(self, paying: _Paying) -> dict[str, Any] | None:
+    async def _ask_settle(self, paying: Paying) -> dict[str, Any] | None:
         heard = await self._call("POST", "/x402/settle", paying.body(), {"idempotency-key": paying.key})
         return heard[1] if heard and heard[0] == 200 else None
 
@@ -265,9 +334,9 @@ class Charge:
         key = hashlib.sha256(f"sluice retry token {self.api_key}".encode()).digest()
         return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
-    def _make_token(self, paying: _Paying) -> str:
+    def _make_token(self, paying: Paying) -> str:
         until = int(time.time()) + TOKEN_S
-        text = _encode([paying.key, paying.payload, paying.terms2, paying.url, until])
+        text = encode([paying.key, paying.payload, paying.terms2, paying.url, until])
         return f"{text}.{self._mac(text)}"
 
     def _read_token(self, token: str, url: str, terms: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -277,7 +346,7 @@ class Charge:
             if signed_url == url and signed_terms == terms and until > time.time():
                 return key, payload
         message = "Sluice-Retry-Token is not valid for this request: send the request that it was given for, within 24 hours."
-        raise _Answer(400, {"error": "INVALID_RETRY_TOKEN", "message": message})
+        raise Refusal(400, {"error": "INVALID_RETRY_TOKEN", "message": message})
 
     async def _call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -290,7 +359,7 @@ class Charge:
             await asyncio.sleep(0.3)
         return None
 
-    def _send(self, method: str, path: str, body: Any, more: Mapping[str, str]) -> tuple[int, dict[str, Any]] | None:
+    def send_whole(self, method: str, path: str, body: Any, more: Mapping[str, str]) -> tuple[int, dict[str, Any]] | None:
         data = None if body is None else json.dumps(body).encode()
         headers = {"accept": "application/json", "content-type": "application/json", "x-api-key": self.api_key, **more}
         request = urllib.request.Request(self.base_url + path, data=data, headers=headers, method=method)
@@ -315,74 +384,3 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 _opener = urllib.request.build_opener(_NoRedirects)
-
-
-class _Paying:
-    """One call that is paid for."""
-
-    def __init__(
-        self,
-        key: str,
-        payload: dict[str, Any],
-        terms: dict[str, Any],
-        terms2: dict[str, Any],
-        sold: dict[str, str],
-        url: str,
-    ) -> None:
-        self.key, self.payload, self.terms, self.terms2, self.sold, self.url = key, payload, terms, terms2, sold, url
-
-    def body(self) -> dict[str, Any]:
-        version = self.payload["x402Version"]
-        return {"x402Version": version, "paymentPayload": self.payload, "paymentRequirements": self.terms}
-
-
-def _decode(text: str) -> dict[str, Any]:
-    try:
-        payload = json.loads(base64.b64decode(text, validate=True))
-        authorization = payload["payload"]["authorization"]
-        if payload["x402Version"] in (1, 2) and all(isinstance(authorization[name], str) for name in ("from", "nonce")):
-            return payload
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise _Answer(400, {"error": "INVALID_PAYMENT", "message": "The payment header can't be read."})
-
-
-def _encode(value: Any) -> str:
-    return base64.b64encode(json.dumps(value).encode()).decode()
-
-
-def _terms_for(payload: dict[str, Any], terms: dict[str, Any], sold: dict[str, str]) -> dict[str, Any]:
-    if payload["x402Version"] == 2:
-        return terms
-    found = _terms_v1(terms, sold)
-    if found is None:
-        raise _Answer(400, {"error": "INVALID_PAYMENT", "message": "Version 1 has no name for this network."})
-    return found
-
-
-def _terms_v1(terms: dict[str, Any], sold: dict[str, str]) -> dict[str, Any] | None:
-    name = _NAMES_V1.get(terms["network"])
-    if name is None:
-        return None
-    shared = {key: value for key, value in terms.items() if key not in ("amount", "network")}
-    described = {"resource": sold["url"], "description": sold["description"], "mimeType": sold["mimeType"]}
-    return {**shared, **described, "network": name, "maxAmountRequired": terms["amount"]}
-
-
-def _ask(terms: dict[str, Any], sold: dict[str, str], error: str, message: str | None = None) -> _Answer:
-    v1 = _terms_v1(terms, sold)
-    v2 = {"x402Version": 2, "error": error, "resource": sold, "accepts": [terms]}
-    body = {"x402Version": 1, "error": error, "message": message or error, "accepts": [v1] if v1 else []}
-    return _Answer(402, body, {"payment-required": _encode(v2)})
-
-
-def _unavailable(message: str) -> _Answer:
-    return _Answer(503, {"error": "PAYMENTS_UNAVAILABLE", "message": message}, {"retry-after": "5"})
-
-
-async def _send(send: Send, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-    kept = [(name, value) for name, value in headers if name.lower() not in ("content-length", "transfer-encoding")]
-    raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in kept]
-    length = [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": raw + length})
-    await send({"type": "http.response.body", "body": body})

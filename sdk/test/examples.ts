@@ -62,6 +62,9 @@ export const examples: Example[] = [
     code: find("SluiceError"),
     prints: /^VALIDATION_ERROR \[[\s\S]*amount[\s\S]*\/docs\/errors#VALIDATION_ERROR\n$/,
   },
+  { name: "makes a payment link", code: find("paymentLinks"), prints: /^http.*\/p\/[a-z0-9-]+\n$/ },
+  { name: "makes a paywall", code: find("paywalls.create"), prints: /^The report 0\.50\n$/ },
+  { name: "waits with a burst", code: find("queue: true"), prints: /^3 true\n$/ },
   { name: "counts money", code: find("money.add"), prints: /^0\.30\n19900000n\n1\.50\n$/ },
   { name: "signs events", code: find("webhooks.sign"), prints: /^ping\n$/ },
 ]

@@ -1,5 +1,7 @@
 // The Python package's verify accepts what the service signs, and refuses each change of it, as ours does.
 import { execFile } from "node:child_process"
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import { promisify } from "node:util"
 import fc from "fast-check"
 import { expect, it } from "vitest"
@@ -55,6 +57,29 @@ const byOurs = async ({ body, header, secrets, now }: Case): Promise<string> => 
     return (error as Error).name
   }
 }
+
+it("runs the code of its README", async () => {
+  const readme = readFileSync(join(root, "python/README.md"), "utf8")
+  const [verifies, sells, ...more] = [...readme.matchAll(/```python\n([\s\S]*?)```/g)].map(([, code]) => code)
+  expect(more).toEqual([])
+  const shown = `
+import json, sys
+sys.path.insert(0, "python")
+given = json.load(sys.stdin)
+class App:
+    def add_middleware(self, middleware, **options):
+        self.middleware = middleware(None, **options)
+names = {"app": App(), "body": given["body"].encode(), "headers": given["headers"], "secret": given["secret"]}
+exec(given["verifies"], names)
+exec(given["sells"], names)
+print(names["event"]["type"], names["app"].middleware.prices)
+`
+  const payTo = `0x${"12".repeat(20)}`
+  const env = { ...process.env, SLUICE_URL: "http://127.0.0.1:9", SLUICE_API_KEY: "k", PAY_TO: payTo }
+  const run = promisify(execFile)("python3", ["-c", shown], { cwd: root, env })
+  run.child.stdin?.end(JSON.stringify({ verifies, sells, body, headers, secret }))
+  expect((await run).stdout).toBe("ping {'GET /weather': '0.05'}\n")
+})
 
 it("agrees with ours on what is good, late, badly written or changed", async () => {
   const text = (other: string) => ({

@@ -22,12 +22,13 @@ export interface Shop {
   stop(): void
 }
 
-type Sells = { charge: ChargeOptions<never> } | { paywall: PaywallOptions }
-type Start = (sells: Sells, failure: () => Failure) => Promise<Shop>
+export type Sells = { charge: ChargeOptions<never> } | { paywall: PaywallOptions }
+export type Start = (sells: Sells, failure: () => Failure) => Promise<Shop>
 
-const CONTENT = { forecast: "sunny" }
+export const CONTENT = { forecast: "sunny" }
 
-async function listening(server: ReturnType<typeof createServer>, runs: () => number): Promise<Shop> {
+/** Starts it on loopback. */
+export async function listening(server: ReturnType<typeof createServer>, runs: () => number): Promise<Shop> {
   await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/weather`,

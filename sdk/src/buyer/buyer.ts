@@ -63,6 +63,8 @@ const USED = /nonce_already_used|duplicate_settlement|settlement_pending/
 /** What is kept of one thing that is being bought. */
 interface Kept {
   nonce: `0x${string}`
+  /** Named so to the seller, who gives its answer again to whoever knows it. Not the nonce, which everyone reads on chain. */
+  id?: string
   /** The header of the last payment that was signed. */
   header?: string
   token?: string
@@ -198,8 +200,8 @@ async function sign(buyer: Buyer, name: string, answer: Response, kept: Kept | u
     chainId: Number(terms.network.split(":")[1]),
     verifyingContract: terms.asset as `0x${string}`,
   })
-  // Named, so that the seller gives its answer again if that was lost. The name is the nonce's, which nobody knows before.
-  const info = { required: false, id: `n_${nonce.slice(2)}` }
+  const id = kept?.id ?? crypto.randomUUID()
+  const info = { required: false, id }
   const header = encode({
     x402Version: 2,
     resource: required?.resource,
@@ -207,7 +209,7 @@ async function sign(buyer: Buyer, name: string, answer: Response, kept: Kept | u
     payload: { signature, authorization },
     extensions: { ...required?.extensions, "payment-identifier": { info } },
   })
-  return await keep(buyer, name, { nonce, header })
+  return await keep(buyer, name, { nonce, id, header })
 }
 
 interface PayStatus {

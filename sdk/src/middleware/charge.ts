@@ -1,6 +1,7 @@
 /** `charge`: sells a route through the facilitator. The money goes from the buyer to the seller's own address. */
 import { toUnits } from "../money.ts"
 import { type Admitted, type Answer, type Asked, answer, free, type Gate, type Handled, isGood } from "./gate.ts"
+import { nameOfPayment, paidAnswers } from "./paid-answers.ts"
 import { memoryStore, type Retry, type Store, TOKEN_MS, tokensOf } from "./retry-token.ts"
 import { checkedOnce, openService, type Service, type ServiceOptions } from "./service.ts"
 import { bodyOf, type Settled, type Settling, settle } from "./settle.ts"
@@ -51,6 +52,7 @@ interface Seller {
   rules: ChargeRules
   store: Store
   tokens: ReturnType<typeof tokensOf>
+  answers: ReturnType<typeof paidAnswers>
   /** The token of the network; set by the check. */
   asset: { network: string; asset: string; decimals: number; name: string; version: string } | undefined
 }
@@ -60,6 +62,8 @@ interface Paying extends Settling {
   sold: Sold
   terms2: Terms
   url: string
+  /** By which its answer is given again; undefined for a payment without an id of the payer's own. */
+  name: string | undefined
 }
 
 /** Opens the gate of a route. Throws a TypeError for an address or a price that is none. */
@@ -73,6 +77,7 @@ export function chargeGate(options: ChargeOptions<never>, rules: ChargeRules): G
     rules,
     store: options.store ?? memoryStore(),
     tokens: tokensOf(options.secret ?? service.apiKey),
+    answers: paidAnswers(),
     asset: undefined,
   }
   const ready = checkedOnce(() => check(seller))
@@ -133,7 +138,7 @@ async function admit(seller: Seller, ready: () => Promise<void>, asked: Asked): 
   if (amount === 0n) return free
   const { payTo, description = "", mimeType = "application/json" } = seller.options
   const sold = { url: asked.url, description, mimeType }
-  const { network, asset: token, name, version } = asset
+  const { network, asset: token } = asset
   const terms: Terms = {
     scheme: "exact",
     network,
@@ -141,7 +146,7 @@ async function admit(seller: Seller, ready: () => Promise<void>, asked: Asked): 
     asset: token,
     payTo,
     maxTimeoutSeconds: TIMEOUT_S,
-    extra: { name, version },
+    extra: { name: asset.name, version: asset.version },
   }
   const url = `${asked.method} ${pathOf(asked.url)}`
   const token402 = asked.header(RETRY_TOKEN)
@@ -155,7 +160,10 @@ async function admit(seller: Seller, ready: () => Promise<void>, asked: Asked): 
       error: "INVALID_PAYMENT",
       message: "The payment header can't be read, or is of a version that this network lacks.",
     })
-  const paying = { payment, terms: wanted, terms2: terms, sold, url, key: crypto.randomUUID() }
+  const name = await nameOfPayment(payment.payload, [url, terms, await asked.body()])
+  const earlier = await seller.answers.find(name)
+  if (earlier) return earlier
+  const paying = { payment, terms: wanted, terms2: terms, sold, url, key: crypto.randomUUID(), name }
   return seller.options.settle === "before" ? await settleFirst(seller, paying) : await settleAfter(seller, paying)
 }
 
@@ -172,13 +180,31 @@ async function settleAfter(seller: Seller, paying: Paying): Promise<Answer | Adm
     headersFor: () => ({}),
     finish: async handled => {
       if (!handled.isWhole || !seller.rules.isServed(handled)) return {}
-      const settled = await settle(seller.service, paying)
-      return settled.state === "paid"
-        ? responseHeader(paying.payment.version, settled.answer)
-        : await refusalOf(seller, paying, settled)
+      // The same payer's first request, whose connection broke while this one ran.
+      const earlier = await seller.answers.find(paying.name)
+      if (earlier) return earlier
+      const result = conclude(seller, paying)
+      void seller.answers.keep(paying.name, result.then(toKeep(handled)))
+      return await result
     },
   }
 }
+
+/** Settles after the handler. */
+async function conclude(seller: Seller, paying: Paying): Promise<Answer | Record<string, string>> {
+  const settled = await settle(seller.service, paying)
+  return settled.state === "paid"
+    ? responseHeader(paying.payment.version, settled.answer)
+    : await refusalOf(seller, paying, settled)
+}
+
+/** What a payment was answered: the handler's answer, or a token for it. Nothing is kept of a payment that was not made. */
+const toKeep =
+  ({ status, headers, body }: Handled) =>
+  (result: Answer | Record<string, string>): Answer | undefined => {
+    if (isAnswer(result)) return result.status === 202 ? result : undefined
+    return body && { status, headers: { ...headers, ...result }, body }
+  }
 
 /** Settles, and lets the handler run: if it fails, the payer may call again. */
 async function settleFirst(seller: Seller, paying: Paying): Promise<Answer | Admitted> {
@@ -202,6 +228,8 @@ async function settleFirst(seller: Seller, paying: Paying): Promise<Answer | Adm
     headersFor: status => ({ ...result, ...(isGood(status) && !isEarly ? {} : token) }),
     finish: async handled => {
       const isServed = handled.isWhole && seller.rules.isServed(handled)
+      const again = isServed ? toKeep(handled)(result) : pendingWith(token)
+      void seller.answers.keep(paying.name, Promise.resolve(again))
       if (!isServed) await store.drop(nameOf(paying))
       return isServed ? result : { ...result, ...token }
     },
@@ -225,7 +253,10 @@ async function redeem(
         "Sluice-Retry-Token is not valid for this request: send the request that it was given for, within 24 hours.",
     })
   const terms = termsFor(payment.version, now.terms2, now.sold) ?? now.terms2
-  return await settleFirst(seller, { ...now, payment, terms, key: retry.key })
+  const earlier = await seller.answers.find(retry.key)
+  // The answer to a token is another than that token.
+  if (earlier && earlier.status !== 202) return earlier
+  return await settleFirst(seller, { ...now, payment, terms, key: retry.key, name: retry.key })
 }
 
 const tokenOf = ({ tokens }: Seller, { key, payment, terms2, url }: Paying): Promise<string> =>
@@ -239,8 +270,11 @@ async function refusalOf(
   if (settled.state === "refused") return ask(paying.terms2, paying.sold, settled.reason, settled.message)
   const token = { [RETRY_TOKEN]: await tokenOf(seller, paying) }
   // With the token too: of several tries to settle, one that was lost may still arrive.
-  if (settled.state === "unavailable") return unavailable(settled.message, token)
-  return answer(
+  return settled.state === "unavailable" ? unavailable(settled.message, token) : pendingWith(token)
+}
+
+const pendingWith = (token: Record<string, string>): Answer =>
+  answer(
     202,
     {
       status: "settlement_pending",
@@ -249,7 +283,6 @@ async function refusalOf(
     },
     { ...token, "retry-after": "2" },
   )
-}
 
 /** Answers 402. */
 function ask(terms: Terms, sold: Sold, error: string, message = error): Answer {

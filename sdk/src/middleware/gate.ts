@@ -19,15 +19,17 @@ export interface Asked {
 export interface Answer {
   status: number
   headers: Record<string, string>
-  /** JSON. */
-  body: string
+  /** JSON, or the bytes of a handler's answer that is given again. */
+  body: string | Uint8Array<ArrayBuffer>
 }
 
 /** The handler's answer: while it is held back, or when it has ended. */
 export interface Handled {
   status: number
   /** Undefined if it was not held. */
-  body?: Uint8Array | undefined
+  body?: Uint8Array<ArrayBuffer> | undefined
+  /** Of an answer that is held; without cookies. */
+  headers?: Record<string, string>
   /** False where the answer broke off, as a stream may. */
   isWhole: boolean
 }

@@ -63,7 +63,7 @@ function hold(response: ServerResponse, admitted: Admitted): void {
   }
   const finish = async () => {
     const body = Buffer.concat(chunks)
-    const handled = { status: response.statusCode, body, isWhole: !response.destroyed }
+    const handled = { status: response.statusCode, headers: headersOf(response), body, isWhole: !response.destroyed }
     const result = size > MAX_HELD ? tooLarge() : await admitted.finish(handled).catch(failed)
     Object.assign(response, { writeHead, write, end, flushHeaders })
     if (isAnswer(result)) return send(response, result)
@@ -90,6 +90,11 @@ function hold(response: ServerResponse, admitted: Admitted): void {
       return response
     },
   })
+}
+
+function headersOf(response: ServerResponse): Record<string, string> {
+  const headers = Object.entries(response.getHeaders()).filter(([name]) => name !== "set-cookie")
+  return Object.fromEntries(headers.map(([name, value]) => [name, `${value}`]))
 }
 
 /** The gate does not reject; if it does, nothing is given away. */

@@ -16,7 +16,8 @@ export const askedOf = (request: Request, native: unknown = request): Asked => (
   native,
 })
 
-export const responseOf = ({ status, headers, body }: Answer): Response => new Response(body, { status, headers })
+export const responseOf = ({ status, headers, body }: Answer): Response =>
+  new Response(status === 204 || status === 205 ? null : body, { status, headers })
 
 /** What is sent of a handler's answer: held until the payment is settled, or as it comes. */
 export async function finishWith(admitted: Admitted, response: Response): Promise<Response> {
@@ -26,7 +27,8 @@ export async function finishWith(admitted: Admitted, response: Response): Promis
 async function hold(admitted: Admitted, response: Response): Promise<Response> {
   const body = await wholeOf(response)
   if (body === undefined) return responseOf(tooLarge())
-  const result = await admitted.finish({ status: response.status, body, isWhole: true })
+  const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== "set-cookie"))
+  const result = await admitted.finish({ status: response.status, headers, body, isWhole: true })
   if (isAnswer(result)) return responseOf(result)
   return remade(response, response.body === null ? null : body, result)
 }

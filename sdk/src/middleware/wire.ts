@@ -57,9 +57,23 @@ export function termsFor(version: 1 | 2, terms: Terms, sold: Sold): object | und
   return { ...shared, ...described, resource, network: name, maxAmountRequired: amount }
 }
 
+/** That a client may name its payment, by which it gets a lost answer again. */
+const named = {
+  info: { required: false },
+  schema: {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    type: "object",
+    properties: {
+      required: { type: "boolean" },
+      id: { type: "string", minLength: 16, maxLength: 128, pattern: "^[a-zA-Z0-9_-]+$" },
+    },
+    required: ["required"],
+  },
+}
+
 /** A 402 for both versions: clients of version 2 read the header, those of version 1 the body. */
 export function paymentRequired(terms: Terms, sold: Sold, error: string, message: string) {
-  const v2 = { x402Version: 2, error, resource: sold, accepts: [terms] }
+  const v2 = { x402Version: 2, error, resource: sold, accepts: [terms], extensions: { "payment-identifier": named } }
   const v1 = termsFor(1, terms, sold)
   return {
     header: encode(v2),

@@ -1,0 +1,3 @@
+module example.com/buyer
+
+go 1.24.0

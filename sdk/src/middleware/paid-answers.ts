@@ -1,0 +1,53 @@
+/** Answers that were paid for, by payment: one that did not arrive is given again to whoever asks with the same payment. */
+import type { Answer } from "./gate.ts"
+import { TOKEN_MS } from "./retry-token.ts"
+
+/** What is kept at most, in bytes; the oldest go first. */
+const MAX_BYTES = 50_000_000
+/** What an answer takes beside its body, in bytes. */
+const OVERHEAD = 1_000
+
+const encoder = new TextEncoder()
+
+/** Opens a store in this process: what it keeps ends with it, or after a day. */
+export function paidAnswers(maxBytes = MAX_BYTES) {
+  const kept = new Map<string, { answer: Promise<Answer | undefined>; size: number; end: number }>()
+  let bytes = 0
+  const drop = (name: string): void => {
+    bytes -= kept.get(name)?.size ?? 0
+    kept.delete(name)
+  }
+  return {
+    /** Waits for an answer that is being paid for; undefined where none was. */
+    find: async (name: string | undefined): Promise<Answer | undefined> =>
+      name === undefined ? undefined : await kept.get(name)?.answer,
+    /** Keeps what is made of a payment, from now on; undefined of it: nothing was paid. */
+    keep: async (name: string | undefined, answer: Promise<Answer | undefined>): Promise<void> => {
+      if (name === undefined) return
+      drop(name)
+      const entry = { answer, size: 0, end: Date.now() + TOKEN_MS }
+      kept.set(name, entry)
+      const made = await answer.catch(() => undefined)
+      if (kept.get(name) !== entry) return
+      if (!made) return drop(name)
+      entry.size = made.body.length + OVERHEAD
+      bytes += entry.size
+      for (const [other, { end }] of kept) {
+        if (bytes <= maxBytes && end > Date.now()) break
+        drop(other)
+      }
+    },
+  }
+}
+
+/**
+ * The name of a payment for one request; undefined without an id of the payer's own (extension `payment-identifier`). All else of a
+ * payment can be read on chain once it was settled, and would let a stranger have what was paid for.
+ */
+export async function nameOfPayment(payload: Record<string, unknown>, request: unknown): Promise<string | undefined> {
+  const extensions = payload.extensions as Record<string, { info?: { id?: unknown } } | undefined> | undefined
+  const id = extensions?.["payment-identifier"]?.info?.id
+  if (typeof id !== "string" || id.length < 16) return undefined
+  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(JSON.stringify([payload, request])))
+  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, "0")).join("")
+}
