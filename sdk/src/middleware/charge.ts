@@ -1,6 +1,6 @@
 /** `charge`: sells a route through the facilitator. The money goes from the buyer to the seller's own address. */
 import { toUnits } from "../money.ts"
-import { type Admitted, type Answer, type Asked, answer, free, type Gate, type Handled, isGood } from "./gate.ts"
+import { type Admitted, type Answer, type Asked, answer, free, type Gate, type Handled, isAnswer, isGood } from "./gate.ts"
 import { nameOfPayment, paidAnswers } from "./paid-answers.ts"
 import { memoryStore, type Retry, type Store, TOKEN_MS, tokensOf } from "./retry-token.ts"
 import { checkedOnce, openService, type Service, type ServiceOptions } from "./service.ts"

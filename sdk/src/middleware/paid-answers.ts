@@ -23,14 +23,15 @@ export function paidAnswers(maxBytes = MAX_BYTES) {
       name === undefined ? undefined : await kept.get(name)?.answer,
     /** Keeps what is made of a payment, from now on; undefined of it: nothing was paid. */
     keep: async (name: string | undefined, answer: Promise<Answer | undefined>): Promise<void> => {
+      const made = answer.catch(() => undefined)
       if (name === undefined) return
       drop(name)
-      const entry = { answer, size: 0, end: Date.now() + TOKEN_MS }
+      const entry = { answer: made, size: 0, end: Date.now() + TOKEN_MS }
       kept.set(name, entry)
-      const made = await answer.catch(() => undefined)
+      const whole = await made
       if (kept.get(name) !== entry) return
-      if (!made) return drop(name)
-      entry.size = made.body.length + OVERHEAD
+      if (!whole) return drop(name)
+      entry.size = whole.body.length + OVERHEAD
       bytes += entry.size
       for (const [other, { end }] of kept) {
         if (bytes <= maxBytes && end > Date.now()) break
