@@ -359,7 +359,7 @@ class Charge:
             await asyncio.sleep(0.3)
         return None
 
-    def send_whole(self, method: str, path: str, body: Any, more: Mapping[str, str]) -> tuple[int, dict[str, Any]] | None:
+    def _send(self, method: str, path: str, body: Any, more: Mapping[str, str]) -> tuple[int, dict[str, Any]] | None:
         data = None if body is None else json.dumps(body).encode()
         headers = {"accept": "application/json", "content-type": "application/json", "x-api-key": self.api_key, **more}
         request = urllib.request.Request(self.base_url + path, data=data, headers=headers, method=method)

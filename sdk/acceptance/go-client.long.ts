@@ -19,7 +19,8 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "sluice-go-"))
   cpSync(join(root, "sdk/acceptance/go"), folder, { recursive: true })
   const source = process.env.X402_GO
-  if (source) await exec("go", ["mod", "edit", `-require=${MODULE}@v0.0.0`, `-replace=${MODULE}=${source}`], { cwd: folder })
+  if (source)
+    await exec("go", ["mod", "edit", `-require=${MODULE}@v0.0.0`, `-replace=${MODULE}=${source}`], { cwd: folder })
   else await exec("go", ["get", `${MODULE}@latest`], { cwd: folder })
   await exec("go", ["build", "-mod=mod", "-o", "buyer", "."], { cwd: folder, maxBuffer: 10_000_000 })
   trade = await openTrade()
@@ -36,13 +37,22 @@ it.each(cases)("pays nothing where the handler of %s %s, and once where it does 
   const { sandbox, wallets, apiKey } = trade
   const payTo = newAddress()
   const left = [failure]
-  const shop = await shops[name]?.({ charge: { baseUrl: sandbox.url, apiKey, price: PRICE, payTo } }, () => left.shift())
+  const shop = await shops[name]?.({ charge: { baseUrl: sandbox.url, apiKey, price: PRICE, payTo } }, () =>
+    left.shift(),
+  )
   const wallet = await wallets.make()
   const env = { ...plainEnv(), RESOURCE: `${shop?.url}`, BUYER_KEY: wallet.key }
-  const buy = async () => await exec(join(folder, "buyer"), { env }).then(({ stdout }) => stdout, () => "broke off")
-  expect(await buy()).not.toContain("sunny")
-  expect([left, await wallets.paid(wallet.address)]).toEqual([[], []])
-  expect(await buy()).toMatch(/^200 true .*sunny/)
+  const buy = async () =>
+    await exec(join(folder, "buyer"), { env }).then(
+      ({ stdout }) => stdout,
+      () => "broke off",
+    )
+  const first = await buy()
+  // Go's transport sends a GET again by itself where a kept connection ended without an answer.
+  const isSentAgain = failure === "breaks off" && first.includes("sunny")
+  if (!isSentAgain) expect(first).not.toContain("sunny")
+  expect([left, await wallets.paid(wallet.address)]).toEqual([[], isSentAgain ? [UNITS] : []])
+  expect(isSentAgain ? first : await buy()).toMatch(/^200 true .*sunny/)
   expect(await wallets.paid(wallet.address, payTo)).toEqual([UNITS])
   shop?.stop()
 })

@@ -64,7 +64,7 @@ export const examples: Example[] = [
   },
   { name: "makes a payment link", code: find("paymentLinks"), prints: /^http.*\/p\/[a-z0-9-]+\n$/ },
   { name: "makes a paywall", code: find("paywalls.create"), prints: /^The report 0\.50\n$/ },
-  { name: "waits with a burst", code: find("queue: true"), prints: /^3 true\n$/ },
+  { name: "waits with a burst", code: find("queue: true"), prints: /^3\n$/ },
   { name: "counts money", code: find("money.add"), prints: /^0\.30\n19900000n\n1\.50\n$/ },
   { name: "signs events", code: find("webhooks.sign"), prints: /^ping\n$/ },
 ]

@@ -1,6 +1,16 @@
 /** `charge`: sells a route through the facilitator. The money goes from the buyer to the seller's own address. */
 import { toUnits } from "../money.ts"
-import { type Admitted, type Answer, type Asked, answer, free, type Gate, type Handled, isAnswer, isGood } from "./gate.ts"
+import {
+  type Admitted,
+  type Answer,
+  type Asked,
+  answer,
+  free,
+  type Gate,
+  type Handled,
+  isAnswer,
+  isGood,
+} from "./gate.ts"
 import { nameOfPayment, paidAnswers } from "./paid-answers.ts"
 import { memoryStore, type Retry, type Store, TOKEN_MS, tokensOf } from "./retry-token.ts"
 import { checkedOnce, openService, type Service, type ServiceOptions } from "./service.ts"
@@ -160,7 +170,7 @@ async function admit(seller: Seller, ready: () => Promise<void>, asked: Asked): 
       error: "INVALID_PAYMENT",
       message: "The payment header can't be read, or is of a version that this network lacks.",
     })
-  const name = await nameOfPayment(payment.payload, [url, terms, await asked.body()])
+  const name = await nameOfPayment(payment.payload, async () => [url, terms, await asked.body()])
   const earlier = await seller.answers.find(name)
   if (earlier) return earlier
   const paying = { payment, terms: wanted, terms2: terms, sold, url, key: crypto.randomUUID(), name }

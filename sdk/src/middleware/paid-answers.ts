@@ -45,10 +45,13 @@ export function paidAnswers(maxBytes = MAX_BYTES) {
  * The name of a payment for one request; undefined without an id of the payer's own (extension `payment-identifier`). All else of a
  * payment can be read on chain once it was settled, and would let a stranger have what was paid for.
  */
-export async function nameOfPayment(payload: Record<string, unknown>, request: unknown): Promise<string | undefined> {
+export async function nameOfPayment(
+  payload: Record<string, unknown>,
+  request: () => Promise<unknown>,
+): Promise<string | undefined> {
   const extensions = payload.extensions as Record<string, { info?: { id?: unknown } } | undefined> | undefined
   const id = extensions?.["payment-identifier"]?.info?.id
   if (typeof id !== "string" || id.length < 16) return undefined
-  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(JSON.stringify([payload, request])))
+  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(JSON.stringify([payload, await request()])))
   return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, "0")).join("")
 }
