@@ -70,7 +70,7 @@ export function withMetadata<T extends CheckoutFilter>(chain: ChainInfo, filter:
 }
 
 /** SQL: text as `checkout_terms` has it, by the database's own rules: those of JavaScript count and lower-case other characters. */
-export const termOf = (text: string): RawBuilder<unknown> => sql`lower(left(${text}::text, 200))`
+export const termOf = (text: string): RawBuilder<string> => sql<string>`lower(left(${text}::text, 200))`
 
 /** SQL: whether a row of `checkout_sessions` matches all but the metadata. */
 export function checkoutConditions(

@@ -46,6 +46,10 @@ async function eraseOldOf(ctx: Context, merchantId: string, before: Date): Promi
         and s.status in ('confirmed', 'voided', 'partially_refunded', 'refunded', 'failed', 'expired')
         and (s.customer_email is not null or s.payer_info is not null or s.metadata is not null
           or s.description is not null and s.link_id is null and s.product_id is null)
+        -- The usual reasons why it is still needed; the others are asked about one by one.
+        and not exists (select from payments p where p.resource_id = s.id and p.status = 'open')
+        and not exists (select from invoices i join subscriptions u on u.id = i.subscription_id
+          where i.session_id = s.id and u.status <> 'canceled')
       order by s.created_at, s.id limit ${ROWS_PER_READ}`.execute(ctx.db)
     for (const { id } of rows) if (!ctx.signal.aborted) await eraseOne(ctx, merchantId, id, before)
     const end = rows.at(-1)

@@ -122,12 +122,22 @@ export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Cu
   return rows.map(idOf)
 }
 
+/** SQLSTATE of a row that something refers to. */
+const REFERRED_TO = "23503"
+const MAX_TRIES = 5
+
 /** Brings back these checkouts, as a customer's data is in what they share with others, and deletes terms that none shares. */
 export async function bringBackFrom(ctx: Context, merchantId: string, ids: readonly string[]): Promise<void> {
   if (ids.length > 0) await bringBack(ctx, { ids })
-  // Terms that a checkout is being put away with are locked.
-  await sql`delete from put_away_terms where id in (select t.id from put_away_terms t where t.merchant_id = ${merchantId}
-    and not exists (select from put_away p where p.terms_id = t.id) for update skip locked)`.execute(ctx.db)
+  for (let tries = 1; ; tries++)
+    try {
+      await sql`delete from put_away_terms t where t.merchant_id = ${merchantId}
+        and not exists (select from put_away p where p.terms_id = t.id)`.execute(ctx.db)
+      return
+    } catch (error) {
+      // A checkout was put away with some of them at this moment.
+      if ((error as { code?: unknown }).code !== REFERRED_TO || tries === MAX_TRIES) throw error
+    }
 }
 
 /** Returns why this customer's data is still needed, in sentences; empty if it is not. */
