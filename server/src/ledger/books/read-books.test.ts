@@ -1,5 +1,6 @@
 import { parseUnits } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { flatValue } from "../../../test/flat-value.ts"
 import { type Life, lifeOf } from "../../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { checksummed } from "../../platform/chain/hex.ts"
@@ -118,16 +119,9 @@ describe("the books of a merchant", () => {
     const lines = (await csvOf("/api/console/books.csv")).trim().split("\r\n")
     const names = lines[0]?.split(",") ?? []
     expect(lines.slice(1).map(line => Object.fromEntries(line.split(",").map((cell, i) => [names[i], cell])))).toEqual(
-      data.map(({ value, ...row }) => {
-        const { amount, currency, source, ...rate } = (value ?? {}) as Record<string, string>
-        const flat: Record<string, unknown> = {
-          ...row,
-          ...rate,
-          value: amount,
-          valueCurrency: currency,
-          rateSource: source,
-        }
-        return Object.fromEntries(names.map(name => [name, String(flat[name] ?? "")]))
+      data.map(each => {
+        const row = flatValue(each)
+        return Object.fromEntries(names.map(name => [name, String(row[name] ?? "")]))
       }),
     )
     expect(await csvOf("/api/console/reports/books.csv")).toBe(`${lines.join("\r\n")}\r\n`)

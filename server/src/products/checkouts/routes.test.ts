@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { flatValue } from "../../../test/flat-value.ts"
 import { paperNetwork, startService, type TestService } from "../../../test/service.ts"
 import { transactionsCsv } from "../../ledger/books/read-transactions.ts"
 import type { Address, Hash } from "../../platform/chain/hex.ts"
@@ -406,7 +407,7 @@ describe("/api/console/transactions", () => {
     expect(csv.headers["content-type"]).toBe("text/csv; charset=utf-8")
     const lines = (csv.body as string).split("\r\n")
     expect(lines[0]).toBe(
-      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt,token,decimals,currencyVerified,bundleId",
+      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt,token,decimals,currencyVerified,bundleId,value,valueCurrency,rate,rateSource,rateAt",
     )
     const ids = lines.slice(1, -1).map(line => line.split(",")[0])
     expect(ids.length).toBe(2_503)
@@ -463,10 +464,11 @@ describe("/api/console/transactions", () => {
       .trim()
       .split("\r\n")
       .map(line => line.split(","))
-    expect(lines).toEqual(data.map((row: Record<string, unknown>) => names.map(name => String(row[name] ?? ""))))
+    const flat: Record<string, unknown>[] = data.map(flatValue)
+    expect(lines).toEqual(flat.map(row => names.map(name => String(row[name] ?? ""))))
     expect(lines).toHaveLength(amounts.length)
     // What it was for is text of any length, which the file leaves out.
-    expect([...names, "description"].toSorted()).toEqual(Object.keys(data[0]).toSorted())
+    expect([...names, "description"].toSorted()).toEqual(Object.keys(flat[0] ?? {}).toSorted())
     expect(new Set(data.map((row: { description: string | null }) => row.description))).toContain("API")
     expect(csv.body).toContain(bundle.resource_id)
   })

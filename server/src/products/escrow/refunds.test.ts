@@ -6,6 +6,7 @@ import { encodeFunctionData, parseUnits, toHex, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest"
 import { byHand } from "../../../test/books.ts"
 import { type Escrows, escrowsOn } from "../../../test/escrow.ts"
+import { flatValue } from "../../../test/flat-value.ts"
 import { type PayoutRig, startPayoutRig } from "../../../test/payouts.ts"
 import { type Received, type Receiver, startReceiver } from "../../../test/receiver.ts"
 import { openDeliverer } from "../../account/webhooks/deliver-events.ts"
@@ -767,7 +768,9 @@ async function expectBooks(): Promise<void> {
     .trim()
     .split("\r\n")
     .map(line => line.split(","))
-  expect(lines).toEqual(listed.map((row: Record<string, unknown>) => names.map(name => String(row[name] ?? ""))))
+  expect(lines).toEqual(
+    listed.map(flatValue).map((row: Record<string, unknown>) => names.map(name => String(row[name] ?? ""))),
+  )
   const wallet = sumOf("capture", "final") - sumOf("refund", "final")
   expect(wallet).toBe(await rig.balanceOf(on.merchant))
   await compare()
