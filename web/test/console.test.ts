@@ -152,6 +152,8 @@ describe("by the keyboard alone", () => {
     await keyboard.press("?")
     await shows(page, "These keys")
     await keyboard.press("Escape")
+    // Keys are the dialog's until it is gone.
+    await page.getByRole("dialog").waitFor({ state: "hidden" })
     await keyboard.press("g")
     await keyboard.press("w")
     await page.getByRole("heading", { name: "Deliveries" }).waitFor()

@@ -60,6 +60,7 @@ const probes: Partial<Record<Right, readonly ["GET" | "POST" | "PUT", string, ob
   audit: ["GET", "audit"],
   keys: ["GET", "api-keys"],
   team: ["GET", "team/invitations"],
+  erasure: ["GET", "erasures"],
 }
 
 async function walk(actions: Action[]): Promise<void> {

@@ -34,6 +34,7 @@ const commands = [
   "backup",
   "invite",
   "merchant",
+  "rates",
   "reencrypt",
   "wallet",
   "signer",

@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 0193dcbb143b646341e942e5977406d9c1c5a6f70db2c2584d0c2ba471bcb23e
+// Made from schema.sql by `npm run schema`; do not edit. 91b7a4b2ea2a363363c32e1595475f5936bac5c494b98ba8814311d4ee84a542
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";

@@ -2711,11 +2711,11 @@ create or replace function count_payout()
  language plpgsql
 AS $function$
 begin
-  if tg_op = 'UPDATE' and old.state in ('mined', 'final') and old.succeeded is distinct from false then
+  if tg_op = 'UPDATE' and old.state in ('mined', 'final') and old.succeeded is distinct from false and figure_of(old.kind) is not null then
     insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
       values (old.merchant_id, old.mined_at, old.chain_id, old.token, figure_of(old.kind), -old.amount, -1);
   end if;
-  if new.state in ('mined', 'final') and new.succeeded is distinct from false then
+  if new.state in ('mined', 'final') and new.succeeded is distinct from false and figure_of(new.kind) is not null then
     insert into figure_deltas (merchant_id, at, chain_id, token, figure, amount, count)
       values (new.merchant_id, new.mined_at, new.chain_id, new.token, figure_of(new.kind), new.amount, 1);
   end if;

@@ -27,7 +27,7 @@ export interface Found {
 export async function findCustomer(ctx: TxContext, merchantId: string, customer: Customer): Promise<Found> {
   const own =
     "email" in customer
-      ? sql`(lower(s.customer_email) = lower(${customer.email}) or ${answered(sql`s.payer_info`, customer.email)})`
+      ? sql`(s.customer_email is not null and lower(s.customer_email) = lower(${customer.email}) or ${answered(sql`s.payer_info`, customer.email)})`
       : "payer" in customer
         ? sql`(s.payer = ${customer.payer}
             or s.id in (select p.resource_id from payments p where p.merchant_id = ${merchantId} and p.payer = ${customer.payer})
@@ -35,7 +35,11 @@ export async function findCustomer(ctx: TxContext, merchantId: string, customer:
         : sql`s.id = ${customer.checkout}`
   const subscribed =
     "email" in customer
-      ? sql`lower(u.customer_email) = lower(${customer.email})`
+      ? sql`u.id = any(array(
+          select u.id from subscriptions u where u.merchant_id = ${merchantId} and u.customer_email is not null
+            and u.started_at is not null and lower(u.customer_email) = lower(${customer.email})
+          union select i.subscription_id from invoices i join checkout_sessions s on s.id = i.session_id
+            where s.merchant_id = ${merchantId} and s.customer_email is not null and lower(s.customer_email) = lower(${customer.email})))`
       : "payer" in customer
         ? sql`u.payer = ${customer.payer}`
         : sql`u.id in (select subscription_id from invoices where session_id = ${customer.checkout}) and ${

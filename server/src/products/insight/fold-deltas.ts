@@ -16,9 +16,8 @@ export async function foldDeltas(ctx: TxContext): Promise<void> {
 
 async function foldSome(ctx: TxContext): Promise<number> {
   const { rows } = await sql<{ taken: number }>`/* named: fold_figures */ with taken as (
-      delete from figure_deltas d using (select merchant_id, at, n from figure_deltas
-          order by merchant_id, at, n limit ${BATCH} for no key update skip locked) t
-        where (d.merchant_id, d.at, d.n) = (t.merchant_id, t.at, t.n) returning d.*),
+      delete from figure_deltas d where d.ctid = any(array(select t.ctid from figure_deltas t
+          order by t.merchant_id, t.at, t.n limit ${BATCH} for no key update skip locked)) returning d.*),
     folded as (insert into figures (merchant_id, seconds, at, chain_id, token, ${columns})
       select merchant_id, seconds, figure_start(at, seconds), chain_id, token, ${sumsOfColumns}
         from (select merchant_id, at, chain_id, token, ${columnsOfDelta} from taken) d, unnest(array[0, 900, 3600, 21600, 86400]) seconds
