@@ -16,7 +16,8 @@ const visits: Visit[] = []
 
 beforeAll(async () => {
   await import("../src/console/build.ts")
-  const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0" }
+  // All of these tests together load more pages and parts in a minute than one person may.
+  const limits = { LIMIT_PUBLIC: "0", LIMIT_AUTH: "0", LIMIT_CONSOLE: "0", LIMIT_PAGES: "0" }
   sandbox = await newSandbox(limits, "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(found => (browser = found))])
   world = await fillConsole(sandbox)

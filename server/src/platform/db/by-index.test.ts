@@ -31,7 +31,7 @@ const EXCEPTIONS: Record<string, string> = {
   'deposits: select * from "deposits" where "resource_id" = $1 order by "id" desc limit':
     "here half are of one paywall",
   "figure_deltas: /* named: fold_figures */":
-    "it takes the first thousand of whatever there is, in the order of the key",
+    "it takes the first thousands of whatever there is, in the order of the key",
 }
 
 /** The last values of each statement that this process sent since the test began. */
