@@ -131,10 +131,14 @@ describe("by the keyboard alone", () => {
     const find = async (text: string, found: string) => {
       await keyboard.press("/")
       await page.getByPlaceholder(/Order, hash/).waitFor()
+      await page.waitForFunction(() =>
+        (document.activeElement as HTMLInputElement | null)?.placeholder?.startsWith("Order, hash"),
+      )
       await keyboard.type(text)
       await page.locator(".mantine-Spotlight-action").filter({ hasText: found }).first().waitFor()
       await keyboard.press("Enter")
       await page.getByRole("heading", { name: "What happened" }).waitFor()
+      await page.getByPlaceholder(/Order, hash/).waitFor({ state: "hidden" })
     }
     await find("order:1040", "Order 1040")
     await shows(page, "250.00")
