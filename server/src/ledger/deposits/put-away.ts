@@ -20,7 +20,7 @@ const MAX_OF_MERCHANT = 200_000
 /** How many refused submissions are put away with their checkout. */
 const MAX_SUBMISSIONS = 10
 /** SQLSTATE of a row that something refers to. */
-const REFERRED_TO = "23503"
+export const REFERRED_TO = "23503"
 
 /** Links, and merchants, with too many unpaid checkouts. */
 export interface Crowds {

@@ -1,6 +1,6 @@
 /** Finds everything that a merchant has of one customer, and what prevents its erasure. */
 import { type RawBuilder, sql } from "kysely"
-import { bringBack } from "../../ledger/deposits/put-away.ts"
+import { bringBack, REFERRED_TO } from "../../ledger/deposits/put-away.ts"
 import type { Address } from "../../platform/chain/hex.ts"
 import type { Context, TxContext } from "../../platform/context.ts"
 import { sqlArray } from "../../platform/db/sql-array.ts"
@@ -126,8 +126,6 @@ export async function putAwayOf(ctx: TxContext, merchantId: string, customer: Cu
   return rows.map(idOf)
 }
 
-/** SQLSTATE of a row that something refers to. */
-const REFERRED_TO = "23503"
 const MAX_TRIES = 5
 
 /** Brings back these checkouts, as a customer's data is in what they share with others, and deletes terms that none shares. */
