@@ -30,6 +30,8 @@ export interface TestPostgres {
   start(): Promise<void>
   /** Kills all of it as a power cut would, and starts it again. */
   crash(): Promise<void>
+  /** Stops the writer of its log until it crashes: what a transaction doesn't wait for itself is on no disk then. */
+  stopLogWriter(): Promise<void>
   /** Makes a replica a primary of its own. */
   promote(): Promise<void>
   /** Fills its disk, which must be one of its own, to the last page. */
@@ -123,6 +125,14 @@ export async function startPostgres({
     crash: async () => {
       await end()
       await start()
+    },
+    stopLogWriter: async () => {
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      const { rows } = await client
+        .query<{ pid: number }>("select pid from pg_stat_activity where backend_type = 'walwriter'")
+        .finally(() => client.end())
+      for (const { pid } of rows) process.kill(pid, "SIGSTOP")
     },
     promote: async () => {
       const client = new pg.Client({ connectionString: url })

@@ -20,7 +20,8 @@ const halted: Record<LaneName, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
   relay: "no authorization is carried out until `sluice wallet resume`",
 }
-const reported = new Set<string>()
+/** The alarms that are on, of each process' networks. */
+const on = new WeakMap<Context["chain"], Set<string>>()
 
 /** Reports these alarms, and logs each once. */
 export async function reportWaiting(ctx: Context, alarms: readonly WaitingAlarm[]): Promise<void> {
@@ -28,6 +29,8 @@ export async function reportWaiting(ctx: Context, alarms: readonly WaitingAlarm[
 }
 
 function report(ctx: Context, { reason, wallet, words }: WaitingAlarm, chains: ReadonlySet<number>): void {
+  const reported = on.get(ctx.chain) ?? new Set<string>()
+  on.set(ctx.chain, reported)
   for (const { name, chainId } of ctx.chain.networks) {
     const labels = { network: name, wallet, reason }
     const key = `${chainId} ${reason}`
