@@ -18,9 +18,11 @@ export async function grantSubmissions(
   await ctx.db
     .updateTable("submissions")
     .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
-    .where("resource_id", "=", paywallId)
-    .where("address", "=", payer)
-    .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
+    // Each by its hash, of which two rows are possible. A kept plan would read all submissions of this payer.
+    .where(
+      sql<boolean>`id in (select s.id from unnest(${sqlArray("text", hashes)}) h cross join lateral (select id from submissions
+        where resource_id = ${paywallId} and address = ${payer} and tx_hash = h limit 2) s)`,
+    )
     .modifyEnd(sql`/* named: grant_submissions */`)
     .execute()
 }

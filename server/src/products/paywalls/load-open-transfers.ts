@@ -262,7 +262,8 @@ export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Add
     .select("transfers.id")
     .where("deposits.resource_id", "=", paywallId)
     .where("transfers.from_address", "=", payer)
-    .where("transfers.applied", "=", false)
+    // Written out, so that a kept plan can use the index of what is not applied.
+    .where(sql<boolean>`not transfers.applied`)
     .where("transfers.state", "=", "seen")
     .limit(1)
     .executeTakeFirst()
