@@ -1,0 +1,37 @@
+/** `sluice pay`: a test buyer pays a checkout of the sandbox. */
+
+import { Sluice } from "../../../sdk/src/sluice.ts"
+import type { Input } from "../command.ts"
+import { Failure } from "../failure.ts"
+import { credentialOf } from "../profiles.ts"
+import { type Manner, payCheckout } from "../sandbox.ts"
+
+const WAIT_S = 25
+const MAX_WAIT_MS = 120_000
+
+/** Pays, waits for the confirmation where one is to come, and prints the checkout's status. */
+export async function run({ args, options, out }: Input): Promise<void> {
+  const id = /(cs_[a-z0-9]{24})$/.exec(args[0] ?? "")?.[1]
+  if (id === undefined) throw new Failure("Name a checkout: cs_…, or the address of its page.", 2)
+  const { partial, over, late, twice, asAgent } = options as Omit<Manner, "buyer">
+  if ([partial, over, late, twice, asAgent].filter(Boolean).length > 1)
+    throw new Failure("Choose one manner of paying.", 2)
+  const buyer = Number(options.buyer ?? 0)
+  if (!Number.isInteger(buyer) || buyer < 0) throw new Failure("--buyer must be an index from 0.", 2)
+  const { baseUrl, apiKey } = credentialOf(options)
+  // Whoever has a checkout's id may pay it, so no key is needed; the client asks for one.
+  const sluice = Object.assign(new Sluice({ baseUrl, apiKey: apiKey ?? "none" }), { baseUrl })
+  const txHashes = await payCheckout(sluice, id, { ...options, buyer })
+  const waits = options.wait !== false && !partial && !late
+  for (const endsAt = Date.now() + MAX_WAIT_MS; ; ) {
+    const { status, exception, amount, amountReceived, currency, message } = await sluice.pay.status(
+      id,
+      waits ? { wait: WAIT_S } : {},
+    )
+    if (waits && ["pending", "verifying"].includes(status)) {
+      if (Date.now() < endsAt) continue
+      throw new Failure(`${id} is still ${status}: ${message}`, 4)
+    }
+    return out.show({ id, status, exception, amount, amountReceived, currency, txHashes, message })
+  }
+}

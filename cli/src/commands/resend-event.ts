@@ -1,0 +1,14 @@
+/** `sluice events resend`: every delivery of an event, once more. */
+import type { Input } from "../command.ts"
+import { Failure } from "../failure.ts"
+import { connect } from "../profiles.ts"
+
+/** Resends each delivery of the event and prints them. */
+export async function run({ args, options, out }: Input): Promise<void> {
+  const [eventId = ""] = args
+  const { deliveries } = connect(options)
+  const sent: unknown[] = []
+  for await (const { id } of deliveries.list({ eventId } as never)) sent.push(await deliveries.resend(id))
+  if (sent.length === 0) throw new Failure(`No endpoint was to get ${eventId}, so there is nothing to resend.`)
+  out.show(sent)
+}

@@ -1,0 +1,74 @@
+/** What a command prints: JSON for programs, or a few lines for people. Nothing else writes to the standard output. */
+import { styleText } from "node:util"
+
+/** Prints the result of a command. */
+export interface Output {
+  isJson: boolean
+  /** One result. With `--json` it is one line. */
+  show(value: unknown): void
+  /** A line for people alone, on the standard error. */
+  note(text: string): void
+}
+
+const MAX_COLUMNS = 6
+const MAX_CELL = 44
+/** Columns that come first, if the rows have them. */
+const FIRST = ["id", "status", "event", "type", "name", "title", "amount", "currency", "createdAt", "at"]
+
+/**
+ * Opens the output. Text of a payer may contain characters that move the cursor or rename the window, so none of them reaches the
+ * terminal. JSON escapes them anyway.
+ */
+export function openOutput(isJson: boolean): Output {
+  const write = (text: string) => void process.stdout.write(`${text}\n`)
+  return {
+    isJson,
+    show: value => write(isJson ? JSON.stringify(value) : textOf(value)),
+    note: text => void (isJson || process.stderr.write(`${printable(text)}\n`)),
+  }
+}
+
+/** The text without characters that control a terminal; lines stay. */
+export const printable = (text: string): string =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is removed.
+  text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd")
+
+function textOf(value: unknown): string {
+  if (typeof value === "string") return printable(value)
+  if (typeof value !== "object" || value === null) return String(value)
+  const rows = Array.isArray(value) ? value : rowsOf(value)
+  if (rows) return rows.length === 0 ? "None." : tableOf(rows as object[])
+  const entries = Object.entries(value)
+  const width = Math.max(0, ...entries.map(([name]) => name.length))
+  return entries.map(([name, each]) => `${dim(name.padEnd(width))}  ${cell(each)}`).join("\n")
+}
+
+/** The rows of a page of a list. */
+const rowsOf = (value: object): unknown[] | undefined =>
+  "total" in value ? Object.values(value).find(each => Array.isArray(each)) : undefined
+
+function tableOf(rows: object[]): string {
+  const [first = {}] = rows
+  const names = Object.keys(first).filter(name => typeof (first as Record<string, unknown>)[name] !== "object")
+  const columns = [...FIRST.filter(name => names.includes(name)), ...names.filter(name => !FIRST.includes(name))].slice(
+    0,
+    MAX_COLUMNS,
+  )
+  const cells = rows.map(row => columns.map(name => cut(cell((row as Record<string, unknown>)[name]))))
+  const widths = columns.map((name, i) => Math.max(name.length, ...cells.map(row => row[i]?.length ?? 0)))
+  const line = (parts: string[]) =>
+    parts
+      .map((part, i) => part.padEnd(widths[i] ?? 0))
+      .join("  ")
+      .trimEnd()
+  return [dim(line(columns)), ...cells.map(line)].join("\n")
+}
+
+const cell = (value: unknown): string =>
+  value === null || value === undefined
+    ? "-"
+    : printable(typeof value === "object" ? JSON.stringify(value) : `${value}`)
+const cut = (text: string): string =>
+  (text.length > MAX_CELL ? `${text.slice(0, MAX_CELL - 1)}…` : text).replaceAll("\n", " ")
+/** `styleText` looks at the stream, NO_COLOR and FORCE_COLOR. */
+const dim = (text: string): string => styleText("dim", text, { stream: process.stdout })

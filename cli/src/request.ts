@@ -1,0 +1,58 @@
+/** One request outside of the SDK: raw calls, and the sandbox's own routes. */
+import { SluiceError } from "../../sdk/src/errors.ts"
+
+const TIMEOUT_MS = 60_000
+
+interface Request {
+  method: string
+  body?: string | undefined
+  headers?: Record<string, string>
+}
+
+/**
+ * The parsed answer, or its text. Throws a {@link SluiceError} for a refusal and where no answer comes. Nothing is repeated, and
+ * redirects are not followed: they would take the key elsewhere.
+ */
+export async function request(
+  baseUrl: string,
+  path: string,
+  { method, body, headers = {} }: Request,
+): Promise<unknown> {
+  const response = await fetch(`${baseUrl}${path}`, {
+    method,
+    headers: {
+      accept: "application/json",
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...headers,
+    },
+    redirect: "manual",
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+    ...(body === undefined ? {} : { body }),
+  }).catch(cause => {
+    const code = cause instanceof DOMException && cause.name === "TimeoutError" ? "TIMEOUT" : "CONNECTION_FAILED"
+    throw new SluiceError(`The service can't be reached at ${baseUrl}.`, { code, docUrl: "" }, { cause })
+  })
+  const text = await response.text()
+  const parsed = parse(text)
+  if (response.ok) return parsed
+  const { error, message, requestId, details } = (parsed ?? {}) as Record<string, never>
+  throw new SluiceError(message ?? `${baseUrl} answered HTTP ${response.status}.`, {
+    code: error ?? "UNREADABLE_ANSWER",
+    status: response.status,
+    requestId: requestId ?? response.headers.get("x-request-id") ?? undefined,
+    details,
+    docUrl: `${baseUrl}/docs/errors#${error}`,
+  })
+}
+
+/** A POST to one of the sandbox's own routes; throws as {@link request} does. */
+export const postSandbox = async (baseUrl: string, path: string, body: object): Promise<unknown> =>
+  await request(baseUrl, `/sandbox/${path}`, { method: "POST", body: JSON.stringify(body) })
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,78 @@
+/** Reads the command line by the table, runs one command, and ends with its exit code. */
+import { CommanderError, Command as Parser } from "commander"
+import type { Command } from "./command.ts"
+import { commandTable } from "./commands.ts"
+import { exitCodes, factsOf, failureText } from "./failure.ts"
+import { openOutput, printable } from "./output.ts"
+
+/** What the operator's commands are here: a name and what it does. The server runs them itself. */
+export type OperatorCommands = Record<string, { does: string }>
+
+/**
+ * Runs the command of these arguments and sets the exit code of the process. `operator` are commands of the server that `--help`
+ * lists too.
+ */
+export async function runCli(args: string[], operator: OperatorCommands = {}): Promise<void> {
+  const isJson = args.includes("--json")
+  const program = parserOf(operator)
+  try {
+    await program.parseAsync(args.length === 0 ? ["--help"] : args, { from: "user" })
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      process.exitCode = error.exitCode === 0 ? 0 : 2
+      if (process.exitCode === 2) {
+        const message = error.message.replace(/^error: /, "")
+        report(isJson, { error: "USAGE", message, exitCode: 2 })
+      }
+      return
+    }
+    const facts = factsOf(error)
+    process.exitCode = facts.exitCode
+    report(isJson, facts)
+  }
+}
+
+function report(isJson: boolean, facts: ReturnType<typeof factsOf>): void {
+  const text = isJson
+    ? JSON.stringify(facts)
+    : printable(failureText({ ...facts, error: facts.error === "USAGE" ? "FAILED" : facts.error }))
+  process.stderr.write(`${text}\n`)
+}
+
+function parserOf(operator: OperatorCommands): Parser {
+  const quiet = { writeOut: (text: string) => void process.stdout.write(text), writeErr: () => {} }
+  const program = new Parser("sluice")
+    .description("Sluice: stablecoin payments, self-hosted.")
+    .configureOutput(quiet)
+    .exitOverride()
+  for (const [name, command] of Object.entries(commandTable()))
+    if (!Object.hasOwn(operator, name)) add(program, name, command)
+  program.addHelpText("after", afterHelp(operator))
+  return program
+}
+
+function add(parent: Parser, name: string, command: Command): void {
+  const parser = parent.command(name).description(command.does)
+  if (command.takes) parser.arguments(command.takes)
+  for (const [flags, does] of command.options ?? []) parser.option(flags, does)
+  for (const [child, each] of Object.entries(command.commands ?? {})) add(parser, child, each)
+  const { load } = command
+  if (!load) return
+  parser
+    .option("--json", "print JSON, one value a line")
+    .option("--profile <name>", "use this profile of `sluice login`")
+    .option("--url <address>", "the address of the service")
+    .action(async () => {
+      const options = parser.opts()
+      const { run } = await load()
+      await run({ args: parser.args, options, out: openOutput(options.json === true), table: commandTable() })
+    })
+}
+
+function afterHelp(operator: OperatorCommands): string {
+  const names = Object.entries(operator)
+  const list = names.map(([name, { does }]) => `  ${name.padEnd(16)}${does}`).join("\n")
+  const ofOperator = names.length > 0 ? `\nOperator's commands:\n${list}\n` : ""
+  const codes = Object.entries(exitCodes).map(([code, means]) => `  ${code}  ${means}`)
+  return `${ofOperator}\nExit codes:\n${codes.join("\n")}`
+}

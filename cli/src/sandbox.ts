@@ -1,0 +1,89 @@
+/** Payments of the sandbox's test buyers. */
+import { type BuyerOptions, openBuyer } from "../../sdk/src/buyer/buyer.ts"
+import { SluiceError } from "../../sdk/src/errors.ts"
+import { fromUnits, toUnits } from "../../sdk/src/money.ts"
+import type { Sluice } from "../../sdk/src/sluice.ts"
+import { Failure } from "./failure.ts"
+import { postSandbox } from "./request.ts"
+
+/** How a payment differs from what is asked for. */
+export interface Manner {
+  partial?: boolean
+  over?: boolean
+  late?: boolean
+  twice?: boolean
+  asAgent?: boolean
+  buyer: number
+}
+
+type Connected = Sluice & { baseUrl: string }
+type Status = Awaited<ReturnType<Sluice["pay"]["status"]>>
+
+const MAX_PER_PAYMENT = "1000000"
+
+/** Sends a route of the sandbox; throws a {@link Failure} with a sentence where the service is no sandbox. */
+export async function inSandbox(sluice: Connected, path: string, body: object): Promise<Record<string, unknown>> {
+  try {
+    return (await postSandbox(sluice.baseUrl, path, body)) as Record<string, unknown>
+  } catch (error) {
+    if (error instanceof SluiceError && error.status === 404)
+      throw new Failure(`${sluice.baseUrl} is no sandbox. Test payments and triggers happen only there.`)
+    throw error
+  }
+}
+
+/** Pays a checkout in this manner; returns the hashes of the transfers. */
+export async function payCheckout(sluice: Connected, id: string, manner: Manner): Promise<string[]> {
+  const status = await sluice.pay.status(id)
+  if (manner.asAgent) {
+    await agentOf(sluice, status, manner.buyer).then(agent => agent.pay(`${sluice.baseUrl}/pay/${id}`))
+    return []
+  }
+  const { payTo } = status
+  if (payTo === undefined) throw new Failure(`The checkout ${id} takes no transfer now: ${status.message}`)
+  if (manner.late) await passEnd(sluice, status)
+  const hashes: string[] = []
+  for (const amount of amountsOf(status, manner)) {
+    const { txHash } = await inSandbox(sluice, "pay", { to: payTo, amount, buyer: manner.buyer })
+    hashes.push(`${txHash}`)
+  }
+  return hashes
+}
+
+/** The amounts of the transfers, in whole tokens. */
+function amountsOf(status: Status, { partial, over, twice }: Manner): string[] {
+  const { decimals } = status.token
+  const amount = toUnits(status.amount, decimals)
+  const missing = amount - toUnits(status.amountReceived, decimals)
+  if (missing <= 0n && !over && !twice)
+    throw new Failure("The whole amount has arrived already. --over and --twice pay more.")
+  const open = missing > 0n ? missing : amount
+  const units = partial ? [open / 2n] : over ? [open + amount / 2n] : twice ? [open, amount] : [open]
+  return units.map(each => fromUnits(each, decimals))
+}
+
+/** Moves the sandbox's clock behind the end of a checkout. */
+export async function passEnd(sluice: Connected, { expiresAt }: { expiresAt: string }): Promise<void> {
+  const now = Date.parse(`${(await inSandbox(sluice, "clock", { advance: "1s" })).now}`)
+  const leftS = Math.ceil((Date.parse(expiresAt) - now) / 1_000)
+  if (leftS >= 0) await inSandbox(sluice, "clock", { advance: `${leftS + 1}s` })
+}
+
+/** A buyer who signs (x402); the sandbox's test wallet holds the key. */
+export async function agentOf(
+  sluice: Connected,
+  { chainId, token }: { chainId: number; token: { address: string; decimals: number } },
+  buyer: number,
+): Promise<ReturnType<typeof openBuyer>> {
+  const ask = async (method: string, params: unknown[] = []) =>
+    (await inSandbox(sluice, "wallet", { method, params, buyer })).result
+  const [address] = (await ask("eth_accounts")) as `0x${string}`[]
+  const provider = {
+    request: async ({ method, params }: { method: string; params?: unknown }) => await ask(method, params as unknown[]),
+  }
+  return openBuyer({
+    wallet: { address, provider } as BuyerOptions["wallet"],
+    maxPerPayment: MAX_PER_PAYMENT,
+    tokens: [{ network: `eip155:${chainId}`, ...token }],
+  })
+}
