@@ -28,7 +28,7 @@ const own: Record<string, Command> = {
     takes: "<event>",
     options: [
       ["--on <id>", "the checkout to use, or for `ping` the webhook"],
-      ["--amount <amount>", "the amount of the new checkout or paywall; 1.00 by default"],
+      ["--amount <amount>", "the amount of the new checkout; 1.00 by default"],
       ["--metadata <name=value...>", "metadata of the new checkout"],
     ],
     among: [
@@ -36,7 +36,6 @@ const own: Record<string, Command> = {
       "checkout.confirmed",
       "checkout.expired",
       "payment.exception",
-      "paywall.granted",
       "settings.webhook_changed",
       "ping",
     ],

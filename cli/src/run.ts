@@ -5,14 +5,11 @@ import { commandTable } from "./commands.ts"
 import { exitCodes, factsOf, failureText } from "./failure.ts"
 import { openOutput, printable } from "./output.ts"
 
-/** What the operator's commands are here: a name and what it does. The server runs them itself. */
-export type OperatorCommands = Record<string, { does: string }>
-
 /**
- * Runs the command of these arguments and sets the exit code of the process. `operator` are commands of the server that `--help`
- * lists too.
+ * Runs the command of these arguments and sets the exit code of the process. `operator` names commands that the
+ * server has itself, which win.
  */
-export async function runCli(args: string[], operator: OperatorCommands = {}): Promise<void> {
+export async function runCli(args: string[], operator: readonly string[] = []): Promise<void> {
   const isJson = args.includes("--json")
   const program = parserOf(operator)
   try {
@@ -39,15 +36,15 @@ function report(isJson: boolean, facts: ReturnType<typeof factsOf>): void {
   process.stderr.write(`${text}\n`)
 }
 
-function parserOf(operator: OperatorCommands): Parser {
+function parserOf(operator: readonly string[]): Parser {
   const quiet = { writeOut: (text: string) => void process.stdout.write(text), writeErr: () => {} }
   const program = new Parser("sluice")
     .description("Sluice: stablecoin payments, self-hosted.")
     .configureOutput(quiet)
     .exitOverride()
   for (const [name, command] of Object.entries(commandTable()))
-    if (!Object.hasOwn(operator, name)) add(program, name, command)
-  program.addHelpText("after", afterHelp(operator))
+    if (!operator.includes(name)) add(program, name, command)
+  program.addHelpText("after", afterHelp())
   return program
 }
 
@@ -69,10 +66,7 @@ function add(parent: Parser, name: string, command: Command): void {
     })
 }
 
-function afterHelp(operator: OperatorCommands): string {
-  const names = Object.entries(operator)
-  const list = names.map(([name, { does }]) => `  ${name.padEnd(16)}${does}`).join("\n")
-  const ofOperator = names.length > 0 ? `\nOperator's commands:\n${list}\n` : ""
+function afterHelp(): string {
   const codes = Object.entries(exitCodes).map(([code, means]) => `  ${code}  ${means}`)
-  return `${ofOperator}\nExit codes:\n${codes.join("\n")}`
+  return `\nExit codes:\n${codes.join("\n")}`
 }

@@ -70,7 +70,7 @@ export async function passEnd(sluice: Connected, { expiresAt }: { expiresAt: str
 }
 
 /** A buyer who signs (x402); the sandbox's test wallet holds the key. */
-export async function agentOf(
+async function agentOf(
   sluice: Connected,
   { chainId, token }: { chainId: number; token: { address: string; decimals: number } },
   buyer: number,

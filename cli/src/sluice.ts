@@ -1,5 +1,4 @@
-#!/usr/bin/env node
-/** The command `sluice` for merchants. The server's own command has these and the operator's. */
+/** The command line for merchants alone. The server's `sluice` has these commands and the operator's. */
 import { runCli } from "./run.ts"
 
 await runCli(process.argv.slice(2))

@@ -7,6 +7,7 @@
 export const ownDatabase = [
   "server/test/chaos/**/*.test.ts",
   "server/test/e2e/**/*.test.ts",
+  "cli/**/*.test.ts",
   "contracts/**/*.test.ts",
   "server/src/platform/db/migrations.test.ts",
 ]

@@ -1,4 +1,5 @@
 /** What `script/test NAME` runs: the folders of each suite. Of them, `*.long.ts` run with `--long`, and `*.test.ts` without. */
 export const suites: Record<string, readonly string[]> = {
+  cli: ["cli/"],
   sdk: ["sdk/", "examples/", "react/"],
 }

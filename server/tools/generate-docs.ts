@@ -1,9 +1,10 @@
 /**
- * Generates docs/openapi.json, docs/errors.md, docs/roles.md and docs/settings.md from the code. With --check it writes nothing, and
+ * Generates docs/openapi.json, docs/errors.md, docs/roles.md, docs/settings.md and docs/cli.md from the code. With --check it writes nothing, and
  * fails when a committed file differs from the generated one.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import { cliDocument } from "../../cli/src/document.ts"
 import { openApp } from "../src/app.ts"
 import type { SellingContext } from "../src/ledger/settlement/sellable.ts"
 import { listSettings, readSettings } from "../src/platform/config/read-settings.ts"
@@ -124,6 +125,7 @@ const document = await openDocument()
 const files = {
   "docs/openapi.json": `${JSON.stringify(document, null, 2)}\n`,
   "docs/errors.md": errorsDocument(document),
+  "docs/cli.md": `${MADE_BY}\n\n${cliDocument()}`,
   "docs/roles.md": `${MADE_BY}\n\n${rolesDocument()}`,
   "docs/settings.md": settingsDocument(),
 }

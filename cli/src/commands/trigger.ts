@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
 import { connect } from "../profiles.ts"
-import { agentOf, inSandbox, passEnd, payCheckout } from "../sandbox.ts"
+import { inSandbox, passEnd, payCheckout } from "../sandbox.ts"
 
 const WAIT_MS = 120_000
 const PAUSE_MS = 500
@@ -35,17 +35,6 @@ const recipes: Record<string, (sluice: Connected, wish: Wish) => Promise<string 
     const id = await checkoutOf(sluice, wish)
     await payCheckout(sluice, id, { twice: true, buyer: 0 })
     // The event is about the payment, which has an id of its own.
-    return undefined
-  },
-  "paywall.granted": async (sluice, { amount }) => {
-    const { id } = await sluice.paywalls.create({
-      name: "Made by sluice trigger",
-      price: amount,
-      contentData: { text: "Paid." },
-    } as never)
-    // A paywall's token is that of every checkout of the network.
-    const status = await sluice.pay.status((await sluice.checkouts.create({ amount })).id)
-    await (await agentOf(sluice, status, 0)).pay(`${sluice.baseUrl}/paywall/${id}`)
     return undefined
   },
   "settings.webhook_changed": async sluice => {

@@ -1,6 +1,8 @@
 /**
- * `sluice`: one program for everything that an operator does. Each command is a module that is loaded when it is named.
+ * `sluice`: one program for everything that an operator does, and with the command line of `cli/` what a merchant does. Each command
+ * is a module that is loaded when it is named.
  */
+import { commandTable } from "../../../../cli/src/commands.ts"
 
 interface Command {
   does: string
@@ -39,6 +41,11 @@ ${Object.entries(commands)
 
 \`sluice COMMAND --help\` explains a command. Each takes \`--env-file FILE\`: a file with settings, NAME=VALUE in each line, which
 no shell reads. A variable that is set already counts. The option may be repeated, and the first file with a name wins.
+
+Merchants' commands, which ask a service with an API key; docs/cli.md has all of them:
+${Object.keys(commandTable())
+  .filter(name => !Object.hasOwn(commands, name))
+  .join(" ")}
 `
 
 /**
@@ -48,6 +55,10 @@ export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
   if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usage)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (!command && Object.hasOwn(commandTable(), name)) {
+    const { runCli } = await import("../../../../cli/src/run.ts")
+    return await runCli([name, ...process.argv.slice(2)], Object.keys(commands))
+  }
   if (!command) {
     process.stderr.write(`There is no command ${name}.\nRun \`sluice --help\` for the list of them.\n`)
     process.exitCode = 2

@@ -1,0 +1,51 @@
+/** The text of docs/cli.md, made of the table of commands. */
+import type { Command } from "./command.ts"
+import { commandTable } from "./commands.ts"
+import { exitCodes } from "./failure.ts"
+
+const intro = `# Command line
+
+\`sluice\` has the operator's commands and, for merchants, those of this page. From a folder of sources it is \`script/sluice\`.
+
+**Which service, which key.** \`SLUICE_API_KEY\` wins over every profile, and then no file is read. \`SLUICE_URL\` or \`--url\` has the
+address; without them it is the sandbox at \`http://127.0.0.1:4000\`. Otherwise the profile counts that \`sluice login\` has saved, in a
+file that only its owner may read: \`SLUICE_CONFIG\`, or \`sluice/profiles.json\` below \`XDG_CONFIG_HOME\` or \`~/.config\`. The key of a
+profile is sent to its own service alone. \`sluice login\` opens no browser: it prints an address and a code.
+
+**For programs.** Every command takes \`--json\`: one line of JSON for each value. Errors are on the standard error, with the id of the
+request, and with \`--json\` they are JSON too. \`NO_COLOR\` is respected. Text of payers reaches a terminal without control characters.
+
+**In the sandbox** \`sluice pay\` and \`sluice trigger\` make real payments on its chain. \`checkout.expired\` and \`--late\` move the sandbox's
+clock, by five minutes or more. After that \`--as-agent\` is refused, because the buyer signs by this machine's clock. \`checkout.expired\`
+takes about a minute.
+
+\`sluice doctor\` is the operator's command where the server is installed; \`node cli/src/sluice.ts doctor\` checks the connection.
+`
+
+/** The whole page. */
+export function cliDocument(): string {
+  const codes = Object.entries(exitCodes).map(([code, means]) => `| ${code} | ${means} |`)
+  const rows = Object.entries(commandTable()).flatMap(([name, command]) => rowsOf(name, command))
+  return `${intro}
+## Exit codes
+
+| code | meaning |
+|---|---|
+${codes.join("\n")}
+
+## Commands
+
+\`sluice COMMAND --help\` has the options of a command.
+
+| command | what it does |
+|---|---|
+${rows.join("\n")}
+`
+}
+
+function rowsOf(path: string, { does, takes = "", commands = {}, load }: Command): string[] {
+  const own = load
+    ? [`| \`${[path, takes].filter(part => part !== "").join(" ")}\` | ${does.replaceAll("|", "\\|")} |`]
+    : []
+  return [...own, ...Object.entries(commands).flatMap(([name, each]) => rowsOf(`${path} ${name}`, each))]
+}

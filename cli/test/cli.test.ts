@@ -1,0 +1,230 @@
+// The command line as a process, against a whole sandbox: what it prints, how it ends, and what happened at the service.
+import { type ChildProcess, spawn } from "node:child_process"
+import { once } from "node:events"
+import { chmodSync, readFileSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { newVisitor, sendDeviceForm } from "../../server/test/sign-in.ts"
+import { commandTable } from "../src/commands.ts"
+import { printable } from "../src/output.ts"
+
+let sandbox: Sandbox
+let apiKey: string
+const url = () => sandbox.url
+beforeAll(async () => {
+  // More checkouts a minute than a key may make.
+  sandbox = await newSandbox({ LIMIT_CHECKOUT: "0" }, "migrated")
+  await sandbox.start()
+  const { accessToken } = sandbox.file().merchants[0]
+  const scopes = ["read", "checkouts", "catalog", "webhooks"]
+  const made = await sandbox.call(
+    "/api/console/api-keys",
+    { name: "cli", scopes },
+    { authorization: `Bearer ${accessToken}` },
+  )
+  apiKey = made.body.key
+})
+afterAll(() => sandbox?.remove())
+
+interface Ended {
+  code: number
+  out: string
+  errors: string
+}
+
+function start(
+  args: string[],
+  env: Record<string, string>,
+): { child: ChildProcess; seen: { out: string; errors: string } } {
+  const { PATH = "" } = process.env
+  const child = spawn(process.execPath, [join(root, "cli/src/sluice.ts"), ...args], {
+    env: { PATH, HOME: sandbox.dir, SLUICE_CONFIG: join(sandbox.dir, "none.json"), ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  })
+  const seen = { out: "", errors: "" }
+  child.stdout?.on("data", chunk => (seen.out += chunk))
+  child.stderr?.on("data", chunk => (seen.errors += chunk))
+  return { child, seen }
+}
+
+async function run(
+  args: string[],
+  env: Record<string, string> = { SLUICE_API_KEY: apiKey, SLUICE_URL: url() },
+): Promise<Ended> {
+  const { child, seen } = start(args, env)
+  const [code] = await once(child, "close")
+  return { code, ...seen }
+}
+
+/** What a command prints with `--json`, which must succeed and be one line. */
+// biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
+async function json(...args: string[]): Promise<any> {
+  const { code, out, errors } = await run([...args, "--json"])
+  expect([code, errors]).toEqual([0, ""])
+  expect(out.trimEnd().split("\n")).toHaveLength(1)
+  return JSON.parse(out)
+}
+
+const newCheckout = async (amount = "4"): Promise<string> => (await json("checkouts", "create", "--amount", amount)).id
+
+describe("paying in the sandbox", () => {
+  it.each([
+    [[], { status: "confirmed", exception: null, amountReceived: "4.00" }],
+    [["--as-agent"], { status: "confirmed", amountReceived: "4.00" }],
+    [["--over"], { status: "confirmed", amountReceived: "6.00" }],
+    [["--twice"], { status: "confirmed", amountReceived: "8.00" }],
+  ])("pay %j", async (manner, expected) => {
+    const id = await newCheckout()
+    await json("pay", id, ...manner)
+    await until("all of it is there", async () => {
+      const { status, amountReceived } = await json("checkouts", "get", id)
+      return status === expected.status && amountReceived === expected.amountReceived
+    })
+  })
+
+  it("pays a part, then the rest, and refuses to pay a third time", async () => {
+    const id = await newCheckout("4.01")
+    expect((await json("pay", id, "--partial")).txHashes).toHaveLength(1)
+    await until("the part is counted", async () => (await json("checkouts", "get", id)).amountReceived === "2.005")
+    expect(await json("pay", `${url()}/pay/${id}`)).toMatchObject({ status: "confirmed", amountReceived: "4.01" })
+    const again = await run(["pay", id, "--json"])
+    expect([again.code, again.out]).toEqual([1, ""])
+  })
+
+  it.each(["checkout.session.completed", "checkout.confirmed", "payment.exception", "settings.webhook_changed"])(
+    "trigger %s makes the event happen, with ids that exist",
+    async name => {
+      const event = await json("trigger", name, "--metadata", "order=7")
+      expect(event).toMatchObject({ event: name })
+      expect(await json("events", "get", event.id)).toMatchObject({ id: event.id })
+      if (name.startsWith("checkout."))
+        expect(await json("checkouts", "get", event.data.id)).toMatchObject({ metadata: { order: "7" } })
+    },
+  )
+})
+
+describe("reading", () => {
+  it("prints a page of a list, and with --all a line for each row", async () => {
+    await newCheckout()
+    await newCheckout()
+    const page = await json("checkouts", "list", "--limit", "1")
+    expect([page.data.length, page.total > 1]).toEqual([1, true])
+    const all = await run(["checkouts", "list", "--all"])
+    const rows = all.out
+      .trimEnd()
+      .split("\n")
+      .map(line => JSON.parse(line))
+    expect(rows).toHaveLength(page.total)
+    expect(rows[0].id).toBe(page.data[0].id)
+  })
+
+  it("tails events from a time on", async () => {
+    const event = await json("trigger", "settings.webhook_changed")
+    const since = new Date(Date.parse(event.createdAt) - 1).toISOString()
+    expect(await json("events", "tail", "--since", since, "--count", "1")).toMatchObject({ event: event.event })
+  })
+
+  it("prints what other commands find as JSON", async () => {
+    expect(await json("api", "GET", "/healthz")).toMatchObject({ status: "ok" })
+    expect(await json("open")).toEqual({ url: `${url()}/console` })
+    expect((await json("doctor")).findings).toHaveLength(4)
+    expect((await json("export", "books", "--from", "2026-01-01", "--to", "2026-01-02")).csv).toContain(",")
+    for (const shell of ["bash", "zsh"]) expect((await json("completion", shell)).script).toContain("checkouts list")
+  })
+
+  it("resends an event to the endpoint that was to get it", async () => {
+    const made = await json(
+      "webhooks",
+      "create",
+      "--url-value",
+      `${url()}/sandbox/inbox/cli`,
+      "--events",
+      '["checkout.confirmed"]',
+    )
+    const event = await json("trigger", "checkout.confirmed")
+    expect(await json("events", "resend", event.id)).toMatchObject([{ eventId: event.id, webhookId: made.id }])
+    await json("webhooks", "delete", made.id)
+  })
+})
+
+describe("failures", () => {
+  const own = () => ({ SLUICE_API_KEY: apiKey, SLUICE_URL: url() })
+  it.each([
+    ["an unknown command", ["bogus"], own, 2, "USAGE"],
+    ["an unknown option", ["checkouts", "list", "--bogus"], own, 2, "USAGE"],
+    ["a missing argument", ["pay"], own, 2, "USAGE"],
+    ["a value of the wrong type", ["checkouts", "list", "--limit", "many"], own, 2, "FAILED"],
+    ["a path that leaves the service", ["api", "GET", "@evil.example/"], own, 2, "FAILED"],
+    ["a thing that does not exist", ["checkouts", "get", "cs_aaaaaaaaaaaaaaaaaaaaaaaa"], own, 1, "SESSION_NOT_FOUND"],
+    ["a wrong field", ["checkouts", "create", "--amount", "x"], own, 1, "VALIDATION_ERROR"],
+    ["no key", ["checkouts", "list"], () => ({ SLUICE_URL: url() }), 3, "FAILED"],
+    ["a wrong key", ["checkouts", "list"], () => ({ SLUICE_API_KEY: "sk_x", SLUICE_URL: url() }), 3, "UNAUTHORIZED"],
+    ["no service", ["api", "GET", "/"], () => ({ SLUICE_URL: "http://127.0.0.1:9" }), 4, "CONNECTION_FAILED"],
+  ])("%s", async (_, args, env, code, error) => {
+    const ended = await run([...args, "--json"], env())
+    expect([ended.code, ended.out]).toEqual([code, ""])
+    const facts = JSON.parse(ended.errors)
+    expect(facts).toMatchObject({ error, exitCode: code })
+    expect("requestId" in facts).toBe(error !== "USAGE" && error !== "FAILED" && error !== "CONNECTION_FAILED")
+    const plain = await run(args, env())
+    expect([plain.code, plain.out]).toEqual([code, ""])
+    expect(plain.errors.trim()).not.toMatch(/^\{|^Usage:/)
+    if (facts.requestId) expect(plain.errors).toMatch(/ {2}request [0-9a-f-]{36}/)
+  })
+})
+
+describe("a profile", () => {
+  it("is made by login, used, kept from others, and removed by logout", async () => {
+    const file = join(sandbox.dir, "profiles.json")
+    const env = { SLUICE_CONFIG: file }
+    const { child, seen } = start(["login", "--url", url(), "--json"], env)
+    await until("it shows the code", () => seen.out.includes("\n"))
+    const { userCode, verificationUri } = JSON.parse(seen.out.split("\n")[0] ?? "")
+    expect(verificationUri).toBe(`${url()}/console/device`)
+    const visitor = newVisitor(url())
+    const body = JSON.stringify({ merchantId: sandbox.file().merchants[0].id })
+    const headers = { "content-type": "application/json", origin: url() }
+    const signedIn = await visitor.fetch("/api/console/session", { method: "POST", headers, body })
+    expect(signedIn.status, await signedIn.text()).toBeLessThan(300)
+    expect((await sendDeviceForm(visitor, { code: userCode, does: "approve" }, { origin: url() })).text).toContain(
+      "approved",
+    )
+    expect((await once(child, "close"))[0]).toBe(0)
+    expect(JSON.parse(seen.out.split("\n")[1] ?? "")).toMatchObject({ url: url(), savedIn: file })
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(seen.out).not.toContain(JSON.parse(readFileSync(file, "utf8")).default.apiKey)
+
+    expect((await run(["checkouts", "list", "--json"], env)).code).toBe(0)
+    // The key goes to its own service alone.
+    expect(await run(["checkouts", "list"], { ...env, SLUICE_URL: "http://127.0.0.1:9" })).toMatchObject({
+      code: 3,
+      out: "",
+    })
+    chmodSync(file, 0o644)
+    expect(await run(["checkouts", "list"], env)).toMatchObject({ code: 3, out: "" })
+    // A key of the environment is used without a look at the file.
+    expect((await run(["checkouts", "list"], { ...env, SLUICE_API_KEY: apiKey, SLUICE_URL: url() })).code).toBe(0)
+    chmodSync(file, 0o600)
+    expect((await run(["logout"], env)).code).toBe(0)
+    expect(readFileSync(file, "utf8")).toBe("{}\n")
+  })
+})
+
+describe("the table of commands", () => {
+  it("has no option twice, as the second would hide the first", () => {
+    const check = (name: string, { options = [], commands = {} }: ReturnType<typeof commandTable>[string]) => {
+      const flags = [...options.map(([flags]) => flags.split(" ")[0]), "--json", "--profile", "--url"]
+      expect(
+        flags.filter((flag, i) => flags.indexOf(flag) !== i),
+        name,
+      ).toEqual([])
+      for (const [child, each] of Object.entries(commands)) check(`${name} ${child}`, each)
+    }
+    for (const [name, command] of Object.entries(commandTable())) check(name, command)
+  })
+})
+
+it("keeps what controls a terminal out of it", () => {
+  expect(printable("a\u001b[2Jb\u009bc\u202ed\ne")).toBe("a\ufffd[2Jb\ufffdc\ufffdd\ne")
+})
