@@ -2,7 +2,6 @@
  * `sluice`: one program for everything that an operator does, and with the command line of `cli/` what a merchant does. Each command
  * is a module that is loaded when it is named.
  */
-import { commandTable } from "../../../../cli/src/commands.ts"
 
 interface Command {
   does: string
@@ -31,7 +30,7 @@ const commands: Record<string, Command> = {
   },
 }
 
-const usage = `Sluice: stablecoin payments, self-hosted.
+const usageOf = (ofMerchants: readonly string[]) => `Sluice: stablecoin payments, self-hosted.
 
   sluice COMMAND [...]
 
@@ -43,9 +42,7 @@ ${Object.entries(commands)
 no shell reads. A variable that is set already counts. The option may be repeated, and the first file with a name wins.
 
 Merchants' commands, which ask a service with an API key; docs/cli.md has all of them:
-${Object.keys(commandTable())
-  .filter(name => !Object.hasOwn(commands, name))
-  .join(" ")}
+${ofMerchants.join(" ")}
 `
 
 /**
@@ -53,13 +50,15 @@ ${Object.keys(commandTable())
  */
 export async function run(): Promise<void> {
   const [name = "--help"] = process.argv.splice(2, 1)
-  if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usage)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (!command && Object.hasOwn(commandTable(), name)) {
-    const { runCli } = await import("../../../../cli/src/run.ts")
-    return await runCli([name, ...process.argv.slice(2)], Object.keys(commands))
-  }
   if (!command) {
+    const { commandTable } = await import("../../../../cli/src/commands.ts")
+    const ofMerchants = Object.keys(commandTable()).filter(each => !Object.hasOwn(commands, each))
+    if (["--help", "-h", "help"].includes(name)) return void process.stdout.write(usageOf(ofMerchants))
+    if (ofMerchants.includes(name)) {
+      const { runCli } = await import("../../../../cli/src/run.ts")
+      return await runCli([name, ...process.argv.slice(2)], Object.keys(commands))
+    }
     process.stderr.write(`There is no command ${name}.\nRun \`sluice --help\` for the list of them.\n`)
     process.exitCode = 2
     return
