@@ -1,6 +1,17 @@
 /** A Postgres server of the tests' own: a fresh cluster on loopback, ended with the process that started it. */
 import { execFileSync, spawn, spawnSync } from "node:child_process"
-import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -34,6 +45,8 @@ export interface TestPostgres {
   stopLogWriter(): Promise<void>
   /** Makes a replica a primary of its own. */
   promote(): Promise<void>
+  /** What its log says of deadlocks: who waited for whom, and with which statements. */
+  deadlocks(): string
   /** Fills its disk, which must be one of its own, to the last page. */
   fill(): void
   /** Undoes it. */
@@ -68,7 +81,13 @@ export async function startPostgres({
   const owner = isRoot ? { uid: id("-u"), gid: id("-g") } : {}
   if (owner.uid !== undefined && owner.gid !== undefined) chownSync(dir, owner.uid, owner.gid)
   chmodSync(dir, 0o700)
-  const options = { ...owner, cwd: "/", stdio: "ignore" as const, env: { PATH: process.env.PATH, LC_ALL: "C" } }
+  const log = openSync(`${dir}.log`, "a")
+  const options = {
+    ...owner,
+    cwd: "/",
+    stdio: ["ignore" as const, "ignore" as const, log],
+    env: { PATH: process.env.PATH, LC_ALL: "C" },
+  }
   if (replicaOf)
     execFileSync(
       join(bin, "pg_basebackup"),
@@ -134,6 +153,10 @@ export async function startPostgres({
         .finally(() => client.end())
       for (const { pid } of rows) process.kill(pid, "SIGSTOP")
     },
+    deadlocks: () => {
+      const [, ...after] = readFileSync(`${dir}.log`, "utf8").split("deadlock detected")
+      return after.map(text => text.split("\n").slice(1, 14).join("\n")).join("\n\n")
+    },
     promote: async () => {
       const client = new pg.Client({ connectionString: url })
       await client.connect()
@@ -146,6 +169,8 @@ export async function startPostgres({
         await ended
       }
       process.off("exit", kill)
+      closeSync(log)
+      rmSync(`${dir}.log`, { force: true })
       if (diskMb !== undefined) execFileSync("umount", [dir])
       rmSync(dir, { recursive: true, force: true })
     },
