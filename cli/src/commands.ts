@@ -2,6 +2,16 @@
 import type { Command } from "./command.ts"
 import { resourceCommands } from "./resource-commands.ts"
 
+/** The events that `sluice trigger` makes happen. */
+export const triggered = [
+  "checkout.session.completed",
+  "checkout.confirmed",
+  "checkout.expired",
+  "payment.exception",
+  "settings.webhook_changed",
+  "ping",
+] as const
+
 const own: Record<string, Command> = {
   login: {
     does: "signs in: a person approves at /console/device, and a profile keeps the key",
@@ -31,14 +41,7 @@ const own: Record<string, Command> = {
       ["--amount <amount>", "the amount of the new checkout; 1.00 by default"],
       ["--metadata <name=value...>", "metadata of the new checkout"],
     ],
-    among: [
-      "checkout.session.completed",
-      "checkout.confirmed",
-      "checkout.expired",
-      "payment.exception",
-      "settings.webhook_changed",
-      "ping",
-    ],
+    among: triggered,
     load: () => import("./commands/trigger.ts"),
   },
   open: {

@@ -6,7 +6,7 @@ import { Sluice } from "../../sdk/src/sluice.ts"
 import { Failure } from "./failure.ts"
 
 /** The sandbox of this machine. */
-const DEFAULT_URL = "http://127.0.0.1:4000"
+export const DEFAULT_URL = "http://127.0.0.1:4000"
 const DEFAULT_PROFILE = "default"
 
 /** What `sluice login` keeps. */

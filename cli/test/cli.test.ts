@@ -1,20 +1,20 @@
 // The command line as a process, against a whole sandbox: what it prints, how it ends, and what happened at the service.
-import { type ChildProcess, spawn } from "node:child_process"
+import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { once } from "node:events"
 import { chmodSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, root, type Sandbox, until } from "../../server/test/e2e/program.ts"
 import { newVisitor, sendDeviceForm } from "../../server/test/sign-in.ts"
-import { commandTable } from "../src/commands.ts"
+import { commandTable, triggered } from "../src/commands.ts"
 import { printable } from "../src/output.ts"
 
 let sandbox: Sandbox
 let apiKey: string
 const url = () => sandbox.url
 beforeAll(async () => {
-  // More checkouts a minute than a key may make.
-  sandbox = await newSandbox({ LIMIT_CHECKOUT: "0" }, "migrated")
+  // More calls a minute than a key may make.
+  sandbox = await newSandbox({ LIMIT_CHECKOUT: "0", LIMIT_CONSOLE: "0", LIMIT_MERCHANT: "0" }, "migrated")
   await sandbox.start()
   const { accessToken } = sandbox.file().merchants[0]
   const scopes = ["read", "checkouts", "catalog", "webhooks"]
@@ -125,12 +125,69 @@ describe("reading", () => {
     expect(await json("events", "tail", "--since", since, "--count", "1")).toMatchObject({ event: event.event })
   })
 
+  it("tails what happens from now on, each event once, though it reads some seconds again", async () => {
+    const ofType = ["--type", "settings.webhook_changed"]
+    const before = await json("trigger", "settings.webhook_changed")
+    const { child, seen } = start(["events", "tail", ...ofType, "--json"], {
+      SLUICE_API_KEY: apiKey,
+      SLUICE_URL: url(),
+    })
+    const ids = () =>
+      seen.out
+        .trim()
+        .split("\n")
+        .flatMap(line => (line === "" ? [] : [JSON.parse(line).id]))
+    try {
+      // Whatever was made before its first look counts as printed.
+      await until("it prints", async () => {
+        await json("trigger", "settings.webhook_changed")
+        return ids().length > 0
+      })
+      const printed = ids().length
+      await json("trigger", "settings.webhook_changed")
+      await until("it prints more", () => ids().length > printed)
+      expect(new Set(ids()).size).toBe(ids().length)
+      expect(ids()).not.toContain(before.id)
+    } finally {
+      child.kill("SIGTERM")
+    }
+  })
+
   it("prints what other commands find as JSON", async () => {
     expect(await json("api", "GET", "/healthz")).toMatchObject({ status: "ok" })
     expect(await json("open")).toEqual({ url: `${url()}/console` })
+    const id = await newCheckout()
+    expect(await json("open", id)).toEqual({ url: `${url()}/console/payments/${id}` })
+    expect((await run(["open", "cs_aaaaaaaaaaaaaaaaaaaaaaaa"])).code).toBe(1)
     expect((await json("doctor")).findings).toHaveLength(4)
     expect((await json("export", "books", "--from", "2026-01-01", "--to", "2026-01-02")).csv).toContain(",")
-    for (const shell of ["bash", "zsh"]) expect((await json("completion", shell)).script).toContain("checkouts list")
+    expect((await json("completion", "zsh")).script).toContain("checkouts list")
+  })
+
+  it("writes a report to a new file, and to no other", async () => {
+    const file = join(sandbox.dir, "books.csv")
+    const args = ["export", "books", "--from", "2026-01-01", "--to", "2026-01-02", "--out", file]
+    const { bytes } = await json(...args)
+    const written = readFileSync(file)
+    expect([written.length, written.length > 0]).toEqual([bytes, true])
+    expect((await run(args)).code).toBe(1)
+    expect(readFileSync(file)).toEqual(written)
+  })
+
+  it("completes in bash", async () => {
+    const { script } = await json("completion", "bash")
+    const complete = (...words: string[]) =>
+      execFileSync("bash", [
+        "-c",
+        `${script}\nCOMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; printf '%s\n' "\${COMPREPLY[@]}"`,
+        "bash",
+        ...words,
+      ])
+        .toString()
+        .trim()
+        .split("\n")
+    expect(complete("sluice", "checkouts", "l")).toEqual(["list"])
+    expect(complete("sluice", "trigger", "checkout.")).toEqual(triggered.filter(name => name.startsWith("checkout.")))
   })
 
   it("resends an event to the endpoint that was to get it", async () => {

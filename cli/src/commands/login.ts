@@ -4,10 +4,9 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { SluiceError } from "../../../sdk/src/errors.ts"
 import type { Input } from "../command.ts"
 import { Failure } from "../failure.ts"
-import { profilesFile, saveProfile, trimmed } from "../profiles.ts"
+import { DEFAULT_URL, profilesFile, saveProfile, trimmed } from "../profiles.ts"
 import { request } from "../request.ts"
 
-const DEFAULT_URL = "http://127.0.0.1:4000"
 /** What the service asks for after `slow_down`. */
 const SLOWER_S = 5
 

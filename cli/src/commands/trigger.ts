@@ -1,12 +1,13 @@
 /** `sluice trigger`: makes an event happen in the sandbox, so that every id in it exists. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Input } from "../command.ts"
+import type { triggered } from "../commands.ts"
 import { Failure } from "../failure.ts"
 import { connect } from "../profiles.ts"
 import { inSandbox, passEnd, payCheckout } from "../sandbox.ts"
 
 const WAIT_MS = 120_000
-const PAUSE_MS = 500
+const PAUSE_MS = 2_000
 const BLOCKS = 12
 /** The shortest time to pay that a checkout may have, in seconds. */
 const SHORTEST_S = 300
@@ -18,8 +19,10 @@ interface Wish {
   metadata: Record<string, string>
 }
 
+type Event = (typeof triggered)[number]
+
 /** Each event: what is done, which returns the id that the event is about. */
-const recipes: Record<string, (sluice: Connected, wish: Wish) => Promise<string | undefined>> = {
+const recipes: Record<Event, (sluice: Connected, wish: Wish) => Promise<string | undefined>> = {
   "checkout.session.completed": async (sluice, wish) => await paid(sluice, wish),
   "checkout.confirmed": async (sluice, wish) => await paid(sluice, wish),
   "checkout.expired": async (sluice, { on, amount, metadata }) => {
@@ -55,7 +58,7 @@ const recipes: Record<string, (sluice: Connected, wish: Wish) => Promise<string 
 /** Makes the event happen, waits until the service has recorded it, and prints it. */
 export async function run({ args, options, out }: Input): Promise<void> {
   const [event = ""] = args
-  const recipe = Object.hasOwn(recipes, event) ? recipes[event] : undefined
+  const recipe = Object.hasOwn(recipes, event) ? recipes[event as Event] : undefined
   if (!recipe) throw new Failure(`${event} can't be triggered. These can: ${Object.keys(recipes).join(", ")}.`, 2)
   const sluice = connect(options)
   // Asked first: nothing must be made on a service that is no sandbox.
