@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 91b7a4b2ea2a363363c32e1595475f5936bac5c494b98ba8814311d4ee84a542
+// Made from schema.sql by `npm run schema`; do not edit. f9672506e832a543ab5f22b152d54a5514b8e3c0ebe9ddbd5ebc1b3c1ff24da0
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -224,6 +224,18 @@ interface Bundles {
    * Increased by each change: what a process remembers of a bundle is used while this is the same.
    */
   version: number;
+}
+
+interface Changes {
+  at: Generated<Date>;
+  kind: "checkout" | "payment" | "payout" | "refund" | "subscription" | "invoice" | "delivery" | "webhook" | "payout_address";
+  merchant_id: string;
+  n: Generated<bigint>;
+  object_id: string;
+  /**
+   * The transaction. A reader takes rows below `pg_snapshot_xmin` only: no transaction can still commit a row below those. By `n` alone, a row that commits after a greater one was read would be lost.
+   */
+  xid: Generated<string>;
 }
 
 interface CheckoutSessions {
@@ -1949,6 +1961,7 @@ export interface DB {
   bundle_headers: BundleHeaders;
   bundle_routes: BundleRoutes;
   bundles: Bundles;
+  changes: Changes;
   checkout_sessions: CheckoutSessions;
   checkout_terms: CheckoutTerms;
   claim_books: ClaimBooks;
