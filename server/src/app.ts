@@ -34,6 +34,7 @@ import { healthRoutes } from "./platform/http/health-routes.ts"
 import { documentApi } from "./platform/http/openapi.ts"
 import { pathOf } from "./platform/http/path.ts"
 import { openServer, type Server } from "./platform/http/server.ts"
+import { changeRoutes } from "./products/changes/routes.ts"
 import { catalogRoutes } from "./products/checkouts/catalog-routes.ts"
 import { payRoutes } from "./products/checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./products/checkouts/routes.ts"
@@ -130,6 +131,7 @@ export function openApp(
     searchRoutes(routes, ctx)
     payerRoutes(routes, ctx)
     healthInsightRoutes(routes, ctx)
+    changeRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
     consoleRoutes(routes, ctx, assets)
   })

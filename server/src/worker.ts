@@ -34,6 +34,7 @@ import type { Network } from "./platform/chain/networks.ts"
 import { type Context, inTransaction, wallTime } from "./platform/context.ts"
 import { forgetExpiredKeys } from "./platform/http/run-idempotently.ts"
 import { type Loop, runLoop } from "./platform/jobs/run.ts"
+import { forgetOldChanges } from "./products/changes/queries.ts"
 import { eraseOld } from "./products/erasure/erase-old.ts"
 import { advanceEscrows } from "./products/escrow/advance-escrows.ts"
 import { foldDeltas } from "./products/insight/fold-deltas.ts"
@@ -225,6 +226,7 @@ const housekeeping: Loop<SellingContext> = {
     await forgetRetiredKeys(ctx)
     await forgetExpiredSecrets(ctx)
     await forgetOldEvents(ctx)
+    await forgetOldChanges(ctx)
     await skipRest(ctx)
     return HOUSEKEEPING_MS
   },

@@ -106,6 +106,18 @@ export function usualName({ q, ...filter }: Filter): string | undefined {
   return { "exceptional,true": "exceptions", "status,granted": "granted_transactions" }[only.join()]
 }
 
+/** A query for the transactions of any merchants with these ids, but for payouts and calls. */
+export const transactionsById = ({ db }: TxContext, ids: readonly string[]) =>
+  db
+    .selectFrom("transactions")
+    .select(columns)
+    .where(
+      "source",
+      "in",
+      (["payments", "escrows", "settlements"] as const).map(each => sql.lit(each)),
+    )
+    .where("id", "in", ids)
+
 /**
  * The view, or what of it has these terms. The time and the id are those of the first term, so that its index gives the rows in the
  * order of the list. The offset keeps Postgres from reading all of a type or state, which is in that order too (1 s at 100,000 rows).

@@ -6,7 +6,7 @@ import { openSharedReads, type SharedReads } from "./shared-reads.ts"
 import { openSlots, type Slots } from "./waiter-slots.ts"
 
 /**
- * Each kind has places of its own, so that none takes those of another; together they leave a fifth of the connections
+ * Each kind has places of its own, so that none takes those of another; together they leave a tenth of the connections
  * to requests that don't wait.
  */
 interface Waits extends SharedReads {
@@ -16,6 +16,8 @@ interface Waits extends SharedReads {
   polls: Slots
   /** Agents and facilitators whose payments are being carried out. */
   agents: Slots
+  /** Streams of a merchant's changes, and requests that wait for one. */
+  streams: Slots
 }
 
 /** A process has one {@link Wakes}. */
@@ -27,7 +29,7 @@ export function waitsOf({ wakes, signal }: Pick<Context, "wakes" | "signal">): W
   if (known) return known
   const { connections } = defaultBounds
   const part = (share: number) => openSlots(Math.floor(connections * share))
-  const waits = { ...openSharedReads(wakes, signal), pages: part(0.25), polls: part(0.25), agents: part(0.3) }
+  const waits = { ...openSharedReads(wakes, signal), pages: part(0.25), polls: part(0.25), agents: part(0.3), streams: part(0.1) }
   opened.set(wakes, waits)
   return waits
 }

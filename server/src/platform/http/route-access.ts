@@ -226,6 +226,8 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "GET /api/console/payers/:payer": ["read", "read"],
   "GET /api/console/health": ["read", "read"],
   "GET /api/console/checkouts.csv": ["read", "read"],
+  "GET /api/console/stream": ["read", "read"],
+  "GET /api/console/changes": ["read", "read"],
   // Events
   "POST /api/console/webhooks": ["webhooks", "webhooks"],
   "GET /api/console/webhooks": ["read", "webhooks"],

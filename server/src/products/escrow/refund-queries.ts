@@ -30,10 +30,9 @@ const isOurs = ({ settings }: TxContext) => sql<boolean>`(escrows.operator = ${s
 const needsApproval = (ctx: TxContext) =>
   sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and ${isOurs(ctx)} and not ${isBehind})`
 
-/** Returns a query for a merchant's refunds with their calls, without an order. */
-export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status }: Which) {
-  const stored = status === "needs_approval" ? "pending" : status
-  return ctx.db
+/** Returns a query for all merchants' refunds with their calls. */
+export const selectRefunds = (ctx: TxContext) =>
+  ctx.db
     .selectFrom("refunds")
     .innerJoin("payouts", "payouts.id", "refunds.payout_id")
     .innerJoin("escrows", "escrows.session_id", "refunds.session_id")
@@ -41,6 +40,11 @@ export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status
     .select(["payouts.state", "payouts.held_reason", "payouts.held_detail", "payouts.tx_hash", "payouts.recipient"])
     .select(["escrows.chain_id", "escrows.token", "escrows.receiver", "escrows.refund_collector"])
     .select([isBehind.as("behind"), isOurs(ctx).as("ours")])
+
+/** Returns a query for a merchant's refunds with their calls, without an order. */
+export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status }: Which) {
+  const stored = status === "needs_approval" ? "pending" : status
+  return selectRefunds(ctx)
     .where("refunds.merchant_id", "=", merchantId)
     .$if(id !== undefined, query => query.where("refunds.id", "=", id ?? ""))
     .$if(sessionId !== undefined, query => query.where("refunds.session_id", "=", sessionId ?? ""))
@@ -80,8 +84,8 @@ export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
   return await refundsWith(ctx, rows, allowances)
 }
 
-/** Returns refunds in the API's form; `allowances` are for those that need one. */
-export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances) {
+/** Returns refunds in the API's form; `allowances` are for those that need one, and without them none says what it needs. */
+export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances | undefined) {
   const shown = []
   const needed = new Map<string, bigint>()
   for (const row of rows) {
@@ -98,7 +102,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
       message: messageOf(row.status, row),
       recipient: checksummed(row.recipient),
       txHash: row.tx_hash,
-      approval: status === "needs_approval" ? await approvalOf(ctx, row, allowances, needed) : null,
+      approval: allowances && status === "needs_approval" ? await approvalOf(ctx, row, allowances, needed) : null,
       createdAt: row.created_at.toISOString(),
       updatedAt: row.updated_at.toISOString(),
     })

@@ -98,6 +98,16 @@ export function payoutsOf(ctx: TxContext, merchantId: string, filter: PayoutFilt
   }
 }
 
+/** Payouts of any merchants by the ids of their rows: those that are in a list. */
+export const payoutsById = async ({ db }: TxContext, ids: readonly string[]) =>
+  await db
+    .selectFrom("payouts")
+    .select(columns)
+    .select(["merchant_id", idText.as("id"), attempts.as("attempts")])
+    .where("id", "in", ids)
+    .where(isListed)
+    .execute()
+
 /** Payouts in the API's form. */
 export async function shownPayouts(ctx: TxContext, rows: readonly Listed[]) {
   const format = await amountFormatter(ctx, rows)

@@ -46,18 +46,24 @@ const statusOf = sql<InvoiceStatus>`case when invoices.voided_at is not null the
   else 'open' end`
 
 /**
- * The merchant's invoices that match, unordered, with their status. The joins are left joins: a query that only counts
+ * Invoices of all merchants whose period is set, unordered, with their status. The joins are left joins: a query that only counts
  * needs none of their columns, and Postgres then leaves them out.
  */
-export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscriptionId, id }: InvoiceFilter) {
-  let query = ctx.db
+const invoices = (ctx: TxContext) =>
+  ctx.db
     .selectFrom("invoices")
     .leftJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
     .leftJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
     .selectAll("invoices")
     .select([sql<number>`checkout_sessions.chain_id`.as("chain_id"), statusOf.as("status")])
-    .where("invoices.merchant_id", "=", merchantId)
     .where("invoices.period_start", "is not", null)
+
+/** Invoices of any merchants with these ids. */
+export const invoicesById = (ctx: TxContext, ids: readonly string[]) => invoices(ctx).where("invoices.id", "in", ids)
+
+/** The merchant's invoices that match, unordered, with their status. */
+export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscriptionId, id }: InvoiceFilter) {
+  let query = invoices(ctx).where("invoices.merchant_id", "=", merchantId)
   if (status !== undefined) query = query.where(statusOf, "=", status)
   if (subscriptionId !== undefined) query = query.where("subscription_id", "=", subscriptionId)
   if (id !== undefined) query = query.where("invoices.id", "=", id)

@@ -1,0 +1,153 @@
+/**
+ * The one reader of a process: it reads the changes of all merchants that somebody here watches, and hands them out. It asks once a second,
+ * and at once after a wake-up (`jobs/wake.ts`), so triggers need no NOTIFY, which every commit would wait for. While nobody watches it
+ * asks nothing.
+ */
+import type { Context } from "../../platform/context.ts"
+import type { Wakes } from "../../platform/jobs/wake.ts"
+import { laterOf, type Position } from "./position.ts"
+import { type Change, changesAfter } from "./queries.ts"
+import { type ShownChange, shownChanges } from "./show-changes.ts"
+
+/** How often the reader asks without a wake-up, in milliseconds: idle streams cost one transaction a second in all. */
+const PAUSE_MS = 1_000
+/** The least time between two reads, so that a busy service is read twenty times a second at most. */
+const GAP_MS = 50
+/** How soon it asks again after a wake-up: what woke it may be held up by a transaction that is about to end. */
+const AGAIN_MS = 200
+/** How many changes one read takes. */
+const LIMIT = 500
+
+/** A change of a merchant, shown. */
+export interface Message extends Position, ShownChange {}
+
+/** Somebody who watches a merchant. */
+export interface Follower {
+  merchantId: string
+  /** Gets the merchant's changes, none of them at most reads. All changes up to `end` have then been given. */
+  take(messages: readonly Message[], end: Position): void
+  /** The history of transactions is another one now: nothing that was known continues. */
+  reset(): void
+}
+
+export interface Following {
+  /** Resolves once a read that counts the follower is over: from then on it misses nothing. Never, if the process stops before. */
+  begun: Promise<void>
+  close(): void
+}
+
+export interface Feed {
+  follow(follower: Follower): Following
+  /** Up to where changes have been handed out. */
+  position(): Position | undefined
+}
+
+/** A process has one {@link Wakes}. */
+const opened = new WeakMap<Wakes, Feed>()
+
+/** The reader of this process; it ends with `ctx.signal`. */
+export function feedOf(ctx: Context): Feed {
+  const feed = opened.get(ctx.wakes) ?? openFeed(ctx)
+  opened.set(ctx.wakes, feed)
+  return feed
+}
+
+interface Entry {
+  follower: Follower
+  begin: () => void
+}
+
+function openFeed(ctx: Context): Feed {
+  const entries = new Set<Entry>()
+  let position: Position | undefined
+  let epoch: string | undefined
+  let isRunning = false
+  /** Reads that follow a wake-up: at once, and a moment later. */
+  let hurry = 0
+  let resume = () => {}
+
+  const wake = () => {
+    hurry = 2
+    resume()
+  }
+  for (const channel of ["payments", "payouts", "deliveries"] as const) ctx.wakes.onWake(channel, wake)
+  ctx.signal.addEventListener("abort", () => resume())
+
+  async function readOnce(): Promise<boolean> {
+    // Who comes during the read is not counted in it.
+    const counted = [...entries]
+    const merchants = [...new Set(counted.map(({ follower }) => follower.merchantId))]
+    const page = await changesAfter(ctx, merchants, position, LIMIT)
+    const isNewEpoch = epoch !== undefined && epoch !== page.now.epoch
+    epoch = page.now.epoch
+    if (isNewEpoch) {
+      position = undefined
+      for (const { follower } of [...entries]) follower.reset()
+      return true
+    }
+    const messages = await messagesOf(ctx, page.changes)
+    const end = position ? laterOf(position, page.end) : page.end
+    position = end
+    for (const { follower, begin } of counted) {
+      begin()
+      follower.take(messages.get(follower.merchantId) ?? [], end)
+    }
+    return page.isFull
+  }
+
+  async function run(): Promise<void> {
+    while (entries.size > 0 && !ctx.signal.aborted) {
+      const isMore = await readOnce().catch(error => {
+        ctx.log.warn({ err: error }, "changes could not be read, and are read again")
+        return false
+      })
+      await pause(isMore ? 0 : GAP_MS)
+      if (!isMore && hurry === 0) await pause(PAUSE_MS - GAP_MS, () => hurry > 0)
+      else if (hurry === 1) await pause(AGAIN_MS)
+      if (hurry > 0) hurry--
+    }
+    isRunning = false
+    position = undefined
+  }
+
+  /** Waits; with `isOver`, not once that holds. */
+  const pause = (ms: number, isOver?: () => boolean): Promise<void> =>
+    new Promise(resolve => {
+      if (ctx.signal.aborted || isOver?.()) return resolve()
+      const timer = setTimeout(done, ms)
+      function done() {
+        clearTimeout(timer)
+        resume = () => {}
+        resolve()
+      }
+      if (isOver) resume = done
+    })
+
+  return {
+    position: () => position,
+    follow: follower => {
+      const { promise: begun, resolve: begin } = Promise.withResolvers<void>()
+      const entry = { follower, begin }
+      entries.add(entry)
+      if (!isRunning) {
+        isRunning = true
+        void run()
+      } else wake()
+      return { begun, close: () => void entries.delete(entry) }
+    },
+  }
+}
+
+/** Messages by merchant, each list in the order of the changes. */
+export async function messagesOf(ctx: Context, changes: readonly Change[]): Promise<Map<string, Message[]>> {
+  const shown = changes.length === 0 ? [] : await shownChanges(ctx, changes)
+  const messages = new Map<string, Message[]>()
+  for (const [i, { xid, n, merchantId }] of changes.entries()) {
+    const change = shown[i]
+    if (!change) continue
+    const list = messages.get(merchantId) ?? []
+    list.push({ xid, n, ...change })
+    messages.set(merchantId, list)
+  }
+  return messages
+}

@@ -1,0 +1,42 @@
+/** `/api/console/stream` and `/api/console/changes`: what changes in a merchant's lists, as it is committed. */
+import type { Context } from "../../platform/context.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { Changes, ChangesQuery, StreamQuery } from "./schema.ts"
+import { awaitChanges, streamChanges } from "./send-changes.ts"
+
+export function changeRoutes(app: Server, ctx: Context): void {
+  // Not in the document: its generated clients read JSON alone. docs/live.md describes it.
+  app.get(
+    "/api/console/stream",
+    { schema: { hide: true, querystring: StreamQuery }, exposeHeadRoute: false },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const last = request.headers["last-event-id"]
+      // A browser sends the header when it reconnects, and the query of the first connection again.
+      const after = typeof last === "string" && last !== "" ? last : request.query.after
+      await streamChanges(ctx, request, reply, merchantId, after)
+      return reply
+    },
+  )
+
+  app.get(
+    "/api/console/changes",
+    {
+      schema: {
+        operationId: "listChanges",
+        summary: "What changed in your lists, in the order of commits",
+        description:
+          "Ask once without `after` for the position now, read your lists, then ask with `after` again and again. Changes are kept for 24 hours. Each comes at least once. `GET /api/console/stream` sends the same as server-sent events.",
+        tags: ["insight"],
+        querystring: ChangesQuery,
+        response: { 200: Changes },
+      },
+      exposeHeadRoute: false,
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      const { after, wait = 0 } = request.query
+      return await awaitChanges(ctx, request, reply, { merchantId, after, waitS: wait })
+    },
+  )
+}

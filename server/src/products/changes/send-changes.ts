@@ -1,0 +1,272 @@
+/**
+ * Sends a merchant's changes: as a stream of server-sent events, or as the answer of a request that waits. A caller continues where it
+ * stopped by the id of its last message.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify"
+import type { Context } from "../../platform/context.ts"
+import { ApiError } from "../../platform/errors.ts"
+import { endWithCredential } from "../../platform/http/end-with-credential.ts"
+import { waitsOf } from "../../platform/http/open-waits.ts"
+import type { Wakes } from "../../platform/jobs/wake.ts"
+import { feedOf, type Message, messagesOf } from "./follow-changes.ts"
+import { isAfter, laterOf, type Position, positionIn, textOf } from "./position.ts"
+import { changesOf, type Now, type Page } from "./queries.ts"
+
+/** A page's one tab has the stream and shares it; a person may have some browsers and programs. */
+const MAX_BY_PERSON = 5
+const MAX_BY_MERCHANT = 50
+const HEARTBEAT_MS = 15_000
+/** How long the caller waits before it reconnects, in milliseconds. */
+const RETRY_MS = 2_000
+/** A stream ends after this time and its caller reconnects: one behind a dead network does not stay, nor one of an old token. */
+const LIFE_MS = 600_000
+/** What a stream holds unread. Beyond it, changes stay in the database until the caller has read. */
+const MAX_UNREAD_BYTES = 64 * 1024
+/** A caller that does not read that in so long is disconnected, and continues by its last id. */
+const STALLED_MS = 10_000
+const PAGE = 100
+
+const held = new WeakMap<Wakes, Map<string, number>>()
+
+/** Takes one of the places of the caller, and one of the merchant's; throws `RATE_LIMITED`. Returns what gives them back. */
+function takePlace(ctx: Context, request: FastifyRequest, merchantId: string, leave: () => void): () => void {
+  const { member, apiKey } = request
+  const person = `${merchantId} ${member?.personId ?? apiKey?.id}`
+  const counts = held.get(ctx.wakes) ?? new Map<string, number>()
+  held.set(ctx.wakes, counts)
+  const count = counts.get(person) ?? 0
+  if (count >= MAX_BY_PERSON)
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `You have ${MAX_BY_PERSON} streams of changes open, and no more are given. Share one among your tabs, or close one.`,
+    )
+  const giveBack = waitsOf(ctx).streams.take({ name: merchantId, most: MAX_BY_MERCHANT }, leave)
+  if (!giveBack)
+    throw new ApiError("RATE_LIMITED", undefined, "Too many streams of changes are open here. Try again in a minute.")
+  counts.set(person, count + 1)
+  return () => {
+    const left = (counts.get(person) ?? 1) - 1
+    if (left > 0) counts.set(person, left)
+    else counts.delete(person)
+    giveBack()
+  }
+}
+
+/** Where a caller that names this position continues; undefined: it may have missed changes, and has to read anew. */
+function continuedFrom(after: ReturnType<typeof positionIn>, now: Now): Position | undefined {
+  if (!after || after.epoch !== now.epoch || after.xid > now.xmax) return undefined
+  return now.first && isAfter(now.first, after) ? undefined : after
+}
+
+/** Sends the stream until the caller leaves, its credential ends, or it does not read. Throws `RATE_LIMITED`. */
+export async function streamChanges(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  merchantId: string,
+  after: string | undefined,
+): Promise<void> {
+  const { raw } = reply
+  const end = () => void raw.end()
+  const giveBack = takePlace(ctx, request, merchantId, end)
+  raw.once("close", giveBack)
+  if (raw.destroyed) return giveBack()
+  const first = await changesOf(ctx, merchantId, after === undefined ? undefined : positionIn(after), 1).catch(
+    error => {
+      giveBack()
+      throw error
+    },
+  )
+  reply.hijack()
+  endWithCredential(ctx, request, reply)
+  raw.writeHead(200, {
+    ...(reply.getHeaders() as Record<string, string>),
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    // A proxy that buffers the answer would show nothing for minutes.
+    "x-accel-buffering": "no",
+  })
+  const position = after === undefined ? undefined : continuedFrom(positionIn(after), first.now)
+  // Without a change to show, the rows of the first read are not needed.
+  const from = position ?? { xid: first.now.xmin, n: 0n }
+  const kind = after === undefined || position ? "ready" : "reset"
+  raw.write(`retry: ${RETRY_MS}\n\n${eventOf(first.now.epoch, from, kind, {})}`)
+  const close = openStream(ctx, raw, { merchantId, epoch: first.now.epoch, from, requestId: request.id })
+  const life = setTimeout(end, LIFE_MS).unref()
+  ctx.signal.addEventListener("abort", end, { once: true })
+  raw.once("close", () => {
+    clearTimeout(life)
+    ctx.signal.removeEventListener("abort", end)
+    close()
+  })
+  if (ctx.signal.aborted) end()
+}
+
+const eventOf = (epoch: string, position: Position, name: string, data: object): string =>
+  `id: ${textOf(epoch, position)}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`
+
+const messageOf = (epoch: string, message: Message): string => {
+  const { xid: _, n: __, ...data } = message
+  return eventOf(epoch, message, "change", { id: textOf(epoch, message), ...data })
+}
+
+interface Stream {
+  merchantId: string
+  epoch: string
+  from: Position
+  requestId: string
+}
+
+/**
+ * Writes changes to a connection. While it catches up it reads the database page by page, as fast as the caller reads; then the process's
+ * reader gives it what comes, until more is unread than it may hold, and it catches up again. Returns what closes it.
+ */
+function openStream(
+  ctx: Context,
+  raw: FastifyReply["raw"],
+  { merchantId, epoch, from, requestId }: Stream,
+): () => void {
+  const feed = feedOf(ctx)
+  /** All changes up to here are written. */
+  let at = from
+  let isLive = false
+  const write = (messages: readonly Message[]): boolean => {
+    if (raw.writableEnded || raw.destroyed) return true
+    for (const message of messages) {
+      if (!isAfter(message, at)) continue
+      if (raw.writableLength > MAX_UNREAD_BYTES) return false
+      raw.write(messageOf(epoch, message))
+      at = { xid: message.xid, n: message.n }
+    }
+    return true
+  }
+  const cut = (error: unknown, words: string) => {
+    if (raw.destroyed) return
+    ctx.log.info({ err: error, requestId }, words)
+    raw.destroy()
+  }
+  async function catchUp(): Promise<void> {
+    while (!raw.destroyed && !raw.writableEnded) {
+      if (!(await isRead(raw))) return cut(undefined, "a stream of changes was cut off: its caller does not read")
+      const page = await changesOf(ctx, merchantId, at, PAGE)
+      // The caller reconnects, and gets `reset`.
+      if (page.now.epoch !== epoch) return void raw.end()
+      const messages = (await messagesOf(ctx, page.changes)).get(merchantId) ?? []
+      const isWritten = write(messages)
+      if (isWritten) at = laterOf(at, page.end)
+      const given = feed.position()
+      // In one turn with the reader's, so that nothing comes between.
+      if (isWritten && !page.isFull && given && !isAfter(given, at)) {
+        isLive = true
+        return
+      }
+    }
+  }
+  const begin = () =>
+    void catchUp().catch(error => cut(error, "a stream of changes was cut off: they could not be read"))
+  const { begun, close } = feed.follow({
+    merchantId,
+    take: (messages, end) => {
+      if (!isLive) return
+      if (write(messages)) at = laterOf(at, end)
+      else {
+        isLive = false
+        begin()
+      }
+    },
+    reset: () => void raw.end(),
+  })
+  void begun.then(begin)
+  const beat = setInterval(() => {
+    // With the position, so that a caller without changes does not fall behind what is kept.
+    if (isLive && !raw.writableEnded && raw.writableLength <= MAX_UNREAD_BYTES)
+      raw.write(eventOf(epoch, at, "beat", {}))
+  }, HEARTBEAT_MS).unref()
+  return () => {
+    clearInterval(beat)
+    close()
+  }
+}
+
+/** Waits until the caller has read what it was sent; false if it has not in time. */
+async function isRead(raw: FastifyReply["raw"]): Promise<boolean> {
+  if (raw.writableLength <= MAX_UNREAD_BYTES) return true
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  const drained = () => resolve(true)
+  const timer = setTimeout(() => resolve(false), STALLED_MS)
+  raw.once("drain", drained).once("close", drained)
+  const isDrained = await promise
+  clearTimeout(timer)
+  raw.off("drain", drained).off("close", drained)
+  return isDrained
+}
+
+/**
+ * The changes after a position, at most 100; without one the position now. Waits up to `waitS` seconds for the first. Throws
+ * `RATE_LIMITED` where the caller waits too often at once.
+ */
+export async function awaitChanges(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { merchantId, after, waitS }: { merchantId: string; after: string | undefined; waitS: number },
+) {
+  const asked = after === undefined ? undefined : positionIn(after)
+  const read = () => changesOf(ctx, merchantId, asked, PAGE)
+  let page = await read()
+  const position = continuedFrom(asked, page.now)
+  if (position && page.changes.length === 0 && waitS > 0) {
+    const left = new AbortController()
+    const giveBack = takePlace(ctx, request, merchantId, () => left.abort())
+    const onClose = () => left.abort()
+    reply.raw.once("close", onClose)
+    endWithCredential(ctx, request, reply)
+    const signal = AbortSignal.any([left.signal, ctx.signal])
+    try {
+      await nextChange(ctx, merchantId, page, { waitMs: waitS * 1_000, signal })
+      if (!reply.raw.destroyed) page = await read()
+    } finally {
+      giveBack()
+      reply.raw.off("close", onClose)
+    }
+  }
+  const { epoch } = page.now
+  if (!position)
+    return { data: [], next: textOf(epoch, { xid: page.now.xmin, n: 0n }), more: false, reset: after !== undefined }
+  const messages = (await messagesOf(ctx, page.changes)).get(merchantId) ?? []
+  const data = messages.map(({ xid, n, ...shown }) => ({ id: textOf(epoch, { xid, n }), ...shown }))
+  return { data, next: textOf(epoch, laterOf(position, page.end)), more: page.isFull, reset: false }
+}
+
+/** Resolves once the merchant may have a change after a page, after `waitMs`, or at the signal. */
+async function nextChange(
+  ctx: Context,
+  merchantId: string,
+  { end: seen }: Page,
+  { waitMs, signal }: { waitMs: number; signal: AbortSignal },
+): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const feed = feedOf(ctx)
+  const timer = setTimeout(resolve, waitMs)
+  signal.addEventListener("abort", () => resolve(), { once: true })
+  if (signal.aborted) resolve()
+  let isCounted = false
+  const { close } = feed.follow({
+    merchantId,
+    take: messages => {
+      if (messages.length > 0) resolve()
+      // What came between the page and the reader's first read is in neither.
+      else if (!isCounted) void missed()
+      isCounted = true
+    },
+    reset: () => resolve(),
+  })
+  async function missed(): Promise<void> {
+    const { changes } = await changesOf(ctx, merchantId, seen, 1).catch(() => ({ changes: [] }))
+    if (changes.length > 0) resolve()
+  }
+  await promise
+  clearTimeout(timer)
+  close()
+}
