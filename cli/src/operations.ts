@@ -1695,6 +1695,92 @@ export const operations: Record<string, Record<string, Operation>> = {
    ]
   }
  },
+ "listeners": {
+  "create": {
+   "call": [
+    "listeners",
+    "create"
+   ],
+   "does": "Makes an endpoint without a URL, and shows its secret only this once",
+   "ids": [],
+   "body": true,
+   "key": true,
+   "fields": {
+    "events": {
+     "type": "json",
+     "does": "The events to deliver, each by its name",
+     "required": true
+    },
+    "callbacks": {
+     "type": "boolean",
+     "does": "Also delivers a copy of everything that is sent to a callbackUrl, which still gets it"
+    },
+    "description": {
+     "type": "text",
+     "does": "",
+     "nullable": true
+    }
+   }
+  },
+  "list": {
+   "call": [
+    "listeners",
+    "list"
+   ],
+   "does": "The listeners that have not ended",
+   "ids": [],
+   "query": true,
+   "pages": true,
+   "fields": {
+    "limit": {
+     "type": "number",
+     "does": "The maximum number of results"
+    },
+    "after": {
+     "type": "text",
+     "does": "The next of the page before"
+    }
+   }
+  },
+  "delete": {
+   "call": [
+    "listeners",
+    "delete"
+   ],
+   "does": "Ends a listener",
+   "ids": [
+    "id"
+   ]
+  },
+  "pull": {
+   "call": [
+    "listeners",
+    "pull"
+   ],
+   "does": "Takes deliveries that are due, as a stream or a long poll",
+   "ids": [
+    "id"
+   ],
+   "query": true,
+   "fields": {
+    "wait": {
+     "type": "number",
+     "does": "Answers with JSON, after this many seconds where nothing is due before"
+    }
+   }
+  },
+  "report": {
+   "call": [
+    "listeners",
+    "report"
+   ],
+   "does": "Reports what receivers answered to deliveries that were pulled",
+   "ids": [
+    "id"
+   ],
+   "body": true
+  }
+ },
  "splits": {
   "create": {
    "call": [

@@ -184,6 +184,13 @@ export const table = {
     list: "GET /api/console/events query list=data",
     get: "GET /api/console/events/{id} at=data",
   },
+  listeners: {
+    create: "POST /api/console/listeners key body",
+    list: "GET /api/console/listeners query list=data",
+    delete: "DELETE /api/console/listeners/{id}",
+    pull: "GET /api/console/listeners/{id}/deliveries query at=data",
+    report: "POST /api/console/listeners/{id}/results body",
+  },
   splits: {
     create: "POST /api/console/splits key body",
     list: "GET /api/console/splits query list=data",
@@ -535,6 +542,18 @@ export interface Resources {
     list(query?: Query<"listEvents">, options?: RequestOptions): Pages<Item<"listEvents", "data">, api.EventList>
     /** One event, exactly as it is sent. `GET /api/console/deliveries?eventId=` lists where it was sent. */
     get(id: string, options?: RequestOptions): Promise<At<api.EventAnswer, "data">>
+  }
+  listeners: {
+    /** Makes an endpoint without a URL, and shows its secret only this once. Its deliveries are pulled instead of sent, so that they reach a machine that nobody can connect to. They are rows like any other, with the same retries, and can be sent again. Every endpoint is notified with `settings.webhook_changed`. At most three; one that nobody pulls for ten minutes ends by itself. In live mode the merchant's setting `liveListeners` has to allow it. */
+    create(body: Body<"createListener">, options?: RequestOptions & { idempotencyKey?: string }): Promise<api.ListenerCreated>
+    /** The listeners that have not ended */
+    list(query?: Query<"listListeners">, options?: RequestOptions): Pages<Item<"listListeners", "data">, api.ListenerList>
+    /** Ends a listener; what is still due of it is skipped */
+    delete(id: string, options?: RequestOptions): Promise<api.Deleted>
+    /** Takes deliveries that are due, as a stream or a long poll. Without `wait`, and unless the caller accepts only JSON, the answer is a stream of server-sent events: `delivery` for each, with the JSON of one in `data`, and `over` when the listener has ended. At most ten are taken that have no result yet; report each with `POST …/results`. One without a result is given again when its lease ends, 30 seconds after WEBHOOK_TIMEOUT, with the same `deliveryId`. Several callers may pull one listener: they share its deliveries, and no two get the same one. */
+    pull(id: string, query?: Query<"pullDeliveries">, options?: RequestOptions): Promise<At<api.PulledDeliveryList, "data">>
+    /** Reports what receivers answered to deliveries that were pulled. A status from 200 to 299 without an `error` delivers it; after any other result it is retried like a delivery to a URL. The log of the delivery has what was reported. A repeated report changes nothing. */
+    report(id: string, body?: Body<"reportResults">, options?: RequestOptions): Promise<api.ResultsRecorded>
   }
   splits: {
     /** Creates a split: 2 to 50 recipients whose percentages add up to exactly 100 */

@@ -7,6 +7,7 @@ import { authRoutes } from "./account/identity/auth-routes.ts"
 import { keyLimitRoutes } from "./account/identity/key-limit-routes.ts"
 import { openIdentities } from "./account/identity/open-identities.ts"
 import type { TokenIssuer } from "./account/identity/tokens.ts"
+import { listenerRoutes } from "./account/listeners/routes.ts"
 import { openSessions } from "./account/sessions/open-sessions.ts"
 import { sessionRoutes } from "./account/sessions/routes.ts"
 import { personRoutes } from "./account/team/person-routes.ts"
@@ -111,6 +112,7 @@ export function openApp(
     accessRoutes(routes, ctx)
     webhookRoutes(routes, ctx, sender)
     deliveryRoutes(routes, ctx)
+    listenerRoutes(routes, ctx)
     splitRoutes(routes, ctx)
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)

@@ -30,6 +30,7 @@ export type IdPrefix =
   | "tinv"
   | "dev"
   | "era"
+  | "lsn"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

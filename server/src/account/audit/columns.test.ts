@@ -106,7 +106,7 @@ const unrecorded: Record<string, Record<string, string>> = {
   },
   payment_links: { uses: "a count" },
   splits: { set_id: "the recipients are in the entry" },
-  webhooks: { failing_since: "what deliveries found" },
+  webhooks: { failing_since: "what deliveries found", pulled_at: "when somebody last pulled it" },
   webhook_secrets: { webhook_id: KEY, expires_at: "follows from the next secret" },
   bundles: { version: "a count of changes" },
   bundle_headers: { bundle_id: KEY },

@@ -61,7 +61,7 @@ interface ClaimJob {
  * The lanes are found by hops through the index, one for each lane, so 100,000 deliveries of one lane cost the others
  * nothing. A plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found
  * with a `limit 1`: a `not exists` is planned as a join that reads the whole lane (66 ms beside 100,000 rows, not 3).
- * Only the lease is written: `run_at` is indexed, and an update that changes no indexed column costs a third
+ * A listener's lane is passed over: its deliveries are pulled. Only the lease is written: `run_at` is indexed, and an update that changes no indexed column costs a third
  * (measured). The lease alone keeps other workers from the row. The claim returns everything that sending needs, as
  * each further read would delay it by a round trip; what deliveries share is returned once.
  *
@@ -96,6 +96,7 @@ export async function claimDeliveries(db: Db, job: ClaimJob): Promise<{ rows: Cl
             and e.status = 'pending' and e.attempts = 0 order by e.seq limit 1), t.seq)
         order by t.run_at limit greatest(least(${job.perLane}::int - coalesce(taken.n, 0), coalesce(rooms.n, ${job.room}::int)), 0)
         for no key update of t skip locked) d
+      where not starts_with(l.lane, 'lsn_')
     ),
     placed as (select ctid as at, room, row_number() over (partition by merchant_id order by turn) as place from due),
     picked as (select at from (select at from placed where place <= room order by place limit ${job.limit}) t limit ${job.limit}),

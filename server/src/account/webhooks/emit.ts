@@ -7,7 +7,7 @@ import { newId } from "../../platform/ids.ts"
 import { dueNow } from "../../platform/jobs/due-now.ts"
 import { continueTrace } from "../../platform/tracing/trace.ts"
 import type { EventData } from "./events.ts"
-import { type EventType, isUnconditional, wants } from "./webhook.ts"
+import { type EventType, isListener, isUnconditional, originOf, wants } from "./webhook.ts"
 
 export interface NewEvent<T extends keyof EventData> {
   merchantId: string
@@ -104,6 +104,11 @@ async function insertAny(ctx: TxContext, events: readonly AnyEvent[]): Promise<s
       select n, id, merchant_id, order_key, null as webhook_id, url, lane, 'pending' as status, false as by_hand, delivery_id
       from fresh where url is not null
       union all
+      -- Copies for listeners that asked for them.
+      select f.n, f.id, f.merchant_id, f.order_key, w.id, null, w.id, 'pending', false, ${deliveryId(sql`f.delivery_id`)}
+      from fresh f join webhooks w on w.merchant_id = f.merchant_id and w.copies_callbacks and w.deleted_at is null
+      where f.url is not null
+      union all
       select f.n, f.id, f.merchant_id, f.order_key || case when to_old then ' ' || w.id else '' end, w.id,
         case when to_old then w.url end, case when to_old then l.lane else w.id end,
         case when sends then 'pending' else 'skipped' end, f.only_to is not null, ${deliveryId(sql`f.delivery_id`)}
@@ -178,7 +183,11 @@ async function insertPlain(ctx: TxContext, event: AnyEvent): Promise<string> {
   const now = ctx.now()
   const { id, merchant_id, type, dedupe_key, body, traceparent } = rowOf(ctx, event, now)
   const lane = callbackLane(event)
-  const name = sql.raw(lane === undefined ? "emit_to_endpoints" : "emit_to_callback")
+  // Nobody can have copies in live mode, so there they cost nothing.
+  const copies = lane !== undefined && ctx.settings.mode !== "live"
+  const name = sql.raw(
+    lane === undefined ? "emit_to_endpoints" : copies ? "emit_to_callback_and_copies" : "emit_to_callback",
+  )
   const meant =
     lane === undefined
       ? sql`${deliveryId(sql`${newId("dlv")}::text`)}, e.id, e.merchant_id, w.id, null, w.id, ${event.orderKey},
@@ -194,9 +203,15 @@ async function insertPlain(ctx: TxContext, event: AnyEvent): Promise<string> {
       values (${id}, ${merchantOf(sql`${merchant_id}`)}, ${type}, ${dedupe_key}, ${event.orderKey}, ${body}, ${traceparent}, ${now})
       on conflict (merchant_id, dedupe_key) do nothing returning id, merchant_id, created_at)
     insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, run_at, created_at, updated_at)
-    select ${meant}`.execute(ctx.db)
+    select ${meant} ${copies ? copiesOf(event.orderKey) : sql``}`.execute(ctx.db)
   return id
 }
+
+/** SQL: the copies of what goes to a callback URL, for listeners that asked for them. */
+const copiesOf = (orderKey: string) => sql`
+  union all select ${deliveryId(sql`${newId("dlv")}::text`)}, e.id, e.merchant_id, w.id, null, w.id, ${orderKey}, 'pending',
+    least(e.created_at, clock_timestamp()), e.created_at, e.created_at
+  from made e join webhooks w on w.merchant_id = e.merchant_id and w.copies_callbacks and w.deleted_at is null`
 
 /**
  * The lane of each endpoint's unconditional events, by its id. An endpoint that is new shares it with the merchant's
@@ -222,7 +237,9 @@ async function noticeLanes(
   const own: { id: string; shared: string; lane: string }[] = []
   const lanes: Record<string, string> = {}
   for (const { id, merchant_id, url, created_at } of rows) {
-    const shared = `${merchant_id} ${new URL(url).origin} settings`
+    // Nothing of a listener is sent to an address, so it keeps its own lane.
+    if (isListener(id)) continue
+    const shared = `${merchant_id} ${originOf(url)} settings`
     const isOwn = !known.has(shared) || created_at.getTime() < before
     const lane = isOwn ? `${shared} ${id}` : shared
     if (isOwn) own.push({ id, shared, lane })

@@ -236,7 +236,7 @@ export const dataSchemas = {
     ),
     url: Described(
       Nullable(Type.String()),
-      "The endpoint's address, before the change where it was moved. The whole URL only in the event that is sent there; the other endpoints get an event with its origin, as paths and queries may have secrets",
+      "The endpoint's address, before the change where it was moved. The whole URL only in the event that is sent there; the other endpoints get an event with its origin, as paths and queries may have secrets. Of a listener, `listener:` and its id",
     ),
     newUrl: Described(
       Nullable(Type.String()),

@@ -13,14 +13,14 @@ import { newSecret, retireSecrets, rollSecret, secretsOf } from "./manage-secret
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
 import type { Sender } from "./send.ts"
 import { ROWS_PER_STATEMENT, skipWaiting } from "./skip-deliveries.ts"
-import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
+import { isNoReceiver, originOf, PING, receiverFault } from "./webhook.ts"
 
 /** Limited, because each event has one row for each endpoint. */
 const MAX_WEBHOOKS = 100
 /** How long a request sends deliveries again, in milliseconds: half of what its statements may take. */
 const RECOVER_MS = 5_000
 
-/** The merchant's webhook; throws `NOT_FOUND` for a deleted one and for one of another merchant. */
+/** The merchant's webhook; throws `NOT_FOUND` for a deleted one, for a listener and for one of another merchant. */
 export async function readWebhook(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   return found(await own(ctx, merchantId, id).executeTakeFirst())
 }
@@ -32,6 +32,7 @@ const own = (ctx: TxContext, merchantId: string, id: string) =>
     .where("id", "=", id)
     .where("merchant_id", "=", merchantId)
     .where("deleted_at", "is", null)
+    .where("pulled_at", "is", null)
 
 const lock = async (ctx: TxContext, merchantId: string, id: string) =>
   found(await own(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst())
@@ -70,6 +71,7 @@ export async function createWebhook(
     .select(sql<number>`count(*)::int`.as("total"))
     .where("merchant_id", "=", merchantId)
     .where("deleted_at", "is", null)
+    .where("pulled_at", "is", null)
     .executeTakeFirstOrThrow()
   if (total >= MAX_WEBHOOKS) throw invalid("", `You already have ${MAX_WEBHOOKS} webhooks. Delete one first.`)
   await notifyOthers(ctx, { id, merchant_id: merchantId, url: body.url }, "added")
@@ -161,13 +163,13 @@ async function notifyChange(
  * Notifies all endpoints but this one. They get only origins, in an event of their own: paths and queries may contain
  * secrets, such as those of a chat's incoming webhook.
  */
-async function notifyOthers(
+export async function notifyOthers(
   ctx: TxContext,
   { id: webhookId, merchant_id: merchantId, url }: Changed,
   change: WebhookChanged["change"],
   newUrl: string | null = null,
 ): Promise<void> {
-  const origins = { url: new URL(url).origin, newUrl: newUrl === null ? null : new URL(newUrl).origin }
+  const origins = { url: originOf(url), newUrl: newUrl === null ? null : originOf(newUrl) }
   const data = { merchantId, webhookId, change, ...origins }
   await emit(ctx, { ...changed(merchantId, webhookId), data, except: webhookId })
 }

@@ -7,12 +7,15 @@ import { webhookBacklog, webhookOldest } from "../../platform/metrics.ts"
 const MAX_COUNTED = 100_000
 const EVERY_MS = 15_000
 
+/** SQL: whether workers send it. A listener's are pulled, and no worker makes them fewer. */
+const isSent = sql`not starts_with(lane, 'lsn_')`
+
 /** Measures the pending deliveries. Returns in how many milliseconds to measure again. */
 export async function measureBacklog(ctx: Context): Promise<number> {
   const now = ctx.now()
   const { rows } = await sql<{ due: number; later: number; since: Date | null }>`
-    with due as (select run_at from deliveries where status = 'pending' and run_at <= ${now} limit ${MAX_COUNTED}),
-      later as (select from deliveries where status = 'pending' and run_at > ${now} limit ${MAX_COUNTED})
+    with due as (select run_at from deliveries where status = 'pending' and run_at <= ${now} and ${isSent} limit ${MAX_COUNTED}),
+      later as (select from deliveries where status = 'pending' and run_at > ${now} and ${isSent} limit ${MAX_COUNTED})
     select (select count(*) from due)::int as due, (select count(*) from later)::int as later,
       (select min(run_at) from due) as since`.execute(ctx.db)
   const { due = 0, later = 0, since = null } = rows[0] ?? {}

@@ -36,12 +36,12 @@ export interface Result {
 export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
   // For endpoints that succeeded before and now, there is no second statement, so no transaction is needed.
   const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing)
-  const held = plain ? await write(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
+  const held = plain ? await writeAttempts(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
   return held.size
 }
 
 async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
-  const held = await write(ctx, results)
+  const held = await writeAttempts(ctx, results)
   const ours = results.filter(({ delivery }) => held.has(delivery.id))
   const endpoints = Map.groupBy(ours, ({ webhook }) => (webhook ? `${webhook.id} ${webhook.url}` : BARE_ADDRESS))
   endpoints.delete(BARE_ADDRESS)
@@ -60,7 +60,7 @@ async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set
  * Writes the deliveries' next states and their attempts in one statement; returns the ids of those that this process
  * held.
  */
-async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
+export async function writeAttempts(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
   const now = ctx.now()
   const rows = results.map(({ delivery, attempt, startedAt }) => {
     const next = afterAttempt(delivery.attempts + 1, attempt, Math.random())

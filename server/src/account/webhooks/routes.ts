@@ -88,6 +88,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         .selectAll()
         .where("merchant_id", "=", merchantId)
         .where("deleted_at", "is", null)
+        .where("pulled_at", "is", null)
       return await sendList(
         read,
         reply,

@@ -52,6 +52,7 @@ export const WebhookChange = Strict(
 export type WebhookChange = Static<typeof WebhookChange>
 
 const WEBHOOK_ID = "^c[a-z0-9]{24}$"
+const ENDPOINT_ID = "^(c|lsn_)[a-z0-9]{24}$"
 const listed = {
   id: Type.String({ pattern: WEBHOOK_ID }),
   url: Type.String(),
@@ -116,8 +117,8 @@ const delivery = {
   event: Type.String(),
   webhookId: Described(Nullable(Type.String()), "null for a delivery to a `callbackUrl`"),
   sessionId: Described(Nullable(Type.String()), "The checkout, or the paywall's payment, that the event is about"),
-  url: Type.String(),
-  status: Words(statuses, "skipped: its webhook was paused"),
+  url: Described(Type.String(), "`listener:` and its id for a delivery to a listener"),
+  status: Words(statuses, "skipped: its webhook was paused, or its listener ended"),
   attempts: Type.Integer({ description: "Attempts since it was created or last resent by hand" }),
   nextAttemptAt: Described(Nullable(Timestamp), "null when nothing is planned, or while it is being sent"),
   createdAt: Timestamp,
@@ -150,7 +151,7 @@ export const DeliveryFilters = Type.Object({
   eventId: Type.Optional(
     Described(Matching(idPattern("evt"), "The id of an event, `evt_` and 24 characters"), "Filter by event"),
   ),
-  webhookId: Type.Optional(Described(Matching(WEBHOOK_ID, "The id of a webhook"), "Filter by endpoint")),
+  webhookId: Type.Optional(Described(Matching(ENDPOINT_ID, "The id of a webhook or a listener"), "Filter by endpoint")),
   sessionId: Type.Optional(
     Described(
       Matching("^(cs|pay)_[a-z0-9]{24}$", "The id of a checkout or of a payment"),

@@ -6,7 +6,7 @@ import type { WebhookSettings } from "../../platform/config/settings.ts"
 import { guardedConnector, openResolver, type Resolve } from "../../platform/net/connector.ts"
 import { memoize } from "../../platform/net/memoize.ts"
 import { addressRule, isPublicAddress } from "../../platform/net/public-address.ts"
-import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
+import { faultOf, type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
 /** How many bytes of an answer are stored, and how many are read at most. */
 const KEPT_BYTES = 4 * 1024
@@ -156,35 +156,35 @@ const addressOf = memoize(url => {
   return { origin, path: pathname + search }
 })
 
-function requestOf(
-  { url, secrets, eventId, idempotencyKey, body, traceparent }: Message,
-  now: Date,
-): Dispatcher.DispatchOptions {
-  return {
-    ...addressOf(url),
-    method: "POST",
-    // Signatures are made and verified by wall time, whatever the service's clock says.
-    headers: {
-      "content-type": "application/json",
-      "user-agent": USER_AGENT,
-      "idempotency-key": idempotencyKey,
-      ...(traceparent === undefined ? {} : { traceparent }),
-      ...signatureHeaders(secrets, { eventId, body, t: Math.floor(now.getTime() / 1_000) }),
-    },
-    body,
-  }
-}
+/** The headers of a delivery that is signed at `t`, in Unix seconds. */
+export const deliveryHeaders = (
+  { secrets, eventId, idempotencyKey, body, traceparent }: Omit<Message, "url">,
+  t: number,
+): Record<string, string> => ({
+  "content-type": "application/json",
+  "user-agent": USER_AGENT,
+  "idempotency-key": idempotencyKey,
+  ...(traceparent === undefined ? {} : { traceparent }),
+  ...signatureHeaders(secrets, { eventId, body, t }),
+})
+
+/** Signatures are made and verified by wall time, whatever the service's clock says. */
+const requestOf = (message: Message, now: Date): Dispatcher.DispatchOptions => ({
+  ...addressOf(message.url),
+  method: "POST",
+  headers: deliveryHeaders(message, Math.floor(now.getTime() / 1_000)),
+  body: message.body,
+})
 
 /** Text that Postgres accepts, whatever the bytes were. */
 const storable = (chunks: Buffer[]): string => Buffer.concat(chunks).toString("utf8").replaceAll("\0", "\ufffd")
 
 /** Why an answer with this status is not a success, or null. */
 function fault(status: number, headers: IncomingHttpHeaders): string | null {
-  if (status >= 200 && status < 300) return null
   const location = [headers.location].flat()[0]
   if (status >= 300 && status < 400 && location !== undefined)
     return `answered ${status}, a redirect to ${location.slice(0, 500)}; redirects are not followed`
-  return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
+  return faultOf(status)
 }
 
 /** The delay that an answer asks for, if its status is 429 or 503. */

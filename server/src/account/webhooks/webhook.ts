@@ -48,6 +48,15 @@ const unconditionalEvents = [
 /** Whether an event is one of {@link unconditionalEvents}. */
 export const isUnconditional = (type: EventType): boolean => unconditionalEvents.some(each => each === type)
 
+/** The address that a listener has, as it has no URL: its deliveries are pulled. */
+export const listenerUrl = (id: string): string => `listener:${id}`
+
+/** Whether the id of an endpoint, or the name of a lane, is that of a listener. */
+export const isListener = (id: string): boolean => id.startsWith("lsn_")
+
+/** The origin of an endpoint's URL; a listener's whole address, which tells nothing. */
+export const originOf = (url: string): string => (url.startsWith("listener:") ? url : new URL(url).origin)
+
 /** The event that tries an endpoint; nobody can subscribe to it. */
 export const PING = "ping"
 
@@ -94,6 +103,12 @@ export const retryDelaysMs: readonly number[] = [1, 5, 30, 120, 480].map(minutes
 /** Spreads the retries of deliveries that failed together. */
 const JITTER = 0.1
 const RETRY_AFTER_AT_MOST = 2
+
+/** Why a status is not a success, in words, or null. */
+export const faultOf = (status: number): string | null => {
+  if (status >= 200 && status < 300) return null
+  return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
+}
 
 /** The part of an attempt that decides what happens next. */
 export interface Outcome {

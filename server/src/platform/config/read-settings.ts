@@ -194,6 +194,7 @@ const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
   linkStart: read("LIMIT_LINK_START"),
   agent: read("LIMIT_AGENT"),
   device: read("LIMIT_DEVICE"),
+  listener: read("LIMIT_LISTENER"),
   facilitator: read("LIMIT_FACILITATOR"),
   public: read("LIMIT_PUBLIC"),
 })

@@ -22,6 +22,7 @@ export type Bucket =
   | "linkStart"
   | "agent"
   | "device"
+  | "listener"
   | "facilitator"
   | "public"
 

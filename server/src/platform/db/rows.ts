@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. f9672506e832a543ab5f22b152d54a5514b8e3c0ebe9ddbd5ebc1b3c1ff24da0
+// Made from schema.sql by `npm run schema`; do not edit. 0aee74d37ebe846da4a021162a5d5b77ed495496797ffe14d2e22782ae394fe6
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -224,18 +224,6 @@ interface Bundles {
    * Increased by each change: what a process remembers of a bundle is used while this is the same.
    */
   version: number;
-}
-
-interface Changes {
-  at: Generated<Date>;
-  kind: "checkout" | "payment" | "payout" | "refund" | "subscription" | "invoice" | "delivery" | "webhook" | "payout_address";
-  merchant_id: string;
-  n: Generated<bigint>;
-  object_id: string;
-  /**
-   * The transaction. A reader takes rows below `pg_snapshot_xmin` only: no transaction can still commit a row below those. By `n` alone, a row that commits after a greater one was read would be lost.
-   */
-  xid: Generated<string>;
 }
 
 interface CheckoutSessions {
@@ -900,6 +888,10 @@ interface Merchants {
   currency: Generated<string>;
   email: string | null;
   id: string;
+  /**
+   * Whether listeners can be made in live mode.
+   */
+  live_listeners: Generated<boolean>;
   name: string;
   /**
    * Whole tokens that all of its API keys together may refund in 24 hours, for each token; null for no cap. So is return_per_day.
@@ -1920,6 +1912,10 @@ interface Wallets {
 
 interface Webhooks {
   active: boolean;
+  /**
+   * A listener that also gets a copy of what is sent to callback URLs.
+   */
+  copies_callbacks: Generated<boolean>;
   created_at: Date;
   deleted_at: Date | null;
   description: string | null;
@@ -1934,6 +1930,10 @@ interface Webhooks {
   failing_since: Date | null;
   id: string;
   merchant_id: string;
+  /**
+   * Of a listener, when somebody last asked for its deliveries, by the database's clock; null for an endpoint that has a URL.
+   */
+  pulled_at: Date | null;
   updated_at: Date;
   url: string;
 }
@@ -1961,7 +1961,6 @@ export interface DB {
   bundle_headers: BundleHeaders;
   bundle_routes: BundleRoutes;
   bundles: Bundles;
-  changes: Changes;
   checkout_sessions: CheckoutSessions;
   checkout_terms: CheckoutTerms;
   claim_books: ClaimBooks;

@@ -66,6 +66,7 @@ describe("each limit of the table", () => {
       linkStart: 30,
       agent: 120,
       device: 60,
+      listener: 600,
       facilitator: 600,
       public: 30,
     })

@@ -180,6 +180,13 @@ const resources: Record<string, Record<string, string>> = {
     get: "readDelivery",
     resend: "resendDelivery",
   },
+  listeners: {
+    create: "createListener",
+    list: "listListeners",
+    delete: "endListener",
+    pull: "pullDeliveries",
+    report: "reportResults",
+  },
   events: {
     list: "listEvents",
     get: "readEvent",

@@ -238,6 +238,12 @@ const merchantRoutes: Record<RouteName, readonly [Right, Scope?]> = {
   "POST /api/console/webhooks/:id/roll-secret": ["webhooks", "webhooks"],
   "POST /api/console/webhooks/:id/recover": ["webhooks", "webhooks"],
   "GET /api/console/webhooks/:id/deliveries": ["read", "webhooks"],
+  "POST /api/console/listeners": ["webhooks", "webhooks"],
+  "GET /api/console/listeners": ["read", "webhooks"],
+  "DELETE /api/console/listeners/:id": ["webhooks", "webhooks"],
+  // It takes them: a key that only reads must not.
+  "GET /api/console/listeners/:id/deliveries": ["webhooks", "webhooks"],
+  "POST /api/console/listeners/:id/results": ["webhooks", "webhooks"],
   "GET /api/console/deliveries": ["read", "webhooks"],
   "GET /api/console/deliveries/:id": ["read", "webhooks"],
   "POST /api/console/deliveries/:id/resend": ["webhooks", "webhooks"],

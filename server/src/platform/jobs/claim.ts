@@ -56,7 +56,9 @@ export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
 export async function freeLeases(db: Db): Promise<void> {
   const none = { claim_id: null, lease_until: null }
   await db.updateTable("cursors").set(none).execute()
-  await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).execute()
+  // What was pulled of a listener is held by another program, which may report it yet.
+  const isSent = sql<boolean>`not starts_with(lane, 'lsn_')`
+  await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).where(isSent).execute()
   await db.updateTable("wallets").set(none).execute()
   await db.updateTable("reconciliations").set(none).execute()
   await db.updateTable("token_scans").set(none).execute()

@@ -32,6 +32,8 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "payStatus", method: "GET", path: "/api/pay/status/:id", credential: "none" },
   { bucket: "paywallVerify", method: "GET", path: "/api/paywalls/:id/verify", credential: "none" },
   { bucket: "paywallPay", method: "POST", path: "/api/paywalls/:id/pay", credential: "none" },
+  { bucket: "listener", path: "/api/console/listeners/:id/*", credential: "token" },
+  { bucket: "listener", path: "/api/console/listeners/:id/*", credential: "apiKey" },
   { bucket: "console", path: "/api/console/*", credential: "token" },
   { bucket: "console", path: "/api/console/*", credential: "apiKey" },
   { bucket: "consume", method: "GET", path: "/api/paywalls/:id/verify", credential: "apiKey" },

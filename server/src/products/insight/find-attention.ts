@@ -61,7 +61,9 @@ export async function checklistOf(ctx: TxContext, merchantId: string) {
   const forSale = ["paywalls", "products", "payment_links", "bundles", "checkout_sessions", "api_keys"].map(has)
   const { rows } = await sql<{ address: boolean; sale: boolean; webhook: boolean }>`/* named: checklist */
     select ${has("payout_addresses")} as address, ${sql.join(forSale, sql` or `)} as sale,
-      exists (select from webhooks where merchant_id = ${merchantId} and deleted_at is null) as webhook`.execute(ctx.db)
+      exists (select from webhooks where merchant_id = ${merchantId} and deleted_at is null and pulled_at is null) as webhook`.execute(
+    ctx.db,
+  )
   const { address = false, sale = false, webhook = false } = rows[0] ?? {}
   return [
     { step: "payout_address" as const, done: address, url: "/console/settings" },

@@ -2,6 +2,7 @@
 import { sql } from "kysely"
 import { payoutAddresses, type Signer } from "../../account/identity/read-payout-addresses.ts"
 import { refusalsOf } from "../../account/identity/refuse-addresses.ts"
+import { endListenersOf } from "../../account/listeners/manage-listeners.ts"
 import { emit } from "../../account/webhooks/emit.ts"
 import { type Approver, approverOr } from "../../ledger/deposits/find-parties.ts"
 import { moveDeposits } from "../../ledger/deposits/move-deposits.ts"
@@ -24,6 +25,8 @@ export interface SettingsChange {
   approver?: Approver
   /** A currency of ISO 4217. */
   currency?: string
+  /** Whether listeners can be made in live mode; false ends those that there are there. */
+  liveListeners?: boolean
   /** Addresses as received, by network name. */
   payoutAddresses: Record<string, string>
 }
@@ -73,7 +76,11 @@ export async function changeSettings(
   // The merchant's row is the lock: two changes at once must not interleave.
   await lockMerchant(ctx.db, merchantId)
   const approver = await approverNow(ctx, merchantId)
-  if ([change.name, change.email, change.walletLock, change.approver, change.currency].some(each => each !== undefined))
+  if (
+    [change.name, change.email, change.walletLock, change.approver, change.currency, change.liveListeners].some(
+      each => each !== undefined,
+    )
+  )
     await ctx.db
       .updateTable("merchants")
       .set({
@@ -82,9 +89,11 @@ export async function changeSettings(
         ...(change.email === undefined ? {} : { email: change.email }),
         ...(change.approver === undefined ? {} : { approver: change.approver }),
         ...(change.currency === undefined ? {} : { currency: change.currency }),
+        ...(change.liveListeners === undefined ? {} : { live_listeners: change.liveListeners }),
       })
       .where("id", "=", merchantId)
       .execute()
+  if (change.liveListeners === false && ctx.settings.mode === "live") await endListenersOf(ctx, merchantId)
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)

@@ -56,6 +56,7 @@ const Settings = Type.Object({
   ),
   allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
   currency: Described(Currency, "The currency in which lists and reports show the value of your money"),
+  liveListeners: Described(Type.Boolean(), "Whether listeners can be made in live mode"),
 })
 
 /** 64 KB in base64, with the prefix of the data: address. */
@@ -107,6 +108,12 @@ const SettingsChange = Strict(
         Currency,
         "The currency in which lists and reports show the value of your money: USD, or one whose rates this service has. From then on reports show earlier payments in it too",
       ),
+    ),
+    liveListeners: Type.Optional(
+      Type.Boolean({
+        description:
+          "Whether listeners, which pull real events to a developer's machine, can be made in live mode. False ends those that are open there",
+      }),
     ),
     allowedOrigins: Type.Optional(
       Type.Array(Type.String({ maxLength: 260 }), {
@@ -174,9 +181,9 @@ export function identityRoutes(app: Server, ctx: Context): void {
 
 async function settingsOf(ctx: Context, merchantId: string) {
   const { accentColor, logo, allowedOrigins } = await brandingOf(ctx, merchantId)
-  const { name, email, wallet_lock, approver, currency } = await ctx.db
+  const { name, email, wallet_lock, approver, currency, live_listeners } = await ctx.db
     .selectFrom("merchants")
-    .select(["name", "email", "wallet_lock", "approver", "currency"])
+    .select(["name", "email", "wallet_lock", "approver", "currency", "live_listeners"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
   // Addresses on networks that are not served now are kept for when they are served again.
@@ -209,5 +216,6 @@ async function settingsOf(ctx: Context, merchantId: string) {
     branding: { accentColor, logoUrl: logo && `${ctx.settings.baseUrl}${logo}` },
     allowedOrigins,
     currency,
+    liveListeners: live_listeners,
   }
 }

@@ -1,0 +1,63 @@
+/** Records what receivers answered, as whoever pulled the deliveries reports it. */
+import { type Context, inTransaction } from "../../platform/context.ts"
+import { writeAttempts } from "../webhooks/record-attempts.ts"
+import { faultOf } from "../webhooks/webhook.ts"
+import { lockListener } from "./manage-listeners.ts"
+import type { ResultReported } from "./schema.ts"
+
+/**
+ * Records results of one listener; returns how many. One of a delivery that was not pulled, or whose attempt was reported
+ * before, changes nothing. A result that comes after its lease is still taken, unless somebody else reported first: it
+ * says what happened. Throws `NOT_FOUND` where the listener has ended.
+ */
+export async function recordResults(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  results: readonly ResultReported[],
+): Promise<number> {
+  const byDelivery = new Map(results.map(each => [each.deliveryId, each]))
+  const recorded = await inTransaction(ctx, async ctx => {
+    await lockListener(ctx, merchantId, id)
+    const pulled = await ctx.db
+      .selectFrom("deliveries")
+      .select(["id", "merchant_id", "claim_id", "attempts"])
+      .where("webhook_id", "=", id)
+      .where("id", "in", [...byDelivery.keys()])
+      .where("status", "=", "pending")
+      .where("claim_id", "is not", null)
+      // In one order, so that no two reports wait for each other.
+      .orderBy("id")
+      .forNoKeyUpdate()
+      .execute()
+    const ours = pulled.flatMap(delivery => {
+      const result = byDelivery.get(delivery.id)
+      // Sent again by hand meanwhile, its count began again, so `attempt` may be greater; a smaller one was reported.
+      if (!result || result.attempt <= delivery.attempts) return []
+      const startedAt = new Date(ctx.now().getTime() - result.durationMs)
+      return [
+        {
+          delivery: { ...delivery, attempts: result.attempt - 1 },
+          webhook: undefined,
+          startedAt,
+          attempt: attemptOf(result),
+        },
+      ]
+    })
+    return ours.length === 0 ? 0 : (await writeAttempts(ctx, ours)).size
+  })
+  // There is room for others.
+  if (recorded > 0) ctx.wakes.wakeSoon("deliveries")
+  return recorded
+}
+
+function attemptOf({ error, durationMs, answer, ...given }: ResultReported) {
+  const status = given.status ?? null
+  return {
+    status,
+    error: error ?? (status === null ? "no answer" : faultOf(status)),
+    retryAfterMs: undefined,
+    durationMs,
+    answer: answer ?? null,
+  }
+}

@@ -1,0 +1,142 @@
+/** `/api/console/listeners`: endpoints without a URL, for a developer's machine and for tests. */
+import type { FastifyRequest } from "fastify"
+import type { Context } from "../../platform/context.ts"
+import type { Row } from "../../platform/db/schema.ts"
+import { listRoute } from "../../platform/http/list-route.ts"
+import { idempotentlySealed } from "../../platform/http/run-idempotently.ts"
+import { newestFirst } from "../../platform/http/send-lists.ts"
+import { callingMerchant, type Server } from "../../platform/http/server.ts"
+import { createListener, endListener, listenersOf } from "./manage-listeners.ts"
+import { recordResults } from "./record-results.ts"
+import {
+  ListenerCreate,
+  ListenerCreated,
+  ListenerEnded,
+  ListenerId,
+  ListenerList,
+  PulledList,
+  PullQuery,
+  Recorded,
+  Results,
+} from "./schema.ts"
+import { streamPulled, waitForPulled } from "./send-pulled.ts"
+
+const tags = ["webhooks"]
+
+export function listenerRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/listeners",
+    {
+      schema: {
+        operationId: "createListener",
+        summary: "Makes an endpoint without a URL, and shows its secret only this once",
+        description:
+          "Its deliveries are pulled instead of sent, so that they reach a machine that nobody can connect to. They are rows like any other, with the same retries, and can be sent again. Every endpoint is notified with `settings.webhook_changed`. At most three; one that nobody pulls for ten minutes ends by itself. In live mode the merchant's setting `liveListeners` has to allow it.",
+        tags,
+        body: ListenerCreate,
+        response: { 201: ListenerCreated },
+      },
+      config: { errors: ["INVALID_OPERATION"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      reply.code(201)
+      return await idempotentlySealed(ctx, request, reply, merchantId, {
+        prepare: async () => undefined,
+        work: async ctx => {
+          const { row, secret } = await createListener(ctx, merchantId, request.body)
+          return { ...listenerOf(row), secret }
+        },
+      })
+    },
+  )
+
+  listRoute(app, ctx, {
+    path: "/api/console/listeners",
+    operationId: "listListeners",
+    summary: "The listeners that have not ended",
+    tags,
+    answer: ListenerList,
+    source: (read, merchantId) => newestFirst(listenersOf(read, merchantId)),
+    show: (_, rows) => rows.map(listenerOf),
+  })
+
+  app.delete(
+    "/api/console/listeners/:id",
+    {
+      schema: {
+        operationId: "endListener",
+        summary: "Ends a listener; what is still due of it is skipped",
+        tags,
+        params: ListenerId,
+        response: { 200: ListenerEnded },
+      },
+    },
+    async request => {
+      const { id } = request.params
+      await endListener(ctx, await callingMerchant(request), id)
+      return { deleted: true as const, id }
+    },
+  )
+
+  pullRoutes(app, ctx)
+}
+
+function pullRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/listeners/:id/deliveries",
+    {
+      // A HEAD would take deliveries, and give them to nobody.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: "pullDeliveries",
+        summary: "Takes deliveries that are due, as a stream or a long poll",
+        description:
+          "Without `wait`, and unless the caller accepts only JSON, the answer is a stream of server-sent events: `delivery` for each, with the JSON of one in `data`, and `over` when the listener has ended. At most ten are taken that have no result yet; report each with `POST …/results`. One without a result is given again when its lease ends, 30 seconds after WEBHOOK_TIMEOUT, with the same `deliveryId`. Several callers may pull one listener: they share its deliveries, and no two get the same one.",
+        tags,
+        params: ListenerId,
+        querystring: PullQuery,
+        response: { 200: PulledList },
+      },
+    },
+    async (request, reply) => {
+      const from = { merchantId: await callingMerchant(request), id: request.params.id }
+      const { wait } = request.query
+      if (wait === undefined && !asksForJson(request)) return (await streamPulled(ctx, request, reply, from)) as never
+      reply.header("cache-control", "no-store")
+      return { data: await waitForPulled(ctx, request, reply, { ...from, waitS: wait ?? 0 }) }
+    },
+  )
+
+  app.post(
+    "/api/console/listeners/:id/results",
+    {
+      schema: {
+        operationId: "reportResults",
+        summary: "Reports what receivers answered to deliveries that were pulled",
+        description:
+          "A status from 200 to 299 without an `error` delivers it; after any other result it is retried like a delivery to a URL. The log of the delivery has what was reported. A repeated report changes nothing.",
+        tags,
+        params: ListenerId,
+        body: Results,
+        response: { 200: Recorded },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      return { recorded: await recordResults(ctx, merchantId, request.params.id, request.body) }
+    },
+  )
+}
+
+const asksForJson = ({ headers: { accept = "" } }: FastifyRequest): boolean =>
+  accept.includes("application/json") && !accept.includes("text/event-stream")
+
+const listenerOf = (row: Row<"webhooks">) => ({
+  id: row.id,
+  events: row.events as string[],
+  callbacks: row.copies_callbacks,
+  description: row.description,
+  createdAt: row.created_at.toISOString(),
+  pulledAt: (row.pulled_at ?? row.created_at).toISOString(),
+})
