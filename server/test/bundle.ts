@@ -16,6 +16,7 @@ const programs = [
   "server/src/main.ts",
   "server/test/bill.ts",
   "server/test/deliver.ts",
+  "server/test/pull.ts",
   "server/test/chaos/escrow-process.ts",
   "server/test/chaos/payout-worker.ts",
   "server/test/chaos/x402-api.ts",

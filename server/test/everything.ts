@@ -120,12 +120,15 @@ export async function prepare(): Promise<void> {
   apiKeys = { shop: shopKey.key, rival: (await keyOf("rival")).key }
   const hook = { url: receiver.url, events: ["*"] }
   const webhook = (await service.call("POST", "/api/console/webhooks", hook, { as: "shop" })).body.data.id
+  const named = { events: ["checkout.failed"] }
+  const listener = (await service.call("POST", "/api/console/listeners", named, { as: "shop" })).body.id
   const test = await service.call("POST", `/api/console/webhooks/${webhook}/test`, {}, { as: "shop" })
   const { id: delivery, eventId } = test.body.data
   ids = {
     paywalls: id,
     "api-keys": shopKey.id,
     webhooks: webhook,
+    listeners: listener,
     deliveries: delivery,
     events: eventId,
     splits: split.body.id,

@@ -58,6 +58,7 @@ export const longest = [
   "server/src/products/escrow/budget.test.ts",
   "server/test/e2e/operations.test.ts",
   "server/test/e2e/webhooks-kill.test.ts",
+  "server/test/e2e/listeners-kill.test.ts",
   "server/src/ledger/payouts/returns.test.ts",
   "server/src/ledger/scanner/lying-nodes.test.ts",
   "server/src/ledger/relays/overdue-relays.test.ts",

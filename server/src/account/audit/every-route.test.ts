@@ -40,6 +40,7 @@ const silent: Record<string, string> = {
   "POST /api/console/webhooks/{id}/test": SENT,
   "POST /api/console/webhooks/{id}/recover": SENT,
   "POST /api/console/deliveries/{id}/resend": SENT,
+  "POST /api/console/listeners/{id}/results": SENT,
 }
 
 /** These need an object of their own, because an earlier route used up the other one. */
@@ -48,6 +49,7 @@ const fresh = [
   "POST /api/console/payments/return",
   "POST /api/console/payments/void",
   "POST /api/console/webhooks/{id}/test",
+  "POST /api/console/listeners/{id}/results",
   "POST /api/console/settings/webhook-secret/reveal",
   "DELETE /api/console/team/invitations/{id}",
   "POST /api/console/api-keys/{id}/roll",

@@ -189,7 +189,8 @@ describe("a pull", () => {
 
   it("gives an event of a payment only after an earlier one was tried", async () => {
     const { id } = await make()
-    const [first, second] = [await rig.send({ orderKey: "cs_1" }), await rig.send({ orderKey: "cs_1" })]
+    const first = await rig.send({ orderKey: "cs_1" })
+    const second = await rig.send({ orderKey: "cs_1" })
     const idsOf = (pulled: { headers: Record<string, string> }[]) => pulled.map(({ headers }) => headers["webhook-id"])
     const pulled = await pull(id)
     expect(idsOf(pulled)).toEqual([first])
@@ -208,7 +209,9 @@ describe("a pull", () => {
     const { id } = await make()
     const eventId = await rig.send()
     const authorization = `Bearer ${await rig.service.issuer.token(as)}`
-    const answer = await fetch(`${await rig.service.listen()}${base}/${id}/deliveries`, { headers: { authorization } })
+    const answer = await fetch(`${await rig.service.listen()}${base}/${id}/deliveries`, {
+      headers: { authorization, accept: "text/event-stream" },
+    })
     expect(answer.headers.get("content-type")).toContain("text/event-stream")
     let text = ""
     const reading = (async () => {
@@ -223,6 +226,35 @@ describe("a pull", () => {
     await rig.send()
     await reading
     expect(text).toContain("event: over\n")
+  })
+})
+
+describe("a stream", () => {
+  it("is cut when the key that it was opened with is revoked", async () => {
+    const { id } = await make()
+    const { body: key } = await call("POST", "/api/console/api-keys", { name: "laptop", scopes: ["webhooks"] })
+    const answer = await fetch(`${await rig.service.listen()}${base}/${id}/deliveries`, {
+      headers: { "x-api-key": key.key, accept: "text/event-stream" },
+    })
+    expect(answer.status).toBe(200)
+    const cut = answer.text().then(
+      () => "ended",
+      () => "cut",
+    )
+    await call("DELETE", `/api/console/api-keys/${key.id}`)
+    expect(await cut).toBe("cut")
+    const { status } = await fetch(`${await rig.service.listen()}${base}/${id}/deliveries`, {
+      headers: { "x-api-key": key.key },
+    })
+    expect(status).toBe(401)
+  })
+
+  it("needs the scope that sends events again: a key that only reads takes nothing", async () => {
+    const { id } = await make()
+    const { body: key } = await call("POST", "/api/console/api-keys", { name: "reader", scopes: ["read"] })
+    const asked = async (path: string) =>
+      (await fetch((await rig.service.listen()) + path, { headers: { "x-api-key": key.key } })).status
+    expect([await asked(base), await asked(`${base}/${id}/deliveries`)]).toEqual([200, 403])
   })
 })
 
@@ -319,7 +351,8 @@ describe("copies of callbacks", () => {
 describe("a listener that nobody pulls", () => {
   it("ends after ten minutes, and what is open becomes skipped; one that is pulled stays", async () => {
     const { db } = rig.service.ctx
-    const [left, kept] = [await make(), await make()]
+    const left = await make()
+    const kept = await make()
     for (let i = 0; i < 3; i++) await rig.send()
     await pull(left.id)
     const age = (id: string, seconds: number) =>

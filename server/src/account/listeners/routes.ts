@@ -92,7 +92,7 @@ function pullRoutes(app: Server, ctx: Context): void {
         operationId: "pullDeliveries",
         summary: "Takes deliveries that are due, as a stream or a long poll",
         description:
-          "Without `wait`, and unless the caller accepts only JSON, the answer is a stream of server-sent events: `delivery` for each, with the JSON of one in `data`, and `over` when the listener has ended. At most ten are taken that have no result yet; report each with `POST …/results`. One without a result is given again when its lease ends, 30 seconds after WEBHOOK_TIMEOUT, with the same `deliveryId`. Several callers may pull one listener: they share its deliveries, and no two get the same one.",
+          "For a caller that accepts `text/event-stream`, and without `wait`, the answer is a stream of server-sent events: `delivery` for each, with the JSON of one in `data`, and `over` when the listener has ended. At most ten are taken that have no result yet; report each with `POST …/results`. One without a result is given again when its lease ends, 30 seconds after WEBHOOK_TIMEOUT, with the same `deliveryId`. Several callers may pull one listener: they share its deliveries, and no two get the same one.",
         tags,
         params: ListenerId,
         querystring: PullQuery,
@@ -102,7 +102,7 @@ function pullRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const from = { merchantId: await callingMerchant(request), id: request.params.id }
       const { wait } = request.query
-      if (wait === undefined && !asksForJson(request)) return (await streamPulled(ctx, request, reply, from)) as never
+      if (wait === undefined && asksForStream(request)) return (await streamPulled(ctx, request, reply, from)) as never
       reply.header("cache-control", "no-store")
       return { data: await waitForPulled(ctx, request, reply, { ...from, waitS: wait ?? 0 }) }
     },
@@ -129,8 +129,7 @@ function pullRoutes(app: Server, ctx: Context): void {
   )
 }
 
-const asksForJson = ({ headers: { accept = "" } }: FastifyRequest): boolean =>
-  accept.includes("application/json") && !accept.includes("text/event-stream")
+const asksForStream = ({ headers: { accept = "" } }: FastifyRequest): boolean => accept.includes("text/event-stream")
 
 const listenerOf = (row: Row<"webhooks">) => ({
   id: row.id,

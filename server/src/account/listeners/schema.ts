@@ -6,9 +6,9 @@ import { idPattern } from "../../platform/ids.ts"
 import { subscribable } from "../webhooks/webhook.ts"
 
 /** The most results of one request. */
-export const MAX_RESULTS = 100
+const MAX_RESULTS = 100
 /** How much of what a receiver answered is kept, in characters. */
-export const MAX_ANSWER = 4_096
+const MAX_ANSWER = 4_096
 
 const named = subscribable.filter(each => each !== "*")
 type Named = (typeof named)[number]
@@ -59,7 +59,7 @@ export const PullQuery = Type.Object({
     Type.Integer({
       minimum: 0,
       maximum: MAX_WAIT_S,
-      description: "Answers with JSON, after this many seconds where nothing is due before",
+      description: "Answers with JSON, after this many seconds where nothing is due before; 0 without it",
     }),
   ),
 })

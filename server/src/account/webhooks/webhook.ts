@@ -54,7 +54,7 @@ export const listenerUrl = (id: string): string => `listener:${id}`
 /** Whether the id of an endpoint, or the name of a lane, is that of a listener. */
 export const isListener = (id: string): boolean => id.startsWith("lsn_")
 
-/** The origin of an endpoint's URL; a listener's whole address, which tells nothing. */
+/** The origin of an endpoint's URL; a listener's whole address, in which nothing is secret. */
 export const originOf = (url: string): string => (url.startsWith("listener:") ? url : new URL(url).origin)
 
 /** The event that tries an endpoint; nobody can subscribe to it. */

@@ -84,7 +84,7 @@ describe("the scopes that open a route", () => {
     expect(paths("catalog")).toEqual(
       ["paywalls", "products", "payment-links", "bundles"].map(each => `api/console/${each}`),
     )
-    expect(paths("webhooks")).toEqual(["webhooks", "deliveries"].map(each => `api/console/${each}`))
+    expect(paths("webhooks")).toEqual(["webhooks", "listeners", "deliveries"].map(each => `api/console/${each}`))
     expect(paths("money")).toEqual(["subscriptions", "payments"].map(each => `api/console/${each}`))
   })
 
