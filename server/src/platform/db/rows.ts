@@ -1,4 +1,4 @@
-// Made from schema.sql by `npm run schema`; do not edit. 0aee74d37ebe846da4a021162a5d5b77ed495496797ffe14d2e22782ae394fe6
+// Made from schema.sql by `npm run schema`; do not edit. b64040f99b76d1ef18785fe5603c0a884efe55e81c66dcd44b88c489f1de4a48
 import type { EscrowVersion } from "../chain/escrow-deployments.ts";
 import type { Address, Hash } from "../chain/hex.ts";
 import type { LaneName, PayoutKindName } from "./payout-kinds.ts";
@@ -224,6 +224,18 @@ interface Bundles {
    * Increased by each change: what a process remembers of a bundle is used while this is the same.
    */
   version: number;
+}
+
+interface Changes {
+  at: Generated<Date>;
+  kind: "checkout" | "payment" | "payout" | "refund" | "subscription" | "invoice" | "delivery" | "webhook" | "payout_address";
+  merchant_id: string;
+  n: Generated<bigint>;
+  object_id: string;
+  /**
+   * The transaction. A reader takes rows below `pg_snapshot_xmin` only: no transaction can still commit a row below those. By `n` alone, a row that commits after a greater one was read would be lost.
+   */
+  xid: Generated<string>;
 }
 
 interface CheckoutSessions {
@@ -1961,6 +1973,7 @@ export interface DB {
   bundle_headers: BundleHeaders;
   bundle_routes: BundleRoutes;
   bundles: Bundles;
+  changes: Changes;
   checkout_sessions: CheckoutSessions;
   checkout_terms: CheckoutTerms;
   claim_books: ClaimBooks;

@@ -222,6 +222,20 @@ create trigger bundles_keep_slug after update of slug on bundles for each row wh
 create trigger bundles_register before insert on bundles for each row execute function register_resource();
 create trigger bundles_unregister after delete on bundles for each row execute function unregister_resource();
 
+-- Which rows of the merchant's lists changed in the last 24 hours. Triggers insert it in the transaction of the change. It has no content: a reader reads the object as it stands then, so an erasure need not come here.
+create table changes (
+  merchant_id text not null,
+  -- The transaction. A reader takes rows below `pg_snapshot_xmin` only: no transaction can still commit a row below those. By `n` alone, a row that commits after a greater one was read would be lost.
+  xid xid8 not null default pg_current_xact_id(),
+  n bigint not null generated always as identity,
+  kind text not null,
+  object_id text not null,
+  at timestamp with time zone not null default clock_timestamp(),
+  constraint changes_pkey primary key (merchant_id, xid, n),
+  constraint changes_kind_check check (kind = any (array['checkout'::text, 'payment'::text, 'payout'::text, 'refund'::text, 'subscription'::text, 'invoice'::text, 'delivery'::text, 'webhook'::text, 'payout_address'::text]))
+) with (autovacuum_vacuum_scale_factor=0.02);
+create index changes_in_order on changes using btree (xid, n);
+
 -- A checkout: one amount, paid once, at an address of its own or through an escrow.
 create table checkout_sessions (
   id text not null,
@@ -306,6 +320,8 @@ create trigger checkout_sessions_keep_changed_terms after update of metadata on 
 create trigger checkout_sessions_keep_no_terms after delete on checkout_sessions for each row when (old.metadata is not null) execute function keep_checkout_terms();
 create trigger checkout_sessions_keep_terms after insert on checkout_sessions for each row when (new.metadata is not null) execute function keep_checkout_terms();
 create trigger checkout_sessions_keep_transaction_terms after update of metadata, customer_email on checkout_sessions for each row when (new.metadata is distinct from old.metadata or new.customer_email is distinct from old.customer_email) execute function keep_transaction_terms();
+create trigger checkout_sessions_note_changed after update of status, exception, received, message, payer, tx_hash, confirmed_at, expires_at, description, customer_email, metadata, erased_at on checkout_sessions for each row when (new.status is distinct from old.status or new.exception is distinct from old.exception or new.received::numeric is distinct from old.received::numeric or new.message is distinct from old.message or new.payer::text is distinct from old.payer::text or new.tx_hash::text is distinct from old.tx_hash::text or new.confirmed_at is distinct from old.confirmed_at or new.expires_at is distinct from old.expires_at or new.description is distinct from old.description or new.customer_email is distinct from old.customer_email or new.metadata is distinct from old.metadata or new.erased_at is distinct from old.erased_at) execute function note_change('checkout');
+create trigger checkout_sessions_note_made after insert on checkout_sessions for each row execute function note_change('checkout');
 create trigger checkout_sessions_register before insert on checkout_sessions for each row execute function register_resource();
 create trigger checkout_sessions_unregister after delete on checkout_sessions for each row execute function unregister_resource();
 create trigger checkout_sessions_wake_subscription after update on checkout_sessions for each row when (new.product_id is not null and new.status is distinct from old.status) execute function wake_subscription();
@@ -414,6 +430,8 @@ create index deliveries_of_order on deliveries using btree (merchant_id, order_k
 create index deliveries_of_webhook on deliveries using btree (webhook_id, created_at desc, id desc);
 create index deliveries_unsent on deliveries using btree (merchant_id, status, created_at desc, id desc) where status = any (array['failed'::text, 'skipped'::text]);
 create index deliveries_untried on deliveries using btree (lane, order_key, seq) where status = 'pending'::text and attempts = 0;
+create trigger deliveries_note_changed after update of status, attempts on deliveries for each row when (new.status is distinct from old.status or new.attempts is distinct from old.attempts) execute function note_change('delivery');
+create trigger deliveries_note_made after insert on deliveries for each row execute function note_change('delivery');
 
 -- Each request to an endpoint. delivery_id has no foreign key: the statement that writes an attempt has just written its delivery, and the check would lock that row once more.
 create table delivery_attempts (
@@ -643,6 +661,7 @@ create index escrows_reclaimed on escrows using btree (merchant_id, reclaimed_at
 create index escrows_reserved on escrows using btree (chain_id) where authorized::numeric > (captured::numeric + voided::numeric + reclaimed::numeric);
 create trigger escrows_count after update of reclaimed on escrows for each row when (old.reclaimed::numeric <> new.reclaimed::numeric) execute function count_reclaim();
 create trigger escrows_keep_terms after update of authorized_at, authorized on escrows for each row when (new.authorized_at is distinct from old.authorized_at or (new.authorized::numeric > 0::numeric) <> (old.authorized::numeric > 0::numeric)) execute function keep_escrow_terms();
+create trigger escrows_note_change after update of authorized, captured, voided, refunded, reclaimed on escrows for each row when (new.authorized::numeric is distinct from old.authorized::numeric or new.captured::numeric is distinct from old.captured::numeric or new.voided::numeric is distinct from old.voided::numeric or new.refunded::numeric is distinct from old.refunded::numeric or new.reclaimed::numeric is distinct from old.reclaimed::numeric) execute function note_escrow_change();
 create trigger escrows_set_reclaimed before update of reclaimed on escrows for each row execute function set_reclaimed();
 
 -- What merchants are notified of. An event and its deliveries are written in the transaction of what they report.
@@ -896,6 +915,8 @@ create table invoices (
 );
 create index invoices_of_merchant on invoices using btree (merchant_id, created_at desc, id desc);
 create unique index invoices_open on invoices using btree (subscription_id) where paid_at is null and voided_at is null;
+create trigger invoices_note_changed after update of period_start, period_end, paid_at, voided_at, due_at on invoices for each row when (new.period_start is not null and (new.period_start is distinct from old.period_start or new.period_end is distinct from old.period_end or new.paid_at is distinct from old.paid_at or new.voided_at is distinct from old.voided_at or new.due_at is distinct from old.due_at)) execute function note_change('invoice');
+create trigger invoices_note_made after insert on invoices for each row when (new.period_start is not null) execute function note_change('invoice');
 
 -- What API keys, and members with a limit, decided about money, by which their caps are counted. Rows of more than a day are deleted.
 create table key_spends (
@@ -1176,6 +1197,8 @@ create trigger payments_add_terms after insert on payments referencing new table
 create trigger payments_audit_accepted after update of accepted_at on payments for each row when (new.accepted_at is not null and new.accepted_at is distinct from old.accepted_at and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('payment.accepted', 'id', 'status,accepted_at', '');
 create trigger payments_audit_returned after update of status on payments for each row when (new.status = 'returned'::text and old.status <> 'returned'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('payment.returned', 'id', 'status,returned_at,returned_to', '');
 create trigger payments_drop_terms after delete on payments for each row when (starts_with(old.resource_id, 'cs_'::text)) execute function drop_payment_terms();
+create trigger payments_note_changed after update of status, exception, amount, tx_hash, payer, accepted_at, returned_at, returned_to on payments for each row when (new.status is distinct from old.status or new.exception is distinct from old.exception or new.amount::numeric is distinct from old.amount::numeric or new.tx_hash::text is distinct from old.tx_hash::text or new.payer::text is distinct from old.payer::text or new.accepted_at is distinct from old.accepted_at or new.returned_at is distinct from old.returned_at or new.returned_to::text is distinct from old.returned_to::text) execute function note_change('payment');
+create trigger payments_note_made after insert on payments for each row execute function note_change('payment');
 create trigger payments_note_reopened before update of status on payments for each row when (old.status = 'returned'::text and new.status = 'open'::text) execute function note_reopened();
 create trigger payments_open_claim_book after insert on payments for each row execute function open_claim_book();
 create trigger payments_set_agent before insert or update of tx_hash on payments for each row execute function set_agent();
@@ -1196,6 +1219,7 @@ create table payout_addresses (
 );
 create index payout_addresses_pending on payout_addresses using btree (pending_at) where pending_at is not null;
 create trigger payout_addresses_audit after insert or delete or update on payout_addresses for each row execute function write_audit_entry('payout_address', 'network', 'address,pending_address,pending_at', '');
+create trigger payout_addresses_note_change after insert or update on payout_addresses for each row execute function note_address_change();
 
 -- A call of one of the service's wallets, which moves money. It never gives up its nonce.
 create table payouts (
@@ -1363,6 +1387,9 @@ create trigger payouts_end_batch_calls after update on payouts for each row when
 create trigger payouts_keep_committed after insert or update on payouts for each row execute function keep_committed();
 create trigger payouts_keep_others_money before update on payouts for each row when (new.state = 'assigned'::text and (old.state = any (array['queued'::text, 'held'::text]))) execute function keep_others_money();
 create trigger payouts_keep_promises before update on payouts for each row execute function keep_promises();
+create trigger payouts_note_call after update of state, held_reason, tx_hash on payouts for each row when ((new.kind = any (array['refund'::text, 'settle'::text])) and (new.state is distinct from old.state or new.held_reason is distinct from old.held_reason or new.tx_hash::text is distinct from old.tx_hash::text)) execute function note_call_change();
+create trigger payouts_note_changed after update of state, held_reason, amount, recipient, tx_hash, gas_cost on payouts for each row when ((new.kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'capture'::text])) and (new.state is distinct from old.state or new.held_reason is distinct from old.held_reason or new.amount::numeric is distinct from old.amount::numeric or new.recipient::text is distinct from old.recipient::text or new.tx_hash::text is distinct from old.tx_hash::text or new.gas_cost::numeric is distinct from old.gas_cost::numeric)) execute function note_change('payout');
+create trigger payouts_note_made after insert on payouts for each row when (new.kind = any (array['share'::text, 'sweep'::text, 'return'::text, 'capture'::text])) execute function note_change('payout');
 create trigger payouts_reopen_payment after update on payouts for each row when (new.kind = 'return'::text and new.state = 'cancelled'::text and old.state <> 'cancelled'::text) execute function reopen_payment();
 create trigger payouts_set_lane before insert on payouts for each row execute function set_lane();
 create trigger payouts_set_merchant before insert on payouts for each row execute function set_merchant();
@@ -1631,6 +1658,8 @@ create index refunds_of_merchant on refunds using btree (merchant_id, created_at
 create index refunds_of_session on refunds using btree (session_id);
 create trigger refunds_audit_created after insert on refunds for each row when (current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('refund', 'id', 'session_id,amount,reason', '');
 create trigger refunds_audit_withdrawn after update of status on refunds for each row when (new.status = 'failed'::text and old.status <> 'failed'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('refund.withdrawn', 'id', 'status', '');
+create trigger refunds_note_changed after update of status, reason on refunds for each row when (new.status is distinct from old.status or new.reason is distinct from old.reason) execute function note_change('refund');
+create trigger refunds_note_made after insert on refunds for each row execute function note_change('refund');
 
 -- Everything that is for sale, of every kind, with its merchant and network. The prefix of an id shows the kind. Triggers on the tables of the kinds maintain it.
 create table resources (
@@ -1751,6 +1780,8 @@ end), identifier) where identifier is not null;
 create index settlements_of_merchant on settlements using btree (merchant_id, created_at desc, id desc);
 create index settlements_of_payout on settlements using btree (payout_id);
 create index settlements_of_resource on settlements using btree (resource_id) where resource_id is not null;
+create trigger settlements_note_changed after update of failed_at, found_hash on settlements for each row when (new.failed_at is distinct from old.failed_at or new.found_hash::text is distinct from old.found_hash::text) execute function note_change('payment');
+create trigger settlements_note_made after insert on settlements for each row execute function note_change('payment');
 
 -- A sign-in at the identity provider; the return of the browser deletes it.
 create table sign_ins (
@@ -1906,6 +1937,8 @@ create index subscriptions_of_email on subscriptions using btree (merchant_id, l
 create index subscriptions_of_merchant on subscriptions using btree (merchant_id, started_at desc, id desc) where started_at is not null;
 create index subscriptions_of_payer on subscriptions using btree (payer, started_at desc, id desc) where payer is not null;
 create trigger subscriptions_audit after update of product_id, billing_interval, billing_count, max_periods, paused_at, canceled_at, cancel_at_period_end, cancel_asked_by on subscriptions for each row when (current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('subscription', 'id', 'product_id,billing_interval,billing_count,max_periods,paused_at,canceled_at,cancel_at_period_end,cancel_asked_by', '');
+create trigger subscriptions_note_changed after update of status, started_at, paid_until, access_until, product_id, customer_email, paused_at, canceled_at, cancel_at_period_end, cancel_reason, blocked_by, ended_at on subscriptions for each row when (new.started_at is not null and (new.status is distinct from old.status or new.started_at is distinct from old.started_at or new.paid_until is distinct from old.paid_until or new.access_until is distinct from old.access_until or new.product_id is distinct from old.product_id or new.customer_email is distinct from old.customer_email or new.paused_at is distinct from old.paused_at or new.canceled_at is distinct from old.canceled_at or new.cancel_at_period_end is distinct from old.cancel_at_period_end or new.cancel_reason is distinct from old.cancel_reason or new.blocked_by is distinct from old.blocked_by or new.ended_at is distinct from old.ended_at)) execute function note_change('subscription');
+create trigger subscriptions_note_made after insert on subscriptions for each row when (new.started_at is not null) execute function note_change('subscription');
 
 -- What an overpayment brought beyond the price. The status of the payment says whether it counts.
 create table surpluses (
@@ -1930,6 +1963,7 @@ create index surpluses_of_transfer on surpluses using btree (transfer_id);
 create index surpluses_open_at on surpluses using btree (deposit_id, token) where state = 'open'::text;
 create trigger surpluses_audit_accepted after update of state on surpluses for each row when (new.state = 'accepted'::text and old.state <> 'accepted'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('surplus.accepted', 'payment_id', 'state', '');
 create trigger surpluses_audit_returned after update of state on surpluses for each row when (new.state = 'returned'::text and old.state <> 'returned'::text and current_setting('sluice.actor'::text, true) <> ''::text) execute function write_audit_entry('surplus.returned', 'payment_id', 'state,returned_at,returned_to', '');
+create trigger surpluses_note_change after insert or update of state, amount on surpluses for each row execute function note_surplus_change();
 create trigger surpluses_note_reopened after update of state on surpluses for each row when (old.state = 'returned'::text and new.state = 'open'::text) execute function note_reopened_surplus();
 
 -- Which transfers a sweep takes, and how much of each.
@@ -2206,6 +2240,8 @@ create index webhooks_paused on webhooks using btree (id) where not active;
 create trigger webhooks_audit after update of url, description, events, active, disabled_reason on webhooks for each row when (new.deleted_at is null) execute function write_audit_entry('webhook', 'id', 'url,description,events,active,disabled_reason', '');
 create trigger webhooks_audit_deleted after update of deleted_at on webhooks for each row execute function write_audit_entry('webhook.deleted', 'id', 'active,deleted_at', '');
 create trigger webhooks_audit_made after insert or delete on webhooks for each row execute function write_audit_entry('webhook', 'id', 'url,description,events,active,copies_callbacks', '');
+create trigger webhooks_note_changed after update of url, description, events, active, disabled_reason, failing_since, deleted_at on webhooks for each row when (new.url is distinct from old.url or new.description is distinct from old.description or new.events is distinct from old.events or new.active is distinct from old.active or new.disabled_reason is distinct from old.disabled_reason or new.failing_since is distinct from old.failing_since or new.deleted_at is distinct from old.deleted_at) execute function note_change('webhook');
+create trigger webhooks_note_made after insert on webhooks for each row execute function note_change('webhook');
 
 -- Every transfer into and out of deposits and escrows.
 --   id text
@@ -3166,6 +3202,44 @@ AS $function$
   limit 50
 $function$;
 
+create or replace function note_address_change()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  insert into changes (merchant_id, kind, object_id) values (new.merchant_id, 'payout_address', new.chain_id);
+  return null;
+end $function$;
+
+create or replace function note_call_change()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  insert into changes (merchant_id, kind, object_id)
+    select r.merchant_id, 'refund', r.id from refunds r where new.kind = 'refund' and r.payout_id = new.id
+    union all select s.merchant_id, 'payment', s.id from settlements s where new.kind = 'settle' and s.payout_id = new.id;
+  return null;
+end $function$;
+
+create or replace function note_change()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  insert into changes (merchant_id, kind, object_id) values (new.merchant_id, tg_argv[0], new.id);
+  return null;
+end $function$;
+
+create or replace function note_escrow_change()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  insert into changes (merchant_id, kind, object_id) values (new.merchant_id, 'payment', new.session_id);
+  return null;
+end $function$;
+
 create or replace function note_reopened()
  returns trigger
  language plpgsql
@@ -3181,6 +3255,15 @@ create or replace function note_reopened_surplus()
 AS $function$
 begin
   update payments set reopened = true where id = new.payment_id;
+  return null;
+end $function$;
+
+create or replace function note_surplus_change()
+ returns trigger
+ language plpgsql
+AS $function$
+begin
+  insert into changes (merchant_id, kind, object_id) select p.merchant_id, 'payment', p.id from payments p where p.id = new.payment_id;
   return null;
 end $function$;
 
