@@ -97,6 +97,12 @@ describe("each limit of the table", () => {
     expect(buckets(aKey)).toEqual(byKey ? [`{mer_1} key_1 ${byKey}`, `{mer_1} ${byKey}`] : anonymous)
   })
 
+  it("counts a page of the console, and none of its files", () => {
+    const caller = { subject: undefined, apiKey: undefined, ip: "192.0.2.7" }
+    expect(countsOf(defaults, "GET", "/console/payments", caller).map(({ key }) => key)).toEqual(["{192.0.2.7}:pages"])
+    expect(countsOf(defaults, "GET", "/console/assets/main-ABCDEFGH.js", caller)).toEqual([])
+  })
+
   it("counts a path under /api/console by its token's subject, whether the path exists or not", () => {
     const caller = { subject: "https://id.example me", apiKey: aKey, ip: "192.0.2.7" }
     const [count, ...more] = countsOf(defaults, "GET", "/api/console/nowhere", caller)

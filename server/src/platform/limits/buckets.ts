@@ -73,10 +73,11 @@ const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 
 /**
  * Whether a path has no limit. Machines that must always get an answer ask for health and metrics, a page of the
- * documents requests many parts at once, and the sandbox's own routes are not part of the product.
+ * documents requests many parts at once, and the sandbox's own routes are not part of the product. The files of the pages
+ * and of the console are in memory, and browsers keep them.
  */
 export const isUnlimited = (path: string): boolean =>
-  /^\/(healthz|readyz|metrics|embed\.js|(docs|sandbox|assets)(\/.*)?)$/.test(path)
+  /^\/(healthz|readyz|metrics|embed\.js|(docs|sandbox|assets|console\/assets)(\/.*)?)$/.test(path)
 
 export const WINDOW_MS = 60_000
 
