@@ -222,7 +222,9 @@ function attemptEntries(attempt: Row<"transaction_attempts">, { payouts }: Story
   const { payout_id, n, signed_at, created_at, sent_at, sends, hash } = attempt
   const payout = payouts.find(({ id, batch_id }) => id === payout_id || batch_id === payout_id)
   const object = payout ? payoutIdOf(payout.id) : null
-  const what = `Attempt ${n} of the ${payout ? payoutWords[payout.kind] : "transaction"}`
+  const of = payout ? payoutWords[payout.kind] : "money"
+  // The database counts from 0, which a reader would take for a fault.
+  const what = n === 0 ? `The transaction of the ${of}` : `The transaction of the ${of}, attempt ${n + 1},`
   return [
     entry(signed_at ?? created_at, "signed", `${what} was signed.`, object, hash),
     ...(sent_at
