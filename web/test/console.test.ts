@@ -189,6 +189,29 @@ describe("by the keyboard alone", () => {
 })
 
 describe("when the server does not answer as it should", () => {
+  it("says that a page's file did not come, keeps what is around it, and loads it when it is asked to again", async () => {
+    const { page } = await open("/links")
+    await shows(page, "Support the radio")
+    await page.route("**/console/assets/*", route => route.fulfill({ status: 429 }))
+    await page.getByRole("link", { name: "Needs you" }).click()
+    await shows(page, "This part could not be loaded", "Links")
+    await page.unroute("**/console/assets/*")
+    await page.getByRole("button", { name: "Try again" }).click()
+    await shows(page, "Partly paid")
+  })
+
+  it("says so where its first file does not come, and where there is no connection", async () => {
+    const { page } = await open("/links")
+    await shows(page, "Support the radio")
+    await page.context().setOffline(true)
+    await shows(page, "You are offline", "Support the radio")
+    await page.context().setOffline(false)
+    await page.getByText("You are offline").waitFor({ state: "detached" })
+    await page.route("**/console/assets/main-*.js", route => route.fulfill({ status: 503 }))
+    await page.reload()
+    await shows(page, "The console could not be loaded", "Load it again")
+  })
+
   const failWith =
     (status: number, body: object, headers = {}) =>
     (route: Route) =>

@@ -7,7 +7,6 @@ import {
   createRoute,
   createRouter,
   Link,
-  lazyRouteComponent,
   type RouteComponent,
   RouterProvider,
 } from "@tanstack/react-router"
@@ -20,6 +19,7 @@ import { Layout } from "./shell/layout.tsx"
 import { useScheme } from "./shell/theme-choice.ts"
 import "./styles.css"
 import { theme, tokens } from "./theme.ts"
+import { later } from "./ui/later.tsx"
 
 /** Styles that libraries add need it, as the page's policy names what may run. */
 const nonce = document.querySelector<HTMLScriptElement>("script[nonce]")?.nonce ?? ""
@@ -59,93 +59,93 @@ const page = (path: string, component: RouteComponent) =>
 const tree = root.addChildren([
   page(
     "/",
-    lazyRouteComponent(() => import("./pages/home.tsx"), "Home"),
+    later(async () => (await import("./pages/home.tsx")).Home),
   ),
   page(
     "/payments",
-    lazyRouteComponent(() => import("./pages/payments.tsx"), "Payments"),
+    later(async () => (await import("./pages/payments.tsx")).Payments),
   ),
   page(
     "/payments/$id",
-    lazyRouteComponent(() => import("./pages/payment.tsx"), "OnePayment"),
+    later(async () => (await import("./pages/payment.tsx")).OnePayment),
   ),
   page(
     "/needs-you",
-    lazyRouteComponent(() => import("./pages/needs-you.tsx"), "NeedsYou"),
+    later(async () => (await import("./pages/needs-you.tsx")).NeedsYou),
   ),
   page(
     "/checkouts",
-    lazyRouteComponent(() => import("./pages/checkouts.tsx"), "Checkouts"),
+    later(async () => (await import("./pages/checkouts.tsx")).Checkouts),
   ),
   page(
     "/checkouts/new",
-    lazyRouteComponent(() => import("./pages/new-checkout.tsx"), "NewCheckout"),
+    later(async () => (await import("./pages/new-checkout.tsx")).NewCheckout),
   ),
   page(
     "/checkouts/$id",
-    lazyRouteComponent(() => import("./pages/payment.tsx"), "OnePayment"),
+    later(async () => (await import("./pages/payment.tsx")).OnePayment),
   ),
   page(
     "/links",
-    lazyRouteComponent(() => import("./pages/links.tsx"), "Links"),
+    later(async () => (await import("./pages/links.tsx")).Links),
   ),
   page(
     "/links/new",
-    lazyRouteComponent(() => import("./pages/one-link.tsx"), "NewLink"),
+    later(async () => (await import("./pages/one-link.tsx")).NewLink),
   ),
   page(
     "/links/$id",
-    lazyRouteComponent(() => import("./pages/one-link.tsx"), "OneLink"),
+    later(async () => (await import("./pages/one-link.tsx")).OneLink),
   ),
   page(
     "/products",
-    lazyRouteComponent(() => import("./pages/products.tsx"), "Products"),
+    later(async () => (await import("./pages/products.tsx")).Products),
   ),
   page(
     "/products/new",
-    lazyRouteComponent(() => import("./pages/one-product.tsx"), "NewProduct"),
+    later(async () => (await import("./pages/one-product.tsx")).NewProduct),
   ),
   page(
     "/products/$id",
-    lazyRouteComponent(() => import("./pages/one-product.tsx"), "OneProduct"),
+    later(async () => (await import("./pages/one-product.tsx")).OneProduct),
   ),
   page(
     "/paywalls",
-    lazyRouteComponent(() => import("./pages/paywalls.tsx"), "Paywalls"),
+    later(async () => (await import("./pages/paywalls.tsx")).Paywalls),
   ),
   page(
     "/paywalls/new",
-    lazyRouteComponent(() => import("./pages/one-paywall.tsx"), "NewPaywall"),
+    later(async () => (await import("./pages/one-paywall.tsx")).NewPaywall),
   ),
   page(
     "/paywalls/$id",
-    lazyRouteComponent(() => import("./pages/one-paywall.tsx"), "OnePaywall"),
+    later(async () => (await import("./pages/one-paywall.tsx")).OnePaywall),
   ),
   page(
     "/webhooks",
-    lazyRouteComponent(() => import("./pages/webhooks.tsx"), "Webhooks"),
+    later(async () => (await import("./pages/webhooks.tsx")).Webhooks),
   ),
   page(
     "/webhooks/new",
-    lazyRouteComponent(() => import("./pages/new-webhook.tsx"), "NewWebhook"),
+    later(async () => (await import("./pages/new-webhook.tsx")).NewWebhook),
   ),
   page(
     "/webhooks/deliveries/$id",
-    lazyRouteComponent(() => import("./pages/delivery.tsx"), "OneDelivery"),
+    later(async () => (await import("./pages/delivery.tsx")).OneDelivery),
   ),
   page(
     "/webhooks/$id",
-    lazyRouteComponent(() => import("./pages/one-webhook.tsx"), "OneWebhook"),
+    later(async () => (await import("./pages/one-webhook.tsx")).OneWebhook),
   ),
   page(
     "/payout-address",
-    lazyRouteComponent(() => import("./pages/payout-address.tsx"), "PayoutAddress"),
+    later(async () => (await import("./pages/payout-address.tsx")).PayoutAddress),
   ),
   ...(isSandbox
     ? [
         page(
           "/dev/states",
-          lazyRouteComponent(() => import("./pages/dev-states.tsx"), "DevStates"),
+          later(async () => (await import("./pages/dev-states.tsx")).DevStates),
         ),
       ]
     : []),
@@ -155,6 +155,8 @@ const router = createRouter({
   routeTree: tree,
   basepath: "/console",
   defaultPreload: "intent",
+  // In place of the page alone: what is around it stays.
+  defaultErrorComponent: Broken as never,
   scrollRestoration: true,
 })
 

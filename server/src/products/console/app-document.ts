@@ -8,6 +8,9 @@ export const CONSOLE_FILES = "/console/assets/"
 /** Runs before the first paint, so that a dark page does not begin white. */
 const THEME = `try{var t=localStorage.getItem("sluice-theme");document.documentElement.dataset.mantineColorScheme=t==='"dark"'||t!=='"light"'&&matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light"}catch{}`
 
+/** Shows why the page is empty, where one of its first files does not come: no other code runs then. */
+const MISSING = `addEventListener("error",function(e){if(/^(SCRIPT|LINK)$/.test(e.target.tagName)){var m=document.getElementById("missing");if(m)m.hidden=false}},true)`
+
 /** The whole document. `facts` are read by the script; in them no text can end the element. */
 export function appDocument({ script, styles, preload }: BuiltConsole, facts: unknown, nonce: string): string {
   const json: Html = { markup: JSON.stringify(facts).replace(/</g, "\\u003c") }
@@ -20,13 +23,18 @@ export function appDocument({ script, styles, preload }: BuiltConsole, facts: un
 <meta name="robots" content="noindex">
 <title>Console</title>
 <link rel="icon" href="data:,">
-<script nonce="${nonce}">${{ markup: THEME }}</script>
+<script nonce="${nonce}">${{ markup: `${THEME};${MISSING}` }}</script>
 ${styles.map(name => html`<link rel="stylesheet" href="${CONSOLE_FILES}${name}">`)}
 ${preload.map(name => html`<link rel="modulepreload" nonce="${nonce}" href="${CONSOLE_FILES}${name}">`)}
 <script type="module" nonce="${nonce}" src="${CONSOLE_FILES}${script}"></script>
 </head>
 <body>
 <div id="root"></div>
+<div id="missing" class="state" role="alert" hidden>
+<h1>The console could not be loaded</h1>
+<p>One of its files did not come. Check the connection, then load the page again.</p>
+<a href="">Load it again</a>
+</div>
 <noscript>The console needs JavaScript.</noscript>
 <script type="application/json" id="facts">${json}</script>
 </body>

@@ -1,7 +1,7 @@
 /** Home: what came in, what needs you, what is there, and the last payments. */
 import { Button } from "@mantine/core"
 import { Link, useNavigate, useSearch } from "@tanstack/react-router"
-import { lazy, type ReactNode, Suspense, useEffect } from "react"
+import { type ReactNode, useEffect } from "react"
 import { GET, taken } from "../api/client.ts"
 import { isSandbox, networkTitle } from "../api/facts.ts"
 import { failureOf } from "../api/failure.ts"
@@ -19,6 +19,7 @@ import {
 import type { Page, Transaction } from "../api/types.ts"
 import { Chips } from "../ui/chips.tsx"
 import { DataTable } from "../ui/data-table.tsx"
+import { later } from "../ui/later.tsx"
 import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { RequestId } from "../ui/problem.tsx"
@@ -26,7 +27,7 @@ import { clockText } from "../ui/time.tsx"
 import { useList } from "../ui/use-list.ts"
 import { moneyColumns, toPayment } from "./payments.tsx"
 
-const Chart = lazy(() => import("../ui/chart.tsx"))
+const Chart = later(async () => (await import("../ui/chart.tsx")).default, <div style={{ height: 240 }} />)
 
 export interface HomeSearch {
   days?: number
@@ -179,9 +180,7 @@ function Received({ overview, token, days }: { overview: Overview; token: Token;
           <Stat label="Time to paid" value={durationText(medianSecondsToPaid)} />
         </div>
       </div>
-      <Suspense fallback={<div style={{ height: 240 }} />}>
-        <Chart points={points} currency={token.currency} />
-      </Suspense>
+      <Chart points={points} currency={token.currency} />
     </div>
   )
 }

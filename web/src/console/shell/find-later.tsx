@@ -1,8 +1,9 @@
 /** Loads ⌘K when it is first wanted, by a click or by its keys. */
-import { lazy, Suspense, useEffect } from "react"
+import { useEffect } from "react"
+import { later } from "../ui/later.tsx"
 import { isFindWanted, openFind } from "./find-store.ts"
 
-const Find = lazy(() => import("./find.tsx"))
+const Find = later(async () => (await import("./find.tsx")).default)
 
 export function FindLater() {
   const is = isFindWanted.use()
@@ -16,9 +17,5 @@ export function FindLater() {
     document.addEventListener("keydown", onKey)
     return () => document.removeEventListener("keydown", onKey)
   }, [is])
-  return is ? (
-    <Suspense fallback={null}>
-      <Find />
-    </Suspense>
-  ) : null
+  return is ? <Find /> : null
 }

@@ -1,11 +1,12 @@
 /** Around each page: the sidebar (a bottom bar on phones), the dialogs, the keys. */
 import { Link, Outlet, useNavigate, useRouter, useRouterState } from "@tanstack/react-router"
-import { lazy, Suspense, useEffect, useRef, useState } from "react"
+import { useEffect, useRef, useState } from "react"
 import { askedNow } from "../api/asked.ts"
 import { signedOut } from "../api/client.ts"
 import { isSandbox } from "../api/facts.ts"
 import { useMembership } from "../api/me.ts"
 import { useNeedsCount } from "../api/needs.ts"
+import { later } from "../ui/later.tsx"
 import { FindLater } from "./find-later.tsx"
 import { openFind } from "./find-store.ts"
 import { Icon } from "./icons.tsx"
@@ -16,12 +17,12 @@ import { isAt, places } from "./places.ts"
 import { TeamName } from "./team-name.tsx"
 
 // What most visits never open is loaded when it is.
-const NoMerchant = lazy(() => import("../pages/no-merchant.tsx"))
-const Help = lazy(() => import("./help.tsx"))
-const SignedOutDialog = lazy(() => import("./signed-out.tsx"))
-const WalletDialog = lazy(() => import("./wallet-dialog.tsx"))
-const MoreSheet = lazy(() => import("./more-sheet.tsx"))
-const TeamSwitch = lazy(() => import("./team-switch.tsx"))
+const NoMerchant = later(async () => (await import("../pages/no-merchant.tsx")).default)
+const Help = later(async () => (await import("./help.tsx")).default)
+const SignedOutDialog = later(async () => (await import("./signed-out.tsx")).default)
+const WalletDialog = later(async () => (await import("./wallet-dialog.tsx")).default)
+const MoreSheet = later(async () => (await import("./more-sheet.tsx")).default)
+const TeamSwitch = later(async () => (await import("./team-switch.tsx")).default, <TeamName />)
 
 const isMac = /Mac|iPhone|iPad/.test(navigator.platform)
 
@@ -31,11 +32,9 @@ export function Layout() {
   const asked = askedNow.use()
   return (
     <>
-      <Suspense fallback={null}>{membership ? <Shell /> : <NoMerchant />}</Suspense>
-      <Suspense fallback={null}>
-        {isOut && <SignedOutDialog />}
-        {asked && <WalletDialog />}
-      </Suspense>
+      {membership ? <Shell /> : <NoMerchant />}
+      {isOut && <SignedOutDialog />}
+      {asked && <WalletDialog />}
     </>
   )
 }
@@ -68,9 +67,7 @@ function Shell() {
         Skip to the page
       </a>
       <nav className="side" aria-label="Pages">
-        <Suspense fallback={<TeamName />}>
-          <TeamSwitch />
-        </Suspense>
+        <TeamSwitch />
         <button type="button" className="find" onClick={openFind}>
           Find anything <kbd>{isMac ? "⌘K" : "Ctrl K"}</kbd>
         </button>
@@ -83,7 +80,7 @@ function Shell() {
       </main>
       <BottomBar path={path} count={count} />
       <FindLater />
-      <Suspense fallback={null}>{isHelping && <Help opened close={() => setHelping(false)} />}</Suspense>
+      {isHelping && <Help opened close={() => setHelping(false)} />}
     </div>
   )
 }
@@ -105,9 +102,7 @@ function BottomBar({ path, count }: { path: string; count: number | undefined })
         <Icon name="more" />
         More
       </button>
-      <Suspense fallback={null}>
-        {isOpen && <MoreSheet path={path} count={count} close={() => setOpen(false)} />}
-      </Suspense>
+      {isOpen && <MoreSheet path={path} count={count} close={() => setOpen(false)} />}
     </nav>
   )
 }

@@ -1,8 +1,18 @@
-/** After too many requests: how long the page waits. What it shows stays. */
-import { useEffect, useState } from "react"
+/** Why what is shown is not renewed: the browser is offline, or there were too many requests. What is shown stays. */
+import { useEffect, useState, useSyncExternalStore } from "react"
 import { pausedUntil } from "../api/client.ts"
 
+const followLine = (listener: () => void) => {
+  addEventListener("online", listener)
+  addEventListener("offline", listener)
+  return () => {
+    removeEventListener("online", listener)
+    removeEventListener("offline", listener)
+  }
+}
+
 export function Paused() {
+  const isOnline = useSyncExternalStore(followLine, () => navigator.onLine)
   const until = pausedUntil.use()
   const [now, setNow] = useState(Date.now())
   const isOn = until > now
@@ -15,6 +25,12 @@ export function Paused() {
     }, 500)
     return () => clearInterval(clock)
   }, [until])
+  if (!isOnline)
+    return (
+      <div className="strip wait" role="status">
+        You are offline. What is shown stays, and goes on by itself once there is a connection.
+      </div>
+    )
   if (!isOn) return null
   return (
     <div className="strip wait" role="status">

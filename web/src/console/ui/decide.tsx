@@ -1,20 +1,13 @@
 /** Accepting a payment that waits, and sending it back: what the merchant decides, said before it is done. */
 import { Button } from "@mantine/core"
-import { type ComponentProps, lazy, Suspense, useState } from "react"
+import { useState } from "react"
 import { useRight } from "../api/me.ts"
+import { later } from "./later.tsx"
 import { NoRight } from "./problem.tsx"
 import type { Waiting } from "./waiting.ts"
 
-const Dialog = lazy(() => import("./decide-dialogs.tsx"))
-
 /** The dialog of a decision about one payment or several. */
-export function DecideDialog(props: ComponentProps<typeof Dialog>) {
-  return (
-    <Suspense fallback={null}>
-      <Dialog {...props} />
-    </Suspense>
-  )
-}
+export const DecideDialog = later(async () => (await import("./decide-dialogs.tsx")).default)
 
 export function Decide({ payment, size = "sm" }: { payment: Waiting; size?: "xs" | "sm" }) {
   const may = useRight("money")

@@ -1,13 +1,5 @@
 /** Further actions; their menu is loaded after the page. */
 import { Button } from "@mantine/core"
-import { type ComponentProps, lazy, Suspense } from "react"
+import { later } from "./later.tsx"
 
-const MoreMenu = lazy(() => import("./more-menu.tsx"))
-
-export function More(props: ComponentProps<typeof MoreMenu>) {
-  return (
-    <Suspense fallback={<Button disabled>More</Button>}>
-      <MoreMenu {...props} />
-    </Suspense>
-  )
-}
+export const More = later(async () => (await import("./more-menu.tsx")).default, <Button disabled>More</Button>)

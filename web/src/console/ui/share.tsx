@@ -1,9 +1,10 @@
 /** How something that is sold reaches its buyers: its address, a QR code, the code for a site. */
 import { Button } from "@mantine/core"
-import { lazy, Suspense, useState } from "react"
+import { useState } from "react"
 import { copyText } from "./copy.tsx"
+import { later } from "./later.tsx"
 
-const Qr = lazy(() => import("./qr.tsx"))
+const Qr = later(async () => (await import("./qr.tsx")).default)
 
 export function Share({ url, embed, title = "Share" }: { url: string; embed?: string; title?: string }) {
   const [isQr, setQr] = useState(false)
@@ -31,7 +32,7 @@ export function Share({ url, embed, title = "Share" }: { url: string; embed?: st
           </Button>
         )}
       </div>
-      <Suspense fallback={null}>{isQr && <Qr text={url} />}</Suspense>
+      {isQr && <Qr text={url} />}
     </section>
   )
 }
