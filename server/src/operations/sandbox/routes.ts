@@ -13,7 +13,7 @@ import type { Server } from "../../platform/http/server.ts"
 import { AmountError, parseAmount } from "../../platform/money/amount.ts"
 import type { ChainClient } from "./chain-client.ts"
 import type { LocalChain } from "./local-chain.ts"
-import { testWalletRoute } from "./test-wallet.ts"
+import { sendAs, testWalletRoute } from "./test-wallet.ts"
 
 const FAUCET_AMOUNT = "1000"
 const MAX_ADVANCE_DAYS = 3_650
@@ -90,7 +90,7 @@ function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers, mercha
       if (!buyer) throw invalid("buyer", "must be the index of one of the buyers")
       const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])
       const account = privateKeyToAccount(buyer.privateKey)
-      const txHash = await mined(() => wallet.sendTransaction({ account, chain: null, to: token.address, data }))
+      const txHash = await mined(() => sendAs(wallet, account, { to: token.address, data }))
       return { txHash }
     },
   )
@@ -143,15 +143,19 @@ function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
 
 type Send = () => Promise<`0x${string}`>
 
-/** Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. */
+/**
+ * Sends a transaction and waits until it is mined and saved to disk, so that an answered request survives any kill. Throws for one
+ * that reverted: its caller would wait for a payment that never was.
+ */
 function minedInTurn(chain: LocalChain, wallet: ChainClient): (send: Send) => Promise<`0x${string}`> {
   // One at a time: two concurrent transactions of one account would take the same nonce.
   let last: Promise<unknown> = Promise.resolve()
   return send => {
     const mine = last.then(async () => {
       const hash = await send()
-      await wallet.waitForTransactionReceipt({ hash })
+      const { status } = await wallet.waitForTransactionReceipt({ hash })
       await chain.save()
+      if (status === "reverted") throw new Error(`the transaction ${hash} reverted`)
       return hash
     })
     last = mine.catch(() => {})
