@@ -1,5 +1,6 @@
 /** What `script/test NAME` runs: the folders of each suite. Of them, `*.long.ts` run with `--long`, and `*.test.ts` without. */
 export const suites: Record<string, readonly string[]> = {
   cli: ["cli/test/"],
+  console: ["web/test/console"],
   sdk: ["sdk/", "examples/", "react/"],
 }
