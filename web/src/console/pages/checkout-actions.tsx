@@ -4,6 +4,7 @@ import { useNavigate } from "@tanstack/react-router"
 import { useRight } from "../api/me.ts"
 import type { Checkout } from "../api/types.ts"
 import { copyText } from "../ui/copy.tsx"
+import { isSure } from "../ui/sure.ts"
 import { useAct } from "../ui/use-act.ts"
 
 export function CheckoutActions({ checkout }: { checkout: Checkout }) {
@@ -16,13 +17,14 @@ export function CheckoutActions({ checkout }: { checkout: Checkout }) {
       <Button
         disabled={!may}
         loading={close.isPending}
-        onClick={() =>
-          confirm("Close this checkout? Its page then says that it is over.") &&
+        onClick={async () => {
+          const words = "Nobody can pay it then, and its page says that it is over."
+          if (!(await isSure({ title: "Close this checkout?", words, yes: "Close it" }))) return
           close.mutate(
             { method: "DELETE", path: `/api/console/checkouts/${checkout.id}` },
             { onSuccess: () => void navigate({ to: "/checkouts" }) },
           )
-        }
+        }}
       >
         Close it
       </Button>

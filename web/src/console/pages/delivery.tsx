@@ -113,13 +113,13 @@ export function OneDelivery() {
               delivery.webhookId && [
                 "Endpoint",
                 <Link key="w" to="/webhooks/$id" params={{ id: delivery.webhookId }}>
-                  see it
+                  open it
                 </Link>,
               ],
               delivery.sessionId && [
                 "About",
                 <Link key="s" to="/payments/$id" params={{ id: delivery.sessionId }}>
-                  see it
+                  open the payment
                 </Link>,
               ],
               ["Created", <Time key="c" at={delivery.createdAt} />],

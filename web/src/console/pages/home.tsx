@@ -155,7 +155,7 @@ function Received({ overview, token, days }: { overview: Overview; token: Token;
   const now: Figures = figureOf(overview.totals, token)
   const before = figureOf(overview.previous.totals, token)
   const change = changeOf(now.net, before.net)
-  const { paid, successRate, medianSecondsToPaid } = overview.funnel
+  const { paid, checkouts, successRate, medianSecondsToPaid } = overview.funnel
   // The periods before have no series of their own: their total is drawn as its daily mean.
   const mean = (Number(before.net) / Math.max(1, overview.series.length)).toFixed(2)
   const points = overview.series.map(({ at, figures, paid }) => ({
@@ -175,9 +175,12 @@ function Received({ overview, token, days }: { overview: Overview; token: Token;
           </div>
         </div>
         <div className="row" style={{ gap: 32, alignItems: "flex-start" }}>
-          <Stat label="Paid checkouts" value={paid.toLocaleString()} />
-          <Stat label="Success" value={percent(successRate)} />
-          <Stat label="Time to paid" value={durationText(medianSecondsToPaid)} />
+          <Stat
+            label="Checkouts paid"
+            value={percent(successRate)}
+            more={`${paid.toLocaleString()} of ${checkouts.toLocaleString()}`}
+          />
+          <Stat label="Time to paid" value={durationText(medianSecondsToPaid)} more="half were faster" />
         </div>
       </div>
       <Chart points={points} currency={token.currency} />
@@ -185,11 +188,12 @@ function Received({ overview, token, days }: { overview: Overview; token: Token;
   )
 }
 
-function Stat({ label, value }: { label: string; value: string }) {
+function Stat({ label, value, more }: { label: string; value: string; more: string }) {
   return (
     <div>
       <div className="label">{label}</div>
       <div className="figure">{value}</div>
+      <div className="quiet num">{more}</div>
     </div>
   )
 }
@@ -236,7 +240,7 @@ function Behind({ error, asOf }: { error: unknown; asOf: number }) {
 
 const waitingWords: Record<AttentionKind, [string, string, string]> = {
   payments: ["/needs-you", "payment to decide", "payments to decide"],
-  surpluses: ["/needs-you", "surplus to decide", "surpluses to decide"],
+  surpluses: ["/needs-you", "overpaid payment to decide", "overpaid payments to decide"],
   refunds: ["/payments?type=refund", "refund on hold", "refunds on hold"],
   payouts: ["/payments?type=sweep", "payout on hold", "payouts on hold"],
   webhooks: ["/webhooks", "endpoint failing", "endpoints failing"],

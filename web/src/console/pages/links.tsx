@@ -31,7 +31,9 @@ const columns: Column<PaymentLink>[] = [
     cell: row => (
       <span className="num">
         {row.uses}
-        {row.maxUses !== null && <span className="quiet"> of {row.maxUses}</span>}
+        <span className="quiet">
+          {row.maxUses === null ? (row.uses === 1 ? " time" : " times") : ` of ${row.maxUses}`}
+        </span>
       </span>
     ),
   },

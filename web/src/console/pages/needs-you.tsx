@@ -17,6 +17,7 @@ import { Money } from "../ui/money.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { NoRight } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
+import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useList } from "../ui/use-list.ts"
 import { waitingAmount } from "../ui/waiting.ts"
@@ -50,6 +51,10 @@ export function NeedsYou() {
         request={{ path: "/api/console/payments", query: { status: "open" } }}
         actions={picked.length > 0 && <ReturnMany payments={picked} done={() => setIds(new Set())} />}
       />
+      <p className="second lead">
+        Accept: it counts as paid, and the money is yours. Return: it goes back to an address that the payer names.
+        Until then the money stays where it is.
+      </p>
       {picked.length > 0 && (
         <div className="strip wait">
           <span>
@@ -116,7 +121,9 @@ function ReturnMany({ payments, done }: { payments: Payment[]; done: () => void 
   const may = useRight("money")
   const send = (returns: object[]) => write<{ data: Outcome[] }>("POST", "/api/console/payments/return", { returns })
   const go = async () => {
-    if (!confirm(`Return ${payments.length} payments, each to the address that its payer named?`)) return
+    const title = `Return ${payments.length} payments?`
+    const words = "Each goes to the address that its payer named. What is sent can't be called back."
+    if (!(await isSure({ title, words, yes: `Return ${payments.length}` }))) return
     setBusy(true)
     setSaid("")
     try {

@@ -13,6 +13,7 @@ import { Money } from "../ui/money.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { Share } from "../ui/share.tsx"
 import { Time } from "../ui/time.tsx"
+import { contentWords } from "./paywalls.tsx"
 
 const up = { to: "/paywalls", name: "Paywalls" }
 const DAY_S = 86_400
@@ -139,7 +140,7 @@ export function OnePaywall() {
                   durations.find(({ value }) => value === String(paywall.accessDuration ?? ""))?.label ??
                     `${paywall.accessDuration} s`,
                 ],
-                ["Content", paywall.contentType],
+                ["Content", contentWords[paywall.contentType] ?? paywall.contentType],
                 paywall.slug && [
                   "For agents",
                   <span key="s" className="mono">

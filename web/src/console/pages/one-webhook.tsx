@@ -13,6 +13,7 @@ import { More } from "../ui/more.tsx"
 import { Facts, PageHead } from "../ui/page.tsx"
 import { NoRight, Problem } from "../ui/problem.tsx"
 import { Status } from "../ui/status.tsx"
+import { isSure } from "../ui/sure.ts"
 import { Time } from "../ui/time.tsx"
 import { useAct } from "../ui/use-act.ts"
 import { useList } from "../ui/use-list.ts"
@@ -88,12 +89,11 @@ export function OneWebhook() {
                   {
                     name: "Delete",
                     isBad: true,
-                    act: () =>
-                      confirm("Delete this endpoint? It gets no further events.") &&
-                      change.mutate(
-                        { method: "DELETE", path },
-                        { onSuccess: () => void navigate({ to: "/webhooks" }) },
-                      ),
+                    act: async () => {
+                      const words = "It gets no further events. What was delivered stays in the log."
+                      if (!(await isSure({ title: "Delete this endpoint?", words, yes: "Delete" }))) return
+                      change.mutate({ method: "DELETE", path }, { onSuccess: () => void navigate({ to: "/webhooks" }) })
+                    },
                   },
                 ]}
               />

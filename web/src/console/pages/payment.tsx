@@ -141,7 +141,7 @@ function MovementView({ row, story, error }: StoryGiven & { row: Transaction }) 
             <Facts
               of={[
                 row.description && ["For", row.description],
-                ["Kind", names[row.type]],
+                row.type !== "payment" && ["Kind", names[row.type]],
                 ["When", <Time key="t" at={row.createdAt} />],
                 row.payer && ["Payer", <Linked key="p" chain={row.chain} kind="address" value={row.payer} />],
                 checkout?.customerEmail && ["E-mail", checkout.customerEmail],

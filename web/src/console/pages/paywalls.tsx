@@ -10,11 +10,23 @@ import { Status } from "../ui/status.tsx"
 import { Time } from "../ui/time.tsx"
 import { useList } from "../ui/use-list.ts"
 
+/** What a paywall opens, by the API's word. */
+export const contentWords: Record<string, string> = {
+  content: "A page or file",
+  api: "An API",
+  file: "A file",
+  url: "A page",
+}
+
 const columns: Column<PaywallListed>[] = [
   { head: "Name", width: 20, cell: row => <span className="strong">{row.name}</span> },
   { head: "State", width: 5, cell: row => <Status state={row.active ? "on" : "off"} /> },
   { head: "Price", width: 10, cell: row => <Money amount={row.price} currency={row.currency} /> },
-  { head: "Content", width: 8, cell: row => <span className="quiet">{row.contentType}</span> },
+  {
+    head: "Content",
+    width: 8,
+    cell: row => <span className="quiet">{contentWords[row.contentType] ?? row.contentType}</span>,
+  },
   { head: "Created", width: 8, wide: true, right: true, cell: row => <Time at={row.createdAt} /> },
 ]
 

@@ -6,6 +6,7 @@ import { GET, taken } from "../api/client.ts"
 import { useLive } from "../api/live.ts"
 import type { Delivery, Page, Webhook } from "../api/types.ts"
 import { Chips } from "../ui/chips.tsx"
+import { Id } from "../ui/copy.tsx"
 import { type Column, DataTable } from "../ui/data-table.tsx"
 import { PageHead } from "../ui/page.tsx"
 import { Problem } from "../ui/problem.tsx"
@@ -33,6 +34,12 @@ export const stateOfDelivery = ({ status, attempts }: Pick<Delivery, "status" | 
 export const deliveryColumns: Column<Delivery>[] = [
   { head: "Event", width: 24, cell: row => <span className="strong">{row.event}</span> },
   { head: "State", width: 8, cell: row => <Status state={stateOfDelivery(row)} /> },
+  {
+    head: "About",
+    width: 12,
+    wide: true,
+    cell: row => (row.sessionId ? <Id value={row.sessionId} /> : <span className="quiet">–</span>),
+  },
   { head: "To", width: 24, wide: true, cell: row => <div className="cut quiet">{hostAndPath(row.url)}</div> },
   {
     head: "Attempts",

@@ -7,6 +7,7 @@ import { isSandbox } from "../api/facts.ts"
 import { useMembership } from "../api/me.ts"
 import { useNeedsCount } from "../api/needs.ts"
 import { later } from "../ui/later.tsx"
+import { sureNow } from "../ui/sure.ts"
 import { FindLater } from "./find-later.tsx"
 import { openFind } from "./find-store.ts"
 import { Icon } from "./icons.tsx"
@@ -19,6 +20,7 @@ import { TeamName } from "./team-name.tsx"
 // What most visits never open is loaded when it is.
 const NoMerchant = later(async () => (await import("../pages/no-merchant.tsx")).default)
 const Help = later(async () => (await import("./help.tsx")).default)
+const SureDialog = later(async () => (await import("../ui/sure-dialog.tsx")).default)
 const SignedOutDialog = later(async () => (await import("./signed-out.tsx")).default)
 const WalletDialog = later(async () => (await import("./wallet-dialog.tsx")).default)
 const MoreSheet = later(async () => (await import("./more-sheet.tsx")).default)
@@ -30,11 +32,13 @@ export function Layout() {
   const membership = useMembership()
   const isOut = signedOut.use()
   const asked = askedNow.use()
+  const isAsked = sureNow.use() !== undefined
   return (
     <>
       {membership ? <Shell /> : <NoMerchant />}
       {isOut && <SignedOutDialog />}
       {asked && <WalletDialog />}
+      {isAsked && <SureDialog />}
     </>
   )
 }

@@ -30,6 +30,8 @@ export const creations = [
   { name: "Add webhook endpoint", to: "/webhooks/new" },
 ]
 
-/** Whether a page belongs to a place. */
-export const isAt = (path: string, to: string): boolean =>
-  to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`)
+/** Whether a page belongs to a place. A checkout is one of "Checkouts", also where the address is that of a payment. */
+export function isAt(path: string, to: string): boolean {
+  const place = path.replace(/^\/payments\/cs_/, "/checkouts/cs_")
+  return to === "/" ? place === "/" : place === to || place.startsWith(`${to}/`)
+}

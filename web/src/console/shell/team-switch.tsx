@@ -2,6 +2,7 @@
 import { Menu } from "@mantine/core"
 import { useQueryClient } from "@tanstack/react-query"
 import { chosenMerchant } from "../api/client.ts"
+import { isSandbox } from "../api/facts.ts"
 import { useMe, useMembership } from "../api/me.ts"
 import { signOut } from "./sign-out.ts"
 import { TeamName } from "./team-name.tsx"
@@ -45,7 +46,7 @@ export default function TeamSwitch() {
         ))}
         <Menu.Divider />
         <Menu.Label>
-          {me.person.email ?? me.person.subject}
+          {me.person.email ?? (isSandbox ? "The sandbox's person" : me.person.subject)}
           {current ? ` · ${current.role}` : ""}
         </Menu.Label>
         <Menu.Item onClick={signOut}>Sign out</Menu.Item>

@@ -8,6 +8,7 @@ import { More } from "./more.tsx"
 import { PageHead } from "./page.tsx"
 import { NoRight, Problem } from "./problem.tsx"
 import { Status } from "./status.tsx"
+import { isSure } from "./sure.ts"
 import { useAct } from "./use-act.ts"
 
 interface Given<T> {
@@ -39,12 +40,13 @@ export function CatalogPage<T extends { active: boolean }>(given: Given<T>) {
         </section>
       </div>
     )
-  const toggle = () => {
-    if (thing.active && !confirm(`Switch it off? ${offWords}`)) return
+  const toggle = async () => {
+    if (thing.active && !(await isSure({ title: "Switch it off?", words: offWords, yes: "Switch off" }))) return
     change.mutate({ method: "PUT", path, body: { active: !thing.active } })
   }
-  const remove = () => {
-    if (!confirm(`Delete it? ${offWords} What was paid stays in your books.`)) return
+  const remove = async () => {
+    const words = `${offWords} What was paid stays in your books.`
+    if (!(await isSure({ title: "Delete it?", words, yes: "Delete" }))) return
     change.mutate({ method: "DELETE", path }, { onSuccess: () => void navigate({ to: up.to }) })
   }
   return (

@@ -1,7 +1,9 @@
 /** The two dialogs of a decision: what it means is said before it is done. */
 import { Button, Checkbox, Modal, TextInput } from "@mantine/core"
 import { useState } from "react"
+import { Hash } from "./copy.tsx"
 import { amountText } from "./money.tsx"
+import { stateOf } from "./status.tsx"
 import { useAct } from "./use-act.ts"
 import { type Waiting, waitingAmount } from "./waiting.ts"
 
@@ -9,6 +11,20 @@ const sumWords = (payments: Waiting[]): string => {
   const [first] = payments
   if (payments.length === 1 && first) return `${amountText(waitingAmount(first))} ${first.currency}`
   return `${payments.length} payments`
+}
+
+/** What the money was for, and why it waits. */
+function About({ payments }: { payments: Waiting[] }) {
+  const [only] = payments
+  if (payments.length !== 1 || !only) return null
+  const why = stateOf(only.status === "granted" ? "overpaid" : (only.exception ?? only.status))[1]
+  return (
+    <p className="row second">
+      <span className="strong">{only.description ?? only.id}</span>
+      <span>{why}</span>
+      {only.payer && <Hash value={only.payer} />}
+    </p>
+  )
 }
 
 function AcceptDialog({ payments, close }: { payments: Waiting[]; close: () => void }) {
@@ -27,6 +43,7 @@ function AcceptDialog({ payments, close }: { payments: Waiting[]; close: () => v
   return (
     <Modal opened onClose={close} title={`Accept ${sumWords(payments)}`} size="md">
       <div className="stack">
+        <About payments={payments} />
         <p className="second">
           It counts as paid{isPart ? " in full, although less was sent" : ""}: the buyer gets what was bought, and the
           money goes to your payout address. This can't be undone.
@@ -59,6 +76,7 @@ function ReturnDialog({ payments, close }: { payments: Waiting[]; close: () => v
   return (
     <Modal opened onClose={close} title={`Return ${sumWords(payments)}`} size="md">
       <div className="stack">
+        <About payments={payments} />
         <p className="second">
           {first?.returnAddress
             ? "The payer named the address below by signature. The money goes back to it."

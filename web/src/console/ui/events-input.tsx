@@ -34,6 +34,7 @@ export function EventsInput({ value = [], onChange, error }: Given) {
   const toggle = (name: string, is: boolean) =>
     onChange?.(is ? [...value.filter(each => each !== name), name] : value.filter(each => each !== name))
   const isUsual = value.includes("*")
+  const count = new Set([...(isUsual ? usual : []), ...value.filter(name => name !== "*")]).size
   const box = (name: string, isOn = value.includes(name)) => (
     <Checkbox
       key={name}
@@ -53,8 +54,10 @@ export function EventsInput({ value = [], onChange, error }: Given) {
         checked={isUsual}
         onChange={({ currentTarget }) => toggle("*", currentTarget.checked)}
       />
-      <details open={value.some(each => others.includes(each)) || (!isUsual && value.length > 0)}>
-        <summary className="quiet">Each by its name</summary>
+      <details>
+        <summary className="quiet">
+          Each by its name: {count} of {usual.length + others.length}
+        </summary>
         <div className="events">
           {usual.map(name => box(name, isUsual || value.includes(name)))}
           {others.map(name => box(name))}

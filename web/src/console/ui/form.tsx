@@ -9,6 +9,7 @@ import { useRight } from "../api/me.ts"
 import type { Right } from "../api/types.ts"
 import { copyCurl } from "./copy.tsx"
 import { NoRight, RequestId } from "./problem.tsx"
+import { isSure } from "./sure.ts"
 import { useAct } from "./use-act.ts"
 
 type Form<V extends Record<string, unknown>> = ReturnType<typeof useForm<V, V>>
@@ -40,7 +41,10 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
     },
   })
   useBlocker({
-    shouldBlockFn: () => form.isDirty() && !action.isSuccess && !confirm("Leave without saving what you typed?"),
+    shouldBlockFn: async () =>
+      form.isDirty() &&
+      !action.isSuccess &&
+      !(await isSure({ title: "Leave without saving?", words: "What you typed is lost then.", yes: "Leave" })),
     enableBeforeUnload: () => form.isDirty() && !action.isSuccess,
   })
   const send = (values: V) => {
@@ -61,7 +65,7 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
   const others = failure?.details.filter(({ path }) => !(path.replace(/^\//, "").replace(/\//g, ".") in first)) ?? []
   const words =
     failure?.code === "VALIDATION_ERROR" && failure.details.length > 0
-      ? ["Mend what is marked.", ...others.map(({ path, message }) => `${path}: ${message}.`)].slice(
+      ? ["Check the marked fields.", ...others.map(({ path, message }) => `${path}: ${message}.`)].slice(
           others.length === failure.details.length ? 1 : 0,
         )
       : [failure?.message]
@@ -90,7 +94,11 @@ export function RequestForm<V extends Record<string, unknown>, T>(given: Given<V
   )
 }
 
+/** The server names the field and its grammar; a person needs an example. */
 const sentence = (text: string): string =>
+  /plain decimal number/.test(text) ? "Write an amount such as 5 or 4.99." : capital(text)
+
+const capital = (text: string): string =>
   `${text.replace(/^./, first => first.toUpperCase())}${/[.!?]$/.test(text) ? "" : "."}`
 
 /** A value that was left empty is not sent. */

@@ -80,14 +80,17 @@ export function Happened({ story, error }: StoryGiven) {
   )
 }
 
+/** How the service works, beside what happened to the money: it is there, and quiet. */
+const machinery: ReadonlySet<string> = new Set(["event", "signed", "sent"])
 const HASHES = /(0x[0-9a-fA-F]{40,64})/
 
 function Entry({ entry: { at, kind, text, txHash, object } }: { entry: StoryEntry }) {
+  const isQuiet = machinery.has(kind)
   const failed = kind === "delivery" && /did not take|has not taken/.test(text)
   const parts = text.split(HASHES)
   return (
-    <li>
-      <i className={failed ? "bad" : (tones[kind] ?? "good")} />
+    <li className={isQuiet ? "minor" : ""}>
+      <i className={failed ? "bad" : isQuiet ? "" : (tones[kind] ?? "good")} />
       <div>
         {parts.map((part, i) =>
           HASHES.test(part) ? <Hash key={`${part}${parts.indexOf(part, i)}`} value={part} dot={false} /> : part,
