@@ -2691,5 +2691,27 @@ export const operations: Record<string, Record<string, Operation>> = {
    "does": "Each network, what of yours waits, and what is wrong, in words",
    "ids": []
   }
+ },
+ "changes": {
+  "list": {
+   "call": [
+    "changes",
+    "list"
+   ],
+   "does": "What changed in your lists, in the order of commits",
+   "ids": [],
+   "query": true,
+   "pages": true,
+   "fields": {
+    "after": {
+     "type": "text",
+     "does": "The id of the last change that you have, or next of the last answer"
+    },
+    "wait": {
+     "type": "number",
+     "does": "For so many seconds the answer waits for the first change"
+    }
+   }
+  }
  }
 }

@@ -275,6 +275,9 @@ export const table = {
   health: {
     get: "GET /api/console/health",
   },
+  changes: {
+    list: "GET /api/console/changes query list=undefined",
+  },
 } as const
 
 /** The operations of the service, by what they are about. */
@@ -688,6 +691,10 @@ export interface Resources {
   health: {
     /** Each network, what of yours waits, and what is wrong, in words. What only the operator of the service can see and mend, such as an endpoint of a network that lies, is in `/readyz` and the metrics. */
     get(options?: RequestOptions): Promise<api.ServiceHealth>
+  }
+  changes: {
+    /** What changed in your lists, in the order of commits. Ask once without `after` for the position now, read your lists, then ask with `after` again and again. Changes are kept for 24 hours. Each comes at least once. `GET /api/console/stream` sends the same as server-sent events. */
+    list(query?: Query<"listChanges">, options?: RequestOptions): Pages<Item<"listChanges", "undefined">, Answer<"listChanges">>
   }
 }
 

@@ -7,6 +7,7 @@ import { scanAlarms } from "../../ledger/scanner/watch-scan-lag.ts"
 import { alarmMessages } from "../../ledger/txmanager/report-alarms.ts"
 import { troubleMessages } from "../../platform/chain/note-endpoint-troubles.ts"
 import type { Context } from "../../platform/context.ts"
+import { heldChanges } from "../../products/changes/find-held-changes.ts"
 import { failingSubscriptions } from "../../products/subscriptions/advance-subscriptions.ts"
 import { waitingAlarms } from "./waiting-alarms.ts"
 
@@ -24,16 +25,17 @@ function replicaMessages({ replica }: Context): string[] {
 
 /** Queries only the database. `standing` are the alarms of this process's own checks. */
 export async function alarmsNow(ctx: Context, standing: readonly string[] = []): Promise<string[]> {
-  const [scan, payouts, endpoints, subscriptions] = await Promise.all([
+  const [scan, payouts, endpoints, subscriptions, changes] = await Promise.all([
     scanAlarms(ctx),
     alarmMessages(ctx, waitingAlarms),
     troubleMessages(ctx),
     failingSubscriptions(ctx),
+    heldChanges(ctx),
   ])
   const here = [...replicaMessages(ctx), ...limitMessages(ctx)]
   // A set, because the rounds and the checks can report the same problem, such as a wallet without gas, in the same
   // words.
-  return [...new Set([...standing, ...here, ...scan, ...payouts, ...endpoints, ...subscriptions])]
+  return [...new Set([...standing, ...here, ...scan, ...payouts, ...endpoints, ...subscriptions, ...changes])]
 }
 
 /**

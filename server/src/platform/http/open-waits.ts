@@ -29,7 +29,13 @@ export function waitsOf({ wakes, signal }: Pick<Context, "wakes" | "signal">): W
   if (known) return known
   const { connections } = defaultBounds
   const part = (share: number) => openSlots(Math.floor(connections * share))
-  const waits = { ...openSharedReads(wakes, signal), pages: part(0.25), polls: part(0.25), agents: part(0.3), streams: part(0.1) }
+  const waits = {
+    ...openSharedReads(wakes, signal),
+    pages: part(0.25),
+    polls: part(0.25),
+    agents: part(0.3),
+    streams: part(0.1),
+  }
   opened.set(wakes, waits)
   return waits
 }

@@ -39,6 +39,9 @@ const resources: Record<string, Record<string, string>> = {
   merchants: {
     create: "createMerchant",
   },
+  changes: {
+    list: "listChanges",
+  },
   team: {
     list: "listMembers",
     update: "changeMember",

@@ -4,6 +4,7 @@ import { isOverdue } from "../../ledger/scanner/watch-scan-lag.ts"
 import { networkFacts } from "../../platform/chain/network-facts.ts"
 import type { TxContext } from "../../platform/context.ts"
 import type { Row } from "../../platform/db/schema.ts"
+import { lateChanges } from "../changes/find-held-changes.ts"
 
 interface Waiting {
   chain_id: number
@@ -18,7 +19,7 @@ const MAX_COUNTED = 1_000
 /** Reads the health. What concerns an operator alone stays in `/readyz`. */
 export async function readHealth(ctx: TxContext, merchantId: string) {
   const { db } = ctx
-  const [cursors, wallets, waiting, deliveries, failing] = await Promise.all([
+  const [cursors, wallets, waiting, deliveries, failing, late] = await Promise.all([
     db.selectFrom("cursors").selectAll().execute(),
     db.selectFrom("wallets").select(["chain_id", "lane", "status"]).execute(),
     waitingPayouts(ctx, merchantId),
@@ -42,6 +43,7 @@ export async function readHealth(ctx: TxContext, merchantId: string) {
       .where(eb => eb.or([eb("failing_since", "is not", null), eb("disabled_reason", "is not", null)]))
       .limit(MAX_COUNTED)
       .execute(),
+    lateChanges(ctx),
   ])
   const networks = ctx.chain.networks.map(({ name, chainId }) => {
     const cursor = cursors.find(({ chain_id }) => chain_id === chainId)
@@ -79,7 +81,7 @@ export async function readHealth(ctx: TxContext, merchantId: string) {
       },
       deliveries: { pending: deliveries.count, oldestAt: deliveries.oldest?.toISOString() ?? null },
     },
-    alarms: [...networks.flatMap(({ alarms }) => alarms), ...holds, ...endpoints],
+    alarms: [...networks.flatMap(({ alarms }) => alarms), ...holds, ...endpoints, ...late],
   }
 }
 

@@ -1,0 +1,32 @@
+/** Says when changes come late because a transaction stays open. */
+import type { TxContext } from "../../platform/context.ts"
+import { changesHeldMs } from "./queries.ts"
+
+/** The service's own transactions take seconds at most. */
+const LATE_MS = 60_000
+
+/** For how many minutes changes have waited; undefined where none waits for a minute. */
+export async function minutesHeld(ctx: TxContext): Promise<number | undefined> {
+  const ms = (await changesHeldMs(ctx)) ?? 0
+  return ms >= LATE_MS ? Math.floor(ms / 60_000) : undefined
+}
+
+const inMinutes = (n: number): string => (n === 1 ? "1 minute" : `${n} minutes`)
+
+/** What a merchant reads. */
+export async function lateChanges(ctx: TxContext): Promise<string[]> {
+  const minutes = await minutesHeld(ctx)
+  if (minutes === undefined) return []
+  return [
+    `Live changes are ${inMinutes(minutes)} late: work in the database has not ended. None is lost, and lists that are read anew are right.`,
+  ]
+}
+
+/** What an operator reads. */
+export async function heldChanges(ctx: TxContext): Promise<string[]> {
+  const minutes = await minutesHeld(ctx)
+  if (minutes === undefined) return []
+  return [
+    `live changes: held up for ${inMinutes(minutes)} by a transaction that stays open. Find it: select pid, datname, state, query from pg_stat_activity where backend_xid is not null order by xact_start; or in pg_prepared_xacts.`,
+  ]
+}
