@@ -1,5 +1,5 @@
 /**
- * The failover drill of docs/operations.md, with the time of each step: Redis, the primary and one of two regions are
+ * The failover drill of docs/operators/operations.md, with the time of each step: Redis, the primary and one of two regions are
  * lost while buyers pay. `script/bench failover [--checkouts 300] [--buyers 8]`. It throws when anything is lost or
  * done twice.
  */

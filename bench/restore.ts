@@ -1,5 +1,5 @@
 /**
- * The restore drill of docs/operations.md, timed: a backup made under load, an hour of blocks and payments after it,
+ * The restore drill of docs/operators/operations.md, timed: a backup made under load, an hour of blocks and payments after it,
  * the loss of the database, and everything until the last payment that came in meanwhile is paid out, once.
  * `script/bench restore [--after 200] [--blocks 1800]`. It exits with 1 when a payment is paid twice or not at all, or
  * when it took more than five minutes.

@@ -315,7 +315,7 @@ test("a factory is at the address that its guardian and operator give, with the 
   expect(swapped.address).not.toBe(factory)
 })
 
-const contractsPage = readFileSync(new URL("../docs/contracts.md", import.meta.url), "utf8")
+const contractsPage = readFileSync(new URL("../docs/developers/contracts.md", import.meta.url), "utf8")
 
 test("the gas is what the documents say, and a first release without a split costs no more than 118,000", async () => {
   const gas = new Map<string, bigint>()
@@ -363,5 +363,5 @@ test("the gas is what the documents say, and a first release without a split cos
     const off = BigInt(written(what)?.replaceAll(",", "") ?? 0) - used
     return off > 300n || off < -300n
   })
-  expect(differs, "docs/contracts.md must say what was measured").toEqual([])
+  expect(differs, "docs/developers/contracts.md must say what was measured").toEqual([])
 })

@@ -644,7 +644,7 @@ describe("a start", () => {
   })
 })
 
-const contractsPage = readFileSync(new URL("../docs/contracts.md", import.meta.url), "utf8")
+const contractsPage = readFileSync(new URL("../docs/developers/contracts.md", import.meta.url), "utf8")
 
 test("the gas is what the documents say", async () => {
   const rig = rigs["v1.1"]
@@ -678,5 +678,5 @@ test("the gas is what the documents say", async () => {
     const off = BigInt(written(what)?.replaceAll(",", "") ?? 0) - used
     return off > 500n || off < -500n
   })
-  expect(differs, "docs/contracts.md must say what was measured").toEqual([])
+  expect(differs, "docs/developers/contracts.md must say what was measured").toEqual([])
 })

@@ -90,7 +90,7 @@ it("the page about the SDK has no code that is not of these programs", () => {
   const programs = ["express", "fastify", "hono"].map(name => `${name}/shop.mjs`)
   const files = [...programs, "next/app/weather/route.js", "fastapi/shop.py", "buyer/buy.mjs"]
   const written = files.map(path => readFileSync(join(root, "examples", path), "utf8"))
-  const blocks = [...blocksOf("docs/sdk.md", "js"), ...blocksOf("docs/sdk.md", "python")]
+  const blocks = [...blocksOf("docs/developers/sdk.md", "js"), ...blocksOf("docs/developers/sdk.md", "python")]
   expect(blocks).toHaveLength(7)
   expect(blocks.filter(block => !written.some(text => text.includes(block)))).toEqual([])
 })

@@ -1,4 +1,4 @@
-/** The table of commands. It is all that `--help`, the completion of shells and docs/cli.md are made of. */
+/** The table of commands. It is all that `--help`, the completion of shells and docs/developers/cli.md are made of. */
 import type { Command } from "./command.ts"
 import { resourceCommands } from "./resource-commands.ts"
 

@@ -3,7 +3,7 @@
 import { SluiceError } from "../../sdk/src/errors.ts"
 import { SignatureError } from "../../sdk/src/webhooks.ts"
 
-/** What each exit code means; docs/cli.md has the same list. */
+/** What each exit code means; docs/developers/cli.md has the same list. */
 export const exitCodes = {
   0: "it was done",
   1: "it was not done: the service refused it, or it can't be done",

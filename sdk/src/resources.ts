@@ -698,7 +698,7 @@ export interface Resources {
   }
 }
 
-/** The codes of the service's errors: `docs/errors.md` explains each. */
+/** The codes of the service's errors: `docs/developers/errors.md` explains each. */
 export type ErrorCode =
   | "VALIDATION_ERROR"
   | "MERCHANT_REQUIRED"

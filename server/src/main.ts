@@ -217,7 +217,10 @@ async function openContext(
   const networks = await connectNetworks({ db, settings, log, signal, isApi, fail })
   const installation = await claimInstallation(db, settings.mode, networks)
   for (const tried of await claimSecretKey(db, settings.secretKeys))
-    log.warn(tried, "some secrets of a table can't be decrypted with SECRET_KEY: docs/operations.md (SECRET_KEY)")
+    log.warn(
+      tried,
+      "some secrets of a table can't be decrypted with SECRET_KEY: docs/operators/operations.md (SECRET_KEY)",
+    )
   if (isApi) await keepNetworks(db, settings, networks)
   for (const shared of await sharedSlugs(database.db))
     log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")

@@ -171,14 +171,14 @@ it("the dashboard's queries and the rules are valid, and name what is exported",
   expect([named.length > 30, unknown]).toEqual([true, []])
 })
 
-it("each alert leads to what docs/alarms.md says of it", () => {
-  const text = readFileSync(join(root, "docs/alarms.md"), "utf8")
+it("each alert leads to what docs/operators/alarms.md says of it", () => {
+  const text = readFileSync(join(root, "docs/operators/alarms.md"), "utf8")
   const anchors = [...text.matchAll(/^## (.*)$/gm)].map(([, title = ""]) => title.toLowerCase().replaceAll(" ", "-"))
   for (const { alert, annotations } of rules) {
     const [file, anchor = ""] = annotations.runbook.split("#")
     expect([alert, file, anchors.includes(anchor), text.includes(`\`${alert}\``)]).toEqual([
       alert,
-      "docs/alarms.md",
+      "docs/operators/alarms.md",
       true,
       true,
     ])

@@ -7,7 +7,7 @@ const root = new URL("../../", import.meta.url).pathname
 
 /** Decisions keep the words of their day, an applied migration must not change, and these two files are generated or this one. */
 const exempt =
-  /^docs\/decisions\/|\/migrations\/|^server\/src\/platform\/chain\/abi\.ts$|^server\/test\/english\.test\.ts$/
+  /^docs\/contributors\/decisions\/|\/migrations\/|^server\/src\/platform\/chain\/abi\.ts$|^server\/test\/english\.test\.ts$/
 
 /** A phrase, and the words to use in its place. A pattern has no other use in this repository's prose. */
 const banned: [pattern: RegExp, instead: string][] = [

@@ -27,7 +27,7 @@ describe("--help of a script in a new clone", () => {
     const out = run(fresh, name, ["--help"], { PATH: `${join(fresh, "bin")}:${process.env.PATH}` })
     expect(out.length).toBeGreaterThan(60)
     expect(out).not.toMatch(/^#/m)
-    if (name === "server") expect(out).toMatch(/script\/server \[--reset\][\s\S]*docs\/settings\.md/)
+    if (name === "server") expect(out).toMatch(/script\/server \[--reset\][\s\S]*docs\/operators\/settings\.md/)
     expect(readdirSync(fresh)).toEqual(before)
   })
 })

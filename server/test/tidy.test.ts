@@ -184,8 +184,8 @@ describe("the style law", () => {
     expect(rings(ring)).toEqual([["a", "b", "c"]])
   })
 
-  it("docs/architecture.md says what each folder holds", () => {
-    const table = readFileSync(`${root}docs/architecture.md`, "utf8").split("## Where things are")[1] ?? ""
+  it("docs/contributors/architecture.md says what each folder holds", () => {
+    const table = readFileSync(`${root}docs/contributors/architecture.md`, "utf8").split("## Where things are")[1] ?? ""
     const rooms = new Set(product.flatMap(path => roomOf(path) ?? []))
     expect([...rooms].filter(room => !table.includes(`\`${room}\``))).toEqual([])
   })

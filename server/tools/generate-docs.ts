@@ -1,5 +1,5 @@
 /**
- * Generates docs/openapi.json, docs/errors.md, docs/roles.md, docs/settings.md and docs/cli.md from the code. With --check it writes nothing, and
+ * Generates docs/openapi.json, docs/developers/errors.md, docs/merchants/roles.md, docs/operators/settings.md and docs/developers/cli.md from the code. With --check it writes nothing, and
  * fails when a committed file differs from the generated one.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
@@ -124,10 +124,10 @@ they had their confirmations.
 const document = await openDocument()
 const files = {
   "docs/openapi.json": `${JSON.stringify(document, null, 2)}\n`,
-  "docs/errors.md": errorsDocument(document),
-  "docs/cli.md": `${MADE_BY}\n\n${cliDocument()}`,
-  "docs/roles.md": `${MADE_BY}\n\n${rolesDocument()}`,
-  "docs/settings.md": settingsDocument(),
+  "docs/developers/errors.md": errorsDocument(document),
+  "docs/developers/cli.md": `${MADE_BY}\n\n${cliDocument()}`,
+  "docs/merchants/roles.md": `${MADE_BY}\n\n${rolesDocument()}`,
+  "docs/operators/settings.md": settingsDocument(),
 }
 for (const [name, text] of Object.entries(files)) {
   const path = fileURLToPath(new URL(`../../${name}`, import.meta.url))

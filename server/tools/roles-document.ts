@@ -1,4 +1,4 @@
-/** The text of docs/roles.md, from the tables of rights and of routes. */
+/** The text of docs/merchants/roles.md, from the tables of rights and of routes. */
 import { hasRight, type Right, ROLES, rightTable, SCOPES, scopeTable } from "../src/platform/http/rights.ts"
 import { type MerchantAccess, type RouteAccess, routeTable } from "../src/platform/http/route-access.ts"
 

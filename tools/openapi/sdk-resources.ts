@@ -100,7 +100,7 @@ export function resourcesOf(document: Document): string {
     blocks(types).join("\n"),
     "}",
     "",
-    "/** The codes of the service's errors: `docs/errors.md` explains each. */",
+    "/** The codes of the service's errors: `docs/developers/errors.md` explains each. */",
     `export type ErrorCode =\n${codes.map(code => `  | "${code}"`).join("\n")}`,
     "",
     "/** The events that the service sends, by name. */",

@@ -413,7 +413,7 @@ describe.concurrent("the other pages", () => {
   })
 })
 
-/** A merchant's site, with a link as in docs/embedding.md; it records every message and event that it gets. */
+/** A merchant's site, with a link as in docs/developers/embedding.md; it records every message and event that it gets. */
 async function openSite(link: string): Promise<{ url: string; stop: () => void }> {
   const text = `<!doctype html><html lang="en"><title>Shop</title><a data-sluice href="${link}">Pay now</a>
 <script>window.got = []

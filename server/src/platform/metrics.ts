@@ -290,7 +290,7 @@ new Gauge({
   registers: [registry],
 }).set({ version, node: process.version }, 1)
 
-/** The reasons why a wallet needs a person's attention; `docs/alarms.md` explains each and what to do. */
+/** The reasons why a wallet needs a person's attention; `docs/operators/alarms.md` explains each and what to do. */
 export const payoutAlarmReasons = [
   "low_gas",
   "gas_warning",

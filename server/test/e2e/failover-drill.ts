@@ -1,5 +1,5 @@
 /**
- * What docs/operations.md promises of many machines: two regions with an API and a worker each, a Postgres with a synchronous replica, and
+ * What docs/operators/operations.md promises of many machines: two regions with an API and a worker each, a Postgres with a synchronous replica, and
  * Redis. While checkouts are paid, Redis is killed, the primary is killed and its replica promoted, and one region is killed. Nothing that was
  * answered is lost; each payment is granted once and paid out once, each event delivered; `/readyz` says what is wrong meanwhile.
  * `script/bench failover` runs it; of the tests, `replica.test.ts` promotes a replica, and `failover.test.ts` of the limits loses Redis.

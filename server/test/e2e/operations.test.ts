@@ -1,4 +1,4 @@
-// The commands of docs/operations.md that need a Postgres: what they make is whole.
+// The commands of docs/operators/operations.md that need a Postgres: what they make is whole.
 import { execFile, spawn } from "node:child_process"
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -11,7 +11,7 @@ import { openDatabase, openPostgres } from "../../src/platform/db/open.ts"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
 import { freePort, newSandbox, plainEnv, root, until } from "./program.ts"
 
-const text = readFileSync(join(root, "docs/operations.md"), "utf8")
+const text = readFileSync(join(root, "docs/operators/operations.md"), "utf8")
 const blocks = [...text.matchAll(/^ *```sh(.*)\n([\s\S]*?)^ *```$/gm)].map(match => ({
   kind: match[1]?.trim(),
   text: match[2] ?? "",
@@ -20,7 +20,7 @@ const blocks = [...text.matchAll(/^ *```sh(.*)\n([\s\S]*?)^ *```$/gm)].map(match
 let postgres: Awaited<ReturnType<typeof startPostgres>>
 const dir = mkdtempSync(join(tmpdir(), "sluice-operations-"))
 
-describe.runIf(postgresBinaries())("docs/operations.md", () => {
+describe.runIf(postgresBinaries())("docs/operators/operations.md", () => {
   beforeAll(async () => {
     postgres = await startPostgres()
   })

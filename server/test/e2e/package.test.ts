@@ -29,10 +29,12 @@ import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.
 import { freePort, root, until } from "./program.ts"
 
 const steps = [
-  ...readFileSync(join(root, "docs/operations.md"), "utf8").matchAll(/^ *```sh live(.*)\n([\s\S]*?)^ *```$/gm),
+  ...readFileSync(join(root, "docs/operators/operations.md"), "utf8").matchAll(
+    /^ *```sh live(.*)\n([\s\S]*?)^ *```$/gm,
+  ),
 ].map(match => ({ kind: match[1]?.trim() ?? "", text: (match[2] ?? "").replace(/^ {3}/gm, "") }))
 
-// The steps of docs/operations.md, from nothing to a live network, on a chain and a Postgres of the test's own.
+// The steps of docs/operators/operations.md, from nothing to a live network, on a chain and a Postgres of the test's own.
 describe.runIf(postgresBinaries())("the package, installed as the document says", () => {
   let dir: string
   let postgres: TestPostgres

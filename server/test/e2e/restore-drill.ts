@@ -1,5 +1,5 @@
 /**
- * The restore of a lost database, as docs/operations.md says: a backup that was made under load is restored long after, while buyers go
+ * The restore of a lost database, as docs/operators/operations.md says: a backup that was made under load is restored long after, while buyers go
  * on paying; the wallet halts, `adopt --all` takes in what was sent since, and everyone is paid once. A test runs it small, and
  * `script/bench restore` at full size, with the time of each step.
  */
@@ -34,7 +34,9 @@ const HALF = 500_000n
 
 const run = promisify(execFile)
 const blocks = [
-  ...readFileSync(join(root, "docs/operations.md"), "utf8").matchAll(/^ *```sh postgres\n([\s\S]*?)^ *```$/gm),
+  ...readFileSync(join(root, "docs/operators/operations.md"), "utf8").matchAll(
+    /^ *```sh postgres\n([\s\S]*?)^ *```$/gm,
+  ),
 ]
 const commandOf = (program: string): string => blocks.find(([, text]) => text?.trim().startsWith(program))?.[1] ?? ""
 

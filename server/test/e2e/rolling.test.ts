@@ -234,7 +234,7 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
         oldWorker.child.kill("SIGTERM")
         expect(await oldWorker.ended).toEqual([0, null])
       }
-      // Workers of before it take what is not signed yet for an altered row (docs/operations.md).
+      // Workers of before it take what is not signed yet for an altered row (docs/operators/operations.md).
       const knowsUnsigned = before.includes("0060_unsigned.sql")
       if (!knowsUnsigned) await stopOldWorker()
       // The first process of the new version migrates, and the old ones go on.

@@ -99,9 +99,9 @@ describe("the README's agent", () => {
   })
 })
 
-describe("docs/escrow.md", () => {
+describe("docs/merchants/escrow.md", () => {
   it("reserves a payment, captures a part of it, releases the rest, and refunds a part", async () => {
-    const [walk, ...others] = blocksOf("docs/escrow.md")
+    const [walk, ...others] = blocksOf("docs/merchants/escrow.md")
     expect([walk?.kind, others]).toEqual(["walkthrough", []])
     const [signed, reserved, captured, released, approved, end] = await answersOf(walk?.text)
     const { sessionId } = signed
@@ -115,9 +115,9 @@ describe("docs/escrow.md", () => {
   })
 })
 
-describe("docs/subscriptions.md", () => {
+describe("docs/merchants/subscriptions.md", () => {
   it("begins a subscription with its first payment, and makes the invoice of the next period", async () => {
-    const [walk, ...others] = blocksOf("docs/subscriptions.md")
+    const [walk, ...others] = blocksOf("docs/merchants/subscriptions.md")
     expect([walk?.kind, others]).toEqual(["walkthrough", []])
     const [sent, begun, clock, renewed] = await answersOf(walk?.text)
     expect([sent.txHash, Number.isNaN(Date.parse(clock.now))]).toEqual([expect.stringMatching(/^0x/), false])
@@ -131,9 +131,9 @@ describe("docs/subscriptions.md", () => {
   })
 })
 
-describe("docs/x402.md", () => {
+describe("docs/developers/x402.md", () => {
   it("sells a report to agents, and lists it", async () => {
-    const [walk, ...others] = blocksOf("docs/x402.md")
+    const [walk, ...others] = blocksOf("docs/developers/x402.md")
     expect([walk?.kind, others]).toEqual(["walkthrough", []])
     const [paywall, required, listed] = await answersOf(walk?.text)
     expect(required.accepts).toMatchObject([
@@ -143,9 +143,9 @@ describe("docs/x402.md", () => {
   })
 })
 
-describe("docs/x402-proxy.md", () => {
+describe("docs/developers/x402-proxy.md", () => {
   it("puts an API behind a price: its description, a free route, and one that is paid", async () => {
-    const [walk, ...others] = blocksOf("docs/x402-proxy.md")
+    const [walk, ...others] = blocksOf("docs/developers/x402-proxy.md")
     expect([walk?.kind, others]).toEqual(["walkthrough", []])
     const [bundle, described, free, required] = await answersOf(walk?.text)
     expect(bundle).toMatchObject({ name: "Weather", originHeaders: ["authorization"] })

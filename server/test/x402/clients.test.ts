@@ -1,6 +1,6 @@
 /**
  * Stock x402 clients and servers, unmodified from npm and PyPI, on a running sandbox: the programs of
- * `docs/x402-clients.md`, and what the packages can do beside them.
+ * `docs/developers/x402-clients.md`, and what the packages can do beside them.
  */
 import { once } from "node:events"
 import { createServer } from "node:http"
@@ -147,7 +147,7 @@ const newAddress = (): Hex => privateKeyToAccount(generatePrivateKey()).address
 /** Whether a program can't be run here, which is reported when the tests begin. */
 const lacksPython = (name: string): boolean => name.endsWith(".py") && "missing" in python
 
-describe("the clients of docs/x402-clients.md", () => {
+describe("the clients of docs/developers/x402-clients.md", () => {
   const buyers = programs.names.filter(name => !name.startsWith("seller"))
   const served: string[] = []
 
@@ -251,7 +251,7 @@ describe("stock clients", () => {
   })
 })
 
-describe("the servers of docs/x402-clients.md", () => {
+describe("the servers of docs/developers/x402-clients.md", () => {
   const sellers = programs.names.filter(name => name.startsWith("seller"))
 
   it("are these", () => {

@@ -1,4 +1,4 @@
-/** The programs of `docs/x402-clients.md`, run as they stand there. */
+/** The programs of `docs/developers/x402-clients.md`, run as they stand there. */
 import { type ChildProcess, execFile, spawn } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -20,7 +20,7 @@ export interface Programs {
 
 /** Reads the guide. The programs lie beside the npm packages, where Node finds these; `python` runs those that are in it. */
 export function openPrograms(python: () => string): Programs {
-  const guide = readFileSync(join(root, "docs/x402-clients.md"), "utf8")
+  const guide = readFileSync(join(root, "docs/developers/x402-clients.md"), "utf8")
   const blocks = [...guide.matchAll(/^```(?:js|python) (\S+)\n([\s\S]*?)^```$/gm)]
   const texts = new Map(blocks.map(([, name = "", text = ""]) => [name, text]))
   const folder = mkdtempSync(join(root, "node_modules/.x402-programs-"))
@@ -29,7 +29,7 @@ export function openPrograms(python: () => string): Programs {
   // Not the test's own environment: a proxy of the machine is not for addresses on it.
   const options = (env: Record<string, string>) => ({ cwd: folder, env: { ...plainEnv(), ...env } })
   const commandOf = (name: string): string => {
-    if (!texts.has(name)) throw new Error(`docs/x402-clients.md has no ${name}`)
+    if (!texts.has(name)) throw new Error(`docs/developers/x402-clients.md has no ${name}`)
     return name.endsWith(".mjs") ? process.execPath : python()
   }
   return {

@@ -162,8 +162,8 @@ describe("an entry", () => {
       expect(await change([...hostile, `set local search_path = ${path}`]), path).toEqual(usual)
   })
 
-  it("loses where it came from by the statements of docs/audit.md, and by no other", async () => {
-    const docs = readFileSync(new URL("../../../../docs/audit.md", import.meta.url), "utf8")
+  it("loses where it came from by the statements of docs/merchants/audit.md, and by no other", async () => {
+    const docs = readFileSync(new URL("../../../../docs/merchants/audit.md", import.meta.url), "utf8")
     const text = /```sql\nbegin;\n([\s\S]*?)commit;\n```/.exec(docs)?.[1]?.replace("auth0|ada", "shop") ?? ""
     const statements = text.split(";\n").filter(each => each !== "")
     expect(statements).toHaveLength(3)

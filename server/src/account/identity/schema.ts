@@ -99,7 +99,7 @@ const terms = {
   scopes: Type.Optional(
     Described(
       Scopes,
-      "What it opens, `checkouts` by default; docs/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
+      "What it opens, `checkouts` by default; docs/merchants/roles.md lists each scope's routes. With the wallet lock on, `money` and `console` need the payout wallet's signature",
     ),
   ),
   expiresAt: Type.Optional(Described(Nullable(TimeInput), "When it ends; null for never")),

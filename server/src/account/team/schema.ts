@@ -7,7 +7,7 @@ import { idPattern } from "../../platform/ids.ts"
 const RoleName = Type.Unsafe<Role>({
   type: "string",
   enum: [...ROLES],
-  description: "What a member may do; docs/roles.md has the table",
+  description: "What a member may do; docs/merchants/roles.md has the table",
 })
 const RightName = Type.Unsafe<Right>({ type: "string", enum: Object.keys(rightTable) })
 
@@ -35,7 +35,7 @@ const membership = {
   merchantId: MerchantId,
   name: MerchantName,
   role: RoleName,
-  rights: Described(Type.Array(RightName), "What the role may do; docs/roles.md lists the routes of each"),
+  rights: Described(Type.Array(RightName), "What the role may do; docs/merchants/roles.md lists the routes of each"),
   moneyPerDay,
 }
 

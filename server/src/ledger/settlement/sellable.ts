@@ -1,7 +1,7 @@
 /**
  * What settlement has to know about a resource that is for sale: how its transfers are grouped, what they add up to,
  * what a payment buys and what a reorg removes with it. Everything else about settlement exists once, in this folder.
- * The list of all kinds is `sales.ts`; docs/features.md says which files a new kind needs.
+ * The list of all kinds is `sales.ts`; docs/contributors/features.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../../platform/chain/hex.ts"
 import type { NetworkInfo } from "../../platform/chain/network-facts.ts"
@@ -146,7 +146,7 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   traceOf?(ctx: TxContext, resourceId: string): Promise<string | null>
   /** Returns the group that a payment is settled in. */
   groupOf(ctx: TxContext, payment: Row<"payments">): Promise<Group>
-  /** Locks the rows that the group is settled under, then its transfers; the lock order is in docs/internals.md. */
+  /** Locks the rows that the group is settled under, then its transfers; the lock order is in docs/contributors/internals.md. */
   hold(ctx: TxContext, group: Group): Promise<Held<P>>
   /** Reads what was paid and decides what follows from it. */
   plan(ctx: TxContext, part: P, screened: Screened): Promise<L>

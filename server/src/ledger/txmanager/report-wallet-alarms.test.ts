@@ -307,8 +307,8 @@ describe("other alarms", () => {
   })
 })
 
-describe("docs/alarms.md", () => {
-  const table = readFileSync(new URL("../../../../docs/alarms.md", import.meta.url), "utf8")
+describe("docs/operators/alarms.md", () => {
+  const table = readFileSync(new URL("../../../../docs/operators/alarms.md", import.meta.url), "utf8")
   // Before the scan come the checks of the installation, which have names of their own.
   const documented = [...table.slice(table.indexOf("## The scan")).matchAll(/^\| `(?!sluice_)([a-z_]+)` \|/gm)].map(
     match => match[1] ?? "",

@@ -1,6 +1,6 @@
 /**
  * The alarms of a wallet. They are stored in the wallet's row, so each is logged once when it begins and once when it
- * ends, whichever process notices, and every process can report them. `docs/alarms.md` says what to do about each.
+ * ends, whichever process notices, and every process can report them. `docs/operators/alarms.md` says what to do about each.
  */
 import { sql } from "kysely"
 import { firstFees, type Market } from "../../platform/chain/fees.ts"
@@ -33,13 +33,13 @@ const words: Record<StandingAlarm, string> = {
     "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait; or relays spent their half of it, and none is accepted",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck:
-    "has a payout in flight, or an earlier wallet of its lane has, that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/alarms.md what to do",
+    "has a payout in flight, or an earlier wallet of its lane has, that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/operators/alarms.md what to do",
   given_up:
     "has payouts that failed on chain five times and are no longer retried: `sluice wallet held` lists them, `sluice wallet retry` retries one",
   unswept:
-    "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/alarms.md says what to do",
+    "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/operators/alarms.md says what to do",
   signer:
-    "has had something without a signature for a minute: payouts wait, or no authorization is accepted; the log says what its signer answers, or who is to sign, and docs/alarms.md what to do",
+    "has had something without a signature for a minute: payouts wait, or no authorization is accepted; the log says what its signer answers, or who is to sign, and docs/operators/alarms.md what to do",
 }
 const standing = Object.keys(words) as StandingAlarm[]
 

@@ -31,7 +31,7 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
 
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
 pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
-docs/operations.md says how to restore it, and how to lose nothing since the last backup. When one was made is noted in the database:
+docs/operators/operations.md says how to restore it, and how to lose nothing since the last backup. When one was made is noted in the database:
 the service raises an alarm where that is longer ago than BACKUP_MAX_AGE.
 
 Exits with 0 when the backup is complete, 1 when there is none, 2 for a wrong command line.

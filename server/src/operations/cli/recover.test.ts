@@ -16,7 +16,7 @@ import { checksummed } from "../../platform/chain/hex.ts"
 import { recoverDeposits } from "./recover.ts"
 
 const commands = [
-  ...readFileSync(join(root, "docs/operations.md"), "utf8").matchAll(/^```sh recover\n([\s\S]*?)^```$/gm),
+  ...readFileSync(join(root, "docs/operators/operations.md"), "utf8").matchAll(/^```sh recover\n([\s\S]*?)^```$/gm),
 ].map(match => match[1] ?? "")
 
 let rig: PayoutRig
@@ -213,7 +213,8 @@ describe("script/recover", () => {
 
   it("is not needed: the document's calldata does the same", async () => {
     // What \`cast send FACTORY 'recover(…)' …\` sends.
-    const [, signature] = /'(recover\([^']+)'/.exec(readFileSync(join(root, "docs/operations.md"), "utf8")) ?? []
+    const [, signature] =
+      /'(recover\([^']+)'/.exec(readFileSync(join(root, "docs/operators/operations.md"), "utf8")) ?? []
     expect(toFunctionSelector(`function ${signature}`)).toBe(
       toFunctionSelector(getAbiItem({ abi: depositFactoryAbi, name: "recover" })),
     )

@@ -15,7 +15,7 @@ const usage = `Encrypts all secrets in the database with SECRET_KEY, while the s
   sluice reencrypt
 
 It needs the environment of the service, with the key before it as SECRET_KEY_OTHER, which can be dropped afterwards.
-docs/operations.md (SECRET_KEY) says in which order. It can be stopped and run again at any time. The embedded database serves one
+docs/operators/operations.md (SECRET_KEY) says in which order. It can be stopped and run again at any time. The embedded database serves one
 process: stop the service first.
 
 Exits with 0 when every secret is encrypted with SECRET_KEY, 1 when one is not, 2 for a wrong command line.

@@ -41,7 +41,7 @@ ${Object.entries(commands)
 \`sluice COMMAND --help\` explains a command. Each takes \`--env-file FILE\`: a file with settings, NAME=VALUE in each line, which
 no shell reads. A variable that is set already counts. The option may be repeated, and the first file with a name wins.
 
-Merchants' commands, which ask a service with an API key; docs/cli.md has all of them:
+Merchants' commands, which ask a service with an API key; docs/developers/cli.md has all of them:
 ${ofMerchants.join(" ")}
 `
 

@@ -67,7 +67,7 @@ const embedded = ({ mode }: Settings): Finding =>
         level: "note",
         message:
           "the embedded database is used: it serves one process, and has no replica and no point-in-time recovery",
-        todo: "Set DATABASE_URL to use Postgres. docs/operations.md says how to back up each of them.",
+        todo: "Set DATABASE_URL to use Postgres. docs/operators/operations.md says how to back up each of them.",
       }
 
 /**
@@ -239,7 +239,7 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
           check: "schema",
           level: "note",
           message: `${missing} migrations are missing`,
-          todo: "The next start applies them. With several processes run `sluice migrate` first (docs/operations.md, Upgrade).",
+          todo: "The next start applies them. With several processes run `sluice migrate` first (docs/operators/operations.md, Upgrade).",
         },
     ...(owner === undefined || owner === mode
       ? []
@@ -270,7 +270,7 @@ async function waiting({ networks }: Settings, query: Query, now: () => Date): P
     const others = rows.filter(row => row.to_address !== depositFactory)
     if (others.length === 0) continue
     const list = others.map(row => `${row.n} of ${checksummed(String(row.to_address))}`).join(", ")
-    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; docs/alarms.md (\`unserved\`) says more.`
+    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; docs/operators/alarms.md (\`unserved\`) says more.`
     found.push({ part: name, check: "unserved", level: "alarm", message: UNSERVED, todo, isWatched: true })
   }
   return found

@@ -43,7 +43,7 @@ export async function checkEscrow({ network, settings, signal, faulty }: Network
         check: "escrow",
         level: "alarm",
         message: "there is no escrow at the address that is set, so checkouts with capture can't be paid",
-        todo: `Set ${setting("ESCROW")} to an escrow of this network (docs/contracts.md), or to off; ${checksummed(address)} and its collector ${checksummed(collector)} have no code.`,
+        todo: `Set ${setting("ESCROW")} to an escrow of this network (docs/developers/contracts.md), or to off; ${checksummed(address)} and its collector ${checksummed(collector)} have no code.`,
       },
     ]
   const present = fine(part, "escrow", "the escrow and its collector are there")

@@ -136,7 +136,7 @@ function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
     rpcUrls.length > 1
       ? "all RPC endpoints have one host, so everything that it reports is taken as true"
       : "there is one RPC endpoint, so everything that it reports is taken as true"
-  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; three for money that matters (docs/trust.md).`
+  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; three for money that matters (docs/operators/trust.md).`
   return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
 }
 
@@ -164,7 +164,7 @@ function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () =>
 
 function noKey({ network: { name } }: NetworkCheck): Finding[] {
   const todo =
-    'Make a key (docs/operations.md, "From nothing to a live network"). Its wallet must be the operator of the deposit factory.'
+    'Make a key (docs/operators/operations.md, "From nothing to a live network"). Its wallet must be the operator of the deposit factory.'
   return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
 }
 

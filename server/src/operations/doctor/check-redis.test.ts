@@ -24,7 +24,9 @@ it("says that a Redis that is down can't be reached", async () => {
 })
 
 it("reads the same rights in the docs", () => {
-  expect(readFileSync("docs/operations.md", "utf8")).toContain(`ACL SETUSER sluice on >PASSWORD ${REDIS_RIGHTS}`)
+  expect(readFileSync("docs/operators/operations.md", "utf8")).toContain(
+    `ACL SETUSER sluice on >PASSWORD ${REDIS_RIGHTS}`,
+  )
 })
 
 describe.runIf(onRedis)("the check of a Redis", () => {

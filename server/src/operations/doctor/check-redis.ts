@@ -134,7 +134,7 @@ const answers: [answer: RegExp, words: string, todo: string][] = [
   [
     /^NOPERM|can't (run this command|access)/,
     "the user of REDIS_URL has too few rights in Redis",
-    `Give it these: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operations.md).`,
+    `Give it these: ACL SETUSER NAME ${REDIS_RIGHTS} (docs/operators/operations.md).`,
   ],
   [
     /READONLY/,

@@ -33,7 +33,7 @@ export async function checkSecretKey(
       check,
       level: "alarm",
       message: "this process encrypts with a SECRET_KEY that the installation has put away",
-      todo: "Start it with the new one as SECRET_KEY, then run `sluice reencrypt` again: docs/operations.md (SECRET_KEY).",
+      todo: "Start it with the new one as SECRET_KEY, then run `sluice reencrypt` again: docs/operators/operations.md (SECRET_KEY).",
     },
   ]
 }

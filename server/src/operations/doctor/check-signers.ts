@@ -30,7 +30,7 @@ export async function checkSigners(
         message: isWrong
           ? `the ${lane} wallet's signer does not sign for the wallet, so its transactions wait`
           : `the ${lane} wallet's signer does not sign, so its transactions wait`,
-        todo: `It ${words}. docs/operations.md ("Keys in a KMS") says what ${signer.remote} needs; check ${lane.toUpperCase()}_SIGNER.`,
+        todo: `It ${words}. docs/operators/operations.md ("Keys in a KMS") says what ${signer.remote} needs; check ${lane.toUpperCase()}_SIGNER.`,
       },
     ]
   })

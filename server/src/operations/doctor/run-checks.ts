@@ -122,12 +122,12 @@ const steps: [setting: RegExp, step: string][] = [
   [/^SECRET_KEY$/, "Set it to what `openssl rand -hex 32` prints, and keep a copy."],
   [
     /^(PAYOUT|RELAY)_PRIVATE_KEY$/,
-    'Make a key (docs/operations.md, "From nothing to a live network"), and keep a copy.',
+    'Make a key (docs/operators/operations.md, "From nothing to a live network"), and keep a copy.',
   ],
   [/^OIDC_ISSUER$/, "Set it to your identity provider, or to BASE_URL where merchants sign in with their wallets."],
   [
     /^RPC_/,
-    "Set it to the addresses of nodes, comma-separated; of three operators for money that matters (docs/trust.md).",
+    "Set it to the addresses of nodes, comma-separated; of three operators for money that matters (docs/operators/trust.md).",
   ],
   [/^DEPOSIT_FACTORY_/, "`sluice deploy` deploys one and prints this setting."],
 ]
@@ -146,6 +146,6 @@ function strangers(names: readonly string[]): Finding[] {
     check: "unknown",
     level: "note",
     message: `${name} is set, and it is no setting of the networks served`,
-    todo: "Is it misspelt, or does NETWORKS lack its network? docs/settings.md lists all settings.",
+    todo: "Is it misspelt, or does NETWORKS lack its network? docs/operators/settings.md lists all settings.",
   }))
 }

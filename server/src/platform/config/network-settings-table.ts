@@ -15,7 +15,7 @@ export const networkSettingsTable = {
     live: "must be set",
   },
   ESCROW: {
-    meaning: "the escrow that the relay wallet operates, one of those in docs/contracts.md; off: none",
+    meaning: "the escrow that the relay wallet operates, one of those in docs/developers/contracts.md; off: none",
     otherwise: "v1.1 on base and base-sepolia, else none; the sandbox's",
   },
   REFUND_COLLECTOR: {

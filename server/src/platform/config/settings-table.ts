@@ -1,6 +1,6 @@
 /**
  * Declares every setting once: its meaning, its parser, its default. The settings, `--help`, the start-up errors and
- * `docs/settings.md` are generated from it.
+ * `docs/operators/settings.md` are generated from it.
  */
 import { networkNames } from "../chain/network-facts.ts"
 import { parseRemoteWallet } from "../chain/signers/remote-key.ts"

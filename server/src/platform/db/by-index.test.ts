@@ -2,7 +2,7 @@
  * No statement reads a whole table that grows. Without an index it would be quick in every other test, as all tables
  * are short there. Here each statement of the routes, and of money on its way from the chain to a receiver, is
  * explained where every other way to read costs too much: one that still reads all rows has no index
- * (`docs/decisions/0043-by-index.md`).
+ * (`docs/contributors/decisions/0043-by-index.md`).
  */
 import { sql } from "kysely"
 import pg from "pg"

@@ -46,11 +46,11 @@ export const KEY_FAULTS: Record<"partial" | "wrong", { message: string; todo: st
   wrong: {
     message:
       "SECRET_KEY is not the one of this installation: what its database keeps encrypted can't be decrypted with it",
-    todo: "Set the one that the other processes have. docs/operations.md says how to change it, and what to do where it is lost (SECRET_KEY).",
+    todo: "Set the one that the other processes have. docs/operators/operations.md says how to change it, and what to do where it is lost (SECRET_KEY).",
   },
   partial: {
     message: "SECRET_KEY of this installation is being changed, and this process has only one of its two keys",
-    todo: "Set the other one as SECRET_KEY_OTHER, until `sluice reencrypt` has ended. docs/operations.md says more (SECRET_KEY).",
+    todo: "Set the other one as SECRET_KEY_OTHER, until `sluice reencrypt` has ended. docs/operators/operations.md says more (SECRET_KEY).",
   },
 }
 

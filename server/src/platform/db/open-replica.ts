@@ -3,7 +3,7 @@
  * in the log (a query without a table that many reads share), and is sent to the replica once that has replayed as
  * much. So callers see what they wrote, through any process, and what they were notified of. A replica that needs
  * longer than `maxLagMs`, is paused, or does not respond is left out at once, and the primary serves
- * (`docs/decisions/0039-replica.md`).
+ * (`docs/contributors/decisions/0039-replica.md`).
  */
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"

@@ -1,13 +1,13 @@
-// docs/scale.md describes the schema as it is: each new table, key or trigger is named there.
+// docs/operators/scale.md describes the schema as it is: each new table, key or trigger is named there.
 import { readFileSync } from "node:fs"
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { openTestDatabase } from "../../../test/database.ts"
 import type { OpenDatabase } from "./open.ts"
 
-/** The tables of docs/scale.md by their headings: the first cell of each row, without its marks. */
+/** The tables of docs/operators/scale.md by their headings: the first cell of each row, without its marks. */
 function listedUnder(heading: string): string[] {
-  const text = readFileSync(new URL("../../../../docs/scale.md", import.meta.url), "utf8")
+  const text = readFileSync(new URL("../../../../docs/operators/scale.md", import.meta.url), "utf8")
   const section = text.split(`### ${heading}\n`)[1]?.split(/^#/m)[0] ?? ""
   const cells = section.split("\n").flatMap(line => (/^\| `/.test(line) ? [line.split(" | ")[0] ?? ""] : []))
   return cells.flatMap(cell => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name ?? "")).sort()

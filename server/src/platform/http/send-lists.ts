@@ -1,6 +1,6 @@
 /**
  * Lists: newest first, ties by id, always with the total, as far as it is counted. Each page names the next one. A long
- * page is sent in parts, and is never in memory as a whole (`docs/decisions/0042-long-lists.md`).
+ * page is sent in parts, and is never in memory as a whole (`docs/contributors/decisions/0042-long-lists.md`).
  */
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely"
 import type { TxContext } from "../context.ts"

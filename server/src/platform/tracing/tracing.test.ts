@@ -38,9 +38,10 @@ async function results(): Promise<Record<string, number>> {
 }
 
 describe("a collector", () => {
-  it("gets spans in protobuf with the settings of docs/operations.md, its headers and what the service is called", async () => {
+  it("gets spans in protobuf with the settings of docs/operators/operations.md, its headers and what the service is called", async () => {
     const collector = await collectorThat()
-    const block = /```sh traces\n([\s\S]*?)```/.exec(readFileSync(`${root}docs/operations.md`, "utf8"))?.[1] ?? ""
+    const block =
+      /```sh traces\n([\s\S]*?)```/.exec(readFileSync(`${root}docs/operators/operations.md`, "utf8"))?.[1] ?? ""
     const { tracing: settings } = readSettings({
       ...parseEnv(block.replace("http://127.0.0.1:4318", `${collector.settings.endpoint}/`)),
       OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20a-token,x-team=pay",

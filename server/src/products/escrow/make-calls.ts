@@ -67,7 +67,7 @@ export async function limitOf(
 }
 
 interface CallOfKind {
-  /** The gas limit: about three times what docs/contracts.md measures, because the live token is behind a proxy. */
+  /** The gas limit: about three times what docs/developers/contracts.md measures, because the live token is behind a proxy. */
   gas: bigint
   recipient(escrow: Row<"escrows">, payer: Address): Address
   data(escrow: Row<"escrows">, info: PaymentInfo, amount: bigint): Hex

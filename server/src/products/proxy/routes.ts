@@ -21,7 +21,7 @@ export function proxyRoutes(app: Server, ctx: Context, payments?: Payments): voi
       method: [...methods, "HEAD"],
       url: "/api/p/:slug/*",
       exposeHeadRoute: false,
-      // The origins define the answers, so OpenAPI leaves it out; docs/x402-proxy.md describes it.
+      // The origins define the answers, so OpenAPI leaves it out; docs/developers/x402-proxy.md describes it.
       schema: { hide: true },
       config: { streamBytes: STREAM_BYTES },
       handler: (request, reply) => serveCall(ctx, parts, request, reply),

@@ -14,7 +14,7 @@ export interface TypedData {
   message: Record<string, unknown>
 }
 
-/** `OFFLINE` is ours: nobody answered. All other codes are the API's (docs/errors.md). */
+/** `OFFLINE` is ours: nobody answered. All other codes are the API's (docs/developers/errors.md). */
 export class Failure extends Error {
   readonly code: string
   readonly status: number

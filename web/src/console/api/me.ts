@@ -30,7 +30,7 @@ export function useRight(right: Right): boolean {
   return membership === undefined || membership.rights.includes(right)
 }
 
-/** The roles that have a right, for the words beside what a person may not do (`docs/roles.md`). */
+/** The roles that have a right, for the words beside what a person may not do (`docs/merchants/roles.md`). */
 export const rolesOf: Partial<Record<Right, string>> = {
   catalog: "owner, admin or developer",
   webhooks: "owner, admin or developer",
